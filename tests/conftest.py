@@ -1,8 +1,8 @@
-"""Says at the end of a run what it has really exercised, and what it has left out.
+"""Reports at the end of a run what it has really exercised, and what it has skipped.
 
 A test that drives a real kernel, container runtime or browser says so: `exercised("kernel", "Linux 6.18, cgroup v1")`.
-The closing lines then list each of these once, and every reason for a skip, so that nobody takes a green run on a small
-machine for a full one. Under xdist each worker sends its list to the controller when it ends, and a run of what failed
+The closing lines then list each of these once, and every reason for a skip, so that a green run on a small machine is
+not taken for a full one. Under xdist each worker sends its list to the controller when it ends, and a run of what failed
 in the last one (`--once-more`) goes on with its list.
 """
 
@@ -15,10 +15,11 @@ from typing import Any
 
 import pytest
 
-pytest.register_assert_rewrite("tests.unit")  # what tests share fails in as many words as a test does
+pytest.register_assert_rewrite("tests.unit")  # so that shared helpers fail with full messages
 
 _EXERCISED = pytest.StashKey[set[tuple[str, str]]]()
 _KEPT = "plimsoll/exercised"
+_COUNTS = "plimsoll/counts"  # ./dev reads it for its last line
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -28,11 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    cache = getattr(config, "cache", None)  # not there where pytest was told to keep nothing
+    cache = getattr(config, "cache", None)  # absent with `-p no:cacheprovider`
     kept = cache.get(_KEPT, []) if cache is not None and config.getoption("once_more") else []
     config.stash[_EXERCISED] = {(kind, name) for kind, name in kept}
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts what goes to the background
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # else no Ctrl-C that a test sends would be heard
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as a shell starts background jobs
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # else the Ctrl-C that a test sends would be ignored
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +59,7 @@ def pytest_testnodedown(node: Any) -> None:
     node.config.stash[_EXERCISED].update((kind, name) for kind, name in pairs)
 
 
-# Outermost, so that these lines stand below pytest's own summary and right above its counts.
+# Outermost, so that these lines are below pytest's own summary and right above its counts.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_terminal_summary(
     terminalreporter: pytest.TerminalReporter, config: pytest.Config
@@ -66,6 +67,9 @@ def pytest_terminal_summary(
     yield
     if getattr(config, "cache", None) is not None:
         config.cache.set(_KEPT, sorted(config.stash[_EXERCISED]))
+        outcomes = ("failed", "error", "passed", "skipped", "xfailed", "xpassed")
+        counts = {outcome: len(terminalreporter.stats.get(outcome, ())) for outcome in outcomes}
+        config.cache.set(_COUNTS, {outcome: count for outcome, count in counts.items() if count})
     reasons = Counter(_skip_reason(report) for report in terminalreporter.stats.get("skipped", []))
     for reason, count in sorted(reasons.items()):
         terminalreporter.write_line(f"skipped: {count} × {reason}")

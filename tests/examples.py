@@ -1,5 +1,5 @@
-"""How many examples a property is tried with: a third of what its test says in `./dev test`, always the same ones; five
-times as many, and others with each seed, in `./dev prove properties`."""
+"""How many examples Hypothesis generates for a property: in `./dev test` a third of the number in its test, always the
+same ones; in `./dev check` a twentieth; in `./dev prove properties` five times the number, other ones for each seed."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import os
 from hypothesis import settings
 
 PROVE = "PLIMSOLL_EXAMPLES"  # how many times as many as the tests say
-SHARE = 3
+FEW = "PLIMSOLL_FEW_EXAMPLES"  # set by `./dev check`
+SHARE, LEAST = (20, 4) if os.environ.get(FEW) else (3, 10)
 
 _times = int(os.environ.get(PROVE, "0"))
-settings.register_profile("plimsoll", derandomize=not _times, deadline=None, max_examples=100 * _times or 50)
+settings.register_profile("plimsoll", derandomize=not _times, deadline=None, max_examples=100 * _times or 150 // SHARE)
 
 
 def examples(count: int) -> int:
-    return count * _times or max(count // SHARE, 10)
+    return count * _times or max(count // SHARE, LEAST)

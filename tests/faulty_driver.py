@@ -1,7 +1,7 @@
-"""Around any cgroup driver: counts what is changed, lets one operation fail or the process die, and shows each moment.
+"""A wrapper for any cgroup driver that counts changes, fails one operation or kills the process, and observes each step.
 
-The same scenarios so run on the simulated kernel and on real ones. An operation is `make`, `write` or `remove`; the
-first is number 1. Death is a BaseException that nobody catches; whoever caught it goes on as a new process would, with
+The same scenarios run on the simulated kernel and on real ones. An operation is `make`, `write` or `remove`; the first
+is number 1. A kill is a BaseException that only the test catches; the test then continues as a new process would, with
 nothing but the state directory and the kernel.
 """
 
@@ -29,12 +29,12 @@ class FaultyDriver:
         self.fail_at: dict[int, int] = {}  # number of the operation → errno
         self.die_before: int | None = None
         self.die_after: int | None = None
-        self.made: list[Step] = []  # what was asked for, failed ones too
+        self.made: list[Step] = []  # every requested step, also those that failed
 
-    # Looking
+    # Reading
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
-        return self.inner.look(path, files)
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+        return self.inner.read(path, files)
 
     def children(self, path: str) -> list[str]:
         return self.inner.children(path)
@@ -62,7 +62,7 @@ class FaultyDriver:
         self._before(Remove(path))
         try:
             await self.inner.remove(path)
-        finally:  # a scope may have gone by itself
+        finally:  # systemd may have removed a scope
             self._after(Remove(path))
 
     async def move(self, path: str, pid: int) -> None:

@@ -135,7 +135,7 @@ def tree_now(driver: CgroupDriver, roots: tuple[str, ...]) -> Tree:
     found: Tree = {}
     for root in roots:
         for path in (root, *walk(driver, root)):
-            seen = driver.look(path, files_of(driver))
+            seen = driver.read(path, files_of(driver))
             if seen is not None:
                 found[path] = dict(seen.files)
     return found

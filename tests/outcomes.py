@@ -1,4 +1,4 @@
-"""Runs pytest in a process of its own, and tells what became of each test: for proofs that are runs of tests."""
+"""Runs pytest in a process of its own and returns the outcome of each test: for proofs that are runs of tests."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal, dataclass_transform
 
 import msgspec
 
@@ -56,47 +56,55 @@ class PlimsollError(Exception):
     """Base of every error that Plimsoll raises on purpose."""
 
 
-class InvalidQuantityError(PlimsollError):
-    """A text that is no Kubernetes quantity; `str()` is Kubernetes' own sentence (spec 01 §1.2)."""
+@dataclass_transform(eq_default=False)
+class StructuredError(PlimsollError):
+    """An error whose annotated attributes are its arguments, in this order; `template` formats them as its text."""
 
-    def __init__(self, text: str, reason: str) -> None:
-        super().__init__(text, reason)  # as given, so that the error passes between processes
-        self.text = text
-        self.reason = reason
+    template: ClassVar[str] = "{message}"
+    _fields: ClassVar[tuple[str, ...]] = ()
+
+    def __init_subclass__(cls) -> None:
+        cls._fields += tuple(cls.__annotations__)
+
+    def __init__(self, *args: object, **named: object) -> None:
+        vars(self).update(zip(self._fields, args, strict=False), **named)
+        super().__init__(*(getattr(self, name) for name in self._fields))  # all, so that pickle can pass it on
 
     def __str__(self) -> str:
-        return self.reason
+        return self.template.format(**dict(zip(self._fields, self.args, strict=True)))
 
 
-class InvalidObjectError(PlimsollError):
+class InvalidQuantityError(StructuredError):
+    """A text that is no Kubernetes quantity; `str()` is Kubernetes' own sentence (spec 01 §1.2)."""
+
+    text: str
+    reason: str
+    template = "{reason}"
+
+
+class InvalidObjectError(StructuredError):
     """An object that Kubernetes would refuse, with every finding."""
 
-    def __init__(self, errors: Sequence[FieldError]) -> None:
-        super().__init__(errors)
-        self.errors = tuple(errors)
+    errors: Sequence[FieldError]
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.errors))
 
 
-class InvalidConfigError(PlimsollError):
+class InvalidConfigError(StructuredError):
     """A kubelet setting that the kubelet would refuse; `path` is the field, `reason` the kubelet's words."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path = path
-        self.reason = reason
+    path: str
+    reason: str
 
     def __str__(self) -> str:
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
 
-class InvalidConfigsError(PlimsollError):
+class InvalidConfigsError(StructuredError):
     """A kubelet configuration with everything that is wrong in it."""
 
-    def __init__(self, errors: Sequence[InvalidConfigError]) -> None:
-        super().__init__(errors)
-        self.errors = tuple(errors)
+    errors: Sequence[InvalidConfigError]
 
     def __str__(self) -> str:
         return "; ".join(map(str, self.errors))
@@ -106,11 +114,9 @@ class InvalidNameError(PlimsollError):
     """A cgroup name that cannot be expressed, where the kubelet itself would abort (spec 02 §2.1)."""
 
 
-class ContainerConfigError(PlimsollError):
+class ContainerConfigError(StructuredError):
     """A container that cannot be made from what its pod says; `str()` is the message of its waiting state."""
 
     reason = "CreateContainerConfigError"
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    message: str

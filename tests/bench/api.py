@@ -67,7 +67,7 @@ class Client:
 
 
 def machine_factor() -> float:
-    """How much slower this machine is right now than the one of the reference; whoever else uses it counts, too."""
+    """How much slower this machine is right now than the one of the reference; other users of it count, too."""
     lines = gzip.decompress((HERE / "bench_pods.jsonl.gz").read_bytes()).splitlines()[:5000]
     began = time.perf_counter()
     for _ in range(4):
@@ -104,10 +104,10 @@ def measure(server: ApiProcess, client: Client) -> None:
         each_ms = (cpu_s(server) - used_s) / found["count"] * 1000
         factor = (before + machine_factor()) / 2
         judged = found["per_s"] * factor
-        told = "" if goal is None else f"≥ {goal:g}: {verdict(judged >= goal)}"
+        goal_text = "" if goal is None else f"≥ {goal:g}: {verdict(judged >= goal)}"
         print(
             f"{NAMES[what]:18}{concurrency:6}{factor:8.2f}{found['per_s']:10.1f}{judged:10.1f}"
-            f"{found['p50_ms']:9.2f}{found['p99_ms']:9.2f}{each_ms:8.3f}   {told}",
+            f"{found['p50_ms']:9.2f}{found['p99_ms']:9.2f}{each_ms:8.3f}   {goal_text}",
             flush=True,
         )
         if what == "list":

@@ -1,4 +1,4 @@
-"""`./dev bench`, the part about real cgroups: what a pod costs to make, to look at and to leave alone.
+"""`./dev bench`, the part about real cgroups: what a pod costs to create, to read and to keep.
 
 On this machine's kernel, below a root of its own. Costs are per pod at two sizes, so that one sees whether they grow
 with the number of pods.

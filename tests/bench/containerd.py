@@ -1,12 +1,12 @@
-"""`./dev bench containerd`: what a node over containerd costs, and how soon it does what it is told.
+"""`./dev bench containerd`: what a node over containerd costs, and how soon it acts.
 
 A real API server and a real node over a containerd of its own, as in the end-to-end tests; pods as in the figures that a
 kubelet was measured with: busybox, limit 1 CPU, the host's network, already bound to the node. Times are what a client
 sees: from the POST to the watch event with phase Running, from the DELETE to the one that says it is gone, from the PATCH
 of a CPU limit to the kernel's file (read again every 0.5 ms) and to the watch event with the new limit. The runtime's own
-share is the same CRI calls with nobody else in between.
+share is the same CRI calls with nothing in between.
 
-`--quick`: few rounds and a short idle time. `--first`: on a machine that others use, too, everybody here goes before the
+`--quick`: few rounds and a short idle time. `--first`: on a machine that others use, too, these processes go before the
 others (nice −20): then times are about the node again.
 """
 
@@ -51,7 +51,7 @@ from tests.e2e.real_node import NODE, RealNode  # noqa: E402
 from tests.kernel.containerd import cgroup_parent  # noqa: E402
 
 GOALS = {"running": 215.0, "gone": 400.0, "file": 24.0, "status": 40.0, "cpu": 1.0, "memory": 60.0}
-LOOK_S = 0.0005  # who looks shall not take a core from those that work
+POLL_S = 0.0005  # the reader must not take a core from the others
 Document = dict[str, Any]
 
 
@@ -64,7 +64,7 @@ def manifest(name: str) -> bytes:
 
 
 class Seen(Watched):
-    """With the CPU limit that each pod's status tells."""
+    """With the CPU limit in each pod's status."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -139,26 +139,26 @@ class Bench:
         container_id = status["containerID"].removeprefix("containerd://")
         place = f"kubepods/burstable/pod{uid}/{container_id}"
         file = Path(f"/sys/fs/cgroup/cpu{self.node.cgroup_root}/{place}/cpu.cfs_quota_us")
-        written, told = [], []
-        for turn in range(rounds):
-            milli = 500 + 10 * (turn % 40)
+        written, reported = [], []
+        for number in range(rounds):
+            milli = 500 + 10 * (number % 40)
             change = {"spec": {"containers": [{"name": "c", "resources": {"limits": {"cpu": f"{milli}m"}}}]}}
             kind = "application/strategic-merge-patch+json"
             begun = time.perf_counter()
             asking = asyncio.create_task(
                 self.transport.send(Request("PATCH", f"{PODS}/{name}", json.dumps(change).encode(), kind))
             )
-            looking = asyncio.create_task(asyncio.to_thread(_quota, file, milli * 100))
+            reading = asyncio.create_task(asyncio.to_thread(_quota, file, milli * 100))
             assert (await asking).status == 200
             while self.seen.cpu.get(name) != f"{milli}m":
                 await self.seen.news()
-            told.append((self.seen.cpu_at[name] - begun) * 1e3)
-            written.append((await looking - begun) * 1e3)
-        return written, told
+            reported.append((self.seen.cpu_at[name] - begun) * 1e3)
+            written.append((await reading - begun) * 1e3)
+        return written, reported
 
     async def idle(self, idle_s: float) -> tuple[float, float]:
         assert self.node.node is not None
-        await asyncio.sleep(12.0)  # what the last change has set going ends by itself: looks each second, for ten
+        await asyncio.sleep(12.0)  # what the last change has set going ends by itself: polls each second, for ten
         before, begun = cpu_s(self.node.node.pid), time.monotonic()
         await asyncio.sleep(idle_s)
         return (cpu_s(self.node.node.pid) - before) / (time.monotonic() - begun) * 100, pss_mib(self.node.node.pid)
@@ -174,7 +174,7 @@ def _quota(file: Path, wanted_us: int) -> float:
     try:
         while int(os.pread(opened, 32, 0)) != wanted_us:
             assert time.perf_counter() < until_s, "the quota never came"
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         return time.perf_counter()
     finally:
         os.close(opened)
@@ -186,8 +186,8 @@ async def runtime_alone(daemon: OwnContainerd, parent: str, rounds: int) -> tupl
     await runtime.open()
     image = await runtime.image("busybox:1.36", has_command=True, pull=False)
     made, updated = [], []
-    for turn in range(rounds):
-        uid = f"alone-{turn}"
+    for number in range(rounds):
+        uid = f"alone-{number}"
         place = f"{parent}/pod{uid}"  # not below kubepods: the agent would end what it does not know
         sandbox = SandboxSpec(uid, uid, "default", host_network=True, cgroup_parent=place)
         size = CriResources(cpu_shares=1024, cpu_quota_us=100_000, cpu_period_us=100_000, memory_limit_bytes=16 << 20)
@@ -235,12 +235,12 @@ async def measured(node: RealNode, daemon: OwnContainerd, sizes: list[int], *, q
             if size > 1:
                 print(f"{size:4d} pods   those that lacked, at once: all Running after {took_s:.2f} s")
             started, ended = await bench.come_and_go(rounds)
-            written, told = await bench.resized(rounds)
+            written, reported = await bench.resized(rounds)
             for name, key, values in (
                 ("POST → Running", "running", started),
                 ("DELETE → gone", "gone", ended),
                 ("resize → file", "file", written),
-                ("resize → status", "status", told),
+                ("resize → status", "status", reported),
             ):
                 median = statistics.median(values)
                 print(f"{size:4d} pods   {name:16s} {spread(values)} {verdict(median, GOALS[key])}")
@@ -260,7 +260,7 @@ def main() -> None:
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as directory:
         options = ("--capacity", "cpu=200,memory=8Gi,pods=110")
-        with containerd_node(Path(directory) / "world", options=options) as (node, daemon):
+        with containerd_node(Path(directory) / "cluster", options=options) as (node, daemon):
             print(f"load of the machine: {os.getloadavg()[0]:.1f}")
             if asked.first:
                 go_first(node, daemon)

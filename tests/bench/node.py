@@ -1,15 +1,15 @@
-"""`./dev bench node`: what a whole node costs, and how soon it does what it is told.
+"""`./dev bench node`: what a whole node costs, and how soon it acts.
 
 A real API server and a real node on this machine's kernel, as in the end-to-end tests. Times are what a client sees: from
 sending the POST to the watch event with phase Running, from the DELETE to the event that says it is gone. Pods are bound
 already, so the scheduler's time is not in them. Containers end at TERM.
 
 Memory is PSS (`smaps_rollup`) of the agent and of the supervisor; CPU is the scheduler's own count of nanoseconds over a
-time in which nobody asks anything. One reconcile of an unchanged node is every worker woken once, with nothing to do:
-the agent is started by a few lines (`woken_node.py`) that do so when they are told, and count its CPU time.
+time without requests. One reconcile of an unchanged node is every worker woken once, with nothing to do:
+the agent is started by a few lines (`woken_node.py`) that do so on a signal, and count its CPU time.
 
 `--quick`: a few rounds, and five seconds of idling in place of sixty. `--first`: on a machine that others use, too, the
-server, the agent and this client go before everybody else (SCHED_FIFO), the supervisor has nice −20, and its containers
+server, the agent and this client go before all others (SCHED_FIFO), the supervisor has nice −20, and its containers
 the largest share of the CPU: then times are about the node again.
 """
 
@@ -56,7 +56,7 @@ def manifest(name: str) -> bytes:
 
 
 class Seen:
-    """When the watch told of each pod that it runs, and that it is gone."""
+    """When the watch reported each pod as running, and as gone."""
 
     def __init__(self) -> None:
         self.running: dict[str, float] = {}
@@ -158,7 +158,7 @@ class Bench:
         return spent[0] / took * 100, spent[1] / took * 100, pss_mib(agent), pss_mib(supervisor)
 
     async def reconcile(self) -> tuple[float, int]:
-        """CPU milliseconds of one look at everything, the least of five; and of how many pods."""
+        """CPU milliseconds of one sync of everything, the least of five; and of how many pods."""
         best, pods = float("inf"), 0
         for _ in range(5):
             answer = self.node.directory / "woken.json"
@@ -167,8 +167,8 @@ class Bench:
             async with asyncio.timeout(WAIT_S):
                 while not answer.exists():  # noqa: ASYNC110  another process makes it
                     await asyncio.sleep(0.05)
-            told = json.loads(answer.read_bytes())
-            best, pods = min(best, told["cpu_ms"]), told["pods"]
+            result = json.loads(answer.read_bytes())
+            best, pods = min(best, result["cpu_ms"]), result["pods"]
         return best, pods
 
     def pids(self) -> tuple[int, int]:
@@ -281,8 +281,8 @@ def main() -> None:
         kind = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
         config.write_text(json.dumps({**kind, "maxPods": 600, "registryPullQPS": 0}))
         options = ("--config", str(config), "--capacity", "cpu=700,memory=8Gi,pods=600")
-        before = (sys.executable, str(HERE / "woken_node.py"), f"{directory}/world/woken.json")
-        with real_node(Path(directory) / "world", options=options, before=before) as node:
+        before = (sys.executable, str(HERE / "woken_node.py"), f"{directory}/cluster/woken.json")
+        with real_node(Path(directory) / "cluster", options=options, before=before) as node:
             print(f"load of the machine: {os.getloadavg()[0]:.1f}")
             if asked.first:
                 go_first(node)

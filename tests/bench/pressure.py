@@ -3,13 +3,13 @@
 A real node of 512 MiB (this machine's kernel, or cgroup v2 in a guest with `--guest`), three quarters full; then one pod
 takes memory at a given pace. What is measured, per run:
 
-    crossing   the pods' working set passes the eviction threshold (looked at every half millisecond, every five in a guest)
-    signal     the pod is told to end (TERM, by its own word), or its memory begins to shrink (KILL)
-    free       what it had taken is given back
+    crossing   the pods' working set passes the eviction threshold (read every half millisecond, every five in a guest)
+    signal     the pod gets SIGTERM (by its own record), or its memory begins to shrink (KILL)
+    free       what it had taken is free again
 
-Beside it a real poller: the same node with its own eviction switched off, one look every ten seconds from here, and the
-pod killed at the look that finds memory short. Its pod stops taking once it is past the threshold: else the kernel would
-be first each time. The first eviction of an agent is told apart from those that follow. Goals: signal within 250 ms and
+Beside it a real poller: the same node with its own eviction switched off, one poll every ten seconds from here, and the
+pod killed at the poll that finds memory short. Its pod stops taking once it is past the threshold: else the kernel would
+be first each time. The first eviction of an agent is reported separately. Goals: signal within 250 ms and
 memory free within 400 ms in 99 of 100 runs (without grace), and watching memory on a node at rest costs at most 0.2 % of
 a core.
 """
@@ -37,20 +37,20 @@ sys.path[:0] = [str(ROOT)]
 
 from plimsoll.cgroups.drivers.detect import this_host  # noqa: E402
 from tests.kernel.guest import GUEST_VARIABLE, JOB_VARIABLE, PYTHON, GuestMissingError  # noqa: E402
-from tests.kernel.pressure_world import (  # noqa: E402
+from tests.kernel.pressure_node import (  # noqa: E402
     MIB,
-    PressureWorld,
+    PressureNode,
     container,
     eater,
     memory,
     pod,
-    pressure_world,
+    pressure_node,
 )
 
 SETTINGS = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "0s"}
 CAPACITY_MIB, BALLAST_MIB, THRESHOLD_MIB = 512, 320, 100
-POLL_S = 0.005 if GUEST_VARIABLE in os.environ else 0.0005  # a guest has one CPU, and who looks must not fill it
-KUBELET_LOOKS_S = 10.0
+POLL_S = 0.005 if GUEST_VARIABLE in os.environ else 0.0005  # a guest has one CPU, which the reader must not fill
+KUBELET_POLL_S = 10.0
 GRACES = {"both": (False, True), "specified": (False,), "none": (True,)}  # name → at once?
 IDLE_S = 60.0
 SIGNAL_GOAL_S = 0.25
@@ -61,13 +61,13 @@ STOLEN_EVERY_S = 0.05
 class Run:
     """One crossing, as seen from outside by a thread that does nothing else."""
 
-    def __init__(self, world: PressureWorld) -> None:
-        self._path = world.kubepods / ("memory.usage_in_bytes" if this_host().version == 1 else "memory.current")
-        self._stat = world.kubepods / "memory.stat"
+    def __init__(self, node: PressureNode) -> None:
+        self._path = node.kubepods / ("memory.usage_in_bytes" if this_host().version == 1 else "memory.current")
+        self._stat = node.kubepods / "memory.stat"
         self._key = b"total_inactive_file " if this_host().version == 1 else b"\ninactive_file "
         self._mark = (CAPACITY_MIB - THRESHOLD_MIB) * MIB
         self.crossed_s = self.shrank_s = self.free_s = 0.0
-        self.stood_still_s = 0.0  # the longest that this thread itself did not come to look while memory was short
+        self.stood_still_s = 0.0  # the longest pause of this thread itself while memory was short
         self.over = threading.Event()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -75,11 +75,11 @@ class Run:
 
     def _watch(self) -> None:
         fd, stat = os.open(self._path, os.O_RDONLY), os.open(self._stat, os.O_RDONLY)
-        most, looked_s = 0, time.monotonic()
+        most, read_s = 0, time.monotonic()
         try:
             while not self._is_over.is_set():
-                usage, before_s, looked_s = int(os.pread(fd, 32, 0)), looked_s, time.monotonic()
-                now_s = looked_s
+                usage, before_s, read_s = int(os.pread(fd, 32, 0)), read_s, time.monotonic()
+                now_s = read_s
                 if self.crossed_s and not self.shrank_s:
                     self.stood_still_s = max(self.stood_still_s, now_s - before_s - POLL_S)
                 if not self.crossed_s:
@@ -113,38 +113,38 @@ def _after(text: bytes, key: bytes) -> int:
     return int(text.partition(key)[2].split(b"\n", 1)[0])
 
 
-def measured(world: PressureWorld, pace: float, number: int, *, at_once: bool) -> dict[str, Any]:
+def measured(node: PressureNode, pace: float, number: int, *, at_once: bool) -> dict[str, Any]:
     name = f"hog{number}"
-    run = Run(world)
+    run = Run(node)
     try:
-        world.create(pod(name, container("c", eater(600, pace), **memory("5Mi")), restartPolicy="Never"))
+        node.create(pod(name, container("c", eater(600, pace), **memory("5Mi")), restartPolicy="Never"))
         deadline = time.monotonic() + GIVEN_UP_S
         # Asked seldom: in a guest with one CPU the question itself would keep the agent from its work.
         while not run.over.wait(ASKED_EVERY_S) and time.monotonic() < deadline:
-            if world.status(name).get("phase") == "Failed":
+            if node.status(name).get("phase") == "Failed":
                 break
-        world.until(lambda: world.status(name).get("phase") == "Failed", 30)
-        if not run.crossed_s:  # it was over between two looks from outside, so nobody can say how long it took
+        node.until(lambda: node.status(name).get("phase") == "Failed")
+        if not run.crossed_s:  # it was over between two reads from outside, so its time is unknown
             return {"unseen": True}
-        world.until(run.ended, 10)
-        status = world.status(name)
+        node.until(run.ended)
+        status = node.status(name)
         by_kernel = status.get("reason") != "Evicted" or any(
             each["state"].get("terminated", {}).get("reason") == "OOMKilled" for each in status["containerStatuses"]
         )
-        told_s = run.shrank_s
-        if not at_once and not by_kernel and "told" in world.log(name):
-            told_s = world.said(name, "told")
+        signal_s = run.shrank_s
+        if not at_once and not by_kernel and "term" in node.log(name):
+            signal_s = node.said(name, "term")
         return {
             "by_kernel": by_kernel,
-            "signal_s": told_s - run.crossed_s,
+            "signal_s": signal_s - run.crossed_s,
             "free_s": run.free_s - run.crossed_s,
             "stood_still_s": run.stood_still_s,
-            "ended_at_s": time.time() - (time.monotonic() - told_s),
+            "ended_at_s": time.time() - (time.monotonic() - signal_s),
         }
     finally:
         run.close()
-        world.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
-        world.until(lambda: not world.pod(name) and len(world.pod_cgroups()) == 1, 30)
+        node.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+        node.until(lambda: not node.pod(name) and len(node.pod_cgroups()) == 1)
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -157,7 +157,7 @@ def line(title: str, values: list[float]) -> str:
     return f"{title} p50 {p50 * 1000:6.0f} ms, p99 {p99 * 1000:6.0f} ms, most {most * 1000:6.0f} ms"
 
 
-def told(title: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
+def reported(title: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
     """Printed, and as figures."""
     unseen = len([each for each in runs if "unseen" in each])
     runs = [each for each in runs if "unseen" not in each]
@@ -166,7 +166,7 @@ def told(title: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {"runs": len(runs), "kernel_first": first, "not_seen_from_outside": unseen}
     if unseen:
         print(
-            f"pressure     {title:34} {unseen} more were over between two looks from outside: not counted", flush=True
+            f"pressure     {title:34} {unseen} more were over between two reads from outside: not counted", flush=True
         )
     if mine:
         signals, frees = [each["signal_s"] for each in mine], [each["free_s"] for each in mine]
@@ -186,20 +186,20 @@ def told(title: str, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class Poller:
-    """Looks at the pods' memory every ten seconds, whatever happens, and kills one pod when it finds memory short."""
+    """Reads the pods' memory every ten seconds and kills one pod when memory is short."""
 
-    def __init__(self, world: PressureWorld) -> None:
-        self._world, self._mark = world, Run(world)
+    def __init__(self, node: PressureNode) -> None:
+        self._node, self._mark = node, Run(node)
         self._mark.close()
         self.victim = ""
         self._is_over = threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
-    def _look(self) -> None:
-        while not self._is_over.wait(KUBELET_LOOKS_S):
+    def _poll(self) -> None:
+        while not self._is_over.wait(KUBELET_POLL_S):
             if self.victim and self._mark.is_short():
-                for file in self._world.cgroup_files(self.victim, "cgroup.procs"):
+                for file in self._node.cgroup_files(self.victim, "cgroup.procs"):
                     for pid in file.read_text().split():
                         os.kill(int(pid), signal.SIGKILL)
 
@@ -208,20 +208,20 @@ class Poller:
         self._thread.join()
 
 
-def polled(world: PressureWorld, pace: float, count: int) -> list[dict[str, Any]]:
-    """The same crossings with nobody but the poller to see them; each run begins at another moment between its looks."""
-    runs, poller, dice = [], Poller(world), random.Random(1)
+def polled(node: PressureNode, pace: float, count: int) -> list[dict[str, Any]]:
+    """The same crossings with only the poller; each run begins at another moment between its polls."""
+    runs, poller, dice = [], Poller(node), random.Random(1)
     try:
         for number in range(count):
             name = f"polled{number}"
-            time.sleep(dice.uniform(0.0, KUBELET_LOOKS_S))  # a run ends with a look: the next must not begin with it
-            run = Run(world)
+            time.sleep(dice.uniform(0.0, KUBELET_POLL_S))  # a run ends with a poll: the next must not begin with it
+            run = Run(node)
             mib = CAPACITY_MIB - THRESHOLD_MIB - BALLAST_MIB + 30
-            world.create(pod(name, container("c", eater(mib, pace), **memory("5Mi")), restartPolicy="Never"))
-            poller.victim = world.pod(name)["metadata"]["uid"]
-            world.until(run.ended, GIVEN_UP_S)
+            node.create(pod(name, container("c", eater(mib, pace), **memory("5Mi")), restartPolicy="Never"))
+            poller.victim = node.pod(name)["metadata"]["uid"]
+            node.until(run.ended)
             run.close()
-            by_kernel = bool([each for each in world.kills() if each.get("pod") == name])
+            by_kernel = bool([each for each in node.kills() if each.get("pod") == name])
             runs.append(
                 {
                     "by_kernel": by_kernel,
@@ -230,32 +230,32 @@ def polled(world: PressureWorld, pace: float, count: int) -> list[dict[str, Any]
                 }
             )
             poller.victim = ""
-            world.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
-            world.until(lambda: len(world.pod_cgroups()) == 1, 30)
+            node.ask.answer("DELETE", f"/api/v1/namespaces/default/pods/{name}?gracePeriodSeconds=0")
+            node.until(lambda: len(node.pod_cgroups()) == 1)
     finally:
         poller.close()
     return runs
 
 
 @contextmanager
-def filled(extras: dict[str, Any], settings: dict[str, Any] = SETTINGS) -> Iterator[PressureWorld]:
+def filled(extras: dict[str, Any], settings: dict[str, Any] = SETTINGS) -> Iterator[PressureNode]:
     with (
         tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as directory,
-        pressure_world(Path(directory) / "world", settings, extras, capacity_mib=CAPACITY_MIB) as world,
+        pressure_node(Path(directory) / "cluster", settings, extras, capacity_mib=CAPACITY_MIB) as node,
     ):
         limits = {"resources": {"limits": {"memory": f"{BALLAST_MIB + 32}Mi", "cpu": "100m"}}}
-        world.create(pod("ballast", container("c", eater(BALLAST_MIB), **limits)))
-        world.full("ballast")
-        yield world
-        world.empty()
+        node.create(pod("ballast", container("c", eater(BALLAST_MIB), **limits)))
+        node.full("ballast")
+        yield node
+        node.empty()
 
 
-def idle_share(world: PressureWorld) -> float:
+def idle_share(node: PressureNode) -> float:
     """Of one core, by the agent with a pod at rest: watching, and everything else it does then."""
-    assert world.node is not None
+    assert node.node is not None
 
     def spent_s() -> float:
-        words = Path(f"/proc/{world.node.pid if world.node else 0}/stat").read_text().rpartition(")")[2].split()
+        words = Path(f"/proc/{node.node.pid if node.node else 0}/stat").read_text().rpartition(")")[2].split()
         return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
     before_s, begin_s = spent_s(), time.monotonic()
@@ -269,30 +269,30 @@ def measure(
     results: dict[str, Any] = {}
     unwatched = 0.0
     if polls or idle:
-        with filled({}, {"evictionHard": {"nodefs.available": "1Mi"}}) as world:
+        with filled({}, {"evictionHard": {"nodefs.available": "1Mi"}}) as node:
             if idle:
-                unwatched = idle_share(world)
+                unwatched = idle_share(node)
             if polls:
-                title = f"{paces[0]:g} MiB/s, a real look every 10 s"
-                results[title] = told(title, polled(world, paces[0], polls))
+                title = f"{paces[0]:g} MiB/s, a real poll every 10 s"
+                results[title] = reported(title, polled(node, paces[0], polls))
     number = 0
     for at_once in graces:
         grace = "without grace" if at_once else "grace as specified"
-        with filled({"evictionHardGraceSeconds": 0} if at_once else {}) as world:
+        with filled({"evictionHardGraceSeconds": 0} if at_once else {}) as node:
             number += 1
             first = f"{grace}: the first of an agent"
-            results[first] = told(first, [measured(world, paces[0], number, at_once=at_once)])
+            results[first] = reported(first, [measured(node, paces[0], number, at_once=at_once)])
             for pace in paces:
                 runs = []
                 for _ in range(count):
                     number += 1
-                    runs.append(measured(world, pace, number, at_once=at_once))
-                results[f"{pace:g} MiB/s, {grace}"] = told(f"{pace:g} MiB/s, {grace}", runs)
+                    runs.append(measured(node, pace, number, at_once=at_once))
+                results[f"{pace:g} MiB/s, {grace}"] = reported(f"{pace:g} MiB/s, {grace}", runs)
             if at_once and fast:
-                runs = [measured(world, 1024.0, number + index + 1, at_once=True) for index in range(fast)]
-                results["1 GiB/s, without grace"] = told("1 GiB/s, without grace", runs)
+                runs = [measured(node, 1024.0, number + index + 1, at_once=True) for index in range(fast)]
+                results["1 GiB/s, without grace"] = reported("1 GiB/s, without grace", runs)
             if at_once and idle:
-                share = idle_share(world)
+                share = idle_share(node)
                 results["idle_percent_of_a_core"] = round(share * 100, 3)
                 results["idle_percent_without_watching_memory"] = round(unwatched * 100, 3)
                 print(
@@ -326,7 +326,7 @@ class Stolen:
         ]
         return inside[-1] - inside[0] if inside else 0.0
 
-    def told(self, results: dict[str, Any]) -> None:
+    def report(self, results: dict[str, Any]) -> None:
         self._is_over.set()
         self._thread.join()
         self._moments.append((time.time(), self._seconds()))
@@ -335,11 +335,11 @@ class Stolen:
             f"pressure     {after_s - before_s:.1f} s of CPU time were taken from this machine in {end_s - begin_s:.0f} s"
         )
         for title, found in results.items():
-            for crossed_s, told_s, stood_still_s in found.get("late", ()) if isinstance(found, dict) else ():
+            for crossed_s, signal_s, stood_still_s in found.get("late", ()) if isinstance(found, dict) else ():
                 print(
-                    f"pressure     {title:34} one signal after {(told_s - crossed_s) * 1000:.0f} ms: meanwhile "
-                    f"{self.between(crossed_s, told_s) * 1000:.0f} ms of CPU time were taken from this machine, and who "
-                    f"looks from outside had to wait for up to {stood_still_s * 1000:.0f} ms",
+                    f"pressure     {title:34} one signal after {(signal_s - crossed_s) * 1000:.0f} ms: meanwhile "
+                    f"{self.between(crossed_s, signal_s) * 1000:.0f} ms of CPU time were taken from this machine, and the "
+                    f"reader outside had to wait for up to {stood_still_s * 1000:.0f} ms",
                     flush=True,
                 )
 
@@ -356,7 +356,7 @@ def in_guest(count: int, grace: str) -> None:
         print(f"pressure     not measured in a guest: {problem}")
         return
     print("\n".join(text.replace("pressure ", "uml v2   ", 1) for text in done.stdout.splitlines()))
-    stolen.told(json.loads(done.files.get("bench.json", b"{}")))
+    stolen.report(json.loads(done.files.get("bench.json", b"{}")))
     if done.status:
         raise SystemExit(done.report())
 
@@ -384,7 +384,7 @@ def main() -> None:
     stolen = None if inside else Stolen()
     results = measure(paces, asked.count, asked.fast, asked.polls, GRACES[asked.grace], idle=not asked.no_idle)
     if stolen is not None:
-        stolen.told(results)
+        stolen.report(results)
     print(f"pressure     load after {os.getloadavg()[0]:.1f}", flush=True)
     if inside:
         Path(os.environ[JOB_VARIABLE], "bench.json").write_text(json.dumps(results))

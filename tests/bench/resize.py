@@ -1,8 +1,8 @@
 """`./dev bench resize`: how long a resize takes, from the PATCH to the kernel and from the PATCH to the status.
 
-Three real nodes, each with an API server, run below cgroup roots of their own, with 1, 50 and 110 pods. On each in turn,
+Three real nodes, each with an API server, run below cgroup roots of their own, with 1, 50 and 110 pods. On each of them,
 some dozens at a time so that a slow minute of the machine meets all three, one pod gets another CPU limit by a plain
-PATCH over a kept connection. Taken is the time until the new quota stands in its container's `cpu.cfs_quota_us` (read
+PATCH over a kept connection. Measured is the time until the new quota is in its container's `cpu.cfs_quota_us` (read
 again every 0.2 ms), and until a watch shows the finished status. At last the largest node's pods are resized one after
 the other. The machine factor is that of `api.py`, taken before and after.
 """
@@ -34,7 +34,7 @@ from tests.e2e.waiting import until  # noqa: E402
 PODS = tuple(int(each) for each in os.environ.get("PODS", "1 50 110").split())
 RESIZES = int(os.environ.get("RESIZES", "1000"))
 AT_A_TIME = 25  # on one node, then the next
-PAUSE_S = 0.0002  # who looks shall not take a core from those that work
+PAUSE_S = 0.0002  # the reader must not take a core from the others
 WAIT_S = 60.0
 Document = dict[str, Any]
 
@@ -143,9 +143,9 @@ class Resized:
             container_id = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("plimsoll://")
             top = f"/sys/fs/cgroup/cpu{self._node.cgroup_root}/kubepods/pod{pod['metadata']['uid']}/{container_id}"
             self._quotas[name] = os.open(f"{top}/cpu.cfs_quota_us", os.O_RDONLY)
-        until(self._all_is_told, WAIT_S)
+        until(self._all_is_reported)
 
-    def _all_is_told(self) -> bool:
+    def _all_is_reported(self) -> bool:
         """The events of the start, which the node sends when it has nothing else to do."""
         events = self._api.ask("GET", "/api/v1/namespaces/default/events")["items"]
         return len([each for each in events if each["reason"] == "Started"]) == self.count
@@ -162,9 +162,9 @@ class Resized:
         for name, file in self._quotas.items():
             os.close(file)
             self._api.ask("DELETE", f"/api/v1/namespaces/default/pods/{name}")
-        until(lambda: not self._api.ask("GET", "/api/v1/namespaces/default/pods")["items"], WAIT_S)
+        until(lambda: not self._api.ask("GET", "/api/v1/namespaces/default/pods")["items"])
 
-    def told(self, title: str) -> None:
+    def report(self, title: str) -> None:
         print(f"{title:24} to the file   {shown(self.to_file)}")
         print(f"{'':24} to the status {shown(self.to_status)}")
         api, node = (each * 1000 / len(self.to_file) for each in self.used_s)
@@ -178,13 +178,13 @@ class Resized:
         size = {"cpu": f"{milli}m"}
         body = {"spec": {"containers": [{"name": "c", "resources": {"requests": size, "limits": size}}]}}
         found: list[float] = []
-        looking = threading.Thread(target=lambda: found.append(changed_s(self._quotas[name], b"%d" % (milli * 100))))
-        looking.start()
+        reading = threading.Thread(target=lambda: found.append(changed_s(self._quotas[name], b"%d" % (milli * 100))))
+        reading.start()
         begin_s = time.perf_counter()
         self._api.ask(
             "PATCH", f"/api/v1/namespaces/default/pods/{name}", body, "application/strategic-merge-patch+json"
         )
-        looking.join()
+        reading.join()
         self.to_file.append((found[0] - begin_s) * 1000)
         self.to_status.append((self._watch.moment(name, f"{milli}m") - begin_s) * 1000)
 
@@ -215,11 +215,11 @@ def main() -> None:
             for place in places:
                 place.measure(min(AT_A_TIME, RESIZES - begin))
         for place in places:
-            place.told(f"{place.count} pods")
+            place.report(f"{place.count} pods")
         largest = places[-1]
         largest.forget()
         largest.measure(RESIZES, spread=True)
-        largest.told(f"{largest.count} pods, all in turn")
+        largest.report(f"{largest.count} pods, one after the other")
         print(f"machine factor {(factor + machine_factor()) / 2:.2f}")
         for place in places:
             place.empty()

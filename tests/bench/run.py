@@ -2,7 +2,7 @@
 
 The work: decode each of 10,000 pods, default it, compute QoS class, effective requests and limits, oom_score_adj, pod
 and container cgroup values with Memory QoS on, and encode the line that `plimsoll plan` prints. The baseline:
-`json.loads` of the same lines, measured in turn with it, so that a noisy machine disturbs both alike. One core.
+`json.loads` of the same lines, measured alternately with it, so that a noisy machine disturbs both alike. One core.
 
 `./dev bench scheduler` and `./dev bench api` are in files of their own; without a name all parts are run.
 """

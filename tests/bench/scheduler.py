@@ -1,7 +1,7 @@
 """How many pods a second the scheduler decides on one core, with 5,000 nodes and 50,000 pods on them.
 
 A decision is what the loop does with a pod that it has taken from the queue: choose a node among all, and count the pod
-there at once. Pods have the wishes that pods have (selectors, tolerations, preferences, host ports now and then), some
+there at once. Pods have the usual constraints (selectors, tolerations, preferences, host ports now and then), some
 of the nodes are tainted or cordoned. Judged after multiplying by the machine factor of `api.py`.
 """
 
@@ -24,8 +24,8 @@ from plimsoll.rules.model.objects import Node, Pod  # noqa: E402
 from plimsoll.rules.profile import PROFILE_1_36  # noqa: E402
 from plimsoll.rules.scheduling.fit import resident_load  # noqa: E402
 from plimsoll.rules.scheduling.preemption import Nominated  # noqa: E402
+from plimsoll.scheduler.cache import SchedulerCache  # noqa: E402
 from plimsoll.scheduler.choice import Choice  # noqa: E402
-from plimsoll.scheduler.cluster import SchedulerCache  # noqa: E402
 from tests.bench.api import machine_factor, verdict  # noqa: E402
 
 NODES, PODS, ROUNDS = 5_000, 50_000, 5
@@ -69,13 +69,13 @@ def main() -> None:
         cluster.put_node(a_node(chance, index))
     choice = Choice(cluster, PROFILE_1_36)
     pods = [a_pod(chance, index) for index in range(PODS + ROUNDS * 1000)]
-    nobody: Nominated = {}
+    no_nominees: Nominated = {}
     placed = 0
 
     def decided(index: int) -> None:
         nonlocal placed
         pod = pods[index]
-        decision = choice.decide(pod, nobody, ())
+        decision = choice.decide(pod, no_nominees, ())
         if decision.nodes:
             placed += 1
             chosen = chance.choice(decision.nodes)
@@ -94,9 +94,10 @@ def main() -> None:
         for index in range(first, first + 1000):
             decided(index)
         rate = 1000 / (time.process_time() - began)
-        told = f"≥ {GOAL_PER_S:g}: {verdict(rate * factor >= GOAL_PER_S)}"
+        goal_text = f"≥ {GOAL_PER_S:g}: {verdict(rate * factor >= GOAL_PER_S)}"
         print(
-            f"  1000 more: {rate:.0f} per CPU second, × factor {factor:.2f} = {rate * factor:.0f}   {told}", flush=True
+            f"  1000 more: {rate:.0f} per CPU second, × factor {factor:.2f} = {rate * factor:.0f}   {goal_text}",
+            flush=True,
         )
 
 

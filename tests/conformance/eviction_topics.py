@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable
+from decimal import Decimal
 from typing import Any
 
 from plimsoll.codec.lean.lean import from_document
@@ -12,7 +13,7 @@ from plimsoll.rules.config.thresholds import Threshold, ThresholdValue, fs_layou
 from plimsoll.rules.eviction.assessment import Observation, met_thresholds, node_conditions
 from plimsoll.rules.eviction.ranking import Ranked, ranked
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage
-from plimsoll.rules.gotext import shortest_float32
+from plimsoll.rules.gotext import nearest_float32
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.defaulting import defaulted
@@ -63,10 +64,19 @@ def _seconds(amount: float) -> float | int:
     return int(amount) if amount == int(amount) else amount
 
 
+def _shortest_float32(value: float) -> float:
+    """The number with the fewest digits that is this float32: 0.100000001490116… → 0.1."""
+    for digits in range(1, 9):
+        text = f"{value:.{digits}g}"
+        if nearest_float32(*Decimal(text).as_integer_ratio()) == value:
+            return float(text)
+    return float(f"{value:.9g}")
+
+
 def _amount(amount: ThresholdValue, quantity: str, percentage: str) -> Json:
     if amount.quantity is not None:
         return {quantity: str(amount.quantity)}
-    return {percentage: shortest_float32(amount.percentage)}
+    return {percentage: _shortest_float32(amount.percentage)}
 
 
 def _rank(given: Json) -> Json:

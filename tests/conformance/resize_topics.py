@@ -8,10 +8,11 @@ from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import FieldError, InvalidObjectError
 from plimsoll.rules.admission.comparison import PodVersion
-from plimsoll.rules.admission.resize import ResizeGates, capacity_verdict, kept_for_resize, resize_errors, spec_changed
+from plimsoll.rules.admission.resize import capacity_verdict, kept_for_resize, resize_errors, spec_changed
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Container, Node, Pod, Resources
 from plimsoll.rules.profile import PROFILE_1_36
-from plimsoll.rules.resize.allocation import NodeResizeGates, all_containers, allocated_pod, allocation_of
+from plimsoll.rules.resize.allocation import all_containers, allocated_pod, allocation_of
 from plimsoll.rules.resize.verdict import ResizeSetting, resize_verdict
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.scheduling.fit import allocated_load
@@ -22,8 +23,8 @@ Json = dict[str, Any]
 def resize_api(given: Json) -> Json:
     gates = _api_gates(given)
     try:
-        old = with_defaults(given["oldPod"], pod_level=gates.pod_level)
-        sent = with_defaults(given["newPod"], pod_level=gates.pod_level)
+        old = with_defaults(given["oldPod"], gates=gates)
+        sent = with_defaults(given["newPod"], gates=gates)
     except InvalidObjectError as error:
         return {"decodeError": error.errors[0].detail}
     document = kept_for_resize(old.document, sent.document, gates)
@@ -37,9 +38,9 @@ def resize_api(given: Json) -> Json:
     }
 
 
-def _api_gates(given: Json) -> ResizeGates:
+def _api_gates(given: Json) -> Gates:
     gates = given["featureGates"]
-    return ResizeGates(
+    return Gates(
         pod_level=gates.get("PodLevelResources", True),
         pod_level_resize=gates.get("InPlacePodLevelResourcesVerticalScaling", True),
         init_containers=gates.get("InPlacePodVerticalScalingInitContainers", True),
@@ -86,9 +87,9 @@ def _pod(document: Json) -> Pod:
     return defaulted(from_document(document, Pod))
 
 
-def _node_gates(given: Json) -> NodeResizeGates:
+def _node_gates(given: Json) -> Gates:
     gates = given["featureGates"]
-    return NodeResizeGates(
+    return Gates(
         pod_level_resize=gates.get("InPlacePodLevelResourcesVerticalScaling", True),
         init_containers=gates.get("InPlacePodVerticalScalingInitContainers", True),
         exclusive_cpus=gates.get("InPlacePodVerticalScalingExclusiveCPUs", False),

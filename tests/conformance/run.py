@@ -1,22 +1,20 @@
 """Compare Plimsoll's rules with answers that real Kubernetes 1.36 gave: `./dev conformance [DIR]`.
 
-One vector file is one topic; each line is `{"input": …, "expected": …}`. This harness only translates: it turns an
-input into the rules' objects (`codec.lean.lean.pod_from_json`, `from_document`, `codec.defaults.resources.with_defaults`), calls public
-functions of `plimsoll.rules` and lays their answers out as the vectors do. It decides nothing. The functions:
+One vector file is one topic; each line is `{"input": …, "expected": …}`. This harness only translates: it turns an input
+into the rules' objects (`codec.lean`, `codec.defaults`), calls public functions of `plimsoll.rules` and lays their
+answers out as the vectors do. It decides nothing. The modules of `plimsoll.rules` that answer:
 
-    a  defaulting.defaulted, qos.computed_qos_class, qos.qos_class, validation.create_errors
-    b  effective.pod_requests, pod_limits, counted_requests, counted_limits, pod_level_*set
-    c  oom.oom_scores, objects.is_critical, is_node_critical
-    d  values.pod_values, cpu.weight_linear
-    e  values.container_values, uses_limited_swap, cpu.weight_linear, weight_quadratic, oom.oom_scores
-    f  hierarchy.root_name, pod_name, cgroupfs_path, systemd_path, parse_cgroupfs, parse_systemd, is_systemd_style
-    g  quantity.parse, Quantity
-    h  thresholds.parsed_thresholds, eviction_reservation, allocatable.absolute_allocatable, total_reservation,
-       reservation_errors, machine_capacity, node_allocatable, kubepods_values, reserved_values, class_sums, class_values
-    i  thresholds.parsed_thresholds, eviction.met_thresholds, node_conditions, ranking.ranked
-    j  resize_api.kept_for_resize, resize_errors, spec_changed, capacity_verdict; allocation.allocation_of, allocated_pod,
-       resize.resize_verdict
-    k  cpu.shares, quota_us, weight_linear, weight_quadratic, milli_from_shares, shares_from_weight, milli_from_quota
+    a  resources.defaulting, resources.qos, admission.validation
+    b  resources.effective
+    c  resources.oom_score, model.objects
+    d  resources.values, resources.cpu
+    e  resources.values, resources.cpu, resources.oom_score
+    f  model.cgroup_names
+    g  quantity
+    h  config.thresholds, node.allocatable
+    i  config.thresholds, eviction.assessment, eviction.ranking
+    j  admission.resize, resize.allocation, resize.verdict
+    k  resources.cpu
 
 Profile 1.36 throughout. Inputs marked `huge` (int64 overflow in the real code) and quantities under clauses Q-12 and Q-13
 are compared too, but a difference there counts apart. For each topic a line `topic agreed/total`; then the first

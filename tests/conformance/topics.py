@@ -12,6 +12,7 @@ from plimsoll.errors import InvalidConfigError, InvalidNameError, InvalidObjectE
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.config.thresholds import eviction_reservation, parsed_thresholds
 from plimsoll.rules.model import cgroup_names as names
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod, ResourceList, Resources, is_critical, is_node_critical
 from plimsoll.rules.node import allocatable
 from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity, parse
@@ -54,13 +55,13 @@ def gate(given: Json, name: str, default: bool) -> bool:
     return bool((given.get("featureGates") or {}).get(name, default))
 
 
-def pod_level(given: Json) -> bool:
-    return gate(given, "PodLevelResources", True)
+def gates_of(given: Json) -> Gates:
+    return Gates(pod_level=gate(given, "PodLevelResources", True))
 
 
 def pod_of(document: Json, given: Json) -> Pod:
     pod = pod_from_json(json.dumps(document))
-    return pod if given.get("default") is False else defaulted(pod, pod_level=pod_level(given))
+    return pod if given.get("default") is False else defaulted(pod, gates=gates_of(given))
 
 
 def texts(resources: ResourceList) -> dict[str, str]:
@@ -85,14 +86,14 @@ def errors_of(errors: list[Any]) -> list[Json]:
 
 
 def qos(given: Json) -> Json:
-    gated = pod_level(given)
+    gates = gates_of(given)
     try:
         raw = pod_from_json(json.dumps(given["pod"]))
     except InvalidObjectError as error:
         return {"decodeError": error.errors[0].detail}
-    pod = defaulted(raw, pod_level=gated)
+    pod = defaulted(raw, gates=gates)
     spec = pod.spec
-    errors = create_errors(pod, pod_level=gated)
+    errors = create_errors(pod, gates=gates)
     shown = {
         "containers": [{"name": c.name, "resources": resources_of(c.resources)} for c in spec.containers],
         "initContainers": [{"name": c.name, "resources": resources_of(c.resources)} for c in spec.init_containers],
@@ -100,10 +101,10 @@ def qos(given: Json) -> Json:
         "overhead": None if spec.overhead is None else texts(spec.overhead),
     }
     return {
-        "qosClass": qos_rules.computed_qos_class(pod, pod_level=gated),
-        "getPodQOS": qos_rules.qos_class(pod, pod_level=gated),
-        "qosClassWithoutDefaulting": qos_rules.computed_qos_class(raw, pod_level=gated),
-        "apiserverStatusQOSClass": qos_rules.qos_class(pod, pod_level=gated),
+        "qosClass": qos_rules.computed_qos_class(pod, gates=gates),
+        "getPodQOS": qos_rules.qos_class(pod, gates=gates),
+        "qosClassWithoutDefaulting": qos_rules.computed_qos_class(raw, gates=gates),
+        "apiserverStatusQOSClass": qos_rules.qos_class(pod, gates=gates),
         "defaulted": without_none(shown),
         "valid": not errors,
         "createErrors": errors_of(errors),
@@ -117,8 +118,8 @@ def aggregate(given: Json) -> Json:
         "limits": effective.pod_limits(pod),
         "requestsExcludeOverhead": effective.pod_requests(pod, overhead=False),
         "limitsExcludeOverhead": effective.pod_limits(pod, overhead=False),
-        "requestsSkipPodLevel": effective.pod_requests(pod, pod_level=False),
-        "limitsSkipPodLevel": effective.pod_limits(pod, pod_level=False),
+        "requestsSkipPodLevel": effective.pod_requests(pod, gates=Gates(pod_level=False)),
+        "limitsSkipPodLevel": effective.pod_limits(pod, gates=Gates(pod_level=False)),
         "requestsUseStatus": effective.counted_requests(pod),
         "limitsUseStatus": effective.counted_limits(pod),
     }
@@ -131,9 +132,9 @@ def aggregate(given: Json) -> Json:
 
 
 def oom(given: Json) -> Json:
-    pod, gated = pod_of(given["pod"], given), pod_level(given)
-    qos_class = qos_rules.qos_class(pod, pod_level=gated)
-    scores = oom_rules.oom_scores(pod, qos_class, given["node"]["memoryCapacity"], pod_level=gated)
+    pod, gates = pod_of(given["pod"], given), gates_of(given)
+    qos_class = qos_rules.qos_class(pod, gates=gates)
+    scores = oom_rules.oom_scores(pod, qos_class, NodePolicy(given["node"]["memoryCapacity"], gates=gates))
     containers = pod.spec.init_containers + pod.spec.containers
     return {
         "qosClass": qos_class,
@@ -164,7 +165,7 @@ def policy_of(given: Json) -> NodePolicy:
         limited_swap=kubelet.get("swapBehavior") == "LimitedSwap",
         swap_controller=kubelet.get("swapControllerAvailable", False),
         hugepage_sizes=HOST_PAGE_SIZES,
-        pod_level=pod_level(given),
+        gates=gates_of(given),
     )
 
 
@@ -197,13 +198,13 @@ def config_of(found: Values) -> Json:
 
 def pod_cgroup(given: Json) -> Json:
     policy, pod = policy_of(given), pod_of(given["pod"], given)
-    gated = policy.pod_level
-    qos_class = qos_rules.qos_class(pod, pod_level=gated)
+    gates = policy.gates
+    qos_class = qos_rules.qos_class(pod, gates=gates)
     found = values.pod_values(
         pod,
         qos_class,
-        effective.pod_requests(pod, pod_level=gated),
-        effective.pod_limits(pod, pod_level=gated),
+        effective.pod_requests(pod, gates=gates),
+        effective.pod_limits(pod, gates=gates),
         policy,
     )
     config = config_of(found)
@@ -214,8 +215,8 @@ def pod_cgroup(given: Json) -> Json:
 
 def container(given: Json) -> Json:
     policy, pod = policy_of(given), pod_of(given["pod"], given)
-    qos_class = qos_rules.qos_class(pod, pod_level=policy.pod_level)
-    scores = oom_rules.oom_scores(pod, qos_class, policy.memory_capacity_bytes, pod_level=policy.pod_level)
+    qos_class = qos_rules.qos_class(pod, gates=policy.gates)
+    scores = oom_rules.oom_scores(pod, qos_class, policy)
     rows = []
     for item, score in zip(pod.spec.init_containers + pod.spec.containers, scores, strict=True):
         found = values.container_values(pod, item, qos_class, policy)
@@ -359,16 +360,16 @@ def _reserved_cgroups(given: Json, reserved: allocatable.Reserved) -> Json:
 
 
 def _class_cgroups(given: Json, absolute: ResourceList) -> Json:
-    gated = pod_level(given)
+    gates = gates_of(given)
     policy = NodePolicy(
         memory_capacity_bytes=0,
         allocatable_memory_bytes=absolute["memory"].value if "memory" in absolute else None,
         memory_qos=gate(given, "MemoryQoS", False) and given["cgroupVersion"] == 2,
         reservation="tiered" if given["memoryReservationPolicy"] == "TieredReservation" else "none",
         hugepage_sizes=HOST_PAGE_SIZES,
-        pod_level=gated,
+        gates=gates,
     )
-    sums = allocatable.class_sums((pod_of(document, given) for document in given["pods"]), pod_level=gated)
+    sums = allocatable.class_sums((pod_of(document, given) for document in given["pods"]), gates=gates)
     percent = given["qosReserved"].get("memory") if gate(given, "QOSReserved", False) else None
     found = allocatable.class_values(sums, policy, percent)
     return {

@@ -1,9 +1,9 @@
-"""Thousands of odd requests at a whole control plane, and what may not come of them.
+"""Thousands of odd requests at a whole control plane, and what must not happen.
 
-The server runs in this process with its loops and scheduler; requests are ASGI calls, some of them from eight askers at
+The server runs in this process with its loops and scheduler; requests are ASGI calls, some of them from eight clients at
 a time (`fuzz`), and a slice goes over TLS to a server in a process of its own (`fuzz_over_tls`). Of every answer:
 
-- it comes within two seconds (but for those that wait for a version that nobody has given out yet: 504, 05 B6);
+- it comes within two seconds (but for those that wait for a future version: 504, 05 B6);
 - an error is a Kubernetes Status with the HTTP code in it and the reason that belongs to the code, or the plain text of
   an unknown path; a 500 is one of those that Kubernetes answers on purpose (05 B6), never a fault of ours;
 - what is not an error is readable.
@@ -104,7 +104,7 @@ class Answered(msgspec.Struct):
     complete: bool = False
 
 
-# --- judging ---
+# --- checks ---
 
 
 def wrong_with(request: Asked, answer: Answered, seconds: float) -> str:
@@ -156,7 +156,7 @@ def _unreadable(answer: Answered, content_type: str) -> str:
     return ""
 
 
-# --- asking in this process ---
+# --- requests in this process ---
 
 
 class Asker:
@@ -246,7 +246,7 @@ async def offers_of(ask: Callable[[Asked], Any]) -> list[Offer]:
 
 
 class Run:
-    """One run: eight askers take the next number each."""
+    """One run: eight clients take the next number each."""
 
     def __init__(self, app: App, ask: Asker, offers: Sequence[Offer], seed: int, log: list[str], most: int) -> None:
         self.app, self.ask, self.offers, self.seed, self.log, self.most = app, ask, offers, seed, log, most
@@ -282,7 +282,7 @@ class Run:
         await asyncio.gather(*(self.asker() for _ in range(ASKERS)))
 
     async def tidy(self) -> None:
-        """Everything away again; the answers are judged like any other. Finalizers may keep some."""
+        """Delete everything; the answers are checked like any other. Finalizers may keep some objects."""
         self.counts["most objects"] = max(self.counts["most objects"], self.app.cluster.store.count())
         for request in sweep(self.offers):
             await self.one(-1, request)

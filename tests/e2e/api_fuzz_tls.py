@@ -48,7 +48,7 @@ class Asker:
         return answer
 
     async def raw(self, data: bytes, patience_s: float = HANG_S) -> Answered:
-        """Code 0: the server hung up without a word, or waits for more."""
+        """Code 0: the server closed the connection without an answer, or waits for more."""
         if self._kept is None:
             self._kept = await Connection.open(self._url, self._tls)
         connection, self._kept = self._kept, None
@@ -71,7 +71,7 @@ class Asker:
 
 
 def _is_sendable(request: Asked) -> bool:
-    """Not what the wire has no words for (for that there is `RAW`), nor a watch that would last half an hour."""
+    """Not what HTTP cannot express (see `RAW`), nor a watch that would last half an hour."""
     head = request.target + "".join(name + value for name, value in request.headers)
     endless = "watch" in head and "timeoutSeconds=" not in head
     return request.method != "HEAD" and not endless and all(letter.isprintable() for letter in head)

@@ -1,15 +1,15 @@
-"""A whole API server under kill −9: sixteen clients that write, watchers that come back, and a book of what was said.
+"""A whole API server under kill −9: sixteen clients that write, watchers that reconnect, and a record of every answer.
 
 Each life of the server is started on what the killed one left behind. Writers own their objects, so at any time the
-book knows the states that each can be in: one, or two while a request is under way. After every kill the next server is
+record has the states that each can be in: one, or two while a request is under way. After every kill the next server is
 listed and watched, and:
 
-- every object is in a state that the book allows, and whole (its sum fits its payload);
+- every object is in a state that the record allows, and complete (its sum fits its payload);
 - an object that all write has the newest acknowledged number of each writer, or one sent since;
 - no resourceVersion ever stands for two different states, over all lives;
 - a watcher, which goes on from the last version it saw in the life before, is sent rising versions only and events that
   follow from what it knows; it ends with what the list shows, and saw every acknowledged change exactly once, unless it
-  was told to list again.
+  had to list again.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Writer:
 
 
 class Watcher:
-    """One that never forgets: what it knows lives on when the server dies."""
+    """A watcher whose knowledge outlives the server."""
 
     def __init__(self, book: Book, plural: str) -> None:
         self._book, self.plural = book, plural
@@ -179,7 +179,7 @@ class Watcher:
         self.seen: Counter[int] = Counter()
 
     async def run(self, transport: HttpTransport) -> None:
-        """Until the server is gone, or whoever started it cancels."""
+        """Until the server is gone, or the caller cancels."""
         try:
             while True:
                 if not self.last:
@@ -261,7 +261,7 @@ def _closing_now(server: ApiProcess) -> Iterator[None]:
 
 
 async def _compare(book: Book, watchers: list[Watcher], transport: HttpTransport) -> None:
-    """What the new server has, with everything that was heard from those before it. No writer writes meanwhile."""
+    """Compare the new server with everything that the earlier ones sent. No writer writes meanwhile."""
     for watcher in watchers:
         _, items = await listed(transport, watcher.plural)
         book.compare(watcher.plural, items)
@@ -302,7 +302,7 @@ async def _last(server: ApiProcess, book: Book, watchers: list[Watcher]) -> None
 
 
 def run(directory: Path, seed: int, kills: int) -> tuple[dict[str, int], list[str]]:
-    """Lets `kills` servers live and die; counts, and everything that was wrong."""
+    """Start and kill `kills` servers; returns counts and every fault."""
     rng = random.Random(seed)
     book = Book()
     watchers = [Watcher(book, plural) for plural in PATHS]

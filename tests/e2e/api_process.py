@@ -1,4 +1,4 @@
-"""`plimsoll api` as a process of its own, to be asked, killed and started again."""
+"""`plimsoll api` as a process of its own, to be called, killed and restarted."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
 
-STOP_S = 15
+STOP_S = 60
 _PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
 
 
 class ApiProcess:
-    """Runs from the moment it is made; `url` is there when `ready` has returned."""
+    """Runs from the moment it is created; `url` is set when `ready` has returned."""
 
     def __init__(self, state: Path, log: Path, *options: str) -> None:
         self.state, self.log = state, log
@@ -28,7 +28,7 @@ class ApiProcess:
         return self.state / "admin.kubeconfig"
 
     def ready(self) -> ApiProcess:
-        """Waits until it says where it listens; an AssertionError with its log if it never does."""
+        """Waits until it reports its address; an AssertionError with its log if it never does."""
         assert self.process.stdout is not None
         self.url = self.process.stdout.readline().strip()
         assert self.url.startswith("https://"), f"{self.url!r}\n{self.log.read_text()}"

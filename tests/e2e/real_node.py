@@ -1,7 +1,7 @@
 """A control plane with a real node on this machine: cgroup v1 below a root of its own, real processes, real limits.
 
 The API server and the node are processes of their own, the node's supervisor is a third. What tests do to them (kill,
-stop, start again) goes through `RealNode`. At the end everything is taken away, and that nothing is left is checked.
+stop, start again) goes through `RealNode`. At the end everything is removed, and a check finds what is left.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from tests.e2e.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "n1"
-START_S, STOP_S = 60.0, 15.0
+STOP_S = 60.0
 PODS = "/api/v1/namespaces/default/pods"
 CAPACITY = "cpu=8,memory=2Gi,pods=110"
 Document = dict[str, Any]
 
-# A short longest wait between restarts: the true sequence is shown with a clock of the test's own.
+# A short maximum back-off: the real sequence is tested with a virtual clock.
 CONFIG: Document = {
     "apiVersion": "kubelet.config.k8s.io/v1beta1",
     "kind": "KubeletConfiguration",
@@ -80,7 +80,7 @@ class RealNode:
         self.node, _ = self._started(words, "node.log", "ready" if wait else "", self.before_node)
 
     def kill_node(self) -> None:
-        """As the kernel would: nothing is put in order."""
+        """kill −9, without any clean-up."""
         assert self.node is not None
         self.node.kill()
         self._ended(self.node)
@@ -122,7 +122,7 @@ class RealNode:
     def memory_cgroups(self) -> list[str]:
         """Below the root, in the memory hierarchy."""
         top = self.memory_root
-        # Not rglob, which minds that a cgroup goes while it looks.
+        # Not rglob, which fails where a cgroup is removed meanwhile.
         found = [Path(above, name) for above, names, _ in os.walk(top) for name in names]
         return sorted(str(path.relative_to(top)) for path in found)
 
@@ -173,7 +173,7 @@ def real_node(
         yield made
     finally:
         made.close()
-    until(lambda: not made.memory_cgroups() and not _processes_of(made), 10.0)
+    until(lambda: not made.memory_cgroups() and not _processes_of(made))
     for hierarchy in Path("/sys/fs/cgroup").iterdir():
         left = hierarchy / made.cgroup_root.strip("/")
         if left.is_dir():
@@ -204,7 +204,7 @@ def _plimsoll() -> list[str]:
     return [str(Path(sys.executable).with_name("plimsoll"))]
 
 
-# --- asking ---
+# --- requests ---
 
 
 @contextmanager
@@ -212,13 +212,13 @@ def kubectl_for(node: RealNode, home: Path) -> Iterator[Kubectl]:
     """Afterwards the node has no pods any more."""
     made = Kubectl(any_binary(), node.kubeconfig, home)
     yield made
-    made.asks("DELETE", f"{PODS}?gracePeriodSeconds=1")
-    until(lambda: not made.asks("GET", PODS)["items"], 30.0)
-    made.asks.close()
+    made.api("DELETE", f"{PODS}?gracePeriodSeconds=1")
+    until(lambda: not made.api("GET", PODS)["items"])
+    made.api.close()
 
 
 def pod_of(kubectl: Kubectl, name: str) -> Document:
-    return kubectl.asks("GET", f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}")
+    return kubectl.api("GET", f"/api/v1/namespaces/{kubectl.namespace}/pods/{name}")
 
 
 def status_of(kubectl: Kubectl, name: str, container: str = "") -> Document:
@@ -233,18 +233,18 @@ def status_of(kubectl: Kubectl, name: str, container: str = "") -> Document:
 def reasons(kubectl: Kubectl, name: str) -> list[str]:
     """Of the pod's events, oldest first."""
     path = f"/api/v1/namespaces/{kubectl.namespace}/events?fieldSelector=involvedObject.name%3D{name}"
-    return [each["reason"] for each in kubectl.asks("GET", path)["items"]]
+    return [each["reason"] for each in kubectl.api("GET", path)["items"]]
 
 
-def running(kubectl: Kubectl, name: str, timeout_s: float = 20.0) -> Document:
+def running(kubectl: Kubectl, name: str) -> Document:
     """Its status, as soon as all its containers are ready."""
 
-    def look() -> Document:
+    def read() -> Document:
         status = status_of(kubectl, name)
         every = status.get("containerStatuses", [])
         return status if every and all(each.get("ready") for each in every) else {}
 
-    return until(look, timeout_s)
+    return until(read)
 
 
 def cgroup_of(pid: int, controller: str = "memory") -> str:

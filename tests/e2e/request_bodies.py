@@ -1,4 +1,4 @@
-"""Bodies for requests that nobody would send: objects that follow the schema, then spoiled field by field and byte by
+"""Bodies for requests that no client would send: objects that follow the schema, then spoiled field by field and byte by
 byte, in each of the three encodings.
 
 `valid` makes a small object that the server accepts; `random_object` fills in any field of the schema with a value of
@@ -25,7 +25,7 @@ Document = dict[str, Any]
 NAMESPACES = ("default", "a")
 NAMES = ("x", "y", "n1", "w.v")
 NODES = ("n1", "n2")
-# Where the server may really call: always this machine, and a port on which nobody listens.
+# Where the server may really call: always this machine, and a port on which no server listens.
 _ADDRESSES = ("127.0.0.1", "::1", "", "127.0.0.1 ", "127.0.0.1/x", "[::1", "127.0.0.1:1", "\r\n")
 _PORTS = (1, 1, 1, 0, -1, 70_000, 2**31 - 1)
 

@@ -1,10 +1,10 @@
-"""A resize with the agent killed −9 at one of its steps: at the n-th call of a kind that changes a file or tells the API.
+"""A resize with the agent killed −9 at one of its steps: at the n-th call of a kind that changes a file or calls the API.
 
-strace makes the kill exact: attached before the resize is asked for, it counts the calls of a thread and lets SIGKILL
-come with the n-th. Memory limits are written in a thread beside the main one, so that one is looked at by itself. The
-next agent must bring the resize to its end: then what is asked for, allocated, given and what the kernel has are one,
-and the container has never stopped. A step beyond the last one of a resize kills nobody, so the first of those tells
-how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_members_file`.)
+strace makes the kill exact: attached before the resize is requested, it counts the calls of a thread and lets SIGKILL
+come with the n-th. Memory limits are written in a thread beside the main one, so they are counted separately. The
+next agent must bring the resize to its end: then what is desired, allocated, actuated and in the kernel is the same,
+and the container has never stopped. A step beyond the last one of a resize kills nothing, so the first of those shows
+how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_append_log`.)
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from plimsoll.linux.append_log import MembersFile
-from tests.e2e.asks import Asks
+from plimsoll.linux.append_log import AppendLog
+from tests.e2e.api_client import ApiClient
 from tests.e2e.real_node import PODS, RealNode
 from tests.e2e.waiting import until
 
@@ -52,23 +52,23 @@ def missing() -> str:
 
 class ResizeKill:
     def __init__(self, node: RealNode) -> None:
-        self._node, self._asks = node, Asks(node.kubeconfig)
-        self._asks("POST", PODS, POD)
+        self._node, self._api = node, ApiClient(node.kubeconfig)
+        self._api("POST", PODS, POD)
         self._container = until(self._running)["containerID"]
-        self._turn = 0
+        self._round = 0
         self.faults: list[str] = []
 
     def close(self) -> None:
-        self._asks("DELETE", f"{PODS}/kept?gracePeriodSeconds=1")
-        until(lambda: not self._asks("GET", PODS)["items"], 30.0)
-        self._asks.close()
+        self._api("DELETE", f"{PODS}/kept?gracePeriodSeconds=1")
+        until(lambda: not self._api("GET", PODS)["items"])
+        self._api.close()
 
     def at(self, call: str, step: int) -> bool:
-        """Whether the next resize, down and up in turn, had such a step, and so the agent was killed there."""
+        """Whether the next resize, down and up alternately, had such a step, and so the agent was killed there."""
         node = self._node
         assert node.node is not None
-        cpu, memory_mib = SIZES[self._turn % 2]
-        self._turn += 1
+        cpu, memory_mib = SIZES[self._round % 2]
+        self._round += 1
         process = node.node
         with _Killer(process.pid, call, step):
             self._ask(cpu, memory_mib)
@@ -83,7 +83,7 @@ class ResizeKill:
         return was_killed
 
     def _quiet(self, process: subprocess.Popen[str]) -> None:
-        """What is written down after the status belongs to the resize, too."""
+        """What is checkpointed after the status belongs to the resize, too."""
         end_s = time.monotonic() + QUIET_S
         while process.poll() is None and time.monotonic() < end_s:
             time.sleep(0.01)
@@ -92,10 +92,10 @@ class ResizeKill:
         size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
         body = {"spec": {"containers": [{"name": "c", "resources": {"requests": size, "limits": size}}]}}
         way = "" if self._node.profile == "1.27" else "/resize"
-        self._asks("PATCH", f"{PODS}/kept{way}", body)
+        self._api("PATCH", f"{PODS}/kept{way}", body)
 
     def _status(self) -> Document:
-        found: Document = self._asks("GET", f"{PODS}/kept")["status"]
+        found: Document = self._api("GET", f"{PODS}/kept")["status"]
         return found
 
     def _running(self) -> Document:
@@ -113,7 +113,7 @@ class ResizeKill:
         found, node = self._running(), self._node
         if (found.get("containerID"), found.get("restartCount")) != (self._container, 0):
             self.faults.append(f"{what}: the container was restarted")
-        pod = self._asks("GET", f"{PODS}/kept")
+        pod = self._api("GET", f"{PODS}/kept")
         uid, ident = pod["metadata"]["uid"], self._container.removeprefix("plimsoll://")
         quota = int(cpu.removesuffix("m")) * 100
         for path in (f"pod{uid}", f"pod{uid}/{ident}"):
@@ -127,8 +127,8 @@ class ResizeKill:
         until(lambda: self._kept(uid, cpu, memory_mib))
 
     def _kept(self, uid: str, cpu: str, memory_mib: int) -> bool:
-        """What the agent has written down: allocated and given alike."""
-        record = json.loads(MembersFile(self._node.state / "node" / "agent.jsonl").read()[uid])
+        """The agent's checkpoint: allocated and actuated are equal."""
+        record = json.loads(AppendLog(self._node.state / "node" / "agent.jsonl").read()[uid])
         size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
         allocated = record["allocation"]["containers"]["c"]["requests"]
         return bool(allocated == size == record["actuated"]["c"]["requests"])
@@ -149,7 +149,7 @@ class _Killer:
         if not self._threads:
             return
         self._process = subprocess.Popen(self._command, stderr=subprocess.DEVNULL)
-        end_s = time.monotonic() + 10
+        end_s = time.monotonic() + 60
         while not all(int(_field(int(each), "TracerPid")) for each in self._threads):
             assert time.monotonic() < end_s, "strace does not attach"
             time.sleep(0.01)

@@ -1,6 +1,6 @@
 """Pods made and deleted at a steady pace, and what is left of them: memory, descriptors, cgroups, the store's size.
 
-A pod lives for a second or so. After each tenth of them the books are looked at; when all are gone, nothing may be left
+A pod lives for a second or so. After each tenth of them the figures are read; when all are gone, nothing may be left
 but what was there before, and what is kept on purpose (the store keeps history and events for a while, and packs them).
 The first fifth is for warming up: growth is counted from there.
 """
@@ -25,7 +25,7 @@ from tests.e2e.real_node import NODE, RealNode, real_node
 PODS = "/api/v1/namespaces/default/pods"
 LIVES_S, GONE_S, CALM_S = 1.0, 120.0, 30.0
 SCRIPT = "trap 'exit 0' TERM; echo up; sleep 100000 & wait"
-PART = 10  # the books are looked at so often
+PART = 10  # the figures are read so often
 # Beyond warming up, for every thousand pods.
 MEMORY_MIB_PER_1000 = {"api": 25.0, "agent": 6.0, "supervisor": 2.0}
 STORE_MIB_MOST = 64.0
@@ -38,7 +38,7 @@ class Books(msgspec.Struct, frozen=True):
     store_mib: float
 
 
-def looked(node: RealNode) -> Books:
+def read_books(node: RealNode) -> Books:
     assert node.api is not None
     assert node.node is not None
     pids = {"api": node.api.pid, "agent": node.node.pid, "supervisor": node.supervisor_pid()}
@@ -83,7 +83,7 @@ async def _gone(transport: HttpTransport) -> int:
 
 async def soaked(node: RealNode, pods: int, per_s: float, counts: Counter[str]) -> list[Books]:
     transport = HttpTransport(load(node.kubeconfig))
-    books = [looked(node)]
+    books = [read_books(node)]
     begun = time.monotonic()
     for part in range(PART):
         async with asyncio.TaskGroup() as group:
@@ -93,7 +93,7 @@ async def soaked(node: RealNode, pods: int, per_s: float, counts: Counter[str]) 
                 group.create_task(_one(transport, f"p{number}", counts))
         left = await _gone(transport)
         counts["left"] += left
-        books.append(looked(node))
+        books.append(read_books(node))
     counts["seconds"] = round(time.monotonic() - begun)
     await transport.close()
     books.append(await _calm(node, books[PART // 5]))
@@ -101,10 +101,10 @@ async def soaked(node: RealNode, pods: int, per_s: float, counts: Counter[str]) 
 
 
 async def _calm(node: RealNode, warm: Books) -> Books:
-    """When it has had time to let go: the agent keeps the files of cgroups that it measures until its next look."""
+    """When they are steady: the agent keeps the files of cgroups that it measures until its next sample."""
     deadline = time.monotonic() + CALM_S
     while True:
-        now = looked(node)
+        now = read_books(node)
         if now.descriptors["agent"] <= warm.descriptors["agent"] + 10 or time.monotonic() > deadline:
             return now
         await asyncio.sleep(1.0)
@@ -132,7 +132,7 @@ def judged(books: list[Books], pods: int) -> list[str]:
 
 def run(directory: Path, pods: int, per_s: float = 10.0) -> tuple[dict[str, Any], list[str]]:
     counts: Counter[str] = Counter()
-    with real_node(directory / "world") as node:
+    with real_node(directory / "cluster") as node:
         books = asyncio.run(soaked(node, pods, per_s, counts))
         faults = judged(books, pods)
         left_on_disk = list((node.state / "node").glob("pods/*"))

@@ -1,14 +1,14 @@
-"""A server's store under kill −9: sixteen writers, a watcher, and a parent that keeps book.
+"""A server's store under kill −9: sixteen writers, a watcher, and a parent that records everything.
 
-The child process (this file as a script) opens the store, writes with 16 tasks and tells the parent through a pipe what
+The child process (this file as a script) opens the store, writes with 16 tasks and reports to the parent through a pipe what
 was acknowledged and what its watcher saw; a line is written right after the await returned. The parent kills it in the
-middle of that, opens the store (or a copy of it, so that the next child finds a real wreck) and compares:
+middle of that, opens the store (or a copy of it, so that the next child recovers from a real crash) and compares:
 
 - every acknowledged change is in the history or covered by a later one of the same key, with the very bytes;
 - pairs of objects that are always written together are equal, every body is whole;
 - no version was ever used for two different changes, over all lives of the store;
 - the watcher, which in each life goes on from the last version it saw in the one before, has seen exactly the changes
-  of the store, each once and in order, or was told to list again. What it knows is what the store holds.
+  of the store, each once and in order, or had to list again. What it knows is what the store holds.
 """
 
 from __future__ import annotations
@@ -73,23 +73,25 @@ class Child:
                     [f"/pairs/left/{name}", f"/pairs/right/{name}"], both(number, size)
                 )
             else:
-                # Keys of one's own and keys that all fight for.
+                # Keys of one writer and keys that all write.
                 key = f"/pods/w{writer}/p{self.random.randrange(20)}" if kind < 7 else f"/pods/all/p{kind}"
                 records = [await self.store.change(key, removing if kind == 1 else putting(number, size))]
-            tell("acknowledged", kind == 1, [[r.key, r.version, zlib.crc32(r.body)] for r in records if r is not None])
+            report(
+                "acknowledged", kind == 1, [[r.key, r.version, zlib.crc32(r.body)] for r in records if r is not None]
+            )
 
     async def watch(self, after: int) -> None:
         try:
             watch = self.store.watch("", after)
         except ExpiredError:
             version, records = self.store.list("")
-            tell("listed", version, [[r.key, r.version, zlib.crc32(r.body)] for r in records])
+            report("listed", version, [[r.key, r.version, zlib.crc32(r.body)] for r in records])
             watch = self.store.watch("", version)
         async for change in watch:
-            tell("saw", change.version, change.kind, change.key, zlib.crc32(change.body))
+            report("saw", change.version, change.kind, change.key, zlib.crc32(change.body))
 
 
-def tell(*words: object) -> None:
+def report(*words: object) -> None:
     os.write(1, (json.dumps(words) + "\n").encode())  # straight into the pipe: what is in there outlives us
 
 
@@ -106,7 +108,7 @@ def removing(current: Record | None, version: int) -> Decision:
 
 
 async def live(directory: Path, seed: int, after: int, history: History) -> None:
-    tell("opening")
+    report("opening")
     store = await Store.open(directory, history=history)
     child = Child(store, seed)
     async with asyncio.TaskGroup() as tasks:
@@ -120,11 +122,11 @@ async def live(directory: Path, seed: int, after: int, history: History) -> None
 
 
 class Book:
-    """All that any client was ever told, over all lives of the store."""
+    """Everything that any client was ever sent, over all lives of the store."""
 
     def __init__(self) -> None:
         self.faults: list[str] = []
-        self.sums: dict[int, tuple[str, int]] = {}  # version → key and sum of the body, whoever said so
+        self.sums: dict[int, tuple[str, int]] = {}  # version → key and sum of the body, from any client
         self.acknowledged: list[tuple[str, int]] = []  # in this life: key, version
         self.removed: dict[str, int] = {}  # key → the newest version that is known to have deleted it
         self.known: dict[str, tuple[int, int]] = {}  # the watcher's picture: key → version, sum
@@ -168,7 +170,7 @@ class Book:
             del self.known[key]
 
     async def compare(self, directory: Path, history: History, *, watching: bool) -> None:
-        """The store as the next server finds it, with everything that was heard from the one before."""
+        """Compare the store that the next server opens with everything that the one before reported."""
         store = await Store.open(directory, history=history)
         try:
             if store.version < self.highest:
@@ -237,7 +239,7 @@ class Book:
 
 
 def run(root: Path, seed: int, kills: int) -> tuple[dict[str, int], list[str]]:
-    """Lets `kills` servers live and die; returns counts and everything that was wrong, with what shows it again."""
+    """Start and kill `kills` servers; returns counts and every fault, with what reproduces it."""
     chance = random.Random(seed)
     book = Book()
     directory = root / "store"
@@ -267,7 +269,7 @@ def run(root: Path, seed: int, kills: int) -> tuple[dict[str, int], list[str]]:
             book.faults.append(f"the child of life {life} ended by itself with {child.returncode}")
             break
         target = directory
-        if life % 2:  # looked at beside, so that the next server finds the wreck itself
+        if life % 2:  # checked separately, so that the next server recovers by itself
             target = root / "copy"
             shutil.rmtree(target, ignore_errors=True)
             shutil.copytree(directory, target)

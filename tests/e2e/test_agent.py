@@ -10,17 +10,16 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.e2e.kubectl import Kubectl
+from tests.e2e.manifests import limits, pod, shell
 from tests.e2e.real_node import (
     NODE,
     Document,
     RealNode,
     cgroup_of,
-    kubectl_for,
     pod_of,
     real_node,
     reasons,
@@ -33,33 +32,14 @@ MIB = 1 << 20
 HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 KILLS = 5
 
-pytestmark = pytest.mark.xdist_group("agent")  # one world for all
+pytestmark = pytest.mark.xdist_group("agent")  # one node for all
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[RealNode]:
-    with real_node(tmp_path_factory.mktemp("agent") / "world") as made:
+    with real_node(tmp_path_factory.mktemp("agent") / "cluster") as made:
         exercised("node agent", "this machine, cgroup v1, embedded runtime")
         yield made
-
-
-@pytest.fixture
-def kube(node: RealNode, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
-        yield made
-
-
-def pod(name: str, *containers: Document, **spec: Any) -> str:
-    spec = {"terminationGracePeriodSeconds": 2, **spec, "containers": list(containers)}
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
-
-
-def shell(name: str, script: str, **more: Any) -> Document:
-    return {"name": name, "image": "busybox", "command": ["sh", "-c", script], **more}
-
-
-def limits(memory: str, cpu: str = "100m") -> Document:
-    return {"resources": {"limits": {"memory": memory, "cpu": cpu}}}
 
 
 def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube: Kubectl) -> None:
@@ -96,7 +76,7 @@ def test_an_out_of_memory_kill_restarts_that_container_alone(kube: Kubectl) -> N
     kube(
         "create", "-f", "-", stdin=pod("hungry", shell("hog", hog, **limits("32Mi", "1")), shell("calm", "sleep 1000"))
     )
-    hit = until(lambda: _hit(kube), 30.0)
+    hit = until(lambda: _hit(kube))
     assert hit["lastState"]["terminated"]["exitCode"] == 137
     assert status_of(kube, "hungry", "calm")["restartCount"] == 0
     assert status_of(kube, "hungry")["phase"] == "Running"
@@ -135,7 +115,7 @@ def test_crashes_wait_longer_each_time(kube: Kubectl) -> None:
         state = found.get("state", {}).get("waiting", {})
         return found if state.get("reason") == "CrashLoopBackOff" and found["restartCount"] >= 2 else {}
 
-    found = until(waiting, 30.0)
+    found = until(waiting)
     assert found["lastState"]["terminated"]["exitCode"] == 3
     assert "back-off 2s restarting failed container=c pod=crash_default(" in found["state"]["waiting"]["message"]
     assert status_of(kube, "crash")["phase"] == "Running"
@@ -160,7 +140,7 @@ def test_a_failed_liveness_probe_restarts_the_container(kube: Kubectl) -> None:
         ),
     )
     running(kube, "sick")
-    restarted = until(lambda: _restarted(kube, "sick"), 30.0)
+    restarted = until(lambda: _restarted(kube, "sick"))
     assert restarted["lastState"]["terminated"]["exitCode"] == 137
     said = kube("describe", "pod", "sick").out
     assert "Container c failed liveness probe, will be restarted" in said
@@ -196,7 +176,7 @@ def test_init_containers_come_first_and_a_sidecar_ends_last(kube: Kubectl) -> No
         "-",
         stdin=pod("inits", main, initContainers=inits, restartPolicy="Never", volumes=[{"name": "w", "emptyDir": {}}]),
     )
-    until(lambda: status_of(kube, "inits").get("phase") == "Succeeded", 30.0)
+    until(lambda: status_of(kube, "inits").get("phase") == "Succeeded")
     assert status_of(kube, "inits", "main")["state"]["terminated"]["message"] == "1\n2\n"
     assert [
         status_of(kube, "inits", name)["state"]["terminated"]["exitCode"] for name in ("first", "side", "second")
@@ -304,7 +284,7 @@ def test_pods_run_on_while_the_api_server_is_away(node: RealNode, kube: Kubectl)
     node.kill_node()
     node.start_node(wait=False)
     node.start_api()
-    ended = until(lambda: status_of(kube, "brief", "c").get("state", {}).get("terminated"), 30.0)
+    ended = until(lambda: status_of(kube, "brief", "c").get("state", {}).get("terminated"))
     assert ended["exitCode"] == 6
     assert status_of(kube, "steady", "c")["containerID"] == before
     until(lambda: kube.run("exec", "steady", "--", "true").code == 0)  # the node has another port now
@@ -316,8 +296,8 @@ def test_a_killed_supervisor_ends_its_containers_and_they_are_started_again(node
     running(kube, "again")
     running(kube, "never")
     os.kill(node.supervisor_pid(), signal.SIGKILL)
-    restarted = until(lambda: _restarted(kube, "again", ready=True), 30.0)
+    restarted = until(lambda: _restarted(kube, "again", ready=True))
     assert restarted["lastState"]["terminated"]["exitCode"] == 137
     assert restarted["lastState"]["terminated"]["reason"] == "ContainerStatusUnknown"
-    until(lambda: status_of(kube, "never").get("phase") == "Failed", 30.0)
+    until(lambda: status_of(kube, "never").get("phase") == "Failed")
     assert status_of(kube, "never", "c")["state"]["terminated"]["exitCode"] == 137

@@ -17,7 +17,8 @@ from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import SandboxSpec
 from tests.e2e.containerd_node import Containerd, containerd_node
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, reasons, running, status_of
+from tests.e2e.manifests import limits, pod, shell
+from tests.e2e.real_node import NODE, RealNode, pod_of, reasons, running, status_of
 from tests.e2e.waiting import until
 from tests.kernel.containerd import cgroup_parent
 
@@ -25,45 +26,26 @@ MIB = 1 << 20
 HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 KILLS = 3
 Document = dict[str, Any]
-World = tuple[RealNode, Containerd]
+NodeAndRuntime = tuple[RealNode, Containerd]
 
-pytestmark = pytest.mark.xdist_group("agent with containerd")  # one world for all
+pytestmark = pytest.mark.xdist_group("agent with containerd")  # one node for all
 
 
 @pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[World]:
-    with containerd_node(tmp_path_factory.mktemp("containerd") / "world") as made:
+def pair(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[NodeAndRuntime]:
+    with containerd_node(tmp_path_factory.mktemp("containerd") / "cluster") as made:
         exercised("node agent", "this machine, cgroup v1, containerd and runc")
         yield made
 
 
 @pytest.fixture
-def node(world: World) -> RealNode:
-    return world[0]
+def node(pair: NodeAndRuntime) -> RealNode:
+    return pair[0]
 
 
 @pytest.fixture
-def daemon(world: World) -> Containerd:
-    return world[1]
-
-
-@pytest.fixture
-def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
-        yield made
-
-
-def pod(name: str, *containers: Document, **spec: object) -> str:
-    spec = {"terminationGracePeriodSeconds": 2, **spec, "containers": list(containers)}
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
-
-
-def shell(name: str, script: str, **more: object) -> Document:
-    return {"name": name, "image": "busybox", "command": ["sh", "-c", script], **more}
-
-
-def limits(memory: str, cpu: str = "100m") -> Document:
-    return {"resources": {"limits": {"memory": memory, "cpu": cpu}}}
+def daemon(pair: NodeAndRuntime) -> Containerd:
+    return pair[1]
 
 
 def create(kube: Kubectl, document: str) -> None:
@@ -105,7 +87,7 @@ def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube
     cpu = cgroup(node, kube, "plain", "cpu", "c")
     assert number(cpu / "cpu.cfs_quota_us") == number(cpu.parent / "cpu.cfs_quota_us") == 25_000
     assert number(cpu / "cpu.shares") == 256
-    assert (own / "cgroup.procs").read_text().split(), "nobody is in the container's cgroup"
+    assert (own / "cgroup.procs").read_text().split(), "no process is in the container's cgroup"
     assert "up" in until(lambda: kube("logs", "plain").out)
     assert kube("exec", "plain", "--", "sh", "-c", "echo $((6*7))").out.strip() == "42"
     assert kube("exec", "-i", "plain", "--", "head", "-n1", stdin="through\n").out == "through\n"
@@ -122,7 +104,7 @@ def test_an_out_of_memory_kill_restarts_that_container_alone(kube: Kubectl) -> N
         found = status_of(kube, "hungry", "hog")
         return found if found.get("lastState", {}).get("terminated", {}).get("reason") == "OOMKilled" else {}
 
-    assert until(hit, 30.0)["lastState"]["terminated"]["exitCode"] == 137
+    assert until(hit)["lastState"]["terminated"]["exitCode"] == 137
     assert status_of(kube, "hungry", "calm")["restartCount"] == 0
     assert status_of(kube, "hungry")["phase"] == "Running"
 
@@ -145,7 +127,7 @@ def test_a_failed_liveness_probe_restarts_the_container(kube: Kubectl) -> None:
         found = status_of(kube, "sick", "c")
         return found if found.get("restartCount") else {}
 
-    restarted = until(again, 30.0)
+    restarted = until(again)
     assert restarted["lastState"]["terminated"]["exitCode"] == 137
     assert "Container c failed liveness probe, will be restarted" in kube("describe", "pod", "sick").out
 
@@ -185,13 +167,13 @@ def test_images_that_cannot_be_had(kube: Kubectl) -> None:
     def reason(name: str) -> str:
         return str(status_of(kube, name, "c").get("state", {}).get("waiting", {}).get("reason"))
 
-    until(lambda: reason("odd") == "ImagePullBackOff", 30.0)
-    until(lambda: reason("never") == "ErrImageNeverPull", 30.0)
+    until(lambda: reason("odd") == "ImagePullBackOff")
+    until(lambda: reason("never") == "ErrImageNeverPull")
     until(lambda: {"Pulling", "Failed", "BackOff"} <= set(reasons(kube, "odd")))
     until(lambda: "ErrImageNeverPull" in reasons(kube, "never"))
 
 
-def test_root_is_refused_where_nobody_shall_be_root(kube: Kubectl) -> None:
+def test_root_is_refused_with_run_as_non_root(kube: Kubectl) -> None:
     create(kube, pod("nonroot", shell("c", "true"), securityContext={"runAsNonRoot": True}))
 
     def message() -> str:
@@ -200,12 +182,12 @@ def test_root_is_refused_where_nobody_shall_be_root(kube: Kubectl) -> None:
     until(lambda: "image will run as root" in message())
 
 
-def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nobody(node: RealNode, kube: Kubectl) -> None:
-    # Memory of tmpfs, which cannot be given back: 24 MiB that a lower limit cannot have.
-    held = "dd if=/dev/zero of=/dev/shm/held bs=1M count=24 2>/dev/null; echo held; " + HANDLES_TERM
-    create(kube, pod("sized", shell("c", held, **limits("64Mi", "250m"))))
+def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nothing(node: RealNode, kube: Kubectl) -> None:
+    # Memory of tmpfs, which cannot be reclaimed: 24 MiB that a lower limit cannot have.
+    taken = "dd if=/dev/zero of=/dev/shm/taken bs=1M count=24 2>/dev/null; echo taken; " + HANDLES_TERM
+    create(kube, pod("sized", shell("c", taken, **limits("64Mi", "250m"))))
     before = running(kube, "sized")["containerStatuses"][0]
-    until(lambda: "held" in kube("logs", "sized").out)
+    until(lambda: "taken" in kube("logs", "sized").out)
 
     def resized(memory: str, cpu: str) -> None:
         patch = {"name": "c", "resources": {"limits": {"memory": memory, "cpu": cpu}}}
@@ -222,17 +204,17 @@ def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nobody(node: Re
     until(lambda: values() == (96 * MIB, 50_000, 96 * MIB, 50_000))
     until(lambda: status_of(kube, "sized", "c")["resources"]["limits"] == {"cpu": "500m", "memory": "96Mi"})
     resized("8Mi", "500m")
-    until(lambda: status_of(kube, "sized").get("resize") == "InProgress", 30.0)
+    until(lambda: status_of(kube, "sized").get("resize") == "InProgress")
     assert values()[0] == 96 * MIB
     resized("48Mi", "250m")
-    until(lambda: values() == (48 * MIB, 25_000, 48 * MIB, 25_000), 30.0)
+    until(lambda: values() == (48 * MIB, 25_000, 48 * MIB, 25_000))
     after = until(lambda: (found := status_of(kube, "sized", "c"))["resources"]["limits"]["memory"] == "48Mi" and found)
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
 
 
 def summary_of(kube: Kubectl, name: str) -> Document:
-    """What the node tells of a pod."""
-    found = kube.asks("GET", f"/api/v1/nodes/{NODE}/proxy/stats/summary")
+    """The node's summary of a pod."""
+    found = kube.api("GET", f"/api/v1/nodes/{NODE}/proxy/stats/summary")
     return next((each for each in found["pods"] if each["podRef"]["name"] == name), {})
 
 
@@ -240,16 +222,21 @@ def writes(mib: int) -> str:
     return f"dd if=/dev/zero of=/written bs=1M count={mib} 2>/dev/null; echo written; {HANDLES_TERM}"
 
 
-def test_what_a_container_writes_to_its_own_files_is_told(kube: Kubectl) -> None:
+def test_writable_layers_are_reported(kube: Kubectl) -> None:
     """04 §13b. containerd counts every ten seconds."""
-    kube("create", "configmap", "told", "--from-literal=greeting=hello")
-    mounts = [{"name": "words", "mountPath": "/words"}, {"name": "held", "mountPath": "/held"}]
-    volumes = [{"name": "words", "configMap": {"name": "told"}}, {"name": "held", "emptyDir": {"medium": "Memory"}}]
-    writer = shell("writer", f"dd if=/dev/zero of=/held/x bs=1M count=4 2>/dev/null; {writes(20)}", volumeMounts=mounts)
+    kube("create", "configmap", "reported", "--from-literal=greeting=hello")
+    mounts = [{"name": "words", "mountPath": "/words"}, {"name": "taken", "mountPath": "/taken"}]
+    volumes = [
+        {"name": "words", "configMap": {"name": "reported"}},
+        {"name": "taken", "emptyDir": {"medium": "Memory"}},
+    ]
+    writer = shell(
+        "writer", f"dd if=/dev/zero of=/taken/x bs=1M count=4 2>/dev/null; {writes(20)}", volumeMounts=mounts
+    )
     create(kube, pod("writes", writer, shell("calm", HANDLES_TERM), volumes=volumes))
     running(kube, "writes")
 
-    def told() -> Document:
+    def summary() -> Document:
         found = summary_of(kube, "writes")
         every = {each["name"]: each["rootfs"] for each in found.get("containers", [])}
         return found if every and all(each.get("usedBytes") for each in every.values()) and large(every) else {}
@@ -257,19 +244,19 @@ def test_what_a_container_writes_to_its_own_files_is_told(kube: Kubectl) -> None
     def large(every: dict[str, Document]) -> bool:
         return bool(every["writer"]["usedBytes"] >= 20 * MIB)
 
-    found = until(told, 60.0)
+    found = until(summary)
     used = {each["name"]: each["rootfs"] for each in found["containers"]}
     assert 20 * MIB <= used["writer"]["usedBytes"] < 24 * MIB, used
     assert used["calm"]["usedBytes"] < MIB and used["writer"]["inodesUsed"] >= 1
-    volumes_told = {each["name"]: each["usedBytes"] for each in found["volume"]}
-    assert 0 < volumes_told["words"] < MIB and volumes_told["held"] >= 4 * MIB
+    volume_stats = {each["name"]: each["usedBytes"] for each in found["volume"]}
+    assert 0 < volume_stats["words"] < MIB and volume_stats["taken"] >= 4 * MIB
     stored = found["ephemeral-storage"]["usedBytes"]
     parts = sum(each[part]["usedBytes"] for each in found["containers"] for part in ("rootfs", "logs"))
-    assert stored == parts + volumes_told["words"], "what is in memory is not on disk"
+    assert stored == parts + volume_stats["words"], "what is in memory is not on disk"
 
 
 def test_a_container_above_its_storage_limit_is_evicted(kube: Kubectl) -> None:
-    """04 §6.3: it is within what its pod may have, so that it is the container's own limit that is told."""
+    """04 §6.3: it is within what its pod may have, so the container's own limit is reported."""
 
     def limited(name: str, script: str, storage: str) -> Document:
         return shell(name, script, resources={"limits": {"ephemeral-storage": storage}})
@@ -277,7 +264,7 @@ def test_a_container_above_its_storage_limit_is_evicted(kube: Kubectl) -> None:
     create(kube, pod("full", limited("writer", writes(20), "8Mi"), limited("calm", HANDLES_TERM, "64Mi")))
     create(kube, pod("fits", limited("writer", writes(20), "32Mi")))
     running(kube, "full")
-    evicted = until(lambda: (found := status_of(kube, "full")).get("reason") == "Evicted" and found, 90.0)
+    evicted = until(lambda: (found := status_of(kube, "full")).get("reason") == "Evicted" and found)
     assert evicted["message"] == 'Container writer exceeded its local ephemeral storage limit "8Mi". '
     ended = until(
         lambda: [
@@ -296,11 +283,11 @@ def test_pods_outlive_the_runtime(daemon: Containerd, kube: Kubectl, how: signal
     before = running(kube, "stay")["containerStatuses"][0]
     first = daemon.pid
     daemon.stop(how)
-    create(kube, pod("late", shell("c", HANDLES_TERM)))  # while nobody can start it
+    create(kube, pod("late", shell("c", HANDLES_TERM)))  # while no runtime can start it
     daemon.start()
     assert daemon.pid != first
-    running(kube, "late", 60.0)
-    ended = until(lambda: status_of(kube, "stay", "d").get("state", {}).get("terminated"), 30.0)
+    running(kube, "late")
+    ended = until(lambda: status_of(kube, "stay", "d").get("state", {}).get("terminated"))
     assert (ended["exitCode"], ended["reason"]) == (4, "Error")
     found = status_of(kube, "stay", "c")
     assert (found["containerID"], found["restartCount"], found["ready"]) == (before["containerID"], 0, True)
@@ -316,15 +303,15 @@ def test_no_pod_of_a_killed_agent_is_lost_doubled_or_restarted(node: RealNode, k
     dice = random.Random(5)
     create(kube, pod("stay", shell("c", HANDLES_TERM)))
     before = running(kube, "stay")["containerStatuses"][0]["containerID"]
-    for turn in range(KILLS):
-        create(kube, pod(f"come{turn}", shell("c", HANDLES_TERM)))
-        if turn:
-            kube("delete", "pod", f"come{turn - 1}", "--wait=false")
+    for number in range(KILLS):
+        create(kube, pod(f"come{number}", shell("c", HANDLES_TERM)))
+        if number:
+            kube("delete", "pod", f"come{number - 1}", "--wait=false")
         time.sleep(dice.uniform(0.0, 0.8))  # the moment of the kill, not a wait for anything
         node.kill_node()
         node.start_node()
-    running(kube, f"come{KILLS - 1}", 30.0)
-    until(lambda: names(kube) == [f"come{KILLS - 1}", "stay"], 30.0)
+    running(kube, f"come{KILLS - 1}")
+    until(lambda: names(kube) == [f"come{KILLS - 1}", "stay"])
     found = status_of(kube, "stay", "c")
     assert (found["containerID"], found["restartCount"]) == (before, 0)
     assert status_of(kube, f"come{KILLS - 1}", "c")["restartCount"] == 0
@@ -334,8 +321,8 @@ def names(kube: Kubectl) -> list[str]:
     return [each["metadata"]["name"] for each in json.loads(kube("get", "pods", "-o", "json").out)["items"]]
 
 
-def test_pods_of_others_in_the_same_runtime_are_left_alone(node: RealNode, daemon: Containerd) -> None:
-    """What is below our kubepods and unknown is ended; a sandbox elsewhere is somebody else's."""
+def test_foreign_pods_in_the_same_runtime_are_not_changed(node: RealNode, daemon: Containerd) -> None:
+    """What is below our kubepods and unknown is ended; a sandbox elsewhere is left as it is."""
     with cgroup_parent() as elsewhere:
         places = {"theirs": f"{elsewhere}/podtheirs", "ours": f"{node.cgroup_root}/kubepods/besteffort/podours"}
 
@@ -358,5 +345,5 @@ def test_pods_of_others_in_the_same_runtime_are_left_alone(node: RealNode, daemo
         node.kill_node()
         asyncio.run(made())
         node.start_node()
-        assert until(lambda: (found := asyncio.run(there())) != {"theirs", "ours"} and found, 30.0) == {"theirs"}
-        until(lambda: not [each for each in node.memory_cgroups() if "podours" in each], 30.0)
+        assert until(lambda: (found := asyncio.run(there())) != {"theirs", "ours"} and found) == {"theirs"}
+        until(lambda: not [each for each in node.memory_cgroups() if "podours" in each])

@@ -1,4 +1,4 @@
-"""Who may ask what, over TLS at a real server: nobody without credentials, a viewer only to look, a node only its own."""
+"""Authorization over TLS at a real server: nothing without credentials, reads for a viewer, a node only its own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from plimsoll.api.server.connection import HEAD_BYTES, SPILL_BYTES
 from tests.e2e.api_fuzz_tls import Asker
 from tests.e2e.api_process import ApiProcess
 from tests.e2e.raw_http import Connection, admin_tls
-from tests.unit.api.asking import api, pod
+from tests.unit.api.api_client import api, pod
 
 PODS = "/api/v1/namespaces/default/pods"
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -92,7 +92,7 @@ class Server:
     @asynccontextmanager
     async def client(self, issued: Issued | None = None, token: str = "") -> AsyncIterator[httpx.AsyncClient]:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        async with httpx.AsyncClient(base_url=self.url, verify=self.tls(issued), headers=headers, timeout=30) as client:
+        async with httpx.AsyncClient(base_url=self.url, verify=self.tls(issued), headers=headers, timeout=90) as client:
             yield client
 
     def admin(self) -> Any:
@@ -131,22 +131,22 @@ async def _furnish(server: Server) -> None:
             assert (await admin.post(NODE_LEASES, json=lease)).status_code == 201
 
 
-# --- nobody, and who shows something wrong ---
+# --- no credentials, and wrong ones ---
 
 
 async def test_without_credentials_only_four_paths_answer(server: Server) -> None:
-    async with server.client() as nobody:
+    async with server.client() as anonymous:
         for path in OPEN:
-            assert (await nobody.get(path)).status_code == 200, path
+            assert (await anonymous.get(path)).status_code == 200, path
         for method, path in PLACES:
-            said = await nobody.request(method, path, json={})
+            said = await anonymous.request(method, path, json={})
             assert (said.status_code, said.json()) == (401, UNAUTHORIZED), (method, path)
 
 
 @pytest.mark.parametrize(
     "authorization",
     ["Bearer wrong", "Bearer", "Basic cm9vdDpyb290", "bearer plm_" + "A" * 43, "x" * 5000, "Bearer \xe9"],
-    ids=["wrong", "bare", "basic", "looks right", "long", "no ASCII"],
+    ids=["wrong", "bare", "basic", "well-formed", "long", "no ASCII"],
 )
 async def test_a_wrong_token_is_refused_everywhere(server: Server, authorization: str) -> None:
     async with server.client() as client:
@@ -187,8 +187,8 @@ async def test_a_wrong_certificate_gets_no_answer(server: Server, case: str, tmp
         for path in (PODS, "/version"):
             with pytest.raises((httpx.ReadError, httpx.ConnectError, httpx.RemoteProtocolError)):
                 await client.get(path)
-    async with server.client() as nobody:
-        assert (await nobody.get("/readyz")).text == "ok"
+    async with server.client() as anonymous:
+        assert (await anonymous.get("/readyz")).text == "ok"
 
 
 async def test_only_tls(server: Server) -> None:
@@ -302,8 +302,8 @@ async def test_a_node_has_what_is_its_own(server: Server) -> None:
         assert (await node.post("/api/v1/namespaces/default/events", json=event)).status_code == 201
 
 
-async def test_names_alone_make_nobody_a_node_or_an_admin(server: Server) -> None:
-    """Groups come from the certificate's O; a CN that looks like a node's, or like a group's, is just a name."""
+async def test_names_alone_make_no_client_a_node_or_an_admin(server: Server) -> None:
+    """Groups come from the certificate's O; a CN like a node's, or like a group's, is just a name."""
     for name, groups in (
         (f"{NODE_PREFIX}n1", ()),
         (MASTERS, ()),
@@ -338,7 +338,7 @@ def test_a_state_directory_that_others_may_enter_is_refused(tmp_path: Path) -> N
     state.mkdir(mode=0o755)
     state.chmod(0o755)
     command = [str(Path(sys.executable).with_name("plimsoll")), "api", "--state-dir", str(state)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=30)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=90)
     assert done.returncode != 0
     assert f"chmod 700 {state}" in done.stderr
     assert not list(state.iterdir())
@@ -373,8 +373,8 @@ async def test_a_body_without_end_ends_the_connection(server: Server) -> None:
     assert await _sent_until_cut(connection, b"10000\r\n" + b" " * 65536 + b"\r\n") < 8 * SPILL_BYTES
     assert (await answered)[0] == 413
     await connection.close()
-    async with server.client() as nobody:
-        assert (await nobody.get("/readyz")).text == "ok"
+    async with server.client() as anonymous:
+        assert (await anonymous.get("/readyz")).text == "ok"
 
 
 async def _sent_until_cut(connection: Connection, piece: bytes) -> int:
@@ -384,7 +384,7 @@ async def _sent_until_cut(connection: Connection, piece: bytes) -> int:
         while sent < 8 * SPILL_BYTES:
             connection.writer.write(piece)
             await connection.writer.drain()
-            await asyncio.sleep(0)  # else the loop never comes to tell us that the connection is gone
+            await asyncio.sleep(0)  # else the loop never reports that the connection is gone
             sent += len(piece)
     except (ConnectionError, ssl.SSLError):
         pass

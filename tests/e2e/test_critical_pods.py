@@ -9,18 +9,13 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.real_node import NODE, Document, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
+from tests.e2e.real_node import NODE, Document, RealNode, pod_of, real_node, reasons, running, status_of
 from tests.e2e.waiting import until
 
 SLEEPS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 PREEMPTED = "Preempted in order to admit critical pod"
 
-pytestmark = pytest.mark.xdist_group("critical pods")  # one world for all
-
-
-@pytest.fixture(scope="module")
-def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("manifests")
+pytestmark = pytest.mark.xdist_group("critical pods")  # one node for all
 
 
 @pytest.fixture(scope="module")
@@ -28,17 +23,17 @@ def node(
     tmp_path_factory: pytest.TempPathFactory, manifests: Path, exercised: Callable[[str, str], None]
 ) -> Iterator[RealNode]:
     options = ("--pod-manifest-path", str(manifests))
-    with real_node(tmp_path_factory.mktemp("critical") / "world", options=options) as made:
+    with real_node(tmp_path_factory.mktemp("critical") / "cluster", options=options) as made:
         exercised("critical pods", "this machine, cgroup v1, embedded runtime")
         yield made
 
 
 @pytest.fixture
-def kube(node: RealNode, manifests: Path, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
-        yield made
-        for file in manifests.iterdir():
-            file.unlink()
+def kube(kube: Kubectl, manifests: Path) -> Iterator[Kubectl]:
+    """The shared one; afterwards there are no manifests any more."""
+    yield kube
+    for file in manifests.iterdir():
+        file.unlink()
 
 
 def pod(name: str, cpu: str, *, guaranteed: bool = False, critical: bool = False, placed: bool = True) -> Document:
@@ -88,7 +83,7 @@ def test_the_cheapest_pod_that_helps_makes_room(node: RealNode, kube: Kubectl) -
         assert status_of(kube, name)["containerStatuses"] == before[name]["containerStatuses"], name
 
 
-def test_nobody_is_ended_where_that_would_not_help(node: RealNode, kube: Kubectl) -> None:
+def test_nothing_is_preempted_where_that_would_not_help(node: RealNode, kube: Kubectl) -> None:
     before = filled(kube)
     create(kube, pod("giant", "9", critical=True))
     refused = failed(kube, "giant")
@@ -101,7 +96,7 @@ def test_nobody_is_ended_where_that_would_not_help(node: RealNode, kube: Kubectl
         assert status_of(kube, name)["containerStatuses"] == status["containerStatuses"], name
 
 
-def test_an_ordinary_pod_makes_nobody_leave(node: RealNode, kube: Kubectl) -> None:
+def test_an_ordinary_pod_preempts_nothing(node: RealNode, kube: Kubectl) -> None:
     filled(kube)
     create(kube, pod("ordinary", "3"))
     refused = failed(kube, "ordinary")
@@ -115,7 +110,7 @@ def test_a_static_pod_is_critical(node: RealNode, kube: Kubectl, manifests: Path
     until(lambda: f"agent-{NODE}" in kube("get", "pods", "-o", "name").out)
     running(kube, f"agent-{NODE}")
     assert failed(kube, "burstable")["reason"] == "Preempting"
-    # And it is not driven out itself, not even where that would help: 8 − 3 are left for others, not 6.
+    # And it is not preempted itself, not even where that would help: 8 − 3 are left for others, not 6.
     create(kube, pod("late", "6", critical=True))
     assert failed(kube, "late")["reason"] == "UnexpectedAdmissionError"
     assert status_of(kube, f"agent-{NODE}")["phase"] == "Running"

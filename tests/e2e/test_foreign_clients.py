@@ -20,7 +20,7 @@ from lightkube.resources.core_v1 import Namespace, Node, Pod
 from lightkube.types import PatchType
 
 from tests.e2e.conftest import PROFILES
-from tests.e2e.world import NODE, World
+from tests.e2e.fake_cluster import NODE, FakeCluster
 
 AMOUNT = {"cpu": "100m", "memory": "32Mi"}
 
@@ -29,12 +29,12 @@ AMOUNT = {"cpu": "100m", "memory": "32Mi"}
     scope="session",
     params=[pytest.param(each, marks=pytest.mark.xdist_group(f"kubectl {each} package")) for each in PROFILES],
 )
-def served(request: pytest.FixtureRequest, _worlds: Callable[[str], World]) -> World:
-    return _worlds(request.param)
+def served(request: pytest.FixtureRequest, _clusters: Callable[[str], FakeCluster]) -> FakeCluster:
+    return _clusters(request.param)
 
 
 @pytest.fixture
-def namespace(served: World, request: pytest.FixtureRequest) -> Iterator[str]:
+def namespace(served: FakeCluster, request: pytest.FixtureRequest) -> Iterator[str]:
     name = request.node.originalname.removeprefix("test_").replace("_", "-")
     client: Any = lightkube.Client(config=lightkube.KubeConfig.from_file(served.kubeconfig))
     client.create(Namespace(metadata=ObjectMeta(name=name)))
@@ -42,7 +42,7 @@ def namespace(served: World, request: pytest.FixtureRequest) -> Iterator[str]:
     client.delete(Namespace, name)
 
 
-def test_lightkube(served: World, namespace: str, exercised: Callable[[str, str], None]) -> None:
+def test_lightkube(served: FakeCluster, namespace: str, exercised: Callable[[str, str], None]) -> None:
     config = lightkube.KubeConfig.from_file(served.kubeconfig)
     client: Any = lightkube.Client(config=config, namespace=namespace, field_manager="foreign")
     assert [node.metadata.name for node in client.list(Node)] == [NODE]
@@ -77,17 +77,17 @@ def test_lightkube(served: World, namespace: str, exercised: Callable[[str, str]
     with pytest.raises(lightkube.ApiError) as refused:
         client.get(Pod, "zz")
     assert (refused.value.status.code, refused.value.status.message) == (404, 'pods "zz" not found')
-    assert is_running.wait(20)
+    assert is_running.wait(60)
     client.delete(Pod, "web", grace_period=1)
-    assert is_gone.wait(20), seen
-    watcher.join(10)
+    assert is_gone.wait(60), seen
+    watcher.join(60)
     assert seen[0] == ("ADDED", "Pending") and seen[-1][0] == "DELETED", seen
     assert {change for change, _ in seen[1:-1]} == {"MODIFIED"}
     exercised("foreign client", f"lightkube {version('lightkube')}")
 
 
 @pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning")
-async def test_kr8s(served: World, namespace: str, exercised: Callable[[str, str], None]) -> None:
+async def test_kr8s(served: FakeCluster, namespace: str, exercised: Callable[[str, str], None]) -> None:
     api: Any = await kr8s.asyncio.api(kubeconfig=str(served.kubeconfig), namespace=namespace)
     assert (await api.version())["gitVersion"].startswith(f"v{served.profile}.0+plimsoll.")
     assert [node.name async for node in api.get("nodes")] == [NODE]
@@ -103,7 +103,7 @@ async def test_kr8s(served: World, namespace: str, exercised: Callable[[str, str
                     if change == "DELETED":
                         return
 
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(120):
         watching = asyncio.create_task(watch())
         await pod.create()
         await pod.wait("condition=Ready")

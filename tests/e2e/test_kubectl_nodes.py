@@ -10,15 +10,15 @@ import urllib.request
 import pytest
 
 from plimsoll.kube.kubeconfig import load
+from tests.e2e.fake_cluster import NODE, FakeCluster
 from tests.e2e.kubectl import Kubectl, Result
 from tests.e2e.manifests import container, pod, together
 from tests.e2e.waiting import until
-from tests.e2e.world import NODE, World
 
 
 def started(kubectl: Kubectl, *manifests: str) -> None:
     kubectl("apply", "-f", "-", stdin=together(*manifests))
-    kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=120s")
 
 
 def test_logs(kubectl: Kubectl) -> None:
@@ -59,11 +59,11 @@ def test_following_a_log(kubectl: Kubectl) -> None:
         log.wait_for(lambda lines: lines[-1] == "one")
         kubectl("delete", "pod", "demo", "--now")
         log.wait_for(lambda lines: lines[-1] == "demo ended with 0")
-        assert log.process.wait(10) == 0, "it ends with the container"
+        assert log.process.wait(60) == 0, "it ends with the container"
 
 
 def answered(kubectl: Kubectl, *command: str) -> Result:
-    """A kubectl that is answered before it has made its streams drops what comes; no real process is that quick."""
+    """A kubectl that is answered before it has opened its streams drops the data; no real process is that fast."""
     done = kubectl.run("exec", "demo", "--", *command)
     while "Unknown stream id" in done.err:
         done = kubectl.run("exec", "demo", "--", *command)
@@ -86,14 +86,14 @@ def test_exec(kubectl: Kubectl) -> None:
 def test_cordon_drain_uncordon(kubectl: Kubectl) -> None:
     started(kubectl, pod("lonely"))
     kubectl("create", "deployment", "d", "--image=nginx:1.25")
-    kubectl("wait", "deployment/d", "--for=condition=Available", "--timeout=30s")
+    kubectl("wait", "deployment/d", "--for=condition=Available", "--timeout=120s")
     try:
         assert kubectl("cordon", NODE).out == f"node/{NODE} cordoned\n"
         assert kubectl("get", "nodes").table[0][1] == "Ready,SchedulingDisabled"
         assert kubectl("cordon", NODE).out == f"node/{NODE} already cordoned\n"
         said = kubectl.refused("drain", NODE, "--ignore-daemonsets")
         assert "cannot delete Pods that declare no controller (use --force to override)" in said
-        drained = kubectl("drain", NODE, "--force", "--ignore-daemonsets", "--timeout=40s")
+        drained = kubectl("drain", NODE, "--force", "--ignore-daemonsets", "--timeout=120s")
         assert f"evicting pod {kubectl.namespace}/lonely" in drained.out + drained.err
         assert "pod/lonely evicted" in drained.out
         assert drained.lines[-1] == f"node/{NODE} drained"
@@ -104,10 +104,10 @@ def test_cordon_drain_uncordon(kubectl: Kubectl) -> None:
     finally:
         assert kubectl("uncordon", NODE).out == f"node/{NODE} uncordoned\n"
     assert kubectl("get", "nodes").table[0][1] == "Ready"
-    kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=120s")
 
 
-def test_taints(kubectl: Kubectl, cluster: World) -> None:
+def test_taints(kubectl: Kubectl, cluster: FakeCluster) -> None:
     assert kubectl("taint", "nodes", NODE, "key=value:NoSchedule").out == f"node/{NODE} tainted\n"
     try:
         assert re.search(r"(?m)^Taints: +key=value:NoSchedule$", kubectl("describe", "node", NODE).out)
@@ -115,15 +115,15 @@ def test_taints(kubectl: Kubectl, cluster: World) -> None:
         tolerant = [{"key": "key", "operator": "Exists", "effect": "NoSchedule"}]
         started_pod = pod("easy", tolerations=tolerant)
         kubectl("apply", "-f", "-", stdin=started_pod)
-        kubectl("wait", "pod/easy", "--for=condition=Ready", "--timeout=30s")
+        kubectl("wait", "pod/easy", "--for=condition=Ready", "--timeout=120s")
         why = "{key: value}" if cluster.profile == "1.27" else "(s)"
         until(lambda: f"1 node(s) had untolerated taint{' ' if why[0] == '{' else ''}{why}" in kubectl("events").out)
     finally:
         assert kubectl("taint", "nodes", NODE, "key-").out == f"node/{NODE} untainted\n"
-    kubectl("wait", "pod/fussy", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pod/fussy", "--for=condition=Ready", "--timeout=120s")
 
 
-def test_larger_than_any_node(kubectl: Kubectl, cluster: World) -> None:
+def test_larger_than_any_node(kubectl: Kubectl, cluster: FakeCluster) -> None:
     kubectl("apply", "-f", "-", stdin=pod("huge", container("c", "100")))
     claims = "" if cluster.profile == "1.27" else "no new claims to deallocate, "
     message = (
@@ -139,8 +139,8 @@ def test_larger_than_any_node(kubectl: Kubectl, cluster: World) -> None:
     assert kubectl("logs", "huge").out == ""
 
 
-def test_only_the_api_server_may_ask_a_node(kubectl: Kubectl, cluster: World) -> None:
-    """The joint's other half, seen from outside: the played node turns away whom an agent must turn away."""
+def test_only_the_api_server_may_ask_a_node(kubectl: Kubectl, cluster: FakeCluster) -> None:
+    """The other side of the proxy, from outside: the fake node refuses the clients that an agent must refuse."""
     port = kubectl("get", "node", NODE, "-o", "jsonpath={.status.daemonEndpoints.kubeletEndpoint.Port}").out
     access = load(cluster.kubeconfig)
     assert access.ca is not None
@@ -148,7 +148,7 @@ def test_only_the_api_server_may_ask_a_node(kubectl: Kubectl, cluster: World) ->
     context.check_hostname = False
     url = f"https://127.0.0.1:{port}/healthz"
     with pytest.raises((ssl.SSLError, urllib.error.URLError, ConnectionError)):
-        urllib.request.urlopen(url, context=context, timeout=10)
+        urllib.request.urlopen(url, context=context, timeout=60)
     context.load_cert_chain(cluster.state / "pki" / "client.crt", cluster.state / "pki" / "client.key")
-    with urllib.request.urlopen(url, context=context, timeout=10) as answer:
+    with urllib.request.urlopen(url, context=context, timeout=60) as answer:
         assert answer.read() == b"ok"

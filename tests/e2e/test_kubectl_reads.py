@@ -6,18 +6,18 @@ import json
 import re
 from pathlib import Path
 
+from tests.e2e.fake_cluster import NODE, FakeCluster
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import container, guaranteed, pod, together
 from tests.e2e.waiting import until
-from tests.e2e.world import NODE, World
 
 
 def running(kubectl: Kubectl, *manifests: str) -> None:
     kubectl("apply", "-f", "-", stdin=together(*manifests))
-    kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=120s")
 
 
-def test_version_and_resources(kubectl: Kubectl, cluster: World) -> None:
+def test_version_and_resources(kubectl: Kubectl, cluster: FakeCluster) -> None:
     assert f"Server Version: v{cluster.profile}.0+plimsoll." in kubectl("version").out
     rows = {line.split()[0]: line.split() for line in kubectl("api-resources").lines}
     assert rows["NAME"] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
@@ -34,7 +34,7 @@ def test_version_and_resources(kubectl: Kubectl, cluster: World) -> None:
     assert names == sorted(names)
 
 
-def test_nodes(kubectl: Kubectl, cluster: World) -> None:
+def test_nodes(kubectl: Kubectl, cluster: FakeCluster) -> None:
     head, row = kubectl("get", "nodes", "-o", "wide").lines
     assert re.split(r"\s{2,}", head) == [
         "NAME", "STATUS", "ROLES", "AGE", "VERSION",
@@ -44,7 +44,7 @@ def test_nodes(kubectl: Kubectl, cluster: World) -> None:
     kernel = "6.1.0-play" if cluster.profile == "1.27" else "6.1.0-play (amd64)"
     assert cells[:3] == [NODE, "Ready", "<none>"]
     assert cells[4:] == [
-        f"v{cluster.profile}.0+play", "127.0.0.1", "<none>", "Plimsoll Playground", kernel, "played://1.0",
+        f"v{cluster.profile}.0+play", "127.0.0.1", "<none>", "Plimsoll Playground", kernel, "fake://1.0",
     ]  # fmt: skip
     assert kubectl("get", "node", NODE, "-o", "name").out == f"node/{NODE}\n"
     assert kubectl("get", "leases", "-n", "kube-node-lease").table[0][:2] == [NODE, NODE]
@@ -138,7 +138,7 @@ def test_describe_node(kubectl: Kubectl) -> None:
         "KubeletReady kubelet is posting ready status",
         "Capacity:\n cpu: 16\n ephemeral-storage: 100Gi\n memory: 32Gi\n pods: 110\n",
         "Allocatable:\n cpu: 15500m\n",
-        " Container Runtime Version: played://1.0",
+        " Container Runtime Version: fake://1.0",
     ):
         assert line in squeezed, f"{line!r} is not in\n{text}"
 
@@ -189,7 +189,7 @@ def test_who_am_i(kubectl: Kubectl) -> None:
     assert ["Username", "admin"] in kubectl("auth", "whoami").table
 
 
-def test_a_viewer(kubectl: Kubectl, cluster: World, tmp_path: Path) -> None:
+def test_a_viewer(kubectl: Kubectl, cluster: FakeCluster, tmp_path: Path) -> None:
     config = tmp_path / "viewer.kubeconfig"
     config.write_bytes(cluster.token("--user", kubectl.namespace, "--role", "viewer"))
     viewer = Kubectl(kubectl.binary, config, tmp_path)

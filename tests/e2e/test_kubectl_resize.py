@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from tests.e2e.fake_cluster import FakeCluster
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import guaranteed, pod, resized
 from tests.e2e.waiting import until
-from tests.e2e.world import World
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "examples" / "documents"
 ALLOCATED, ACTUAL = "allocatedResources", "resources.requests"
@@ -22,11 +22,11 @@ NOT_CHANGEABLE = (
 def demo(kubectl: Kubectl) -> None:
     """The pod of document 003."""
     kubectl("apply", "-f", str(DOCUMENTS / "003-demo.yaml"))
-    kubectl("wait", "pod/demo", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pod/demo", "--for=condition=Ready", "--timeout=120s")
     assert kubectl("get", "pod", "demo", "-o", "jsonpath={.status.qosClass}").out == "Guaranteed"
 
 
-def asked(cluster: World) -> tuple[str, ...]:
+def asked(cluster: FakeCluster) -> tuple[str, ...]:
     """How the documents' reader asks for a resize: 1.27 by a plain patch."""
     return ("patch", "pod", "demo", *(() if cluster.profile == "1.27" else ("--subresource", "resize")))
 
@@ -37,11 +37,11 @@ def cpu(kubectl: Kubectl, where: str) -> str:
 
 def wait_for_cpu(kubectl: Kubectl, amount: str) -> None:
     path = "{.status.containerStatuses[0].resources.requests.cpu}"
-    said = kubectl("wait", "pod/demo", f"--for=jsonpath={path}={amount}", "--timeout=30s")
+    said = kubectl("wait", "pod/demo", f"--for=jsonpath={path}={amount}", "--timeout=120s")
     assert said.out == "pod/demo condition met\n"
 
 
-def test_resize_to_two_cpus(kubectl: Kubectl, cluster: World) -> None:
+def test_resize_to_two_cpus(kubectl: Kubectl, cluster: FakeCluster) -> None:
     demo(kubectl)
     with kubectl.background(
         "get", "pod", "demo", "-w", "-o", "jsonpath={.status.resize},{.status.conditions[*].type}\n"
@@ -57,9 +57,9 @@ def test_resize_to_two_cpus(kubectl: Kubectl, cluster: World) -> None:
     seen = [word for index, word in enumerate(words) if index == 0 or words[index - 1] != word]
     assert seen == (["", "Proposed", "InProgress", ""] if cluster.profile == "1.27" else [""]), lines
     assert kubectl("get", "pod", "demo", "-o", "jsonpath={.metadata.generation}").out == "2"
-    told = described(kubectl, "ResizeCompleted")
-    assert re.search(r'Normal +ResizeStarted .*Pod resize started: \{"containers":\[\{"name":"demo"', told)
-    assert re.search(r"Normal +ResizeCompleted .*Pod resize completed: ", told)
+    shown = described(kubectl, "ResizeCompleted")
+    assert re.search(r'Normal +ResizeStarted .*Pod resize started: \{"containers":\[\{"name":"demo"', shown)
+    assert re.search(r"Normal +ResizeCompleted .*Pod resize completed: ", shown)
 
 
 def described(kubectl: Kubectl, event: str) -> str:
@@ -67,7 +67,7 @@ def described(kubectl: Kubectl, event: str) -> str:
     return until(lambda: text if event in (text := kubectl("describe", "pod", "demo").out) else "")
 
 
-def test_class_must_not_change(kubectl: Kubectl, cluster: World) -> None:
+def test_class_must_not_change(kubectl: Kubectl, cluster: FakeCluster) -> None:
     """Must hold: the very words of document 003 in 1.27, those of 1.36 there."""
     demo(kubectl)
     patch = (DOCUMENTS / "003-patch-qos-change.json").read_text()
@@ -87,7 +87,7 @@ def test_class_must_not_change(kubectl: Kubectl, cluster: World) -> None:
     assert cpu(kubectl, ALLOCATED) == "1"
 
 
-def test_more_than_the_node_has(kubectl: Kubectl, cluster: World) -> None:
+def test_more_than_the_node_has(kubectl: Kubectl, cluster: FakeCluster) -> None:
     demo(kubectl)
     patch = resized("demo", {"cpu": "100"}, {"cpu": "100"})
     if cluster.profile == "1.36":
@@ -100,15 +100,15 @@ def test_more_than_the_node_has(kubectl: Kubectl, cluster: World) -> None:
     until(lambda: kubectl("get", "pod", "demo", "-o", "jsonpath={.status.resize}").out == "Infeasible")
     assert (cpu(kubectl, ALLOCATED), cpu(kubectl, ACTUAL)) == ("1", "1")
     assert kubectl("get", "pod", "demo").table[0][1:4] == ["1/1", "Running", "0"]
-    told = described(kubectl, "ResizeInfeasible")
-    assert re.search(r"(?m)^  PodResizePending +True", told)
-    assert re.search(r"Warning +ResizeInfeasible .*Pod resize Infeasible: ", told)
+    shown = described(kubectl, "ResizeInfeasible")
+    assert re.search(r"(?m)^  PodResizePending +True", shown)
+    assert re.search(r"Warning +ResizeInfeasible .*Pod resize Infeasible: ", shown)
     assert kubectl(*asked(cluster), "-p", resized("demo", {"cpu": "3"}, {"cpu": "3"})).out == "pod/demo patched\n"
     wait_for_cpu(kubectl, "3")
     assert kubectl("get", "pod", "demo", "-o", "jsonpath={.status.resize}").out == ""
 
 
-def test_memory_restarts_the_container(kubectl: Kubectl, cluster: World) -> None:
+def test_memory_restarts_the_container(kubectl: Kubectl, cluster: FakeCluster) -> None:
     demo(kubectl)
     assert (
         kubectl(*asked(cluster), "-p", (DOCUMENTS / "003-patch-memory-500mi.json").read_text()).out
@@ -116,8 +116,8 @@ def test_memory_restarts_the_container(kubectl: Kubectl, cluster: World) -> None
     )
     until(lambda: kubectl("get", "pod", "demo").table[0][3] == "1")
     assert re.search(r"(?m)^demo +1/1 +Running +1 \(\d+s ago\) +\d+s$", kubectl("get", "pod", "demo").out)
-    told = kubectl("events", "--for", "pod/demo").out
-    assert "Container demo resize requires restart" in told
+    shown = kubectl("events", "--for", "pod/demo").out
+    assert "Container demo resize requires restart" in shown
     assert kubectl("logs", "demo", "--previous").lines[0] == "demo started, attempt 0"
 
 
@@ -130,9 +130,9 @@ def test_edit_of_the_resources(kubectl: Kubectl) -> None:
     assert row[:4] == ["demo", "1/1", "Running", "0"]
 
 
-def test_refusals(kubectl: Kubectl, cluster: World) -> None:
+def test_refusals(kubectl: Kubectl, cluster: FakeCluster) -> None:
     kubectl("apply", "-f", "-", stdin=pod("demo", guaranteed("demo", "1", "200Mi")))
-    kubectl("wait", "pod/demo", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pod/demo", "--for=condition=Ready", "--timeout=120s")
     resize = ("patch", "pod", "demo", "--subresource", "resize", "-p")
     is_old = cluster.profile == "1.27"
     said = kubectl.refused(*resize, resized("demo", {"cpu": "2"}))
@@ -144,7 +144,7 @@ def test_refusals(kubectl: Kubectl, cluster: World) -> None:
     assert "only cpu and memory resources are mutable" in said if not is_old else "spec: Forbidden" in said
     burstable = pod("loose", guaranteed("a", "1", "200Mi"), {"name": "b", "image": "nginx:1.25"})
     kubectl("apply", "-f", "-", stdin=burstable)
-    kubectl("wait", "pod/loose", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pod/loose", "--for=condition=Ready", "--timeout=120s")
     removal = ("patch", "pod", "loose", "--subresource", "resize", "-p", resized("a", {}, {"cpu": None}))
     if is_old:
         assert kubectl(*removal).out == "pod/loose patched\n"

@@ -75,7 +75,7 @@ def test_create_and_replace(kubectl: Kubectl) -> None:
         kubectl("create", "--dry-run=server", "-f", "-", stdin=pod("dry")).out == "pod/dry created (server dry run)\n"
     )
     assert kubectl.refused("get", "pod", "dry") == 'Error from server (NotFound): pods "dry" not found'
-    kubectl("wait", "pod/web", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pod/web", "--for=condition=Ready", "--timeout=120s")
     live = kubectl("get", "pod", "web", "-o", "json").out
     newer = live.replace("nginx:1.25", "nginx:1.26")
     assert kubectl("replace", "-f", "-", stdin=newer).out == "pod/web replaced\n"
@@ -186,7 +186,7 @@ def test_deployment(kubectl: Kubectl) -> None:
     assert (
         kubectl("create", "deployment", "d", "--image=nginx:1.25", "--replicas=2").out == "deployment.apps/d created\n"
     )
-    kubectl("wait", "deployment/d", "--for=condition=Available", "--timeout=30s")
+    kubectl("wait", "deployment/d", "--for=condition=Available", "--timeout=120s")
     until(lambda: kubectl("get", "deploy", "d").table[0][1:4] == ["2/2", "2", "2"])
     assert kubectl("get", "rs").table[0][1:4] == ["2", "2", "2"]
     assert kubectl("scale", "deploy", "d", "--replicas=3").out == "deployment.apps/d scaled\n"
@@ -196,7 +196,7 @@ def test_deployment(kubectl: Kubectl) -> None:
     until(lambda: kubectl("get", "deploy", "d").table[0][1] == "3/3")
     assert victim not in kubectl("get", "pods", "-o", "name").lines
     assert kubectl("set", "image", "deploy/d", "nginx=nginx:1.26").out == "deployment.apps/d image updated\n"
-    assert "successfully rolled out" in kubectl("rollout", "status", "deploy/d", "--timeout=40s").out
+    assert "successfully rolled out" in kubectl("rollout", "status", "deploy/d", "--timeout=120s").out
     assert re.search(
         r"Replicas: +3 desired \| 3 updated \| 3 total \| 3 available", kubectl("describe", "deploy", "d").out
     )
@@ -207,7 +207,7 @@ def test_deployment(kubectl: Kubectl) -> None:
 
 def test_job(kubectl: Kubectl) -> None:
     assert kubectl("create", "job", "j", "--image=busybox:1", "--", "true").out == "job.batch/j created\n"
-    assert kubectl("wait", "job/j", "--for=condition=Complete", "--timeout=30s").out == "job.batch/j condition met\n"
+    assert kubectl("wait", "job/j", "--for=condition=Complete", "--timeout=120s").out == "job.batch/j condition met\n"
     row = kubectl("get", "jobs").table[0]
     assert (row[0], row[-3]) == ("j", "1/1")
     assert kubectl("get", "pods").table[0][1:3] == ["0/1", "Completed"]
@@ -215,9 +215,9 @@ def test_job(kubectl: Kubectl) -> None:
 
 def test_deleting(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=together(*map(pod, ("a", "b", "c", "d"))))
-    kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=30s")
+    kubectl("wait", "pods", "--all", "--for=condition=Ready", "--timeout=120s")
     before = watches(kubectl)
-    with kubectl.background("wait", "pod/a", "--for=delete", "--timeout=30s") as waiting:
+    with kubectl.background("wait", "pod/a", "--for=delete", "--timeout=120s") as waiting:
         until(lambda: watches(kubectl) > before)
         assert re.fullmatch(r'pod "a" deleted( from \S+ namespace)?\n', kubectl("delete", "pod", "a").out)
         waiting.wait_for(lambda lines: lines == ["pod/a condition met"])

@@ -20,26 +20,20 @@ from plimsoll.rules.model.objects import Node
 from plimsoll.rules.node.node_config import machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.real_node import NODE, RealNode, kubectl_for, real_node, running, status_of
-from tests.e2e.test_agent import pod, shell
+from tests.e2e.manifests import pod, shell
+from tests.e2e.real_node import NODE, RealNode, real_node, running, status_of
 from tests.e2e.waiting import until
 
 MIB = 1 << 20
 HANDLES_TERM = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 
-pytestmark = pytest.mark.xdist_group("node endpoint")  # one world for all
+pytestmark = pytest.mark.xdist_group("node endpoint")  # one node for all
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[RealNode]:
-    with real_node(tmp_path_factory.mktemp("endpoint") / "world") as made:
+    with real_node(tmp_path_factory.mktemp("endpoint") / "cluster") as made:
         exercised("node endpoint", "this machine, cgroup v1, embedded runtime")
-        yield made
-
-
-@pytest.fixture
-def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
         yield made
 
 
@@ -55,11 +49,11 @@ def _raw(kube: Kubectl, path: str) -> str:
 
 
 def test_a_log_in_every_way(kube: Kubectl) -> None:
-    _run(kube, "talk", f"for i in 1 2 3; do echo line $i; done; sleep 0.3; echo trouble >&2; {HANDLES_TERM}")
+    _run(kube, "talk", f"for i in 1 2 3; do echo line $i; done; sleep 0.3; echo warning >&2; {HANDLES_TERM}")
     running(kube, "talk")
-    until(lambda: "trouble" in kube("logs", "talk").out)
-    assert kube("logs", "talk").lines == ["line 1", "line 2", "line 3", "trouble"]
-    assert kube("logs", "talk", "--tail=1").out == "trouble\n"
+    until(lambda: "warning" in kube("logs", "talk").out)
+    assert kube("logs", "talk").lines == ["line 1", "line 2", "line 3", "warning"]
+    assert kube("logs", "talk", "--tail=1").out == "warning\n"
     stamped = kube("logs", "talk", "--timestamps", "--tail=2").lines
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z line 3", stamped[0])
     assert kube("logs", "talk", "--limit-bytes=9").out == "line 1\nli"
@@ -77,7 +71,7 @@ def test_a_log_is_followed_to_its_end_and_the_one_before_is_kept(kube: Kubectl) 
         # Its own shell is the first process of the container.
         kube.run("exec", "ends", "--", "kill", "-TERM", "1")  # it may end with what it kills
         log.wait_for(lambda lines: lines == ["up", "down"])
-        assert log.process.wait(10) == 0
+        assert log.process.wait(60) == 0
     assert kube("logs", "ends").lines == ["up", "down"]
 
 
@@ -129,7 +123,7 @@ def test_exec_in_every_way(kube: Kubectl) -> None:
     size = kube.on_a_terminal("exec", "-it", "box", "--", "sh", "-c", sized, rows=33, columns=77)
     assert re.fullmatch(r"/dev/pts/\d+\r\n33 77\r\n", size)
     spdy = kube.run("exec", "box", "--", "ls", env={"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"})
-    assert "SPDY is not spoken here: exec is a WebSocket" in spdy.err
+    assert "SPDY is not supported: exec uses WebSockets" in spdy.err
 
 
 def test_a_client_that_is_killed_takes_its_process_along(kube: Kubectl) -> None:
@@ -169,8 +163,8 @@ def test_figures_of_a_busy_pod(kube: Kubectl) -> None:
     volumes = [{"name": "data", "emptyDir": {"medium": "Memory"}}]
     kube("create", "-f", "-", stdin=pod("busy", container, volumes=volumes))
     running(kube, "busy")
-    until(lambda: int(_usage(kube, "busy").get("memory", "0Ki").removesuffix("Ki")) >= 20 * 1024, 40.0)
-    until(lambda: 0 < int(_usage(kube, "busy")["cpu"].removesuffix("n")) <= 300_000_000, 40.0)
+    until(lambda: int(_usage(kube, "busy").get("memory", "0Ki").removesuffix("Ki")) >= 20 * 1024)
+    until(lambda: 0 < int(_usage(kube, "busy")["cpu"].removesuffix("n")) <= 300_000_000)
     lines = kube("top", "pod", "busy").lines
     assert lines[0].split() == ["NAME", "CPU(cores)", "MEMORY(bytes)"]
     assert int(lines[1].split()[2].removesuffix("Mi")) >= 20
@@ -218,8 +212,8 @@ def test_what_the_node_counts(kube: Kubectl) -> None:
 
 def test_how_the_node_is_configured(node: RealNode, kube: Kubectl) -> None:
     """As `explain --config` takes it: the allocatable computed from it is the Node's own."""
-    told = json.loads(_raw(kube, "configz"))["kubeletconfig"]
-    config = reading(told, profile_named(node.profile)).config
+    shown = json.loads(_raw(kube, "configz"))["kubeletconfig"]
+    config = reading(shown, profile_named(node.profile)).config
     described = json.loads(kube("get", "node", NODE, "-o", "json").out)
     machine = machine_from_capacity(from_document(described, Node).status.capacity or {})
     found = resolved(machine, config, profile_named(node.profile), cgroup_version=this_host().version)

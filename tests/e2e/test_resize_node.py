@@ -1,294 +1,49 @@
-"""In-place resizes by the real agent on this machine's own kernel (cgroup v1), asked for with real kubectl (03; doc 003)."""
+"""In-place resizes by the real agent on this machine's own kernel (cgroup v1), requested with real kubectl (03)."""
 
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import this_host
-from plimsoll.rules.profile import profile_named
-from plimsoll.rules.resources.files import cpu_weight
-from tests.e2e.held_api import Asked, HeldApi, held_api
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.real_node import NODE, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
+from tests.e2e.manifests import pod
+from tests.e2e.real_node import NODE, RealNode, pod_of, reasons, running, status_of
 from tests.e2e.resize_kill import ResizeKill, missing
+from tests.e2e.resized_pods import (
+    MIB,
+    PROFILES,
+    Document,
+    ask,
+    files,
+    mebi,
+    milli,
+    patch_of,
+    pending,
+    profile_param,
+    resize_node,
+    resources,
+    row,
+    settled,
+    shell,
+)
 from tests.e2e.waiting import until
-from tests.kernel.guest import GUEST_VARIABLE
 
-MIB = 1 << 20
 KILLS = 4
-DOCUMENTS = Path(__file__).resolve().parents[2] / "examples" / "documents"
-HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
-Document = dict[str, Any]
+OLDER = pytest.mark.parametrize("node", [profile_param("1.27")], indirect=True, scope="module")
 
 
-def _profile(name: str) -> Any:
-    return pytest.param(name, marks=pytest.mark.xdist_group(f"resize {name}"), id=name)  # one world for each
-
-
-OLDER = pytest.mark.parametrize("node", [_profile("1.27")], indirect=True, scope="module")
-
-
-@pytest.fixture(scope="module", params=[_profile("1.27"), _profile("1.36")])
+@pytest.fixture(scope="module", params=PROFILES)
 def node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]
 ) -> Iterator[RealNode]:
-    root = "/plimsolltest" if GUEST_VARIABLE in os.environ else ""
-    with real_node(tmp_path_factory.mktemp("resize") / "world", request.param, cgroup_root=root) as made:
-        place = f"{'a guest' if root else 'this machine'}, cgroup v{this_host().version}"
-        exercised("resize by the node agent", f"{place}, embedded runtime, profile {request.param}")
+    with resize_node(request.param, tmp_path_factory, exercised) as made:
         yield made
-
-
-@pytest.fixture
-def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
-        yield made
-
-
-# --- asking and looking ---
-
-
-def resources(cpu: str | None = None, memory: str | None = None, **more: str) -> Document:
-    """Requests and limits alike; with `cpu_limit` and so on, other limits; "-" for none at all."""
-    requests = {name: text for name, text in (("cpu", cpu), ("memory", memory)) if text}
-    limits = {name: more.get(f"{name}_limit", text) for name, text in requests.items()}
-    limits = {name: text for name, text in limits.items() if text != "-"}
-    return {"requests": requests, **({"limits": limits} if limits else {})}
-
-
-def pod(name: str, *containers: Document, **spec: object) -> str:
-    spec = {"terminationGracePeriodSeconds": 2, **spec, "containers": list(containers)}
-    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
-
-
-def shell(name: str, size: Document, script: str = HANDLES_TERM, **more: object) -> Document:
-    return {"name": name, "image": "busybox", "command": ["sh", "-c", script], "resources": size, **more}
-
-
-def patch_of(**sizes: Document) -> str:
-    """Container → its new resources."""
-    return json.dumps({"spec": {"containers": [{"name": name, "resources": size} for name, size in sizes.items()]}})
-
-
-def ask(node: RealNode, kube: Kubectl, name: str, patch: str) -> None:
-    """As the profile's users do: 1.27 by a plain patch."""
-    way = () if node.profile == "1.27" else ("--subresource", "resize")
-    kube("patch", "pod", name, *way, "-p", patch)
-
-
-def files(node: RealNode, kube: Kubectl, name: str, container: str = "") -> dict[str, int]:
-    """What the kernel has for the pod, or for one of its containers."""
-    found = pod_of(kube, name)
-    qos = {"Guaranteed": "", "Burstable": "burstable/", "BestEffort": "besteffort/"}[found["status"]["qosClass"]]
-    path = f"{node.cgroup_root}/kubepods/{qos}pod{found['metadata']['uid']}"
-    if container:
-        path += "/" + status_of(kube, name, container)["containerID"].removeprefix("plimsoll://")
-    return {
-        file: int(Path(f"/sys/fs/cgroup/{file.partition('.')[0]}{path}/{file}").read_text())
-        for file in ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes")
-    }
-
-
-def settled(kube: Kubectl, name: str, container: str, size: Document, timeout_s: float = 20.0) -> Document:
-    """Its status, as soon as it says that the resources are these and nothing is left to do."""
-
-    def look() -> Document:
-        status = status_of(kube, name)
-        conditions = {each["type"] for each in status.get("conditions", ())}
-        found = next(each for each in status["containerStatuses"] if each["name"] == container)
-        is_so = found.get("resources") == size and found.get("allocatedResources") == size["requests"]
-        is_done = not status.get("resize") and not {"PodResizePending", "PodResizeInProgress"} & conditions
-        return found if is_so and is_done and found.get("state", {}).get("running") else {}
-
-    return until(look, timeout_s)
-
-
-def pending(kube: Kubectl, name: str) -> Document:
-    return next((c for c in status_of(kube, name).get("conditions", ()) if c["type"] == "PodResizePending"), {})
-
-
-# --- document 003 ---
-
-
-def test_the_demo_pod_of_the_document(node: RealNode, kube: Kubectl) -> None:
-    # Its bash ignores TERM: 30 s of grace would pass before the restart, with nothing to see.
-    demo = (
-        (DOCUMENTS / "003-demo.yaml").read_text().replace("\nspec:\n", "\nspec:\n  terminationGracePeriodSeconds: 2\n")
-    )
-    kube("apply", "-f", "-", stdin=demo)
-    before = running(kube, "demo")["containerStatuses"][0]
-    ask(node, kube, "demo", (DOCUMENTS / "003-patch-cpu-2.json").read_text())
-    after = settled(kube, "demo", "demo", resources("2", "200Mi"))
-    assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
-    for where in ("", "demo"):
-        found = files(node, kube, "demo", where)
-        assert (found["cpu.cfs_quota_us"], found["cpu.cfs_period_us"], found["cpu.shares"]) == (200_000, 100_000, 2048)
-        assert found["memory.limit_in_bytes"] == 200 * MIB
-    until(lambda: {"ResizeStarted", "ResizeCompleted"} <= set(reasons(kube, "demo")))
-
-    ask(node, kube, "demo", (DOCUMENTS / "003-patch-memory-500mi.json").read_text())
-    after = settled(kube, "demo", "demo", resources("2", "500Mi"))
-    assert after["restartCount"] == 1
-    assert after["containerID"] != before["containerID"]
-    assert kube("get", "pod", "demo", "--no-headers").out.split()[3] == "1"
-    for where in ("", "demo"):
-        assert files(node, kube, "demo", where)["memory.limit_in_bytes"] == 524_288_000
-    assert "Mem:" in kube.on_a_terminal("exec", "-it", "demo", "--", "free")
-    until(lambda: "Killing" in reasons(kube, "demo"))
-    killed = [
-        each["message"]
-        for each in json.loads(kube("get", "events", "-o", "json").out)["items"]
-        if each["reason"] == "Killing" and each["involvedObject"]["name"] == "demo"
-    ]
-    assert killed == ["Container demo resize requires restart"]
-
-    way = () if node.profile == "1.27" else ("--subresource", "resize")
-    said = kube.refused("patch", "pod", "demo", *way, "-p", (DOCUMENTS / "003-patch-qos-change.json").read_text())
-    assert said == (
-        'The Pod "demo" is invalid: metadata: Invalid value: "Burstable": Pod QoS is immutable'
-        if node.profile == "1.27"
-        else 'The Pod "demo" is invalid: spec: Invalid value: "Guaranteed": '
-        "Pod QOS Class may not change as a result of resizing"
-    )
-
-
-# --- the timeline of document 003 (03 §5) ---
-
-
-def row(kube: Kubectl, name: str) -> tuple[str, str, str, str]:
-    """spec, A, R, Z of the stored object."""
-    found = pod_of(kube, name)
-    (container,) = found["status"].get("containerStatuses") or [{}]
-    return (
-        found["spec"]["containers"][0]["resources"]["requests"]["cpu"],
-        container.get("allocatedResources", {}).get("cpu", "-"),
-        container.get("resources", {}).get("requests", {}).get("cpu", "-"),
-        found["status"].get("resize", "-"),
-    )
-
-
-def is_status(asked: Asked) -> bool:
-    return asked.method == "PATCH" and asked.path.endswith("/pods/timeline/status")
-
-
-def timeline_patch(number: int) -> str:
-    return (DOCUMENTS / f"003-patch-timeline-{number}.json").read_text()
-
-
-@pytest.fixture
-def held(node: RealNode, kube: Kubectl) -> Iterator[HeldApi]:
-    """The same node, its agent started anew behind something that can hold its requests; given back before `kube`."""
-    direct, through = node.node_kubeconfig, node.directory / "held.kubeconfig"
-    with held_api(direct, node.api_state / "pki", through) as api:
-        node.kill_node()
-        node.node_kubeconfig = through
-        node.start_node()
-        yield api
-        api.release()
-        node.kill_node()
-    node.node_kubeconfig = direct
-    node.start_node()
-
-
-def test_the_timeline_of_the_document(node: RealNode, held: HeldApi, kube: Kubectl) -> None:
-    """Every row is read from the store while the agent's next request is held back."""
-    kube("create", "-f", "-", stdin=pod("filler", shell("c", {"requests": {"cpu": "6100m"}})))
-    running(kube, "filler")
-    held.hold(is_status)
-    kube("apply", "-f", str(DOCUMENTS / "003-timeline.yaml"))
-    seen = ("1", "1", "-", "-") if node.profile == "1.27" else ("1", "-", "-", "-")
-    first = held.next()
-    assert row(kube, "timeline") == seen  # T=1
-    assert first.let_go() == 200
-    held.release()
-    running(kube, "timeline")
-    assert row(kube, "timeline") == ("1", "1", "1", "-")  # T=2
-
-    older = node.profile == "1.27"
-
-    def shown(spec: str, allocated: str, actual: str, word: str) -> tuple[str, str, str, str]:
-        return spec, allocated, actual, word if older else "-"
-
-    held.hold(is_status)
-    ask(node, kube, "timeline", timeline_patch(1))
-    accepted = held.next()
-    assert row(kube, "timeline") == shown("1500m", "1", "1", "Proposed")  # T=3
-    version = pod_of(kube, "timeline")["metadata"]["resourceVersion"]
-    assert accepted.body["metadata"].get("resourceVersion") == (version if older else None)
-    assert accepted.let_go() == 200
-    assert row(kube, "timeline") == shown("1500m", "1500m", "1", "InProgress")  # T=4
-    assert conditions(kube, "timeline") == [("PodResizeInProgress", "", 2 if not older else 0)]
-
-    completed = held.next()
-    ask(node, kube, "timeline", timeline_patch(2))
-    assert row(kube, "timeline") == shown("2", "1500m", "1", "Proposed")  # T=5
-    assert completed.let_go() == (409 if older else 200)
-    if older:
-        assert row(kube, "timeline") == shown("2", "1500m", "1", "Proposed")  # T=6
-    deferred = held.next()
-    if older:
-        assert deferred.body["metadata"]["resourceVersion"] == pod_of(kube, "timeline")["metadata"]["resourceVersion"]
-    assert deferred.let_go() == 200
-    assert row(kube, "timeline") == shown("2", "1500m", "1500m", "Deferred")  # T=7
-    assert conditions(kube, "timeline") == [("PodResizePending", "Deferred", 3 if not older else 0)]
-    text = "Node didn't have enough resource: cpu, requested: 2000, used: 6100, capacity: 8000"
-    assert pending(kube, "timeline")["message"] == text
-
-    ask(node, kube, "timeline", timeline_patch(3))
-    accepted = held.next()
-    assert row(kube, "timeline") == shown("1600m", "1500m", "1500m", "Proposed")  # T=8
-    assert accepted.let_go() == 200
-    assert row(kube, "timeline") == shown("1600m", "1600m", "1500m", "InProgress")  # T=9
-    assert conditions(kube, "timeline") == [("PodResizeInProgress", "", 4 if not older else 0)]
-    assert held.next().let_go() == 200
-    assert row(kube, "timeline") == ("1600m", "1600m", "1600m", "-")  # T=10
-    assert conditions(kube, "timeline") == []
-    assert_share_of_1600m(node, kube)
-
-    if not older:
-        refused = kube.refused("patch", "pod", "timeline", "--subresource", "resize", "-p", timeline_patch(4))
-        assert "node didn't have enough allocatable resources: cpu, requested: 100000, allocatable: 8000" in refused
-        return
-    ask(node, kube, "timeline", timeline_patch(4))
-    last = held.next()
-    assert row(kube, "timeline") == shown("100", "1600m", "1600m", "Proposed")  # T=11
-    assert last.let_go() == 200
-    assert row(kube, "timeline") == shown("100", "1600m", "1600m", "Infeasible")  # T=12
-    assert status_of(kube, "timeline", "app")["restartCount"] == 0
-    assert_share_of_1600m(node, kube)
-    held.release()
-    told = {"ResizeStarted": 2, "ResizeCompleted": 2, "ResizeDeferred": 1, "ResizeInfeasible": 1}
-    until(lambda: Counter(each for each in reasons(kube, "timeline") if each.startswith("Resize")) == told)
-
-
-def assert_share_of_1600m(node: RealNode, kube: Kubectl) -> None:
-    """On v1 its shares; on v2, in a guest, the weight that the profile's runtimes make of them."""
-    if this_host().version == 1:
-        assert files(node, kube, "timeline", "app")["cpu.shares"] == 1638
-        return
-    ident = status_of(kube, "timeline", "app")["containerID"].removeprefix("plimsoll://")
-    (path,) = [each for each in node.memory_cgroups() if each.endswith(ident)]
-    found = int((node.memory_root / path / "cpu.weight").read_text())
-    assert found == cpu_weight(1638, profile_named(node.profile).container_weight)
-
-
-def conditions(kube: Kubectl, name: str) -> list[tuple[str, str, int]]:
-    """Those of a resize: type, reason, observedGeneration."""
-    return [
-        (each["type"], each.get("reason", ""), each.get("observedGeneration", 0))
-        for each in status_of(kube, name).get("conditions", ())
-        if each["type"].startswith("PodResize")
-    ]
 
 
 # --- several containers ---
@@ -319,18 +74,10 @@ def test_three_containers_at_once(node: RealNode, kube: Kubectl, wanted: dict[st
     assert whole["memory.limit_in_bytes"] == sum(mebi(memory) for _, memory in wanted.values()) * MIB
 
 
-def milli(cpu: str) -> int:
-    return int(cpu.removesuffix("m"))
+# --- containers that fail ---
 
 
-def mebi(memory: str) -> int:
-    return int(memory.removesuffix("Mi"))
-
-
-# --- containers that are in trouble ---
-
-
-def test_a_crash_loop_begins_anew_with_other_resources(node: RealNode, kube: Kubectl) -> None:
+def test_a_crash_loop_starts_over_with_other_resources(node: RealNode, kube: Kubectl) -> None:
     """The third start waits 20 s; with another size it is a first start again, and comes at once (03 §10)."""
     kube("create", "-f", "-", stdin=pod("crash", shell("c", resources("100m", "32Mi"), "sleep 0.2; exit 3")))
 
@@ -339,15 +86,15 @@ def test_a_crash_loop_begins_anew_with_other_resources(node: RealNode, kube: Kub
         reason = found.get("state", {}).get("waiting", {}).get("reason")
         return found.get("restartCount", 0) >= 2 and reason == "CrashLoopBackOff"
 
-    until(waits, 40.0)
+    until(waits)
     before = status_of(kube, "crash", "c")["restartCount"]
     ask(node, kube, "crash", patch_of(c=resources("200m", "48Mi")))
-    until(lambda: status_of(kube, "crash", "c")["restartCount"] > before, 12.0)  # of at least 20 s
+    until(lambda: status_of(kube, "crash", "c")["restartCount"] > before)  # of at least 20 s
 
     def accepted() -> bool:
         found, whole = status_of(kube, "crash", "c"), status_of(kube, "crash")
-        told = {each["type"] for each in whole["conditions"]} & {"PodResizePending", "PodResizeInProgress"}
-        return found.get("resources") == resources("200m", "48Mi") and not told and not whole.get("resize")
+        reported = {each["type"] for each in whole["conditions"]} & {"PodResizePending", "PodResizeInProgress"}
+        return found.get("resources") == resources("200m", "48Mi") and not reported and not whole.get("resize")
 
     until(accepted)
     until(lambda: {"ResizeStarted", "ResizeCompleted"} <= set(reasons(kube, "crash")))
@@ -356,13 +103,13 @@ def test_a_crash_loop_begins_anew_with_other_resources(node: RealNode, kube: Kub
 
 
 def test_an_out_of_memory_loop_ends_with_enough_memory(node: RealNode, kube: Kubectl) -> None:
-    hog = "exec python3 -c 'import time; held = bytearray(80 << 20); time.sleep(1000)'"
+    hog = "exec python3 -c 'import time; taken = bytearray(80 << 20); time.sleep(1000)'"
     kube("create", "-f", "-", stdin=pod("hungry", shell("c", resources("500m", "40Mi"), hog)))
     until(
         lambda: (status_of(kube, "hungry", "c").get("lastState", {}).get("terminated", {})).get("reason") == "OOMKilled"
     )
     ask(node, kube, "hungry", patch_of(c=resources("500m", "160Mi")))
-    after = settled(kube, "hungry", "c", resources("500m", "160Mi"), 30.0)
+    after = settled(kube, "hungry", "c", resources("500m", "160Mi"))
     for where in ("", "c"):
         assert files(node, kube, "hungry", where)["memory.limit_in_bytes"] == 160 * MIB
     time.sleep(1.0)  # long enough for it to be killed once more, if it were to be
@@ -372,26 +119,26 @@ def test_an_out_of_memory_loop_ends_with_enough_memory(node: RealNode, kube: Kub
 
 # --- memory that is in use ---
 
-# Holds 80 MiB until somebody makes a file, then 10.
+# Takes 80 MiB until a file exists, then 10.
 LETS_GO = (
     "exec python3 -uc 'import os, time\n"
-    "held = bytearray(80 << 20)\n"
+    "taken = bytearray(80 << 20)\n"
     'print("holding")\n'
     'while not os.path.exists("/tmp/let-go"): time.sleep(0.05)\n'
-    "del held\n"
+    "del taken\n"
     "time.sleep(1000)'"
 )
 
 
-def test_a_limit_below_what_is_in_use_waits_and_kills_nobody(node: RealNode, kube: Kubectl) -> None:
+def test_a_limit_below_the_usage_waits_and_kills_nothing(node: RealNode, kube: Kubectl) -> None:
     kube("create", "-f", "-", stdin=pod("full", shell("c", resources("500m", "160Mi"), LETS_GO)))
     before = running(kube, "full")["containerStatuses"][0]
     until(lambda: "holding" in kube("logs", "full").out)
     ask(node, kube, "full", patch_of(c=resources("500m", "48Mi")))
 
     def refused() -> Document:
-        told = [each for each in status_of(kube, "full")["conditions"] if each["type"] == "PodResizeInProgress"]
-        return told[0] if told and told[0].get("reason") == "Error" else {}
+        reported = [each for each in status_of(kube, "full")["conditions"] if each["type"] == "PodResizeInProgress"]
+        return reported[0] if reported and reported[0].get("reason") == "Error" else {}
 
     condition = until(refused)
     text = (
@@ -408,7 +155,7 @@ def test_a_limit_below_what_is_in_use_waits_and_kills_nobody(node: RealNode, kub
     for where in ("", "c"):
         assert files(node, kube, "full", where)["memory.limit_in_bytes"] == 160 * MIB
     kube("exec", "full", "--", "touch", "/tmp/let-go")
-    after = settled(kube, "full", "c", resources("500m", "48Mi"), 40.0)
+    after = settled(kube, "full", "c", resources("500m", "48Mi"))
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
     for where in ("", "c"):
         assert files(node, kube, "full", where)["memory.limit_in_bytes"] == 48 * MIB
@@ -427,8 +174,8 @@ def test_what_was_not_reached_can_be_taken_back(node: RealNode, kube: Kubectl) -
         assert files(node, kube, "back", where)["memory.limit_in_bytes"] == 160 * MIB
 
 
-def test_a_refused_write_is_told_and_tried_again(node: RealNode, kube: Kubectl) -> None:
-    """Somebody has given kubepods a quota: on v1 the kernel gives nobody below it more."""
+def test_a_refused_write_is_reported_and_retried(node: RealNode, kube: Kubectl) -> None:
+    """kubepods has a quota: on v1 the kernel allows no cgroup below it a larger one."""
     kube("create", "-f", "-", stdin=pod("bound", shell("c", resources("500m", "32Mi"))))
     running(kube, "bound")
     quota = Path(f"/sys/fs/cgroup/cpu{node.cgroup_root}/kubepods/cpu.cfs_quota_us")
@@ -443,14 +190,14 @@ def test_a_refused_write_is_told_and_tried_again(node: RealNode, kube: Kubectl) 
         until(lambda: "ResizeError" in reasons(kube, "bound"))
     finally:
         quota.write_text("-1")
-    after = settled(kube, "bound", "c", resources("2", "32Mi"), 30.0)
+    after = settled(kube, "bound", "c", resources("2", "32Mi"))
     assert after["restartCount"] == 0
     for where in ("", "c"):
         found = files(node, kube, "bound", where)
         assert (found["cpu.cfs_quota_us"], found["cpu.shares"]) == (200_000, 2048)
 
 
-# --- room ---
+# --- headroom ---
 
 
 def test_room_goes_to_who_waits_longest(node: RealNode, kube: Kubectl) -> None:
@@ -539,7 +286,7 @@ def test_the_oom_score_follows_the_memory_request(node: RealNode, kube: Kubectl)
     until(lambda: scores(node, kube, "scored") == {1000 - 1000 * 600 // 2048})
 
 
-def test_the_oom_score_follows_what_was_given_before_a_refusal(node: RealNode, kube: Kubectl) -> None:
+def test_the_oom_score_follows_what_was_actuated_before_a_refusal(node: RealNode, kube: Kubectl) -> None:
     """Both shrink, the second one first; the first holds too much for it."""
 
     def size(request: str, limit: str) -> Document:
@@ -557,7 +304,7 @@ def test_the_oom_score_follows_what_was_given_before_a_refusal(node: RealNode, k
     until(lambda: scores(node, kube, "partly", "b") == {small})
     assert scores(node, kube, "partly", "a") == {large}
     kube("exec", "partly", "-c", "a", "--", "touch", "/tmp/let-go")
-    settled(kube, "partly", "a", size("40Mi", "48Mi"), 40.0)
+    settled(kube, "partly", "a", size("40Mi", "48Mi"))
     until(lambda: scores(node, kube, "partly", "a") == {small} == scores(node, kube, "partly", "b"))
 
 
@@ -601,7 +348,7 @@ def test_a_sidecar_is_resized_in_place(node: RealNode, kube: Kubectl) -> None:
 
 
 def test_no_resize_is_lost_when_the_agent_is_killed(node: RealNode, kube: Kubectl) -> None:
-    """Killed at random moments of a resize. Afterwards allocated, given and the kernel's are one."""
+    """Killed at random moments of a resize. Afterwards allocated, actuated and the kernel's values are equal."""
     kube("create", "-f", "-", stdin=pod("kept", shell("c", resources("100m", "32Mi"))))
     before = running(kube, "kept")["containerStatuses"][0]
     dice = random.Random(6)

@@ -33,7 +33,7 @@ spec:
 apiVersion: v1
 kind: ConfigMap
 metadata: {name: people}
-data: {who: nobody}
+data: {who: everyone}
 """
 ENV = "{name: WHO, valueFrom: {configMapKeyRef: {name: people, key: who}}}"
 RUN_S = 90.0
@@ -76,7 +76,7 @@ def test_how_it_ends(words: list[str], script: str, more: tuple[str, ...], code:
     manifest(words, script)
     done = subprocess.run([*words, *more], capture_output=True, text=True, timeout=RUN_S, check=False)
     assert done.returncode == code, done.stderr
-    assert "[prepare] preparing for nobody" in done.stdout
+    assert "[prepare] preparing for everyone" in done.stdout
     for sentence in said:
         assert sentence in done.stderr
 

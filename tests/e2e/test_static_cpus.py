@@ -21,7 +21,6 @@ from tests.e2e.real_node import (
     Document,
     RealNode,
     cgroup_of,
-    kubectl_for,
     pod_of,
     real_node,
     reasons,
@@ -47,19 +46,13 @@ def node(
     config = tmp_path_factory.mktemp("cpus") / "kubelet.json"
     config.write_text(json.dumps(STATIC))
     options = ("--config", str(config), "--capacity", "cpu=2,memory=2Gi,pods=110")
-    directory = tmp_path_factory.mktemp("cpus") / "world"
+    directory = tmp_path_factory.mktemp("cpus") / "cluster"
     with ExitStack() as stack:
         if request.param == "embedded":
             made = stack.enter_context(real_node(directory, options=options))
         else:
             made, _ = stack.enter_context(containerd_node(directory, options=options))
         exercised("static CPU policy", f"this machine, cgroup v1, {request.param}")
-        yield made
-
-
-@pytest.fixture
-def kube(node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
         yield made
 
 
@@ -181,4 +174,4 @@ def test_another_policy_is_refused_while_pods_are_there(node: RealNode, kube: Ku
     node.start_node()
     running(kube, "here")
     assert cpuset(node, kube, "here") == "1"
-    assert status_of(kube, "here", "c")["containerID"] == before  # an agent that cannot start ends nobody
+    assert status_of(kube, "here", "c")["containerID"] == before  # an agent that cannot start ends no container

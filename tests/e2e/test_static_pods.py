@@ -13,18 +13,13 @@ from typing import Any
 import pytest
 
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.real_node import NODE, Document, RealNode, kubectl_for, pod_of, real_node, reasons, running, status_of
+from tests.e2e.real_node import NODE, Document, RealNode, pod_of, real_node, reasons, running, status_of
 from tests.e2e.waiting import until
 
 MIRROR, HASH, SOURCE = (f"kubernetes.io/config.{name}" for name in ("mirror", "hash", "source"))
 HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 
-pytestmark = pytest.mark.xdist_group("static pods")  # one world for all
-
-
-@pytest.fixture(scope="module")
-def manifests(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("manifests")
+pytestmark = pytest.mark.xdist_group("static pods")  # one node for all
 
 
 @pytest.fixture(scope="module")
@@ -39,17 +34,17 @@ def node(
 ) -> Iterator[RealNode]:
     words = f"--pod-manifest-path {manifests} --manifest-url {address.url} --manifest-url-header X-Node:n1"
     options = (*words.split(), "--http-check-frequency", "1s")
-    with real_node(tmp_path_factory.mktemp("static") / "world", options=options) as made:
+    with real_node(tmp_path_factory.mktemp("static") / "cluster", options=options) as made:
         exercised("static pods", "this machine, cgroup v1, embedded runtime")
         yield made
 
 
 @pytest.fixture
-def kube(node: RealNode, manifests: Path, tmp_path: Path) -> Iterator[Kubectl]:
-    with kubectl_for(node, tmp_path) as made:
-        yield made
-        for file in manifests.iterdir():
-            file.unlink()
+def kube(kube: Kubectl, manifests: Path) -> Iterator[Kubectl]:
+    """The shared one; afterwards there are no manifests any more."""
+    yield kube
+    for file in manifests.iterdir():
+        file.unlink()
 
 
 class Served:
@@ -114,7 +109,7 @@ def is_gone(kube: Kubectl, name: str) -> bool:
 
 def shown(kube: Kubectl, name: str) -> Document:
     """The mirror pod, when its containers are ready."""
-    until(lambda: not is_gone(kube, name), 20.0)
+    until(lambda: not is_gone(kube, name))
     running(kube, name)
     return pod_of(kube, name)
 
@@ -143,7 +138,7 @@ def test_a_deleted_mirror_pod_comes_back_and_nothing_restarts(node: RealNode, ku
     name = f"keeps-{NODE}"
     before = shown(kube, name)
     kube("delete", "pod", name, "--wait=false")
-    until(lambda: shown_now(kube, name).get("metadata", before["metadata"])["uid"] != before["metadata"]["uid"], 20.0)
+    until(lambda: shown_now(kube, name).get("metadata", before["metadata"])["uid"] != before["metadata"]["uid"])
     after = shown(kube, name)
     assert after["metadata"]["annotations"][MIRROR] == before["metadata"]["annotations"][MIRROR]
     assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"], "the very same container"
@@ -156,22 +151,22 @@ def test_a_changed_file_is_another_pod_after_the_first_has_ended(
     notes.mkdir()
     volume = {"volumes": [{"name": "v", "hostPath": {"path": str(notes)}}]}
 
-    def told(word: str) -> Document:
+    def writes(word: str) -> Document:
         script = f"trap 'sleep 0.3; echo end {word} >> /v/log; exit 0' TERM; echo start {word} >> /v/log; while :; do sleep 0.05; done"
         found = manifest("changes", script, **volume, terminationGracePeriodSeconds=10)
         found["spec"]["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/v"}]
         return found
 
-    put(manifests, "changes", told("one"))
+    put(manifests, "changes", writes("one"))
     name = f"changes-{NODE}"
     first = shown(kube, name)["metadata"]["annotations"][MIRROR]
     until(lambda: (notes / "log").exists() and (notes / "log").read_text() == "start one\n")
-    put(manifests, "changes", told("two"))
-    until(lambda: (notes / "log").read_text() == "start one\nend one\nstart two\n", 20.0)
-    until(lambda: (now := shown_now(kube, name)) and now["metadata"]["annotations"][MIRROR] != first, 20.0)
+    put(manifests, "changes", writes("two"))
+    until(lambda: (notes / "log").read_text() == "start one\nend one\nstart two\n")
+    until(lambda: (now := shown_now(kube, name)) and now["metadata"]["annotations"][MIRROR] != first)
     shown(kube, name)
     (manifests / "changes.yaml").unlink()
-    until(lambda: is_gone(kube, name), 20.0)
+    until(lambda: is_gone(kube, name))
     assert (notes / "log").read_text() == "start one\nend one\nstart two\nend two\n"
 
 
@@ -184,16 +179,16 @@ def test_a_broken_file_is_reported_and_the_others_run(node: RealNode, kube: Kube
     )
     (manifests / ".hidden.yaml").write_text(json.dumps(manifest("hidden")))
 
-    def told() -> str:
+    def events() -> str:
         found = json.loads(
             kube("get", "events", "-A", "--field-selector", "involvedObject.kind=Node", "-o", "json").out
         )
         return " ".join(each["message"] for each in found["items"] if each["reason"] == "InvalidStaticPod")
 
-    until(lambda: "bad.yaml: " in told() and "static pods may not reference configmaps" in told(), 20.0)
+    until(lambda: "bad.yaml: " in events() and "static pods may not reference configmaps" in events())
     # What was good before it was broken goes on.
     (manifests / "good.yaml").write_text("kind: Pod\nmetadata: {")
-    until(lambda: "good.yaml: " in told(), 20.0)
+    until(lambda: "good.yaml: " in events())
     assert status_of(kube, f"good-{NODE}")["containerStatuses"] == before
     assert is_gone(kube, f"hidden-{NODE}") and is_gone(kube, f"map-{NODE}")
 
@@ -207,11 +202,11 @@ def test_pods_from_an_address(node: RealNode, kube: Kubectl, address: Served) ->
         shown(kube, f"off-{NODE}")
         assert set(address.headers) == {"n1"}
         address.body = json.dumps(manifest("far")).encode()
-        until(lambda: is_gone(kube, f"off-{NODE}"), 20.0)
+        until(lambda: is_gone(kube, f"off-{NODE}"))
         assert not is_gone(kube, f"far-{NODE}")
     finally:
         address.body = b'{"kind": "PodList", "apiVersion": "v1", "items": []}'
-    until(lambda: is_gone(kube, f"far-{NODE}"), 20.0)
+    until(lambda: is_gone(kube, f"far-{NODE}"))
 
 
 def test_without_the_api(node: RealNode, kube: Kubectl, manifests: Path, tmp_path: Path) -> None:
@@ -228,7 +223,7 @@ def test_without_the_api(node: RealNode, kube: Kubectl, manifests: Path, tmp_pat
     node.kill_node()
     node.start_node(wait=False)
     put(manifests, "alone", document)
-    until((notes / "log").exists, 30.0)
+    until((notes / "log").exists)
     node.start_api()
     shown(kube, f"alone-{NODE}")
     assert shown(kube, f"stays-{NODE}")["status"]["containerStatuses"] == before, "it ran on all the time"

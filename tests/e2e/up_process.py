@@ -1,4 +1,4 @@
-"""`plimsoll up` as somebody in a terminal has it, below a cgroup of the test's own; and what it may not leave behind."""
+"""`plimsoll up` as a user in a terminal runs it, below a cgroup of the test's own; and what it may not leave behind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.e2e.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPACITY = "cpu=4,memory=1Gi"
-READY = "Your turn:"
+READY = "\nTry:"
 _PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
 
 
@@ -68,7 +68,7 @@ class Up:
         return next(word for word in self.output.split() if word.startswith("https://"))
 
     def ready(self) -> Up:
-        until(lambda: READY in self.output or self.process.poll() is not None, 60)
+        until(lambda: READY in self.output or self.process.poll() is not None)
         assert READY in self.output, f"{self.output}\n{self.log('node')}\n{self.log('api')}"
         return self
 
@@ -82,24 +82,24 @@ class Up:
     def interrupt(self) -> None:
         self.process.send_signal(signal.SIGINT)
 
-    def ended(self, timeout_s: float = 30.0) -> int:
+    def ended(self, timeout_s: float = 90.0) -> int:
         code = self.process.wait(timeout_s)
-        self._reader.join(10)
+        self._reader.join(60)
         return code
 
     def close(self) -> None:
-        """Whatever the test has done to it, or not."""
+        """End it, whatever state the test left it in."""
         if self.process.poll() is None:
             self.interrupt()
             try:
-                self.process.wait(20)
+                self.process.wait(90)
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self.process.wait()
         for pid in self.processes():  # only where a test has failed
             os.kill(pid, signal.SIGKILL)
         if self.process.stdout is not None:
-            self._reader.join(10)
+            self._reader.join(60)
             self.process.stdout.close()
 
     # --- what may be left behind ---
@@ -113,7 +113,7 @@ class Up:
         return [pid for pid in _pids() if f":{self.root}" in _text(f"/proc/{pid}/cgroup")]
 
     def cgroups(self) -> bool:
-        return open_cgroupfs(this_host()).look(self.root, ()) is not None
+        return open_cgroupfs(this_host()).read(self.root, ()) is not None
 
     def mounts(self) -> list[str]:
         return [line for line in _text("/proc/self/mountinfo").splitlines() if str(self.state) in line]
@@ -131,20 +131,20 @@ class Up:
 
 @contextmanager
 def namespaces(pids: list[int]) -> Iterator[set[str]]:
-    """Of these processes, without those that this process is in too. Open meanwhile: nobody gets their numbers."""
+    """Of these processes, without those that this process is in too. Open meanwhile, so that their numbers are not reused."""
     own = {_link(f"/proc/self/ns/{kind}") for kind in _KINDS}
     places = [f"/proc/{pid}/ns/{kind}" for pid in pids for kind in _KINDS]
-    with ExitStack() as held:
+    with ExitStack() as kept:
         for place in places:
             with suppress(OSError):
-                held.callback(os.close, os.open(place, os.O_RDONLY))
+                kept.callback(os.close, os.open(place, os.O_RDONLY))
         yield set(map(_link, places)) - own - {""}
 
 
 def all_namespaces() -> set[str]:
-    """That some process is in, or that are held by a mount."""
-    held = {word for line in _text("/proc/self/mountinfo").splitlines() for word in line.split() if ":[" in word}
-    return {_link(f"/proc/{pid}/ns/{kind}") for pid in _pids() for kind in _KINDS} | held
+    """That some process is in, or that a mount keeps."""
+    kept = {word for line in _text("/proc/self/mountinfo").splitlines() for word in line.split() if ":[" in word}
+    return {_link(f"/proc/{pid}/ns/{kind}") for pid in _pids() for kind in _KINDS} | kept
 
 
 _KINDS = ("net", "ipc", "uts", "pid", "mnt")

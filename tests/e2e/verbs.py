@@ -1,22 +1,22 @@
-"""`plimsoll VERB …` against a world, in a namespace of the test's own."""
+"""`plimsoll VERB …` against a cluster, in a namespace of the test's own."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from tests.e2e.fake_cluster import FakeCluster
 from tests.e2e.manifests import together
 from tests.e2e.waiting import until
-from tests.e2e.world import World
 from tests.unit.console import Ran, run
 
 
 class Verbs:
-    def __init__(self, world: World, namespace: str) -> None:
-        self.world, self.namespace = world, namespace
+    def __init__(self, cluster: FakeCluster, namespace: str) -> None:
+        self.cluster, self.namespace = cluster, namespace
 
     def words(self, *words: str) -> list[str]:
-        """The options of a cluster stand right after the verb: `exec` takes none after POD."""
-        return [words[0], "--kubeconfig", str(self.world.kubeconfig), "-n", self.namespace, *words[1:]]
+        """The options of a cluster come right after the verb: `exec` takes none after POD."""
+        return [words[0], "--kubeconfig", str(self.cluster.kubeconfig), "-n", self.namespace, *words[1:]]
 
     def ran(self, *words: str, stdin: str = "", terminal: bool = False) -> Ran:
         return run(*self.words(*words), stdin=stdin, terminal=terminal)

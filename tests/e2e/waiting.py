@@ -1,4 +1,4 @@
-"""Waiting for what comes by itself."""
+"""Waiting for a condition, with a deadline that no slow or busy machine reaches."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from tests.kernel.guest import GUEST_VARIABLE
 
 Found = TypeVar("Found")
 SLOW = 6 if GUEST_VARIABLE in os.environ else 1  # how much longer everything may take in a guest
+DEADLINE_S = 180.0 if GUEST_VARIABLE in os.environ else 90.0  # a failure, never a measurement
 
 
-def until(look: Callable[[], Found], timeout_s: float = 20.0) -> Found:
-    """What `look` finds, as soon as it finds something."""
-    deadline = time.monotonic() + timeout_s * SLOW
+def until(read: Callable[[], Found], context: Callable[[], str] = str, pause_s: float = 0.1) -> Found:
+    """What `read` returns, as soon as it is true. `context`: what a failure shows besides."""
+    deadline = time.monotonic() + DEADLINE_S
     while True:
-        found = look()
-        if found:
-            return found
-        assert time.monotonic() < deadline, f"nothing within {timeout_s * SLOW:g} s: {found!r}"
-        time.sleep(0.1)
+        result = read()
+        if result:
+            return result
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {DEADLINE_S:g} s: {result!r}\n{context()}")
+        time.sleep(pause_s)

@@ -8,11 +8,27 @@ from typing import Protocol
 
 import pytest
 
+from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, Hierarchies, check_required, this_host
 from tests.kernel.guest import GUEST_VARIABLE, GuestMissingError, Result
 from tests.kernel.kinds import KINDS, run_in
 
 # They write cgroups of the machine they run on, as its root; only a guest is there for that.
 collect_ignore = [] if GUEST_VARIABLE in os.environ else ["in_guest"]
+
+
+@pytest.fixture(scope="session")
+def host_v1() -> Hierarchies:
+    """This machine's cgroup v1; skips with the reason where it cannot be used."""
+    if os.geteuid() != 0:
+        pytest.skip("host cgroup v1: not root")
+    try:
+        found = this_host()
+        check_required(found)
+    except CgroupsUnusableError as problem:
+        pytest.skip(f"host cgroup v1: {problem}")
+    if found.version != 1 or found.read_only:
+        pytest.skip(f"host cgroup v1: this host has cgroup v{found.version}{', read-only' if found.read_only else ''}")
+    return found
 
 
 class InGuest(Protocol):

@@ -1,4 +1,4 @@
-"""A private containerd for tests: `own_containerd`'s, in namespaces of its own, gone again at the end.
+"""A private containerd for tests: `own_containerd`'s, in namespaces of its own, removed at the end.
 
 It runs in a mount namespace of its own, so that whatever it mounts ends with it. With `network` it has a network
 namespace of its own as well and pods get a veth pair, because CNI's plugins make devices, routes and settings where
@@ -43,7 +43,7 @@ class Containerd(OwnContainerd):
         super().start("unshare", "--mount", "--propagation", "slave", *namespaces, *before)
 
     def begin_task(self, container_id: str) -> None:
-        """Behind the back of CRI."""
+        """Not through CRI."""
         done = self.ctr("-n", CONTAINERD_NAMESPACE, "tasks", "start", "--detach", "--null-io", container_id)
         assert done.returncode == 0, done.stderr
 
@@ -51,7 +51,7 @@ class Containerd(OwnContainerd):
         return container_id in self.ctr("-n", CONTAINERD_NAMESPACE, "tasks", "list", "--quiet").stdout.split()
 
     def reached_from_it(self, url: str) -> bytes | None:
-        """A page, fetched from the network that containerd is in; None where nobody answers."""
+        """A page, fetched from the network that containerd is in; None where there is no answer."""
         fetch = ["nsenter", f"--net=/proc/{self.pid}/ns/net", BUSYBOX, "wget", "-q", "-O", "-", url]
         done = subprocess.run(fetch, capture_output=True, check=False)
         return done.stdout if done.returncode == 0 else None
@@ -61,15 +61,22 @@ class Containerd(OwnContainerd):
 def private_containerd(
     *, systemd: bool = False, network: bool = False, below: str | None = None
 ) -> Iterator[Containerd]:
-    """GuestMissingError where a package is not there."""
+    """GuestMissingError where a package is missing."""
     required(PROGRAMS)
     # Not pytest's tmp_path: a unix socket's path must be short.
     daemon = Containerd(Path(tempfile.mkdtemp(prefix="plimsoll-ctd-", dir=below)), systemd=systemd, network=network)
+    with running(daemon):
+        yield daemon
+
+
+@contextlib.contextmanager
+def running(daemon: OwnContainerd) -> Iterator[None]:
+    """With its images; afterwards nothing of it is left."""
     daemon.prepare()
     try:
         daemon.start()
         daemon.load_images()
-        yield daemon
+        yield
     finally:
         assert daemon.end() == []
 
@@ -86,7 +93,7 @@ def _network(directory: Path) -> dict[str, object]:
 
 @contextlib.contextmanager
 def cgroup_parent() -> Iterator[str]:
-    """`/plimsoll-test-<random>`; whatever stands below it in any hierarchy is removed at the end."""
+    """`/plimsoll-test-<random>`; everything below it in any hierarchy is removed at the end."""
     name = f"plimsoll-test-{secrets.token_hex(4)}"
     try:
         yield f"/{name}"
@@ -98,14 +105,14 @@ def cgroup_parent() -> Iterator[str]:
 def cgroup_mounts() -> list[Path]:
     lines = Path("/proc/self/mountinfo").read_text().splitlines()
     found = [Path(line.split()[4]) for line in lines if " - cgroup " in line or " - cgroup2 " in line]
-    return [each for each in found if each.is_relative_to("/sys/fs/cgroup")]  # others are other tests', and soon gone
+    return [each for each in found if each.is_relative_to("/sys/fs/cgroup")]  # others belong to other tests
 
 
 def remove_tree(top: Path) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while top.exists():
         for directory, _, _ in os.walk(top, topdown=False):
-            with contextlib.suppress(OSError):  # a process may still be on its way out
+            with contextlib.suppress(OSError):  # a process may still be ending
                 os.rmdir(directory)
         if time.monotonic() > deadline:
             raise AssertionError(f"{top} cannot be removed")

@@ -1,4 +1,4 @@
-"""What must hold with a real containerd, whatever the kernel and the driver; told by the tests that have one.
+"""What must hold with a real containerd, whatever the kernel and the driver; called by the tests that have one.
 
 `Bench` is a node's worth of it: a runtime, a cgroup to stand in and a place for logs.
 """
@@ -17,7 +17,7 @@ import msgspec
 
 from plimsoll.linux.processes import cgroups_of
 from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import ContainerSpec, ContainerStateSeen, CriResources, RuntimeCallError, SandboxSpec
+from plimsoll.runtime.interface import ContainerSpec, CriResources, ObservedContainer, RuntimeCallError, SandboxSpec
 from tests.kernel.containerd import IMAGE
 
 T = TypeVar("T")
@@ -64,26 +64,26 @@ class Bench:
 
     async def run(
         self, sandbox: SandboxSpec, sandbox_id: str, name: str, command: tuple[str, ...], **changed: object
-    ) -> ContainerStateSeen:
+    ) -> ObservedContainer:
         spec = await self.container(name, command, **changed)
         made = await self.runtime.make_container(sandbox, sandbox_id, spec)
         await self.runtime.start_container(made)
         return await self.seen(made)
 
-    async def seen(self, container_id: str) -> ContainerStateSeen:
+    async def seen(self, container_id: str) -> ObservedContainer:
         for each in (await self.runtime.seen()).containers:
             if each.id == container_id:
                 return each
         raise AssertionError(f"{container_id} is not there")
 
-    async def ended(self, container_id: str) -> ContainerStateSeen:
-        async def exited() -> ContainerStateSeen | None:
+    async def ended(self, container_id: str) -> ObservedContainer:
+        async def exited() -> ObservedContainer | None:
             found = await self.seen(container_id)
             return found if found.phase == "exited" else None
 
         return await until(exited)
 
-    async def logged(self, container: ContainerStateSeen, line: str) -> None:
+    async def logged(self, container: ObservedContainer, line: str) -> None:
         async def there() -> bool:
             file = self.runtime.log_file(container)
             return file.exists() and f" F {line}\n" in file.read_text()
@@ -158,8 +158,8 @@ async def check_commands(bench: Bench) -> None:
     assert (cut.exit_code, len(cut.output)) == (0, 100)
     try:
         await runtime.run_in(main, ("/no/such/command",), 30)
-    except RuntimeCallError as trouble:
-        assert "/no/such/command" in str(trouble)
+    except RuntimeCallError as error:
+        assert "/no/such/command" in str(error)
     else:
         raise AssertionError("a command that is not there cannot be run")
 
@@ -189,7 +189,7 @@ async def check_commands(bench: Bench) -> None:
 async def check_oom(bench: Bench, *, sees_reason: bool = True) -> None:
     """One container of two has too little memory: it alone is killed, its pod is named, and the runtime says why.
 
-    `sees_reason` is False where the cgroup may be gone before containerd's shim looks for the reason (systemd).
+    `sees_reason` is False where the cgroup may be gone before containerd's shim reads the reason (systemd).
     """
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)
@@ -203,7 +203,7 @@ async def check_oom(bench: Bench, *, sees_reason: bool = True) -> None:
     listening = asyncio.create_task(listen())
     try:
         assert await asyncio.wait_for(woken.get(), SOON_S) == ""
-        # It waits until it is told, so that the kill comes after everybody has begun to watch.
+        # It waits for a file, so that the kill comes after every watcher has started.
         limits = CriResources(cpu_shares=512, memory_limit_bytes=24 * MIB, memory_swap_limit_bytes=0, oom_score_adj=500)
         hungry = ("sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.05; done; exec tail /dev/zero")
         hog = await bench.run(spec, sandbox_id, "hog", hungry, resources=limits)

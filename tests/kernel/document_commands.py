@@ -3,7 +3,7 @@
     python -m tests.kernel.document_commands --driver systemd        (in a guest, or on a host below a root of its own)
 
 The node is document 004's. `node setup` and `cgroup apply` make the cgroups of the documents' pods, each file is then read
-where a `cat` would read it, and `cgroup run` starts a command in two of the containers. One JSON object tells all of it;
+where a `cat` would read it, and `cgroup run` starts a command in two of the containers. One JSON object has all of it;
 test_documents_cgroups.py compares it with the documents.
 """
 
@@ -63,11 +63,11 @@ def main() -> int:
     parser.add_argument("--root", default="/")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="plimsoll-documents-") as scratch:
-        print(json.dumps(told(asked.driver, asked.profile, asked.root, Path(scratch))))
+        print(json.dumps(report(asked.driver, asked.profile, asked.root, Path(scratch))))
     return 0
 
 
-def told(driver: str, profile: str, root: str, scratch: Path) -> dict[str, Any]:
+def report(driver: str, profile: str, root: str, scratch: Path) -> dict[str, Any]:
     kernel = Kernel()
     options = [
         "--capacity",

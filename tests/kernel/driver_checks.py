@@ -29,7 +29,7 @@ HOG = "import sys, time; b = bytearray(int(sys.argv[1])); b[::4096] = b'x' * len
 BUSY = "while True: pass"
 
 
-def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 20.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, deadline_s: float = 60.0) -> None:
     end = time.monotonic() + deadline_s
     while not condition():
         assert time.monotonic() < end, f"not within {deadline_s:g} s: {what}"
@@ -93,15 +93,15 @@ def run_write(driver: Cgroupfs, path: str, file: str, value: str) -> None:
     asyncio.run(driver.write(path, file, value))
 
 
-def look(driver: Cgroupfs, path: str, file: str) -> str:
-    seen = driver.look(path, [file])
+def read_file(driver: Cgroupfs, path: str, file: str) -> str:
+    seen = driver.read(path, [file])
     assert seen is not None
     return seen.files[file]
 
 
 def life_of_a_cgroup(driver: Cgroupfs, root: str) -> None:
     path = f"{root}/pod1"
-    assert driver.look(path, []) is None
+    assert driver.read(path, []) is None
     assert isinstance(refused(errno.ENOENT, lambda: run_make(driver, f"{path}/child")), CgroupGoneError)
     run_make(driver, path)
     refused(errno.EEXIST, lambda: run_make(driver, path))
@@ -109,14 +109,14 @@ def life_of_a_cgroup(driver: Cgroupfs, root: str) -> None:
     run_make(driver, f"{path}/a")
     assert driver.children(path) == ["a", "b"]
     assert driver.members(path, deep=True) == []
-    first = driver.look(f"{path}/a", ["no.such_file", "pids.max"])
+    first = driver.read(f"{path}/a", ["no.such_file", "pids.max"])
     assert first is not None
     assert dict(first.files) == {"pids.max": "max"}
     refused(errno.EBUSY, lambda: run_remove(driver, path))
     assert driver.children(path) == ["a", "b"], "a refused remove has removed nothing, in no hierarchy"
     run_remove(driver, f"{path}/a")
     run_make(driver, f"{path}/a")
-    again = driver.look(f"{path}/a", [])
+    again = driver.read(f"{path}/a", [])
     assert again is not None
     assert again.inode != first.inode, "the name is the same, the cgroup is another"
     for name in ("a", "b"):
@@ -167,12 +167,12 @@ def values_are_written_and_read_back(driver: Cgroupfs, root: str) -> None:
     written = 0
     for file, value, shown in WRITES[driver.version]:
         if driver.has(file) is not None:
-            assert (seen := driver.look(path, [file]))
+            assert (seen := driver.read(path, [file]))
             assert file not in seen.files, "a file that is said to be missing is missing"
             refused(errno.ENOENT, partial(run_write, driver, path, file, value))
             continue
         run_write(driver, path, file, value)
-        assert look(driver, path, file) == shown
+        assert read_file(driver, path, file) == shown
         written += 1
     assert written >= 9
 
@@ -192,14 +192,14 @@ def bad_values_change_nothing(driver: Cgroupfs, root: str) -> None:
     path = f"{root}/pod1"
     run_make(driver, path)
     for file, value, number in BAD[driver.version]:
-        before = look(driver, path, file)
+        before = read_file(driver, path, file)
         error = refused(number, partial(run_write, driver, path, file, value))
         assert (error.op, error.data) == ("write", value)
         assert error.path.endswith(f"{path}/{file}")
         for text in ("1 x", "1\n", "$(reboot)", ""):
             error = refused(errno.EINVAL, partial(run_write, driver, path, file, text))
             assert error.op == "refuse"
-        assert look(driver, path, file) == before
+        assert read_file(driver, path, file) == before
     refused(errno.ENOENT, lambda: run_write(driver, path, "memory.nonsense", "1"))
     assert isinstance(
         refused(errno.ENOENT, lambda: run_write(driver, f"{root}/none", "pids.max", "1")), CgroupGoneError
@@ -210,13 +210,13 @@ HOSTILE = ["../../x", "..", ".", "", "a\nb", "a\0b", "n" * 300, "a/../../../x"]
 
 
 def hostile_names_are_refused(driver: Cgroupfs, root: str) -> None:
-    before = others_at_the_top(driver)
+    before = other_cgroups_in_the_root(driver)
     for name in HOSTILE:
         path = f"{root}/{name}"
         calls: list[Callable[[], object]] = [
             partial(run_make, driver, path),
             partial(run_remove, driver, path),
-            partial(driver.look, path, ["pids.max"]),
+            partial(driver.read, path, ["pids.max"]),
             partial(driver.children, path),
             partial(run_move, driver, path),
             partial(run_kill, driver, path),
@@ -230,22 +230,22 @@ def hostile_names_are_refused(driver: Cgroupfs, root: str) -> None:
         with pytest.raises(CgroupError):
             run_write(driver, root, file, "1")
     assert driver.children(root) == []
-    assert others_at_the_top(driver) == before
+    assert other_cgroups_in_the_root(driver) == before
 
 
-def others_at_the_top(driver: Cgroupfs) -> list[str]:
+def other_cgroups_in_the_root(driver: Cgroupfs) -> list[str]:
     """Without those of tests that run at the same time."""
     return [name for name in driver.children("/") if not name.startswith("plimsoll-test-")]
 
 
-def the_top_is_left_alone(driver: Cgroupfs, root: str) -> None:
+def the_root_is_not_changed(driver: Cgroupfs, root: str) -> None:
     for call in (
         lambda: asyncio.run(driver.kill("/")),
         lambda: asyncio.run(driver.freeze("/", frozen=True)),
         lambda: run_remove(driver, "/"),
     ):
-        assert "top" in str(refused(errno.EINVAL, call))
-    assert driver.look(root, []) is not None
+        assert "root" in str(refused(errno.EINVAL, call))
+    assert driver.read(root, []) is not None
 
 
 def processes_are_moved(driver: Cgroupfs, root: str) -> None:
@@ -261,7 +261,7 @@ def processes_are_moved(driver: Cgroupfs, root: str) -> None:
     assert driver.members(pod, deep=True) == []
 
 
-def frozen_processes_stand_still(driver: Cgroupfs, root: str) -> None:
+def frozen_processes_do_not_run(driver: Cgroupfs, root: str) -> None:
     pod, container = f"{root}/pod1", f"{root}/pod1/c1"
     run_make(driver, pod)
     run_make(driver, container)
@@ -291,7 +291,7 @@ def a_fork_bomb_is_killed(driver: Cgroupfs, root: str) -> None:
     pod, container = f"{root}/pod1", f"{root}/pod1/c1"
     run_make(driver, pod)
     run_make(driver, container)
-    run_write(driver, pod, "pids.max", "3000")  # who has ended counts until init has reaped it
+    run_write(driver, pod, "pids.max", "3000")  # an ended process counts until init has reaped it
     # Forty chains in which each process starts the next one and ends: a list of pids is out of date at once. They would
     # end by themselves, some time, should this driver fail.
     bomb = "f() { [ $1 -gt 0 ] && f $(($1 - 1)) & }; for i in $(seq 40); do f 20000; done; exec sleep 60"
@@ -301,9 +301,9 @@ def a_fork_bomb_is_killed(driver: Cgroupfs, root: str) -> None:
         eventually(lambda: len(first & set(driver.members(pod, deep=True))) < 5, "its pids are others by now")
         begin = time.monotonic()
         asyncio.run(driver.kill(pod))
-        assert time.monotonic() - begin < 9
+        assert time.monotonic() - begin < 30  # before the bomb would end by itself
         assert driver.members(pod, deep=True) == []
-        process.wait(10)
+        process.wait(60)
         assert process.returncode == -9
     run_remove(driver, container)
     run_remove(driver, pod)
@@ -316,7 +316,7 @@ def _anon_bytes(reader: UsageReader) -> int:
     return memory.anon_bytes
 
 
-def usage_is_told(driver: Cgroupfs, root: str) -> None:
+def usage_is_reported(driver: Cgroupfs, root: str) -> None:
     path = f"{root}/pod1"
     run_make(driver, path)
     limit_file = "memory.max" if driver.version == 2 else "memory.limit_in_bytes"
@@ -349,7 +349,7 @@ def an_oom_kill_is_counted(driver: Cgroupfs, root: str) -> None:
     for file in files:
         run_write(driver, path, file, "0" if "swap" in file else str(16 * MI))
     with started(driver, path, python(HOG), str(64 * MI)) as process:
-        assert process.wait(30) == -9
+        assert process.wait(60) == -9
     found = usage(driver, path, ["events", "memory"])
     assert found
     assert found.events_local
@@ -395,7 +395,7 @@ def a_reader_belongs_to_its_cgroup(driver: Cgroupfs, root: str) -> None:
 
 
 def another_file_system_below_is_not_entered(driver: Cgroupfs, root: str) -> None:
-    """tmpfs over one of our cgroups, and a file over a control file: neither is read or written."""
+    """tmpfs over a test cgroup, and a file over a control file: neither is read or written."""
     run_make(driver, f"{root}/evil")
     run_make(driver, f"{root}/good")
     with driver.directory(f"{root}/evil", "pids.max") as evil, driver.directory(f"{root}/good", "pids.max") as good:
@@ -410,11 +410,11 @@ def another_file_system_below_is_not_entered(driver: Cgroupfs, root: str) -> Non
         subprocess.run(["mount", "--bind", f"{places[0]}/pids.max", f"{places[1]}/pids.max"], check=True)
         mounted.append(f"{places[1]}/pids.max")
         for call in (
-            lambda: driver.look(f"{root}/evil", ["pids.max"]),
+            lambda: driver.read(f"{root}/evil", ["pids.max"]),
             lambda: run_write(driver, f"{root}/evil", "pids.max", "8"),
             lambda: run_make(driver, f"{root}/evil/child"),
             lambda: asyncio.run(driver.move(f"{root}/evil", os.getpid())),
-            lambda: driver.look(f"{root}/good", ["pids.max"]),
+            lambda: driver.read(f"{root}/good", ["pids.max"]),
             lambda: run_write(driver, f"{root}/good", "pids.max", "8"),
         ):
             assert "another file system is mounted there" in str(refused(errno.EXDEV, call))
@@ -432,11 +432,11 @@ CHECKS = [
     values_are_written_and_read_back,
     bad_values_change_nothing,
     hostile_names_are_refused,
-    the_top_is_left_alone,
+    the_root_is_not_changed,
     processes_are_moved,
-    frozen_processes_stand_still,
+    frozen_processes_do_not_run,
     a_fork_bomb_is_killed,
-    usage_is_told,
+    usage_is_reported,
     an_oom_kill_is_counted,
     throttling_is_counted,
     a_reader_belongs_to_its_cgroup,

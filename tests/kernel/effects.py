@@ -1,10 +1,10 @@
-"""A node of our own on a real kernel, with containers that do as they are told: what the effects' tests share.
+"""A node of our own on a real kernel, with containers that obey commands: what the effects' tests share.
 
 The cgroups come from pods through the rules and `CgroupManager`, as `plimsoll cgroup apply` makes them; nothing in them is
-written by hand. Everything stands below `/plimsoll-test-<random>`, which is gone again at the end.
+written by hand. Everything is below `/plimsoll-test-<random>`, which is removed at the end.
 
-A `Worker` is one process of a container. It is held until it is in its cgroup, then it becomes a small Python program
-that obeys lines: it takes memory and tells how far it has come, reads a file, loops, forks, or counts how long it did
+A `Worker` is one process of a container. It waits until it is in its cgroup, then it becomes a small Python program
+that obeys lines: it takes memory and reports how far it has come, reads a file, loops, forks, or counts how long it did
 not get to run. Its memory is its own: some 7 MiB for the interpreter come on top.
 """
 
@@ -50,12 +50,12 @@ Resources = Mapping[str, Mapping[str, str]]
 MIB = 1 << 20
 KILLED = -9
 REGULAR_S = 0.02  # between two beats of a worker that gets to run
-SOON_S = 30.0  # for what takes less than a second on an idle machine
+SOON_S = 60.0  # for what takes less than a second on an idle machine
 
 _PROGRAM = """
 import array, mmap, os, select, sys, time
 
-held, files = [], []
+taken, files = [], []
 
 def say(*words):
     print(*words, flush=True)
@@ -63,7 +63,7 @@ def say(*words):
 def take(mebibytes, flags=0, page=4096):
     # Private and anonymous: it can only go when we let go of it.
     memory = mmap.mmap(-1, mebibytes << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | flags)
-    held.append(memory)
+    taken.append(memory)
     for done in range(mebibytes):
         for at in range(done << 20, done + 1 << 20, page):
             memory[at] = 1
@@ -74,9 +74,9 @@ def huge(mebibytes):
 
 def give(after_s=0):
     time.sleep(after_s)
-    for memory in held:
+    for memory in taken:
         memory.close()
-    held.clear()
+    taken.clear()
 
 def read(path):
     files.append(open(path, "rb", buffering=0))
@@ -128,12 +128,12 @@ for line in iter(sys.stdin.readline, ""):
 
 
 class Worker:
-    """One process, and the lines it says."""
+    """One process, and the lines it prints."""
 
     def __init__(self) -> None:
         # The shell reads its one line byte by byte, so that all others are the program's.
-        held = ["/bin/sh", "-c", 'read -r _ && exec "$@"', "sh", sys.executable, "-I", "-S", "-c", _PROGRAM]
-        self.process = subprocess.Popen(held, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        taken = ["/bin/sh", "-c", 'read -r _ && exec "$@"', "sh", sys.executable, "-I", "-S", "-c", _PROGRAM]
+        self.process = subprocess.Popen(taken, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         assert self.process.stdin
         assert self.process.stdout
         self._in, self._out = self.process.stdin, self.process.stdout
@@ -143,14 +143,14 @@ class Worker:
     def pid(self) -> int:
         return self.process.pid
 
-    def tell(self, *words: object) -> None:
-        """Begin; what comes of it is in the lines it says."""
+    def send(self, *words: object) -> None:
+        """Send a command; its result is in the lines that follow."""
         self._in.write(" ".join(map(str, words)).encode() + b"\n")
         self._in.flush()
 
     def do(self, *words: object, deadline_s: float = SOON_S) -> str:
-        """Begin and wait until it is done; the last line before."""
-        self.tell(*words)
+        """Send a command and wait until it is done; returns the last line before."""
+        self.send(*words)
         return self.until("done", deadline_s)
 
     def until(self, word: str, deadline_s: float = SOON_S) -> str:
@@ -162,7 +162,7 @@ class Worker:
         return last
 
     def line(self, deadline_s: float) -> str | None:
-        """None where none came in time, or none will come any more."""
+        """None where none came in time, or the process has ended."""
         end = time.monotonic() + deadline_s
         while b"\n" not in self._rest:
             if not select.select([self._out], [], [], max(0.0, end - time.monotonic()))[0]:
@@ -206,7 +206,7 @@ def silence(*workers: Worker) -> Iterator[Callable[[], float]]:
     A busy machine makes both wait, which is no silence of the first.
     """
     for each in workers:
-        each.tell("beat")
+        each.send("beat")
         each.until("beating")
     found: list[float] = []
     yield lambda: found[0]
@@ -228,7 +228,7 @@ def pod(name: str, **containers: Resources) -> Pod:
 
 
 class Node:
-    """Below a root of its own. `scores`: what became of the oom_score_adj of each process that was started."""
+    """Below a root of its own. `scores`: the oom_score_adj of each started process."""
 
     def __init__(
         self,
@@ -238,7 +238,7 @@ class Node:
         memory_mib: int = 256,
         config: Mapping[str, Any] | None = None,
         hugepages: str = "",
-        ladder: ShrinkPolicy | None = None,
+        shrink_policy: ShrinkPolicy | None = None,
     ) -> None:
         """`memory_mib` is all that the pods get together: the limit of kubepods."""
         found = this_host()
@@ -262,7 +262,7 @@ class Node:
             cgroup_version=found.version,
             runtime="process",
         )
-        self.tree = CgroupManager(self.driver, self.setting, state / self.root[1:], ladder=ladder)
+        self.tree = CgroupManager(self.driver, self.setting, state / self.root[1:], shrink_policy=shrink_policy)
         self.scores: dict[int, ScoreAdjustment] = {}
         self._workers: list[Worker] = []
 
@@ -285,20 +285,20 @@ class Node:
         work = workload(of, self.setting)
         score = dict(zip((each.name for each in work.containers), work.scores, strict=True))[container]
         self.scores[worker.pid] = set_oom_score_adj(worker.pid, score)
-        worker.tell("go")
+        worker.send("go")
         return worker
 
     def outside(self) -> Worker:
         """In no cgroup of this node."""
         worker = Worker()
         self._workers.append(worker)
-        worker.tell("go")
+        worker.send("go")
         return worker
 
     # --- what the kernel says ---
 
     def text(self, path: str, file: str) -> str:
-        seen = self.driver.look(path, (file,))
+        seen = self.driver.read(path, (file,))
         assert seen is not None, path
         return seen.files[file]
 
@@ -311,7 +311,7 @@ class Node:
         return found.memory
 
     def kills(self, of: Pod, container: str = "") -> int:
-        """How many processes of just this cgroup the kernel has killed for want of memory."""
+        """How many processes of just this cgroup the kernel has killed out of memory."""
         local = self.events(of, container, local=True)
         assert local.oom_kill is not None
         return local.oom_kill
@@ -343,7 +343,7 @@ class Node:
         for worker in self._workers:
             worker.close()
         asyncio.run(self.tree.teardown(kill=True))
-        left = self.driver.look(self.root, ())
+        left = self.driver.read(self.root, ())
         self.driver.close()
         assert left is None, f"{self.root} is still there after teardown"
 
@@ -358,7 +358,7 @@ def new_node(state: Path, **options: Any) -> Iterator[Node]:
 
 
 def cold_file(folder: Path, mebibytes: int) -> Path:
-    """On disk and in nobody's page cache, so that it is charged to whoever reads it first."""
+    """On disk and not in the page cache, so that it is charged to the first cgroup that reads it."""
     path = folder / f"cold-{secrets.token_hex(4)}"
     with open(path, "wb") as file:
         for _ in range(mebibytes):
@@ -367,3 +367,46 @@ def cold_file(folder: Path, mebibytes: int) -> Path:
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     return path
+
+
+# --- checks for both versions ---
+
+
+def the_offender_is_killed(node: Node, web: Pod, other: Pod) -> Worker:
+    """One process of `web`'s container `app` exceeds its limit; returns another process of that container."""
+    hog, fellow = node.start(web, "app"), node.start(web, "app")
+    others = [node.start(web, "side"), node.start(other, "app")]
+    for worker in others:
+        worker.do("take", 8)
+    assert fellow.lives()
+    hog.send("take", 60)
+    assert hog.exit_code() == KILLED
+    assert int(hog.until_end()) < 40
+    assert (node.kills(web, "side"), node.kills(other, "app")) == (0, 0)
+    assert all(worker.lives() for worker in others)
+    return fellow
+
+
+def a_busy_loop_is_throttled(node: Node, busy: Pod) -> None:
+    """The pod has a limit of 200m."""
+    worker = node.start(busy, "app")
+    worker.send("loop", 0)
+    worker.until("looping")
+    (share,) = node.cpu_shares(busy, seconds=3)
+    assert 0.08 <= share <= 0.25
+    counted = [node.cpu(busy), node.cpu(busy, "app")]  # both have the limit, and either may meet it first
+    assert sum(usage.throttled_periods or 0 for usage in counted) >= 10
+    assert sum(usage.throttled_us or 0 for usage in counted) >= 750_000
+
+
+def requests_split_a_cpu(node: Node, cpu: int) -> float:
+    """Requests of 100m and 1000m on one CPU; returns the share that both use together."""
+    small, large = pod("small", app={"requests": {"cpu": "100m"}}), pod("large", app={"requests": {"cpu": "1000m"}})
+    node.add(small, large)
+    for each in (small, large):
+        worker = node.start(each, "app")
+        worker.send("loop", cpu)
+        worker.until("looping")
+    one, ten = node.cpu_shares(small, large, seconds=10)
+    assert 8 <= ten / one <= 12
+    return one + ten

@@ -1,4 +1,4 @@
-"""A pod on the embedded runtime, for tests: state, cgroups and logs of its own, and everything gone afterwards.
+"""A pod on the embedded runtime, for tests: state, cgroups and logs of its own, and everything removed afterwards.
 
 `Pod.start` runs a container, `Pod.ended` waits for its end, `Pod.said` is what it has written. Waiting is always for
 something that the runtime reports.
@@ -17,10 +17,11 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
-from plimsoll.runtime.interface import ContainerSpec, ContainerStateSeen, CriResources, SandboxSpec, Security
+from plimsoll.runtime.interface import ContainerSpec, CriResources, ObservedContainer, SandboxSpec, Security
 from plimsoll.runtime.supervisor.images import BUNDLED
 
 DEADLINE_S = 60.0
+SLEEP = ("/bin/sh", "-c", 'trap "exit 0" TERM; sleep 1000 & echo ready; wait')
 FIRST_LINE = re.compile(rb"^(\S+) (stdout|stderr) ([FP]) ", re.MULTILINE)
 PYTHON = os.path.realpath(sys.executable)
 WITH_PYTHON = BUNDLED + "nginx"  # an image whose view has the interpreter, wherever it is installed
@@ -35,7 +36,7 @@ class Cgroups:
         for line in Path("/proc/self/mountinfo").read_text().splitlines():
             place, _, what = line.partition(" - ")
             kind, _, options = what.split(" ")[:3]
-            if not place.split(" ")[4].startswith("/sys/fs/cgroup"):  # of another test, and soon gone
+            if not place.split(" ")[4].startswith("/sys/fs/cgroup"):  # of another test
                 continue
             # A cpuset without CPUs takes no process, and one hierarchy more or less proves nothing.
             if kind == "cgroup2" or (kind == "cgroup" and not {"cpuset", "name=systemd"} & set(options.split(","))):
@@ -104,13 +105,13 @@ class Pod:
         await self.runtime.start_container(made)
         return made
 
-    async def seen(self, container_id: str) -> ContainerStateSeen:
+    async def seen(self, container_id: str) -> ObservedContainer:
         return next(one for one in (await self.runtime.seen()).containers if one.id == container_id)
 
-    async def ended(self, container_id: str) -> ContainerStateSeen:
+    async def ended(self, container_id: str) -> ObservedContainer:
         return await self.until(container_id, lambda one: one.phase == "exited")
 
-    async def until(self, container_id: str, true: Callable[[ContainerStateSeen], bool]) -> ContainerStateSeen:
+    async def until(self, container_id: str, true: Callable[[ObservedContainer], bool]) -> ObservedContainer:
         async with asyncio.timeout(DEADLINE_S):
             while True:
                 with contextlib.suppress(StopIteration):
@@ -125,12 +126,12 @@ class Pod:
         return FIRST_LINE.sub(b"", read(found).encode()).decode()
 
     async def says(self, container_id: str, text: str) -> None:
-        """Until it has said that."""
+        """Until it has printed that."""
         log_file = (await self.seen(container_id)).log_file
         await eventually(lambda: text in read(log_file))
 
     async def output(self, script: str, **others: object) -> str:
-        """What a shell script says in a container of this pod, which must end well."""
+        """The output of a shell script in a container of this pod, which must succeed."""
         container = await self.start("/bin/sh", "-c", script, **others)
         done = await self.ended(container)
         said = await self.said(container)

@@ -1,7 +1,7 @@
 """Evictions one after the other while other pods come and go, and the agent is killed at random moments of them.
 
 Each hog passes the threshold and stays there, so that an agent that was killed finds the shortage when it comes back.
-Half of them do not end when they are told to, and so still hold their memory when the next agent looks. Beside them
+Half of them do not end on SIGTERM, and so still have their memory when the next agent starts. Beside them
 live a Guaranteed pod and a Burstable one within its request, for the whole time. Counted as faults: an evicted pod
 without reason, message or condition, one that was evicted twice or ran again, a neighbour that was hurt.
 """
@@ -14,8 +14,8 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from tests.e2e.asks import Asks
-from tests.kernel.pressure_world import Document, PressureWorld, container, eater, memory, pod, pressure_world, stubborn
+from tests.e2e.api_client import ApiClient
+from tests.kernel.pressure_node import Document, PressureNode, container, eater, memory, pod, pressure_node, stubborn
 
 SETTINGS: Document = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "0s"}
 PACE = 300.0
@@ -26,9 +26,9 @@ MESSAGE = "The node was low on resource: memory. Threshold quantity: 100Mi, avai
 class Visitors(threading.Thread):
     """Small pods within their request, made and deleted without a pause by a client of its own."""
 
-    def __init__(self, world: PressureWorld, seed: int) -> None:
+    def __init__(self, node: PressureNode, seed: int) -> None:
         super().__init__(daemon=True)
-        self._ask, self._dice, self._is_over = Asks(world.kubeconfig), random.Random(seed), threading.Event()
+        self._ask, self._dice, self._is_over = ApiClient(node.kubeconfig), random.Random(seed), threading.Event()
         self.created = 0
         self.faults: list[str] = []
 
@@ -60,54 +60,54 @@ class Visitors(threading.Thread):
 def run(directory: Path, seed: int, evictions: int) -> tuple[dict[str, int], list[str]]:
     """Counts and faults."""
     dice, counts, faults = random.Random(seed), Counter[str](), []
-    with pressure_world(directory / "world", SETTINGS) as world:
+    with pressure_node(directory / "cluster", SETTINGS) as node:
         gold = {"resources": {"limits": {"memory": "90Mi", "cpu": "100m"}}}
-        world.create(
+        node.create(
             pod("gold", container("c", eater(60), **gold)), pod("silver", container("c", eater(60), **memory("90Mi")))
         )
         for name in NEIGHBOURS:
-            world.full(name)
-        before = {name: world.container(name)["containerID"] for name in NEIGHBOURS}
-        visitors = Visitors(world, seed)
+            node.full(name)
+        before = {name: node.container(name)["containerID"] for name in NEIGHBOURS}
+        visitors = Visitors(node, seed)
         visitors.start()
         try:
             while counts["hogs"] < evictions and not faults:
-                faults += _one(world, f"hog{counts['hogs']}", dice, counts)
+                faults += _one(node, f"hog{counts['hogs']}", dice, counts)
                 counts["hogs"] += 1
-                faults += _neighbours(world, before)
+                faults += _neighbours(node, before)
         finally:
             visitors.close()
         faults += visitors.faults
-        faults += _evicted(world, counts["hogs"])
+        faults += _evicted(node, counts["hogs"])
         counts["visitors"] = visitors.created
-        world.empty()
+        node.empty()
     return {**counts, "failed": len(faults)}, faults
 
 
-def _one(world: PressureWorld, name: str, dice: random.Random, counts: Counter[str]) -> list[str]:
+def _one(node: PressureNode, name: str, dice: random.Random, counts: Counter[str]) -> list[str]:
     eats = dice.choice([eater, stubborn])
     counts["stubborn"] += eats is stubborn
-    world.create(pod(name, container("c", eats(320, PACE), **memory("5Mi")), container("side", eater(1))))
+    node.create(pod(name, container("c", eats(320, PACE), **memory("5Mi")), container("side", eater(1))))
     moment = dice.choice(["never", "any", "during"])
     if moment == "any":
         time.sleep(dice.uniform(0.0, 2.5))  # the moment of the kill, not a wait for anything
     elif moment == "during":
-        world.said(name, "told")
+        node.said(name, "term")
         counts["kills_beside_a_victim"] += eats is stubborn
     if moment != "never":
-        world.kill_node()
-        world.start_again()
+        node.kill_node()
+        node.start_again()
         counts["kills"] += 1
-    world.until(lambda: world.status(name).get("phase") == "Failed", 60)
-    status = world.status(name)
+    node.until(lambda: node.status(name).get("phase") == "Failed")
+    status = node.status(name)
     if status.get("reason") != "Evicted":
         return [f"{name} ended otherwise: {status.get('reason')} {status.get('message')}"]
     counts["evictions"] += 1
     return []
 
 
-def _neighbours(world: PressureWorld, before: dict[str, str]) -> list[str]:
-    found = {name: world.container(name) for name in before}
+def _neighbours(node: PressureNode, before: dict[str, str]) -> list[str]:
+    found = {name: node.container(name) for name in before}
     return [
         f"{name} was hurt: {each}"
         for name, each in found.items()
@@ -115,15 +115,15 @@ def _neighbours(world: PressureWorld, before: dict[str, str]) -> list[str]:
     ]
 
 
-def _evicted(world: PressureWorld, evictions: int) -> list[str]:
-    """Looked at once more at the very end: what was evicted stays so, with its reason, and was evicted once."""
+def _evicted(node: PressureNode, evictions: int) -> list[str]:
+    """Checked once more at the very end: what was evicted stays so, with its reason, and was evicted once."""
     faults = []
-    told = Counter[str]()
-    for event in world.events("Evicted"):
-        told[event["involvedObject"]["name"]] += int(event.get("count") or 1)
+    counted = Counter[str]()
+    for event in node.events("Evicted"):
+        counted[event["involvedObject"]["name"]] += int(event.get("count") or 1)
     for number in range(evictions):
         name = f"hog{number}"
-        status = world.status(name)
+        status = node.status(name)
         if (status.get("phase"), status.get("reason")) != ("Failed", "Evicted"):
             faults.append(f"{name} is no longer evicted: {status.get('phase')} {status.get('reason')}")
             continue
@@ -131,8 +131,8 @@ def _evicted(world: PressureWorld, evictions: int) -> list[str]:
             faults.append(f"{name} has no message: {status.get('message')!r}")
         if not [each for each in status["conditions"] if each["type"] == "DisruptionTarget"]:
             faults.append(f"{name} lacks DisruptionTarget")
-        if told[name] > 1:
-            faults.append(f"{name} was evicted {told[name]} times")
+        if counted[name] > 1:
+            faults.append(f"{name} was evicted {counted[name]} times")
         if running := [each["name"] for each in status.get("containerStatuses", []) if "running" in each["state"]]:
             faults.append(f"{name} still runs {running}")
         if any(each["restartCount"] for each in status.get("containerStatuses", [])):

@@ -1,4 +1,4 @@
-"""Faults and kills on a real kernel: each operation refused in turn, a real kill −9 after each, a reader all the time.
+"""Faults and kills on a real kernel: each operation refused once, a real kill −9 after each, a reader all the time.
 
     python -m tests.kernel.faults --driver systemd --every 3        (in a guest, or on a host below its own root)
 
@@ -52,7 +52,7 @@ class BrokenPromiseError(Exception):
 
 
 class Node:
-    """One node on the real kernel; `start` is a new process as far as the engine can tell."""
+    """One node on the real kernel; `start` is a new process as far as the engine can see."""
 
     def __init__(self, name: str, state_dir: Path) -> None:
         found = this_host()
@@ -81,8 +81,8 @@ class Node:
         self.tree = node_tree(self.driver, self.setting, self._state_dir, holders)
 
     def now(self) -> Tree:
-        """systemd takes a scope away with its last process, and no undo brings those back: where a deed kills, its
-        scopes are left out of the comparison. Doing it again makes what is wanted of them anew."""
+        """systemd removes a scope with its last process, and no undo restores it: where a step kills, its
+        scopes are left out of the comparison. Doing it again makes the desired ones again."""
         found = tree_now(self.kernel, self.roots)
         return {path: files for path, files in found.items() if not (self.kills and path.endswith(".scope"))}
 
@@ -98,7 +98,7 @@ class Node:
         return self.now()
 
     async def reserve(self) -> None:
-        if self.kernel.look(self.reserved, ()) is None:
+        if self.kernel.read(self.reserved, ()) is None:
             await self.kernel.make(self.reserved)
 
     async def clear(self) -> None:
@@ -154,7 +154,7 @@ async def refused(node: Node, scenario: Scenario, number: int, code: int, old: T
 
 
 def killed(node: Node, scenario: Scenario, number: int, old: Tree, new: Tree, what: str) -> None:
-    """A child does the deed and dies by SIGKILL after that operation."""
+    """A child runs the step and dies by SIGKILL after that operation."""
     _same(_run(node.fresh(scenario), node), old, f"{what}: the beginning")
     pid = os.fork()
     if pid == 0:
@@ -191,37 +191,37 @@ async def _recovered(node: Node, old: Tree, what: str) -> None:
 
 
 async def watched(node: Node, rounds: int) -> int:
-    """A pod to and fro between two sizes, with a reader beside it; how often it looked."""
+    """A pod to and fro between two sizes, with a concurrent reader; returns how often it read."""
     node.start()
     await node.tree.setup()
     await node.tree.add([BURSTABLE])
     paths = node.tree.paths(BURSTABLE.metadata.uid)
     file = LIMITS[node.kernel.version]
-    looks, reader = os.pipe(), os.fork()
+    reads, reader = os.pipe(), os.fork()
     if reader == 0:
-        _read_for_ever(node, paths, file, looks[1])
+        _read_until_killed(node, paths, file, reads[1])
     try:
         for number in range(rounds):
             await node.tree.resize((RESIZED, BURSTABLE)[number % 2])
     finally:
         os.kill(reader, signal.SIGTERM)
         await asyncio.to_thread(os.waitpid, reader, 0)
-        os.close(looks[1])
-    with os.fdopen(looks[0]) as told:
-        lines = told.read().splitlines()
+        os.close(reads[1])
+    with os.fdopen(reads[0]) as report:
+        lines = report.read().splitlines()
     bad = [line for line in lines if line != "."]
     if bad:
         raise BrokenPromiseError(f"a reader saw {bad[0]}")
     return len(lines)
 
 
-def _read_for_ever(node: Node, paths: dict[str, str], file: str, told: int) -> None:
-    """Pod, container, pod: what stood before or after must cover what stood between."""
+def _read_until_killed(node: Node, paths: dict[str, str], file: str, report: int) -> None:
+    """Pod, container, pod: the value before or after must cover the one between."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     kernel = node._opened()
 
     def limit(path: str) -> int:
-        seen = kernel.look(path, (file,))
+        seen = kernel.read(path, (file,))
         text = seen.files[file] if seen is not None else "0"
         return 1 << 63 if text == "max" else int(text)
 
@@ -230,7 +230,7 @@ def _read_for_ever(node: Node, paths: dict[str, str], file: str, told: int) -> N
             if name:
                 before, inner, after = limit(paths[""]), limit(path), limit(paths[""])
                 word = "." if inner <= max(before, after) else f"{name} {inner} in a pod of {before}, then {after}"
-                os.write(told, f"{word}\n".encode())
+                os.write(report, f"{word}\n".encode())
 
 
 def main() -> int:
@@ -257,7 +257,7 @@ def main() -> int:
                         counts[_run(refused(node, scenario, number, code, old, new, what), node)] += 1
                     killed(node, scenario, number, old, new, f"{name}: killed after operation {number} of {count}")
                     counts["killed"] += 1
-            counts["looks"] = _run(watched(node, asked.rounds), node)
+            counts["reads"] = _run(watched(node, asked.rounds), node)
         finally:
             _run(node.clear(), node)
     print(json.dumps({"kernel": os.uname().release, "driver": asked.driver, **counts}))

@@ -1,6 +1,6 @@
 """What guests of both kinds share: a job directory that is written through, a command in it, and what comes back.
 
-A guest is a whole Linux kernel in processes of ours (user-mode Linux or QEMU). It sees the host's file system
+A guest is a whole Linux kernel in our own processes (user-mode Linux or QEMU). It sees the host's file system
 read-only below an overlay in memory, runs one command in it, leaves status, output and a few facts about itself in the
 job directory, and powers off. The `.venv` of the project is therefore there as it is here. Every process of a guest is
 in a session of its own, dies with us, and is killed when its time is over.
@@ -32,7 +32,7 @@ TIMED_OUT, NO_STATUS = 124, 125  # exit codes of our own, as `timeout` and `env`
 
 
 class GuestMissingError(Exception):
-    """This machine can't start such a guest; the text says what is missing and what would bring it."""
+    """This machine can't start such a guest; the text says what is missing and how to install it."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Result:
         return f"Linux {kernel} {machine.upper()}, cgroup v{version}, {driver}"
 
     def report(self) -> str:
-        """Everything there is, for a test that has to say why a guest failed."""
+        """Everything known, for a test that reports why a guest failed."""
         parts = (("stdout", self.stdout), ("stderr", self.stderr), ("console", self.console[-4000:]))
         said = "".join(f"\n--- {name} ---\n{text}" for name, text in parts if text.strip())
         return f"status {self.status} after {self.seconds:.1f} s{said}"
@@ -121,7 +121,7 @@ def scratch_disk(job: Path, guest: Guest) -> Path | None:
 def start(argv: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     """One process of a guest and all that it starts: in a session of its own, and killed with us should we be killed.
 
-    The kernel tells only a child of a parent's death. So the child is `unshare`, which dies with us, and with it the
+    The kernel notifies only a child of its parent's death. So the child is `unshare`, which dies with us, and with it the
     first process of a namespace of process ids, and with that all others in it.
     """
     as_user = [] if os.geteuid() == 0 else ["--map-root-user"]

@@ -5,7 +5,7 @@
 `write_pods` draws the pods from the property tests' generator on the host, so that a guest need not import Hypothesis.
 The payload makes their cgroups through the engine in blocks, then opens the kernel's files itself and compares each one
 with the value of the tree that `plimsoll explain` prints, up to the kernel's known rounding. Then a second run must
-write nothing, and a teardown must leave nothing. One JSON line tells how many values agreed and how the pods were
+write nothing, and a teardown must leave nothing. One JSON line has how many values agreed and how the pods were
 spread over classes, numbers of containers and knobs.
 """
 
@@ -44,7 +44,7 @@ from plimsoll.rules.resources.qos import qos_class
 BLOCK = 20
 LEAST_SHARE = 0.05
 MOST_SHARE = (0.19, 0.6)  # of one number of containers, of one class: so that the rare ones have room
-LEAST_LIMIT_BYTES = 8 << 20  # below it the kernel refuses a child cgroup (v1), or kills whoever holds a scope
+LEAST_LIMIT_BYTES = 8 << 20  # below it the kernel refuses a child cgroup (v1), or kills the process that keeps a scope
 
 
 def write_pods(file: Path, count: int, seed: int) -> None:
@@ -211,7 +211,7 @@ async def run(arguments: argparse.Namespace, pods: list[Pod]) -> dict[str, Any]:
             raise
         finally:
             await matrix.tree.teardown(kill=True)
-        left = matrix.driver.look(root, ())
+        left = matrix.driver.read(root, ())
         if left is not None:
             raise MismatchError(f"{root} is still there after teardown")
     spread = knobs(pods, matrix.setting)

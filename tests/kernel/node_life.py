@@ -1,8 +1,8 @@
 """Random lives of a real node on a real kernel: pods come, grow, shrink, crash and go, memory is in use or runs short, and
-the agent is killed. It is what `tests/unit/node/resize/test_resize_model.py` does in memory, with nothing played.
+the agent is killed. It is what `tests/unit/node/resize/test_resize_model.py` does in memory, with nothing simulated.
 
-Two things must hold (03 §6, §10). Never is more allocated than the node has. And when all is quiet, every control file of
-the kernel is what it is on another node, made at the same time, which has only ever seen the pods as they are in the end.
+Two things must hold (03 §6, §10). The node never allocates more than it has. And when all is quiet, every control file of
+the kernel is the same as on a second node that has only seen the pods in their final state.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from hypothesis.stateful import (
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.engine.observe import every_file, walk
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.quantity import Quantity, from_milli, parse
-from tests.kernel.pressure_world import EATER, MIB, PressureWorld, container, eater, pod, pressure_world
+from tests.kernel.pressure_node import EATER, MIB, PressureNode, container, eater, pod, pressure_node
 
 CAPACITY_MIB = 768
 SETTINGS = {"evictionHard": {"memory.available": "64Mi"}, "evictionPressureTransitionPeriod": "1s"}
@@ -65,7 +65,7 @@ def resources(size: Size, factor: int) -> Document:
 
 
 class DrawnLife(RuleBasedStateMachine):
-    """Only draws what happens. It happens when all is drawn, since what is drawn must not depend on a real machine."""
+    """Only draws the steps. They are run afterwards, since the draws must not depend on a real machine."""
 
     names = Bundle("names")
     number = 0  # of the pods of all lives
@@ -142,11 +142,11 @@ class DrawnLife(RuleBasedStateMachine):
 class NodeLife:
     """`other` is the node with which the first one is compared at the end of each life; both are empty again then."""
 
-    def __init__(self, world: PressureWorld, other: PressureWorld) -> None:
-        self.world, self.other = world, other
+    def __init__(self, node: PressureNode, other: PressureNode) -> None:
+        self.node, self.other = node, other
         self.eaters: list[subprocess.Popen[bytes]] = []
         self.hogs: list[str] = []
-        self.allocatable: dict[str, str] = world.node_document()["status"]["allocatable"]
+        self.allocatable: dict[str, str] = node.node_document()["status"]["allocatable"]
         self.counts: dict[str, int] = {}
 
     def live(self, steps: list[Step]) -> None:
@@ -163,7 +163,7 @@ class NodeLife:
         finally:
             self.hogs = []
             self._end_eaters()
-            self.world.empty()
+            self.node.empty()
             self.other.empty()
 
     # --- what happens ---
@@ -178,20 +178,20 @@ class NodeLife:
             )
             for index, each in enumerate(given)
         ]
-        self.world.create(pod(name, *containers, terminationGracePeriodSeconds=0))
+        self.node.create(pod(name, *containers, terminationGracePeriodSeconds=0))
 
     def resize(self, name: str, given: list[Document]) -> None:
         changed = [{"name": f"c{index}", "resources": each} for index, each in enumerate(given)]
-        path = f"{PODS}/{name}" + ("" if self.world.profile == "1.27" else "/resize")
-        code, said = self.world.ask.answer("PATCH", path, {"spec": {"containers": changed}})
-        assert code == 200 or (self.world.profile == "1.36" and code == 403), said  # larger than the node
+        path = f"{PODS}/{name}" + ("" if self.node.profile == "1.27" else "/resize")
+        code, said = self.node.ask.answer("PATCH", path, {"spec": {"containers": changed}})
+        assert code == 200 or (self.node.profile == "1.36" and code == 403), said  # larger than the node
 
     def delete(self, name: str) -> None:
-        self.world.ask("DELETE", f"{PODS}/{name}")
+        self.node.ask("DELETE", f"{PODS}/{name}")
 
     def kill_the_agent(self) -> None:
-        self.world.kill_node()
-        self.world.start_again()
+        self.node.kill_node()
+        self.node.start_again()
 
     def crash(self, number: int) -> None:
         """One process of a container, if any runs."""
@@ -219,7 +219,7 @@ class NodeLife:
     def run_short(self, name: str, mib: int) -> None:
         """A pod that promises nothing takes a good part of the node, or more than there is: it is evicted then."""
         self.hogs.append(name)
-        self.world.create(pod(name, container("c", eater(mib, 400.0)), terminationGracePeriodSeconds=0))
+        self.node.create(pod(name, container("c", eater(mib, 400.0)), terminationGracePeriodSeconds=0))
 
     def go_on(self, pause_s: float) -> None:
         time.sleep(pause_s)  # what happens next comes sooner or later after what happened last
@@ -240,7 +240,7 @@ class NodeLife:
         found = self._quiet()
         self._make_fresh(found)
         deadline = time.monotonic() + FRESH_S  # sums above the pods, and containers' names, may come a moment later
-        while differing := _differing(self._files(self.world), self._files(self.other)):
+        while differing := _differing(self._files(self.node), self._files(self.other)):
             assert time.monotonic() < deadline, f"what is there, and what a fresh node has: {differing}"
             time.sleep(0.05)
         self.counts["lives"] = self.counts.get("lives", 0) + 1
@@ -251,13 +251,13 @@ class NodeLife:
         deadline, still_since = time.monotonic() + QUIET_S, time.monotonic()
         before: list[Document] = []
         while True:
-            found = self.world.pods()
+            found = self.node.pods()
             noise = self._noise(found)
             if noise or found != before:
                 before, still_since = found, time.monotonic()
             elif time.monotonic() > still_since + STILL_S:
                 return [each for each in found if each["status"].get("phase") != "Failed"]
-            assert time.monotonic() < deadline, f"not quiet: {noise}\n{self.world.told()}"
+            assert time.monotonic() < deadline, f"not quiet: {noise}\n{self.node.diagnosis()}"
             time.sleep(0.05)
 
     def _noise(self, found: list[Document]) -> str:
@@ -268,10 +268,10 @@ class NodeLife:
                 return f"{name} is to go"
             if status.get("phase") == "Failed":  # there was no room for it, or it was evicted
                 continue
-            told = {told["type"] for told in status.get("conditions", ())}
+            types = {condition["type"] for condition in status.get("conditions", ())}
             shown = {one["name"]: one for one in status.get("containerStatuses", ())}
-            is_pending = "PodResizePending" in told or status.get("resize") in ("Deferred", "Infeasible")
-            if "PodResizeInProgress" in told or status.get("resize") in ("Proposed", "InProgress"):
+            is_pending = "PodResizePending" in types or status.get("resize") in ("Deferred", "Infeasible")
+            if "PodResizeInProgress" in types or status.get("resize") in ("Proposed", "InProgress"):
                 return f"{name} is being resized"
             wanted = {one["name"]: one.get("resources", {}) for one in each["spec"]["containers"]}
             if any(not shown.get(key, {}).get("state", {}).get("running") for key in wanted):
@@ -279,7 +279,7 @@ class NodeLife:
             if is_pending == all(shown[key].get("resources", {}) == size for key, size in wanted.items()):
                 return f"{name}: {wanted} is wanted, {shown} is shown"
         uids = {each["metadata"]["uid"] for each in found if each["status"].get("phase") != "Failed"}
-        there = {path.name.removeprefix("pod") for path in self.world.pod_cgroups()}
+        there = {path.name.removeprefix("pod") for path in self.node.pod_cgroups()}
         return "" if there == uids else f"there are cgroups of {there}, and pods {uids}"
 
     def _make_fresh(self, found: list[Document]) -> None:
@@ -294,33 +294,33 @@ class NodeLife:
             self.other.running(*(each["metadata"]["name"] for each in found))
 
     @staticmethod
-    def _files(world: PressureWorld) -> dict[str, dict[str, str]]:
+    def _files(node: PressureNode) -> dict[str, dict[str, str]]:
         """Of every cgroup, by what people call it."""
         driver, found = open_cgroupfs(this_host()), {}
         called = {}
-        for each in world.pods():
+        for each in node.pods():
             called[f"pod{each['metadata']['uid']}"] = each["metadata"]["name"]
             for one in each["status"].get("containerStatuses", ()):
                 if one.get("containerID"):
                     called[one["containerID"].removeprefix("plimsoll://")] = one["name"]
-        for path in walk(driver, world.cgroup_root):
-            seen = driver.look(path, every_file(driver.version))
-            words = path.removeprefix(world.cgroup_root).split("/")
+        for path in walk(driver, node.cgroup_root):
+            seen = driver.read(path, every_file(driver.version))
+            words = path.removeprefix(node.cgroup_root).split("/")
             if seen is not None:
                 found["/".join(called.get(word, word) for word in words)] = dict(seen.files)
         return found
 
-    # --- looking ---
+    # --- reads ---
 
     def _records(self) -> Iterator[Document]:
-        """What the agent has written down of pods that have not ended; those that are to go count until they have."""
+        """The agent's checkpoint of pods that have not ended; a pod that is being deleted counts until it has ended."""
         try:
-            kept = MembersFile(self.world.state / "node" / "agent.jsonl").read()
+            kept = AppendLog(self.node.state / "node" / "agent.jsonl").read()
         except FileNotFoundError:
             return
         alive = {
             each["metadata"]["uid"]
-            for each in self.world.pods()
+            for each in self.node.pods()
             if each["status"].get("phase") not in ("Failed", "Succeeded")
         }
         for uid, text in kept.items():
@@ -329,10 +329,10 @@ class NodeLife:
                 yield record
 
     def _containers(self) -> list[tuple[int, Path]]:
-        """The memory limit of each that has one, and where its processes are named; those of hogs are left alone."""
+        """The memory limit of each that has one, and where its processes are named; those of hogs are skipped."""
         limit = "memory.max" if this_host().version == 2 else "memory.limit_in_bytes"
         found = []
-        for place in self.world.pod_cgroups():
+        for place in self.node.pod_cgroups():
             if place.parent.name == "besteffort":
                 continue
             for path in _below(place):
@@ -351,7 +351,7 @@ class NodeLife:
 
 
 def _differing(have: dict[str, dict[str, str]], want: dict[str, dict[str, str]]) -> Document:
-    """cgroup → file → what stands in the one and in the other."""
+    """cgroup → file → its value on the one node and on the other."""
     found: Document = {}
     for path in have.keys() | want.keys():
         one, other = have.get(path, {}), want.get(path, {})
@@ -391,12 +391,12 @@ def _killed(pid: int) -> None:
 
 
 @contextmanager
-def two_nodes(directory: Path, profile: str) -> Iterator[tuple[PressureWorld, PressureWorld]]:
+def two_nodes(directory: Path, profile: str) -> Iterator[tuple[PressureNode, PressureNode]]:
     with (
-        pressure_world(directory / "one", SETTINGS, profile=profile, capacity_mib=CAPACITY_MIB) as world,
-        pressure_world(directory / "other", SETTINGS, profile=profile, capacity_mib=CAPACITY_MIB) as other,
+        pressure_node(directory / "one", SETTINGS, profile=profile, capacity_mib=CAPACITY_MIB) as node,
+        pressure_node(directory / "other", SETTINGS, profile=profile, capacity_mib=CAPACITY_MIB) as other,
     ):
-        yield world, other
+        yield node, other
 
 
 def run(directory: Path, profile: str, lives: int, steps: int, number: int | None = None) -> dict[str, int]:
@@ -410,11 +410,11 @@ def run(directory: Path, profile: str, lives: int, steps: int, number: int | Non
         phases=[Phase.generate],  # on a real machine no life is lived twice: a shorter one proves nothing
         suppress_health_check=list(HealthCheck),
     )
-    with two_nodes(directory, profile) as (world, other):
-        node = NodeLife(world, other)
+    with two_nodes(directory, profile) as (node, other):
+        life = NodeLife(node, other)
 
         def begin() -> DrawnLife:
-            return DrawnLife(node.live)
+            return DrawnLife(life.live)
 
         run_state_machine_as_test(begin if number is None else seed(number)(begin), settings=chosen)
-    return node.counts
+    return life.counts

@@ -1,8 +1,8 @@
-"""A whole node, told what every node must do, on whatever kernel and driver it is run: `python -m …node_story DIR`.
+"""A whole node and what every node must do, on whatever kernel and driver it is run: `python -m …node_story DIR`.
 
-A real API server and a real agent, both started here; pods that run, are spoken to, fail their probes, run out of
-memory, crash, talk to each other, end politely, and those of the documents. Two parts at a time: each waits for what its
-own pods do, and takes them away afterwards. What went wrong is printed as JSON, with the times.
+A real API server and a real agent, both started here; pods that run, answer requests, fail their probes, run out of
+memory, crash, connect to each other, end gracefully, and those of the documents. Two parts at a time: each waits for what its
+own pods do, and removes them afterwards. What went wrong is printed as JSON, with the times.
 """
 
 from __future__ import annotations
@@ -99,15 +99,15 @@ class Place:
         return done.returncode, done.stdout + done.stderr
 
 
-async def until(look: Callable[[], Awaitable[Any]], true: Callable[[Any], Any] = bool) -> Any:
+async def until(read: Callable[[], Awaitable[Any]], true: Callable[[Any], Any] = bool) -> Any:
     deadline = time.monotonic() + WAIT_S
     while True:
         found = None
         try:
-            found = await look()
+            found = await read()
             if true(found):
                 return found
-        except (UnreachableError, TimeoutError):  # a guest may take longer than a client's patience
+        except (UnreachableError, TimeoutError):  # a guest may take longer than a client's timeout
             pass
         assert time.monotonic() < deadline, f"not within {WAIT_S:g} s: {found!r}"
         await asyncio.sleep(0.2)
@@ -139,7 +139,7 @@ async def runs_under_limits_speaks_and_goes(place: Place) -> None:
     directory = place.node.memory_root / path
     limit = next(file for file in (directory / "memory.max", directory / "memory.limit_in_bytes") if file.exists())
     assert int(limit.read_text()) == 64 * MIB, limit.read_text()
-    assert (directory / "cgroup.procs").read_text().split(), "nobody is in the container's cgroup"
+    assert (directory / "cgroup.procs").read_text().split(), "no process is in the container's cgroup"
     assert await until(lambda: place.log("plain", "c")) == "up\n"
     assert await place.verb("logs", "plain") == (0, "up\n")
     code, said = await place.verb("exec", "plain", "--", "sh", "-c", "echo $((6*7)); exit 3")
@@ -148,10 +148,10 @@ async def runs_under_limits_speaks_and_goes(place: Place) -> None:
     await until(lambda: place.status("plain"), lambda found: not found)
     assert not [each for each in place.node.memory_cgroups() if mark in each]
 
-    async def told() -> set[str]:
+    async def reasons() -> set[str]:
         return {each["reason"] for each in await place.events("plain")}
 
-    await until(told, lambda found: {"Created", "Started", "Killing"} <= found)
+    await until(reasons, lambda found: {"Created", "Started", "Killing"} <= found)
 
 
 # An exec in a guest of one CPU takes its time.
@@ -168,10 +168,10 @@ async def a_failed_probe_restarts_the_container(place: Place) -> None:
     assert found["lastState"]["terminated"]["exitCode"] == 137, found
     assert (await place.container("sick", "well"))["restartCount"] == 0
 
-    async def told() -> list[str]:
+    async def messages() -> list[str]:
         return [each["message"] for each in await place.events("sick")]
 
-    await until(told, lambda found: any("failed liveness probe, will be restarted" in each for each in found))
+    await until(messages, lambda found: any("failed liveness probe, will be restarted" in each for each in found))
 
 
 async def out_of_memory_restarts_that_container_alone(place: Place) -> None:
@@ -215,7 +215,7 @@ async def ends_politely(place: Place) -> None:
     script = "trap 'cat /tmp/hook > /dev/termination-log; exit 5' TERM; echo up; while :; do sleep 0.2; done"
     hook = {"lifecycle": {"preStop": {"exec": {"command": ["sh", "-c", "echo ran > /tmp/hook"]}}}}
     document = pod("polite", shell("c", script, **hook, **limits("32Mi")), terminationGracePeriodSeconds=60)
-    document["metadata"]["finalizers"] = ["plimsoll.dev/look-first"]  # so that its end can be read
+    document["metadata"]["finalizers"] = ["plimsoll.dev/read-first"]  # so that its end can be read
     await place.create(document)
     await until(lambda: place.log("polite", "c"), lambda text: text == "up\n")
     await place.transport.send(Request("DELETE", f"{PODS}/polite"))
@@ -248,7 +248,7 @@ PARTS = (
 )
 
 
-async def told(node: RealNode) -> dict[str, Any]:
+async def story(node: RealNode) -> dict[str, Any]:
     transport = HttpTransport(load(node.kubeconfig))
     programs = asyncio.Semaphore(1)  # one CPU: programs beside each other only take longer
     took: dict[str, float] = {}
@@ -279,8 +279,8 @@ def main() -> int:
     parser.add_argument("--cgroup-root", default="")
     asked = parser.parse_args()
     options = ("--driver", asked.driver, "--capacity", "cpu=8,memory=4Gi,pods=110")
-    with real_node(asked.directory / "world", options=options, cgroup_root=asked.cgroup_root) as node:
-        answer = asyncio.run(told(node))
+    with real_node(asked.directory / "cluster", options=options, cgroup_root=asked.cgroup_root) as node:
+        answer = asyncio.run(story(node))
         if answer["faults"]:
             answer["log"] = (node.directory / "node.log").read_text()[-6000:]
     print(json.dumps(answer))

@@ -1,6 +1,6 @@
 """What must hold under pressure, on whichever kernel there is: the same checks run here on cgroup v1 and in guests on v2.
 
-Each is given a world with a node of 512 MiB that evicts below 100 MiB and whose conditions linger for three seconds.
+Each gets a node of 512 MiB that evicts below 100 MiB and whose conditions linger for three seconds.
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from plimsoll.cgroups.drivers.detect import this_host
-from tests.kernel.pressure_world import (
+from tests.e2e.waiting import SLOW
+from tests.kernel.pressure_node import (
     EATER,
     MIB,
     NODE,
-    SLOW,
     Document,
-    PressureWorld,
+    PressureNode,
     container,
     eater,
     memory,
     pod,
 )
 
-Check = Callable[[PressureWorld], None]
+Check = Callable[[PressureNode], None]
 LINGERS_S = 3.0
 SETTINGS: Document = {"evictionHard": {"memory.available": "100Mi"}, "evictionPressureTransitionPeriod": "3s"}
 PACE = 100.0 / SLOW  # MiB/s
-SLOWLY = 20.0 / SLOW  # slow enough to be looked at on the way
+SLOWLY = 20.0 / SLOW  # slow enough to be observed on the way
 MEMORY_TAINT = "node.kubernetes.io/memory-pressure:NoSchedule"
 
 
@@ -41,31 +41,31 @@ def gold(mib: int = 100) -> Document:
     return pod("gold", container("c", eater(mib), **limits))
 
 
-def untouched(world: PressureWorld, *names: str) -> None:
+def untouched(node: PressureNode, *names: str) -> None:
     for name in names:
-        status = world.status(name)
+        status = node.status(name)
         assert status["phase"] == "Running", (name, status)
         assert [each["restartCount"] for each in status["containerStatuses"]] == [0] * len(status["containerStatuses"])
 
 
-def calm(world: PressureWorld) -> None:
-    """Until no condition lingers any more. The API hears of one a moment after the node acts by it."""
-    world.until(lambda: not world.page("pressure").get("conditions"), 20)
-    world.until(lambda: world.condition("MemoryPressure") == "False" and MEMORY_TAINT not in world.taints(), 20)
+def calm(node: PressureNode) -> None:
+    """Until no condition lingers. The API shows a condition a moment after the node acts on it."""
+    node.until(lambda: not node.page("pressure").get("conditions"))
+    node.until(lambda: node.condition("MemoryPressure") == "False" and MEMORY_TAINT not in node.taints())
 
 
 # --- eviction for memory ---
 
 
-def best_effort_goes_first_and_guaranteed_stays(world: PressureWorld) -> None:
+def best_effort_goes_first_and_guaranteed_stays(node: PressureNode) -> None:
     """A BestEffort pod grows beside a Burstable one above its request that is smaller, and a Guaranteed one."""
-    world.create(gold(), pod("silver", container("c", eater(40), **memory("20Mi"))))
-    world.full("gold")
-    world.full("silver")
-    world.create(pod("hog", container("c", eater(500, PACE))))
-    world.until(lambda: world.is_evicted("hog"), 40)
-    untouched(world, "gold", "silver")
-    said = world.status("hog")
+    node.create(gold(), pod("silver", container("c", eater(40), **memory("20Mi"))))
+    node.full("gold")
+    node.full("silver")
+    node.create(pod("hog", container("c", eater(500, PACE))))
+    node.until(lambda: node.is_evicted("hog"))
+    untouched(node, "gold", "silver")
+    said = node.status("hog")
     assert said["message"].startswith("The node was low on resource: memory. Threshold quantity: 100Mi, available: ")
     assert said["message"].endswith("request is 0, has larger consumption of memory. ")
     (target,) = [each for each in said["conditions"] if each["type"] == "DisruptionTarget"]
@@ -74,46 +74,46 @@ def best_effort_goes_first_and_guaranteed_stays(world: PressureWorld) -> None:
         "TerminationByKubelet",
         said["message"],
     )
-    (event,) = world.until(lambda: world.events("Evicted", "hog"))
+    (event,) = node.until(lambda: node.events("Evicted", "hog"))
     assert event["metadata"]["annotations"]["starved_resource"] == "memory"
-    (why,) = world.until(lambda: world.events("EvictionDecision", "hog"))
+    (why,) = node.until(lambda: node.events("EvictionDecision", "hog"))
     assert "before default/silver" in why["message"]
-    assert world.events("EvictionThresholdMet", NODE)
-    uid = world.pod("hog")["metadata"]["uid"]
-    world.until(lambda: not [each for each in world.pod_cgroups() if uid in each.name])
+    assert node.events("EvictionThresholdMet", NODE)
+    uid = node.pod("hog")["metadata"]["uid"]
+    node.until(lambda: not [each for each in node.pod_cgroups() if uid in each.name])
 
 
-def the_condition_lingers_and_best_effort_is_refused_meanwhile(world: PressureWorld) -> None:
-    """A busy machine may be too slow to ask in time; then it is asked again."""
+def the_condition_lingers_and_best_effort_is_refused_meanwhile(node: PressureNode) -> None:
+    """A busy machine may be too slow to read it in time; then it is read again."""
     for number in range(5):
-        if _is_refused_meanwhile(world, number):
+        if _is_refused_meanwhile(node, number):
             break
     else:
         raise AssertionError("five times the condition was over before a pod could be created")
-    world.create(pod("later", container("c", eater(1))))
-    world.running("later")
+    node.create(pod("later", container("c", eater(1))))
+    node.running("later")
 
 
-def _is_refused_meanwhile(world: PressureWorld, number: int) -> bool:
+def _is_refused_meanwhile(node: PressureNode, number: int) -> bool:
     hog, refused, burstable, tolerates = (f"{name}{number}" for name in ("hog", "refused", "burstable", "tolerates"))
-    world.create(pod(hog, container("c", eater(500, PACE), **memory("10Mi"))))
-    world.until(lambda: world.is_evicted(hog), 40)
+    node.create(pod(hog, container("c", eater(500, PACE), **memory("10Mi"))))
+    node.until(lambda: node.is_evicted(hog))
     evicted_s = time.monotonic()
-    world.until(lambda: world.condition("MemoryPressure") == "True" and MEMORY_TAINT in world.taints(), 10)
-    world.create(
+    node.until(lambda: node.condition("MemoryPressure") == "True" and MEMORY_TAINT in node.taints())
+    node.create(
         pod(refused, container("c", eater(1))),
         pod(burstable, container("c", eater(1), **memory("10Mi"))),
         pod(tolerates, container("c", eater(1)), tolerations=[{"key": "node.kubernetes.io/memory-pressure", "operator": "Exists"}]),
     )  # fmt: skip
     created_s = time.monotonic()
-    phase = world.until(lambda: next(iter({world.status(refused).get("phase")} & {"Failed", "Running"}), ""))
-    world.running(burstable, tolerates)
-    calm(world)
+    phase = node.until(lambda: next(iter({node.status(refused).get("phase")} & {"Failed", "Running"}), ""))
+    node.running(burstable, tolerates)
+    calm(node)
     assert time.monotonic() - evicted_s > LINGERS_S * 0.8
     if phase == "Running":
         assert created_s - evicted_s > LINGERS_S * 0.8, "it was taken although the condition was there"
         return False
-    said = world.status(refused)
+    said = node.status(refused)
     assert (said["reason"], said["message"]) == (
         "Evicted",
         "Pod was rejected: The node had condition: [MemoryPressure]. ",
@@ -121,8 +121,8 @@ def _is_refused_meanwhile(world: PressureWorld, number: int) -> bool:
     return True
 
 
-def priority_beats_excess(world: PressureWorld) -> None:
-    world.ask.answer(
+def priority_beats_excess(node: PressureNode) -> None:
+    node.ask.answer(
         "POST",
         "/apis/scheduling.k8s.io/v1/priorityclasses",
         {
@@ -132,26 +132,26 @@ def priority_beats_excess(world: PressureWorld) -> None:
             "value": 1000,
         },
     )
-    world.create(pod("poor", container("c", eater(120), **memory("10Mi"))))
-    world.full("poor")
-    world.create(pod("rich", container("c", eater(315, PACE), **memory("10Mi")), priorityClassName="important"))
-    world.until(lambda: world.is_evicted("poor"), 40)
-    world.full("rich")
-    untouched(world, "rich")
-    assert world.page("pressure")["decisions"][-1]["victim"]["before"] == "lower priority"
+    node.create(pod("poor", container("c", eater(120), **memory("10Mi"))))
+    node.full("poor")
+    node.create(pod("rich", container("c", eater(315, PACE), **memory("10Mi")), priorityClassName="important"))
+    node.until(lambda: node.is_evicted("poor"))
+    node.full("rich")
+    untouched(node, "rich")
+    assert node.page("pressure")["decisions"][-1]["victim"]["before"] == "lower priority"
 
 
-def who_keeps_to_its_request_stays_while_another_exceeds_its_own(world: PressureWorld) -> None:
-    """The large pod causes the shortage within its request; a small one that exceeds its own goes for it."""
-    world.create(pod("over", container("c", eater(100), **memory("10Mi"))))
-    world.full("over")
-    world.create(pod("within", container("c", eater(330, PACE), **memory("380Mi"))))
-    world.until(lambda: world.is_evicted("over"), 40)
-    world.full("within")
-    untouched(world, "within")
+def who_keeps_to_its_request_stays_while_another_exceeds_its_own(node: PressureNode) -> None:
+    """The large pod causes the shortage within its request; a small one that exceeds its own is evicted for it."""
+    node.create(pod("over", container("c", eater(100), **memory("10Mi"))))
+    node.full("over")
+    node.create(pod("within", container("c", eater(330, PACE), **memory("380Mi"))))
+    node.until(lambda: node.is_evicted("over"))
+    node.full("within")
+    untouched(node, "within")
 
 
-# Until somebody sends it a signal.
+# Until it gets a signal.
 WAITS = """
 import os, signal, time
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1})
@@ -160,42 +160,42 @@ signal.sigwait({signal.SIGUSR1})
 """
 
 
-def what_an_eviction_frees_goes_to_a_deferred_resize_and_a_pending_pod(world: PressureWorld) -> None:
+def what_an_eviction_frees_goes_to_a_deferred_resize_and_a_pending_pod(node: PressureNode) -> None:
     """412 MiB are allocatable. Beside the large pod there is room for neither of the two, without it for both."""
     command = eater(500, PACE)
     command[4] = WAITS + command[4]
-    world.create(
+    node.create(
         pod("hog", container("c", command, **memory("250Mi"))),
         pod("grows", container("c", eater(5), **memory("50Mi", "60Mi"))),
     )
-    world.running("hog", "grows")
-    world.said("hog", "waits")
+    node.running("hog", "grows")
+    node.said("hog", "waits")
     larger = {"spec": {"containers": [{"name": "c", **memory("170Mi", "180Mi")}]}}
-    resize = "" if world.profile == "1.27" else "/resize"
-    world.ask("PATCH", f"/api/v1/namespaces/default/pods/grows{resize}", larger)
+    resize = "" if node.profile == "1.27" else "/resize"
+    node.ask("PATCH", f"/api/v1/namespaces/default/pods/grows{resize}", larger)
     waiting = pod("waiting", container("c", eater(1), **memory("130Mi")))
     del waiting["spec"]["nodeName"]
-    world.create(waiting)
-    world.until(lambda: world.status("grows").get("resize") == "Deferred")
-    world.until(lambda: _is_unschedulable(world, "waiting"))
-    (process,) = (world.cgroup("hog", "c") / "cgroup.procs").read_text().split()
+    node.create(waiting)
+    node.until(lambda: node.status("grows").get("resize") == "Deferred")
+    node.until(lambda: _is_unschedulable(node, "waiting"))
+    (process,) = (node.cgroup("hog", "c") / "cgroup.procs").read_text().split()
     os.kill(int(process), signal.SIGUSR1)
-    world.until(lambda: world.is_evicted("hog"), 40)
-    world.running("waiting")
-    world.until(lambda: not world.status("grows").get("resize"))
-    assert world.container("grows")["allocatedResources"] == {"memory": "170Mi"}
+    node.until(lambda: node.is_evicted("hog"))
+    node.running("waiting")
+    node.until(lambda: not node.status("grows").get("resize"))
+    assert node.container("grows")["allocatedResources"] == {"memory": "170Mi"}
     limit = "memory.limit_in_bytes" if this_host().version == 1 else "memory.max"
-    assert int((world.cgroup("grows", "c") / limit).read_text()) == 180 * MIB
-    untouched(world, "grows", "waiting")
+    assert int((node.cgroup("grows", "c") / limit).read_text()) == 180 * MIB
+    untouched(node, "grows", "waiting")
 
 
-def _is_unschedulable(world: PressureWorld, name: str) -> bool:
-    found = world.status(name).get("conditions", [])
+def _is_unschedulable(node: PressureNode, name: str) -> bool:
+    found = node.status(name).get("conditions", [])
     return any((each["type"], each.get("reason")) == ("PodScheduled", "Unschedulable") for each in found)
 
 
-def all_containers_end_and_a_replacement_comes(world: PressureWorld, directory: Path) -> None:
-    """The first pod of a ReplicaSet eats everything, whoever comes after it little."""
+def all_containers_end_and_a_replacement_comes(node: PressureNode, directory: Path) -> None:
+    """The first pod of a ReplicaSet eats everything, its replacements little."""
     first = '[ "$(cat /shared/once/pod)" = "$(hostname)" ]'  # also where the kernel was faster and it starts again
     script = f"mkdir /shared/once 2>/dev/null && hostname >/shared/once/pod; if {first}; then exec {PYTHON_EATER} 500 {PACE}; else exec {PYTHON_EATER} 5 0; fi"
     mount = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
@@ -206,7 +206,7 @@ def all_containers_end_and_a_replacement_comes(world: PressureWorld, directory: 
         volumes=[{"name": "shared", "hostPath": {"path": str(directory), "type": "Directory"}}],
     )
     labels = {"app": "eater"}
-    world.ask(
+    node.ask(
         "POST",
         "/apis/apps/v1/namespaces/default/replicasets",
         {
@@ -227,15 +227,15 @@ def all_containers_end_and_a_replacement_comes(world: PressureWorld, directory: 
         },
     )
     try:
-        world.until(lambda: len(world.pods()) >= 2, 60)
-        first = next(each for each in world.pods() if each["status"].get("reason") == "Evicted")
+        node.until(lambda: len(node.pods()) >= 2)
+        first = next(each for each in node.pods() if each["status"].get("reason") == "Evicted")
         states = [each["state"] for each in first["status"]["containerStatuses"]]
         assert all("terminated" in each for each in states), states
-        second = next(each["metadata"]["name"] for each in world.pods() if each["metadata"]["uid"] != first["metadata"]["uid"])  # fmt: skip
-        world.running(second)
-        untouched(world, second)
+        second = next(each["metadata"]["name"] for each in node.pods() if each["metadata"]["uid"] != first["metadata"]["uid"])  # fmt: skip
+        node.running(second)
+        untouched(node, second)
     finally:
-        world.ask("DELETE", "/apis/apps/v1/namespaces/default/replicasets/set")
+        node.ask("DELETE", "/apis/apps/v1/namespaces/default/replicasets/set")
 
 
 PYTHON_EATER = '/usr/bin/python3 -S -I -c "$EATER"'
@@ -244,15 +244,15 @@ PYTHON_EATER = '/usr/bin/python3 -S -I -c "$EATER"'
 # --- a container's own limit ---
 
 
-def a_container_over_its_limit_is_restarted_alone(world: PressureWorld) -> None:
-    world.create(pod("web", container("hog", eater(300, PACE), **LIMIT), container("calm", eater(5), **LIMIT)))
-    world.until(lambda: world.container("web", "hog").get("restartCount", 0) >= 1, 40)
-    hit = world.container("web", "hog")
+def a_container_over_its_limit_is_restarted_alone(node: PressureNode) -> None:
+    node.create(pod("web", container("hog", eater(300, PACE), **LIMIT), container("calm", eater(5), **LIMIT)))
+    node.until(lambda: node.container("web", "hog").get("restartCount", 0) >= 1)
+    hit = node.container("web", "hog")
     assert hit["lastState"]["terminated"]["reason"] == "OOMKilled"
     assert hit["lastState"]["terminated"]["exitCode"] == 137
-    assert world.container("web", "calm")["restartCount"] == 0
-    assert world.status("web")["phase"] == "Running"
-    assert world.condition("MemoryPressure") == "False"
+    assert node.container("web", "calm")["restartCount"] == 0
+    assert node.status("web")["phase"] == "Running"
+    assert node.condition("MemoryPressure") == "False"
 
 
 # --- the story of a kill ---
@@ -265,17 +265,17 @@ def fellow(seconds: str = "1000") -> Document:
     return container("fellow", ["sleep", seconds], resources={"limits": {"memory": "16Mi", "cpu": "100m"}})
 
 
-TOLD_S = 1.0
+REPORTED_S = 5.0  # a second where nothing else runs
 
 
-def first_end(world: PressureWorld, name: str) -> float:
+def first_end(node: PressureNode, name: str) -> float:
     """When the first of a pod's processes has ended, by the clock of this kernel. They must have begun slowly."""
-    uid = world.until(lambda: world.pod(name).get("metadata", {}).get("uid"))
+    uid = node.until(lambda: node.pod(name).get("metadata", {}).get("uid"))
     poll, pids = select.poll(), set[int]()
     with ExitStack() as stack:
 
         def followed() -> set[int]:
-            for file in world.cgroup_files(uid, "cgroup.procs"):
+            for file in node.cgroup_files(uid, "cgroup.procs"):
                 for pid in set(map(int, file.read_text().split())) - pids:
                     fd = os.pidfd_open(pid)
                     stack.callback(os.close, fd)
@@ -283,29 +283,29 @@ def first_end(world: PressureWorld, name: str) -> float:
                     pids.add(pid)
             return pids
 
-        world.running(name)
-        world.until(followed)
-        assert poll.poll(60_000 * SLOW), f"{name}: nobody has ended\n{world.told()}"
+        node.running(name)
+        node.until(followed)
+        assert poll.poll(60_000 * SLOW), f"{name}: no process has ended\n{node.diagnosis()}"
         return time.monotonic()
 
 
-def told_soon(world: PressureWorld, name: str, ended_s: float) -> Document:
-    """The event, which is there a second after the end of the process at the latest."""
-    (event, *_) = world.until(lambda: world.events("OOMKilling", name))
+def reported_soon(node: PressureNode, name: str, ended_s: float) -> Document:
+    """The event, which follows the end of the process at once."""
+    (event, *_) = node.until(lambda: node.events("OOMKilling", name))
     took_s = time.monotonic() - ended_s
-    print(f"{name}: told after {took_s:.2f} s")
-    assert took_s < TOLD_S
+    print(f"{name}: reported after {took_s:.2f} s")
+    assert took_s < REPORTED_S
     return event
 
 
-def found_again(world: PressureWorld, name: str) -> None:
-    """By the next agent: the same record, and nothing is told twice."""
-    kills, events = (world.kills_of(name), world.events("OOMKilling", name))
+def found_again(node: PressureNode, name: str) -> None:
+    """By the next agent: the same record, and nothing is reported twice."""
+    kills, events = (node.kills_of(name), node.events("OOMKilling", name))
     assert kills
-    world.kill_node()
-    world.start_again()
-    assert world.kills_of(name) == kills
-    assert [each["message"] for each in world.events("OOMKilling", name)] == [each["message"] for each in events]
+    node.kill_node()
+    node.start_again()
+    assert node.kills_of(name) == kills
+    assert [each["message"] for each in node.events("OOMKilling", name)] == [each["message"] for each in events]
 
 
 CHILD = (
@@ -321,37 +321,37 @@ CHILD = (
 )
 
 
-def a_killed_child_is_told_and_the_container_goes_on(world: PressureWorld) -> None:
-    """memory.oom.group is off in this profile, so only one process dies: Kubernetes itself would not say a word."""
-    world.create(pod("parent", container("c", ["/usr/bin/python3", "-S", "-I", "-c", CHILD], **LIMIT), fellow()))
-    event = told_soon(world, "parent", world.said("parent", "died"))
+def a_killed_child_is_reported_and_the_container_goes_on(node: PressureNode) -> None:
+    """memory.oom.group is off in this profile, so only one process dies: Kubernetes itself would report nothing."""
+    node.create(pod("parent", container("c", ["/usr/bin/python3", "-S", "-I", "-c", CHILD], **LIMIT), fellow()))
+    event = reported_soon(node, "parent", node.said("parent", "died"))
     assert "out of memory at the container's memory limit (64Mi)" in event["message"]
-    assert "the container goes on" in event["message"]
+    assert "the container continues" in event["message"]
     assert event["involvedObject"]["fieldPath"] == "spec.containers{c}"
-    (kill,) = world.kills_of("parent")
+    (kill,) = node.kills_of("parent")
     assert (kill["level"], kill["container"], kill["containerLives"]) == ("container", "c", True)
     assert kill["source"] in ("kernel log", "counters")
     if kill["source"] == "kernel log":
         assert (kill["process"], kill["limitBytes"]) == ("python3", 64 * MIB)
         assert len(kill["candidates"]) >= 2
         assert kill["stat"]
-    untouched(world, "parent")
-    found_again(world, "parent")
-    untouched(world, "parent")
+    untouched(node, "parent")
+    found_again(node, "parent")
+    untouched(node, "parent")
 
 
-def a_killed_first_process_is_told_with_its_container(world: PressureWorld) -> None:
-    world.create(pod("single", container("c", eater(300, SLOWLY), **LIMIT), fellow(), restartPolicy="Never"))
-    event = told_soon(world, "single", first_end(world, "single"))
+def a_killed_first_process_is_reported_with_its_container(node: PressureNode) -> None:
+    node.create(pod("single", container("c", eater(300, SLOWLY), **LIMIT), fellow(), restartPolicy="Never"))
+    event = reported_soon(node, "single", first_end(node, "single"))
     assert "the container ended with it" in event["message"], event["message"]
     assert "the container's memory limit (64Mi)" in event["message"]
-    (kill,) = world.kills_of("single")
+    (kill,) = node.kills_of("single")
     assert (kill["level"], kill["containerLives"]) == ("container", False)
-    found_again(world, "single")
+    found_again(node, "single")
 
 
-def a_kill_at_the_pods_limit_is_told_as_such(world: PressureWorld) -> None:
-    world.create(
+def a_kill_at_the_pods_limit_is_reported_as_such(node: PressureNode) -> None:
+    node.create(
         pod(
             "both",
             container("a", eater(40)),
@@ -360,40 +360,40 @@ def a_kill_at_the_pods_limit_is_told_as_such(world: PressureWorld) -> None:
             resources={"limits": {"memory": "64Mi", "cpu": "1"}},
         )
     )
-    event = told_soon(world, "both", first_end(world, "both"))
+    event = reported_soon(node, "both", first_end(node, "both"))
     assert "out of memory at the pod's memory limit (64Mi)" in event["message"]
-    assert world.kills_of("both")[0]["level"] == "pod"
-    found_again(world, "both")
+    assert node.kills_of("both")[0]["level"] == "pod"
+    found_again(node, "both")
 
 
-def a_kill_at_the_limit_of_all_pods_is_told_as_such(world: PressureWorld) -> None:
-    """Nobody is evicted here: the threshold is far below what a look could see in time."""
-    world.create(pod("flood", container("c", eater(700, PACE), **memory("10Mi")), restartPolicy="Never"))
-    event = told_soon(world, "flood", first_end(world, "flood"))
+def a_kill_at_the_limit_of_all_pods_is_reported_as_such(node: PressureNode) -> None:
+    """No pod is evicted here: the threshold is far below what a poll could see in time."""
+    node.create(pod("flood", container("c", eater(700, PACE), **memory("10Mi")), restartPolicy="Never"))
+    event = reported_soon(node, "flood", first_end(node, "flood"))
     assert "the limit of all pods together (node allocatable)" in event["message"]
-    assert world.kills_of("flood")[0]["level"] == "pods"
-    found_again(world, "flood")
+    assert node.kills_of("flood")[0]["level"] == "pods"
+    found_again(node, "flood")
 
 
-def kills_are_found_again_after_a_restart_and_told_if_nobody_looked(world: PressureWorld) -> None:
+def kills_are_found_after_a_restart_and_reported_if_they_were_missed(node: PressureNode) -> None:
     late = CHILD.replace("time.sleep(0.5)", "time.sleep(4)")
-    world.create(pod("unseen", container("c", ["/usr/bin/python3", "-S", "-I", "-c", late], **LIMIT), fellow()))
-    world.running("unseen")
-    before = world.kills()
-    world.kill_node()
-    world.said("unseen", "died")
-    world.start_again()
-    (event,) = world.until(lambda: world.events("OOMKilling", "unseen"))
+    node.create(pod("unseen", container("c", ["/usr/bin/python3", "-S", "-I", "-c", late], **LIMIT), fellow()))
+    node.running("unseen")
+    before = node.kills()
+    node.kill_node()
+    node.said("unseen", "died")
+    node.start_again()
+    (event,) = node.until(lambda: node.events("OOMKilling", "unseen"))
     assert "while no agent was running" in event["message"]
-    found = world.kills()
+    found = node.kills()
     assert found[: len(before)] == before
-    (kill,) = world.kills_of("unseen")
+    (kill,) = node.kills_of("unseen")
     assert (kill["whileAway"], kill["container"], kill["level"]) == (True, "c", "container")
-    untouched(world, "unseen")
-    world.kill_node()
-    world.start_again()
-    assert world.kills() == found
-    assert len(world.events("OOMKilling", "unseen")) == 1
+    untouched(node, "unseen")
+    node.kill_node()
+    node.start_again()
+    assert node.kills() == found
+    assert len(node.events("OOMKilling", "unseen")) == 1
 
 
 MEMORY_CHECKS: tuple[Check, ...] = (
@@ -403,8 +403,8 @@ MEMORY_CHECKS: tuple[Check, ...] = (
     priority_beats_excess,
     who_keeps_to_its_request_stays_while_another_exceeds_its_own,
     a_container_over_its_limit_is_restarted_alone,
-    a_killed_child_is_told_and_the_container_goes_on,
-    a_killed_first_process_is_told_with_its_container,
-    a_kill_at_the_pods_limit_is_told_as_such,
-    kills_are_found_again_after_a_restart_and_told_if_nobody_looked,
+    a_killed_child_is_reported_and_the_container_goes_on,
+    a_killed_first_process_is_reported_with_its_container,
+    a_kill_at_the_pods_limit_is_reported_as_such,
+    kills_are_found_after_a_restart_and_reported_if_they_were_missed,
 )

@@ -99,7 +99,7 @@ def run(
     if os.geteuid() != 0:
         raise GuestMissingError("this guest needs root: virtiofsd shares the file system from a chroot")
     image = kernel()
-    # The sockets and the RAM disk are no business of the guest's: not in the directory it can write.
+    # The sockets and the RAM disk are not in the directory that the guest can write to.
     with job_directory(guest, argv, environment) as job, tempfile.TemporaryDirectory(prefix="plimsoll-qemu-") as name:
         own = Path(name)
         (own / "initrd").write_bytes(initial_disk(image.name.removeprefix("vmlinuz-")))
@@ -135,7 +135,7 @@ def qemu_argv(guest: Guest, image: Path, initrd: Path, job: Path, options: Seque
     fast = "quiet mitigations=off nokaslr tsc=reliable no_timer_check random.trust_cpu=on rcupdate.rcu_expedited=1"
     return [
         QEMU, "-nographic", "-nodefaults", "-no-reboot",
-        "-accel", "tcg,thread=multi,tb-size=256", "-cpu", f"max,la57=off{_told_threads(guest)}",
+        "-accel", "tcg,thread=multi,tb-size=256", "-cpu", f"max,la57=off{_threads_option(guest)}",
         "-M", "q35,memory-backend=memory", "-smp", processors(guest), "-m", memory,
         "-object", f"memory-backend-memfd,id=memory,size={memory},share=on",
         "-serial", f"file:{job}/console",
@@ -148,8 +148,8 @@ def processors(guest: Guest) -> str:
     return f"{guest.cpus},sockets=1,cores={guest.cpus // guest.threads},threads={guest.threads}"
 
 
-def _told_threads(guest: Guest) -> str:
-    """Only as an Intel processor does an emulated one tell which of its threads share a core."""
+def _threads_option(guest: Guest) -> str:
+    """An emulated processor reports which of its threads share a core only as an Intel one."""
     return ",vendor=GenuineIntel" if guest.threads > 1 else ""
 
 

@@ -47,4 +47,4 @@ def test_all_old_or_all_new(
     found = json.loads(output)
     assert found["undone"] >= 4
     assert found["killed"] >= 4
-    assert found["looks"] > 10
+    assert found["reads"] > 10

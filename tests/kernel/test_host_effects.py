@@ -1,4 +1,4 @@
-"""What the engine's values do on cgroup v1, on the machine itself: who is killed, held back, refused.
+"""What the engine's values do on cgroup v1, on the machine itself: what is killed, limited, refused.
 
 The pods of every test have 256 MiB together, the limit of their kubepods. See in_guest/test_effects.py for v2.
 """
@@ -19,13 +19,21 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, this_host
+from plimsoll.cgroups.drivers.detect import Hierarchies, this_host
 from plimsoll.cgroups.engine.executor import StepError
 from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.rules.cgroups.shrink import ShrinkPolicy
-from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod
+from tests.kernel.effects import (
+    MIB,
+    a_busy_loop_is_throttled,
+    cold_file,
+    new_node,
+    pod,
+    requests_split_a_cpu,
+    the_offender_is_killed,
+)
 from tests.unit.console import run
 
 LIMIT = {"limits": {"memory": "40Mi"}}
@@ -36,16 +44,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def host(exercised: Callable[[str, str], None]) -> Iterator[None]:
-    if os.geteuid() != 0:
-        pytest.skip("host cgroup v1: not root")
-    try:
-        found = this_host()
-        check_required(found)
-    except CgroupsUnusableError as problem:
-        pytest.skip(f"host cgroup v1: {problem}")
-    if found.version != 1 or found.read_only:
-        pytest.skip(f"host cgroup v1: this host has cgroup v{found.version}{', read-only' if found.read_only else ''}")
+def host(host_v1: Hierarchies, exercised: Callable[[str, str], None]) -> Iterator[None]:
     yield
     exercised("kernel", f"Linux {os.uname().release}, host, cgroup v1, cgroupfs: effects")
 
@@ -54,46 +53,23 @@ def test_a_memory_limit_kills_exactly_the_offender(tmp_path: Path) -> None:
     web, other = pod("web", app=LIMIT, side=LIMIT), pod("other", app=LIMIT)
     with new_node(tmp_path) as node:
         node.add(web, other)
-        hog, fellow = node.start(web, "app"), node.start(web, "app")
-        others = [node.start(web, "side"), node.start(other, "app")]
-        for each in others:
-            each.do("take", 8)
+        fellow = the_offender_is_killed(node, web, other)
+        assert node.kills(web, "app") == 1
         assert fellow.lives()
-        hog.tell("take", 60)
-        assert hog.exit_code() == KILLED
-        assert int(hog.until_end()) < 40
-        assert [node.kills(*each) for each in ((web, "app"), (web, "side"), (other, "app"))] == [1, 0, 0]
-        assert fellow.lives()
-        assert all(each.lives() for each in others)
 
 
 def test_a_cpu_limit_holds_a_busy_loop(tmp_path: Path) -> None:
     busy = pod("busy", app={"limits": {"cpu": "200m"}})
     with new_node(tmp_path) as node:
         node.add(busy)
-        # Above what else this machine does, so that nothing but the quota holds it back.
+        # Above everything else on this machine, so that only the quota limits it.
         asyncio.run(node.driver.write(node.root, "cpu.shares", "65536"))
-        worker = node.start(busy, "app")
-        worker.tell("loop", 0)
-        worker.until("looping")
-        (share,) = node.cpu_shares(busy, seconds=3)
-        assert 0.08 <= share <= 0.25
-        counted = [node.cpu(busy), node.cpu(busy, "app")]  # both have the limit, and either may meet it first
-        assert sum(each.throttled_periods or 0 for each in counted) >= 10
-        assert sum(each.throttled_us or 0 for each in counted) >= 750_000
+        a_busy_loop_is_throttled(node, busy)
 
 
 def test_cpu_requests_split_a_cpu(tmp_path: Path) -> None:
-    small, large = pod("small", app={"requests": {"cpu": "100m"}}), pod("large", app={"requests": {"cpu": "1000m"}})
-    cpu = max(os.sched_getaffinity(0))
     with new_node(tmp_path) as node:
-        node.add(small, large)
-        for each in (small, large):
-            worker = node.start(each, "app")
-            worker.tell("loop", cpu)
-            worker.until("looping")
-        one, ten = node.cpu_shares(small, large, seconds=10)
-        assert 8 <= ten / one <= 12
+        requests_split_a_cpu(node, max(os.sched_getaffinity(0)))
 
 
 def test_a_container_goes_and_its_pod_has_less_than_it_had(tmp_path: Path) -> None:
@@ -119,7 +95,7 @@ def test_a_limit_of_processes_stops_a_fork_bomb(tmp_path: Path) -> None:
 
 
 def test_huge_pages_are_limited(tmp_path: Path) -> None:
-    """In a mount namespace of its own: only there is the controller mounted, and it goes back with the namespace."""
+    """In a mount namespace of its own: only there is the controller mounted, and it is unmounted with the namespace."""
     with reserved_pages(8):
         if "hugetlb" in this_host().v1:
             huge_pages(tmp_path)
@@ -166,7 +142,7 @@ def huge_pages(state: Path) -> None:
         worker = node.start(large, "app")
         assert worker.do("huge", 4) == "4"
         assert int(node.text(node.path(large, "app"), "hugetlb.2MB.usage_in_bytes")) == 4 * MIB
-        worker.tell("huge", 2)
+        worker.send("huge", 2)
         assert worker.exit_code() == -signal.SIGBUS
         refused = [int(node.text(node.path(large, name), "hugetlb.2MB.failcnt")) for name in ("", "app")]
         assert sum(refused) == 1, refused
@@ -211,10 +187,10 @@ def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path) -> None:
         assert reader.lives()
 
 
-def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
+def test_a_limit_below_the_usage_is_abandoned(tmp_path: Path) -> None:
     """The kernel refuses it (EBUSY); that means not yet, until the time is up."""
     web = pod("web", app=BEFORE)
-    with new_node(tmp_path, ladder=ShrinkPolicy(deadline_s=1.0)) as node:
+    with new_node(tmp_path, shrink_policy=ShrinkPolicy(deadline_s=1.0)) as node:
         node.add(web)
         hog = node.start(web, "app")
         hog.do("take", 32)
@@ -223,22 +199,22 @@ def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
         assert isinstance(refused.value.cause, ShrinkError)
         waited = re.search(r"are still in use after (\d+\.\d)", str(refused.value))
         assert waited and float(waited[1]) >= 1.0
-        assert "not less than 24.0 MiB; everything was undone" in str(refused.value)
+        assert "not less than 24.0 MiB; everything was rolled back" in str(refused.value)
         for name in ("", "app"):
             assert int(node.text(node.path(web, name), BYTES)) == 64 * MIB
         assert node.kills(web, "app") == 0
         assert hog.lives()
 
 
-def test_a_limit_comes_down_as_soon_as_memory_is_given_back(tmp_path: Path) -> None:
-    """Refused at first, the resize goes on; the container lets go of its memory meanwhile."""
+def test_a_limit_is_lowered_as_soon_as_memory_is_freed(tmp_path: Path) -> None:
+    """Refused at first, the resize goes on; the container frees its memory meanwhile."""
     web = pod("web", app=BEFORE)
     with new_node(tmp_path) as node:
         node.add(web)
         hog = node.start(web, "app")
         hog.do("take", 32)
         started = time.monotonic()
-        hog.tell("give", 1)
+        hog.send("give", 1)
         node.resize(pod("web", app=AFTER))
         assert time.monotonic() - started >= 1
         for name in ("", "app"):

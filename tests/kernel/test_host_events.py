@@ -54,7 +54,7 @@ def v1_mount(controller: str) -> Path | None:
     return None
 
 
-def eventually(true: Callable[[], bool], deadline_s: float = 10.0) -> bool:
+def eventually(true: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     end = time.monotonic() + deadline_s
     while not true():
         if time.monotonic() > end:
@@ -129,7 +129,7 @@ def heard(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-async def fires(watcher: CgroupWatcher[str], deadline_s: float = 10.0) -> frozenset[str]:
+async def fires(watcher: CgroupWatcher[str], deadline_s: float = 60.0) -> frozenset[str]:
     async with asyncio.timeout(deadline_s):
         return await anext(watcher)
 
@@ -147,7 +147,7 @@ async def test_usage_threshold_fires_on_the_way_up_and_down(memory: Path, exerci
     with opened(memory) as directory, child(memory, sys.executable, "-S", "-c", TAKES, "48") as process:
         async with CgroupWatcher[str]() as watcher:
             watcher.usage_threshold("web", directory, 32 * MIB)
-            assert await fires(watcher) == {"web"}  # once at first: look, now that it is registered
+            assert await fires(watcher) == {"web"}  # once at first: read, now that it is registered
             assert await silent(watcher)
             say(process, "take")
             assert await fires(watcher) == {"web"}
@@ -167,14 +167,11 @@ async def test_out_of_memory_fires_when_the_kernel_kills(memory: Path) -> None:
     with opened(memory) as directory, child(memory, sys.executable, "-S", "-c", TAKES, "64") as process:
         async with CgroupWatcher[str]() as watcher:
             watcher.out_of_memory("oom", directory)
-            watcher.exit_of("process", process.pid)
             assert await fires(watcher) == {"oom"}
             assert await silent(watcher)
             say(process, "take")
-            seen: set[str] = set()
-            while seen != {"oom", "process"}:
-                seen |= await fires(watcher)
-        assert process.wait(10) == -signal.SIGKILL
+            assert await fires(watcher) == {"oom"}
+        assert process.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.asyncio
@@ -210,19 +207,6 @@ async def test_a_refused_registration_leaves_nothing_open(memory: Path) -> None:
 
 
 @pytest.mark.asyncio
-async def test_exit_of_a_process_now_and_long_ago() -> None:
-    async with CgroupWatcher[str]() as watcher:
-        with child(None, "sleep", "60") as process:
-            watcher.exit_of("child", process.pid)
-            assert await silent(watcher, 0.05)
-            process.terminate()
-            assert await fires(watcher) == {"child"}
-            assert await silent(watcher, 0.05), "an end is told once"
-        watcher.exit_of("ended", process.pid)
-        assert await fires(watcher) == {"ended"}
-
-
-@pytest.mark.asyncio
 async def test_forgotten_keys_are_silent_and_close_their_files(memory: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     with opened(memory) as directory:
@@ -248,14 +232,14 @@ async def test_a_waiting_reader_sees_the_end_of_the_stream() -> None:
     reader = asyncio.create_task(read())
     await asyncio.sleep(0)
     watcher.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await reader == []
 
 
 @pytest.mark.skipif(not os.path.exists("/proc/pressure/cpu"), reason="no pressure stall information in this kernel")
 @pytest.mark.asyncio
 async def test_global_pressure_trigger_with_the_window_the_kernel_grants(exercised: Note) -> None:
-    """Two busy loops on one CPU stall each other; without the capability a short window becomes 2 s, and is told."""
+    """Two busy loops on one CPU stall each other; without the capability a short window becomes 2 s, and is reported."""
     cpu = min(os.sched_getaffinity(0))
     busy = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
     async with CgroupWatcher[str]() as watcher:

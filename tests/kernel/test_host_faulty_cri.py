@@ -1,6 +1,6 @@
 """A runtime that fails: every call, refused before, lost after it was done, or slow, between us and containerd.
 
-Whoever asks again gets there, and in the end there is exactly one sandbox with exactly one container in it that was
+A caller that retries succeeds, and in the end there is exactly one sandbox with exactly one container in it that was
 started once.
 """
 
@@ -72,7 +72,7 @@ async def proxy(daemon: Containerd) -> AsyncIterator[Server]:  # noqa: F811
 
 
 async def insist(ask: Callable[[], Awaitable[T]]) -> T:
-    """The agent's way: whatever fails is asked again."""
+    """As the agent does: a failed call is repeated."""
     for _ in range(TRIES):
         try:
             return await ask()
@@ -121,7 +121,7 @@ async def test_every_call_fails_at_first(proxy: Server, place: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", ["RunPodSandbox", "CreateContainer", "StartContainer", "RemovePodSandbox"])
-async def test_one_call_was_done_and_nobody_was_told(proxy: Server, place: str, tmp_path: Path, name: str) -> None:
+async def test_a_call_was_carried_out_and_its_answer_lost(proxy: Server, place: str, tmp_path: Path, name: str) -> None:
     proxy.handlers = {name: faulty(path(name), "lost-after")}
     await live(proxy, place, tmp_path)
     assert name in proxy.calls

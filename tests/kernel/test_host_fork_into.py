@@ -1,4 +1,4 @@
-"""A child born in a cgroup of the unified hierarchy, and a directory that takes nobody that way."""
+"""A child that starts in a cgroup of the unified hierarchy, and a directory that cannot be used for it."""
 
 from __future__ import annotations
 

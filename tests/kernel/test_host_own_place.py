@@ -36,6 +36,6 @@ def test_it_is_made_and_entered() -> None:
     try:
         done = subprocess.run([sys.executable, "-c", AGENT, path], capture_output=True, text=True, check=False)
         assert (done.stdout, done.stderr) == ("[] 500 True\n", "")
-        assert driver.look(path, ()) is not None, "as a kubelet leaves it"
+        assert driver.read(path, ()) is not None, "as a kubelet leaves it"
     finally:
         asyncio.run(driver.remove(path))

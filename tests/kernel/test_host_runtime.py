@@ -19,6 +19,7 @@ from plimsoll.runtime.interface import ContainerMount, ContainerSpec, RuntimeCal
 from tests.kernel.embedded_runtime import (
     DEADLINE_S,
     PYTHON,
+    SLEEP,
     WITH_PYTHON,
     Cgroups,
     Pod,
@@ -35,7 +36,7 @@ from tests.kernel.embedded_runtime import (
     read,
     resident_kib,
 )
-from tests.kernel.runtime_checks import CHECKS, SLEEP, Check
+from tests.kernel.runtime_checks import CHECKS, Check
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="embedded runtime: not root")
 
@@ -80,7 +81,7 @@ async def test_killed_supervisor(pod: Pod, tmp_path: Path) -> None:
     await pod.says(stubborn, "ready")
     inside = set.union(*pod.cgroups.members((await pod.seen(stubborn)).name))
     supervisor, mounts = pod.runtime.supervisor_pid, host_mounts(tmp_path)
-    looking = asyncio.create_task(_until_told(pod.runtime, ""))
+    waiting = asyncio.create_task(_until_changed(pod.runtime, ""))
     os.kill(supervisor, signal.SIGKILL)
     done = await pod.ended(stubborn)
     assert (done.exit_code, done.reason, done.pid) == (137, "ContainerStatusUnknown", 0)
@@ -90,7 +91,7 @@ async def test_killed_supervisor(pod: Pod, tmp_path: Path) -> None:
         await gone(pid)
     assert host_mounts(tmp_path) == mounts
     async with asyncio.timeout(DEADLINE_S):
-        await looking
+        await waiting
     (sandbox,) = (await pod.runtime.seen()).sandboxes
     assert not sandbox.ready
     again = SandboxSpec(**{name: getattr(pod.spec, name) for name in pod.spec.__struct_fields__} | {"attempt": 1})
@@ -117,8 +118,8 @@ async def test_killed_while_it_starts_containers(runtime: ProcessRuntime, cgroup
         plan = ContainerSpec("c", 0, "i", "host", ("sleep", "1000"), log_path=f"{name}/0.log", cgroup=name)
         await runtime.start_container(await runtime.make_container(spec, sandbox, plan))
 
-    for turn, delay_ms in enumerate((2, 4, 6, 8, 10, 12, 15, 20, 25, 30)):
-        supervisor, names = runtime.supervisor_pid, [f"{turn}-{number}" for number in range(3)]
+    for number_of_kill, delay_ms in enumerate((2, 4, 6, 8, 10, 12, 15, 20, 25, 30)):
+        supervisor, names = runtime.supervisor_pid, [f"{number_of_kill}-{number}" for number in range(3)]
         for name in names:
             for fd in cgroups.open(name):
                 os.close(fd)
@@ -135,9 +136,9 @@ async def test_killed_while_it_starts_containers(runtime: ProcessRuntime, cgroup
     assert (await runtime.seen()).containers == ()
 
 
-async def _until_told(runtime: ProcessRuntime, uid: str) -> None:
-    async for told in runtime.changes():
-        if told == uid:
+async def _until_changed(runtime: ProcessRuntime, uid: str) -> None:
+    async for changed in runtime.changes():
+        if changed == uid:
             return
 
 
@@ -189,7 +190,7 @@ async def test_killed_agent(runtime: ProcessRuntime, cgroups: Cgroups, tmp_path:
     await eventually(lambda: len(read(running.log_file)) > said)
     await gone(beside.pop())
     assert (await pod.seen(container)).pid == running.pid
-    await runtime.close()  # nobody listens while it ends
+    await runtime.close()  # no client listens while it ends
     (logs / "it").touch()
     await gone(running.pid)
     await runtime.open()
@@ -213,7 +214,7 @@ async def test_agent_and_supervisor_killed_together(tmp_path: Path, cgroups: Cgr
     agent.kill()
     os.kill(supervisor, signal.SIGKILL)
     await agent.wait()
-    for pid in children:  # nobody is left to kill them: the kernel does
+    for pid in children:  # the kernel kills them
         await gone(pid)
     assert host_mounts(tmp_path) == mounts
     async with a_runtime(tmp_path / "state", cgroups) as runtime:

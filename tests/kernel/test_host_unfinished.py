@@ -28,7 +28,7 @@ async def test_a_cgroup_made_in_some_hierarchies_only_is_taken_away(tmp_path: Pa
     await driver.make(pod)
     for controller in made_in:
         os.mkdir(found.v1[controller].mount_point + f"{pod}/container")
-    executor = Executor(driver, journal, boot_id="boot", remade=lambda _: None)
+    executor = Executor(driver, journal, boot_id="boot", save_inodes=lambda _: None)
     assert await executor.recover(0) is not None
     assert journal.unfinished() is None
     assert driver.children("/").count(pod[1:]) == 0

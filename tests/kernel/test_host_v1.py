@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required, open_cgroupfs, this_host
+from plimsoll.cgroups.drivers.detect import Hierarchies, open_cgroupfs
 from plimsoll.cgroups.drivers.v1 import UNIFIED, CgroupsV1
 from plimsoll.cgroups.stats.usage import host_pressure, usage
 from plimsoll.linux.cgroup_files import CgroupGoneError, CgroupMount
@@ -25,7 +25,7 @@ from tests.kernel.driver_checks import (
     Cgroupfs,
     a_fork_bomb_is_killed,
     eventually,
-    frozen_processes_stand_still,
+    frozen_processes_do_not_run,
     python,
     refused,
     remove_tree,
@@ -37,17 +37,8 @@ from tests.kernel.driver_checks import (
 
 
 @pytest.fixture(scope="module")
-def driver(exercised: Callable[[str, str], None]) -> Iterator[CgroupsV1]:
-    if os.geteuid() != 0:
-        pytest.skip("host cgroup v1: not root")
-    try:
-        found = this_host()
-        check_required(found)
-    except CgroupsUnusableError as problem:
-        pytest.skip(f"host cgroup v1: {problem}")
-    if found.version != 1 or found.read_only:
-        pytest.skip(f"host cgroup v1: this host has cgroup v{found.version}{', read-only' if found.read_only else ''}")
-    opened = open_cgroupfs(found)
+def driver(host_v1: Hierarchies, exercised: Callable[[str, str], None]) -> Iterator[CgroupsV1]:
+    opened = open_cgroupfs(host_v1)
     assert isinstance(opened, CgroupsV1)
     yield opened
     exercised("kernel", f"Linux {os.uname().release}, host, cgroup v1, cgroupfs")
@@ -92,10 +83,10 @@ def test_a_half_made_cgroup_is_completed(driver: CgroupsV1, root: str) -> None:
     """As a crash or a runtime leaves it: there in one hierarchy only. It does not count as there (02 §3)."""
     path = f"{root}/pod1"
     driver.hierarchies["pids"].make(path)
-    assert driver.look(path, []) is None
+    assert driver.read(path, []) is None
     assert driver.children(root) == ["pod1"], "but it can be found and removed"
     run_make(driver, path)
-    assert driver.look(path, []) is not None
+    assert driver.read(path, []) is not None
     run_remove(driver, path)
     driver.hierarchies["devices"].make(path)
     run_remove(driver, path)
@@ -109,7 +100,7 @@ def test_making_is_all_or_nothing(driver: CgroupsV1, root: str) -> None:
     driver.hierarchies["cpuset"].remove(parent)
     driver.hierarchies["cpuset"].make(parent)
     error = refused(errno.ENOSPC, lambda: run_make(driver, f"{parent}/pod1"))
-    assert "the parent has none: give it some, or choose another cgroup root" in str(error)
+    assert "the parent has none: set them there, or choose another cgroup root" in str(error)
     assert driver.children(parent) == []
 
 
@@ -209,7 +200,7 @@ def test_pressure_of_a_cgroup_on_a_hybrid_host(driver: CgroupsV1, root: str) -> 
     assert host_pressure() is not None
 
 
-@pytest.mark.parametrize("check", [BOMB, frozen_processes_stand_still], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [BOMB, frozen_processes_do_not_run], ids=lambda check: check.__name__)
 def test_without_a_unified_hierarchy(check: Callable[[Cgroupfs, str], None], driver: CgroupsV1, root: str) -> None:
     """A host with v1 only (document 004): no cgroup.kill, so the freezer and pidfds do it."""
     alone = CgroupsV1({name: mount.mount_point for name, mount in driver.hierarchies.items() if name != UNIFIED})
@@ -232,7 +223,7 @@ class Killed(BaseException):
     """In the place of a kill −9: nothing comes after it."""
 
 
-def test_whoever_is_killed_while_a_cgroup_is_made_or_removed_leaves_none_that_seems_whole(
+def test_a_kill_while_a_cgroup_is_made_or_removed_leaves_none_that_seems_complete(
     driver: CgroupsV1, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After every single hierarchy. Else the next cgroup below it could not be made in those where it is missing."""
@@ -254,7 +245,7 @@ def test_whoever_is_killed_while_a_cgroup_is_made_or_removed_leaves_none_that_se
                 patched.setattr(CgroupMount, name, until_killed)
                 with pytest.raises(Killed):
                     (run_make if name == "make" else run_remove)(driver, path)
-            assert driver.look(path, ()) is None, (name, count)
+            assert driver.read(path, ()) is None, (name, count)
             run_make(driver, path)
             run_make(driver, f"{path}/container")
             run_remove(driver, f"{path}/container")

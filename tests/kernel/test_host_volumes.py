@@ -153,7 +153,7 @@ def test_a_sub_path_is_that_directory_whatever_takes_its_name(volumes: Volumes, 
     (volume / "dir" / "x").rename(volume / "dir" / "moved")
     (volume / "dir" / "x").symlink_to(tmp_path / "outside")
     assert os.listdir(found.host_path) == ["file"]
-    with pytest.raises(ContainerConfigError, match="it leads out of the volume"):
+    with pytest.raises(ContainerConfigError, match="it leads outside the volume"):
         mounted(volumes, it)
     (volume / "dir" / "x").unlink()
     (again,) = mounted(volumes, it)

@@ -45,7 +45,7 @@ def test_every_file_is_what_explain_says(
 def _on_host(argv: list[str], exercised: Callable[[str, str], None]) -> dict[str, Any]:
     if os.geteuid() != 0 or this_host().version != 1:
         pytest.skip("host: root on cgroup v1 is needed")
-    done = subprocess.run([sys.executable, *argv], capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([sys.executable, *argv], capture_output=True, text=True, timeout=240, check=False)
     assert done.returncode == 0, done.stderr
     exercised("kernel", f"Linux {os.uname().release}, cgroup v1, cgroupfs (this machine)")
     found: dict[str, Any] = json.loads(done.stdout)

@@ -1,4 +1,4 @@
-"""Guests of user-mode Linux: a kernel that is a process. Starts in 3 seconds (with systemd in 6), anywhere, as anybody.
+"""Guests of user-mode Linux: a kernel that is a process. Starts in 3 seconds (with systemd in 6), anywhere, as any user.
 
 It has cgroup v1 and v2 with cpu, memory, pids and io; one CPU; neither cpuset nor hugetlb nor PSI: for these see
 qemu.py. By hand: `python -m tests.kernel.uml --systemd -- systemctl list-units`.

@@ -29,7 +29,7 @@ def main(seed: int) -> dict[str, Any]:
         write_pods(pods, 200, seed)
         for name, (kind, driver, profile) in COMBINATIONS.items():
             matrix = ["-m", "tests.kernel.matrix", str(pods), "--driver", driver, "--profile", profile, "--memory-qos"]
-            # Guests are slow: there each operation is refused with one errno, in turn, here with all five.
+            # Guests are slow: there each operation is refused with one errno, alternately, here with all five.
             faults = ["-m", "tests.kernel.faults", "--driver", driver, "--rounds", "40"]
             faults += ["--codes", "5" if kind == "host" else "1"]
             found[name] = {"matrix": _done(kind, matrix), "faults": _done(kind, faults)}

@@ -17,14 +17,14 @@ KILLS = {"agent": 50, "containerd ends": 5, "containerd dies": 5, "both": 5}
 
 def main(seed: int) -> dict[str, int]:
     with tempfile.TemporaryDirectory() as directory:
-        counts, told = run(Path(directory), seed, KILLS)
+        counts, faults = run(Path(directory), seed, KILLS)
     with tempfile.TemporaryDirectory() as directory:
         more, others = run_faults(Path(directory), seed)
     with tempfile.TemporaryDirectory() as directory:
         alone = asyncio.run(_calls(Path(directory)))
-    print("\n".join([*told, *others][:20]))
+    print("\n".join([*faults, *others][:20]))
     found = {**counts, **{f"{name}, faulty runtime": count for name, count in more.items()}}
-    return {**found, "single calls that failed": alone, "failed": len(told) + len(others)}
+    return {**found, "single calls that failed": alone, "failed": len(faults) + len(others)}
 
 
 async def _calls(directory: Path) -> int:

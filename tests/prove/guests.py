@@ -8,6 +8,6 @@ from tests.outcomes import outcomes
 
 
 def main(seed: int) -> dict[str, Any]:
-    """`seed` has nothing to say here: nothing is random."""
+    """`seed` is unused: nothing is random."""
     tests, failed = outcomes("-m", "long", "-n", "2", "tests/kernel")
     return {"tests": tests, "failed": failed, "seed": seed}

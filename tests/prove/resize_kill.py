@@ -1,4 +1,4 @@
-"""The agent killed −9 at every call of its main thread by which a resize changes a file or tells the API, and at those
+"""The agent killed −9 at every call of its main thread by which a resize changes a file or calls the API, and at those
 of the thread that writes memory limits: upwards and downwards, in both profiles."""
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ BEYOND = 60
 
 
 def main(seed: int) -> dict[str, Any]:
-    """`seed` has nothing to say here: every step comes once."""
+    """`seed` is unused: every step comes once."""
     if why := missing():
         raise RuntimeError(why)
     counts: dict[str, Any] = {"seed": seed, "failed": 0}
     for profile in ("1.27", "1.36"):
-        with tempfile.TemporaryDirectory() as directory, real_node(Path(directory) / "world", profile) as node:
+        with tempfile.TemporaryDirectory() as directory, real_node(Path(directory) / "cluster", profile) as node:
             kills, killed = ResizeKill(node), Counter[str]()
             try:
                 for call in CALLS:

@@ -12,7 +12,7 @@ COMBINATIONS = {"v2-cgroupfs": ("qemu-v2-8", "cgroupfs"), "v2-systemd": ("qemu-v
 
 
 def main(seed: int) -> dict[str, Any]:
-    """Nothing here is left to chance; the seed is not asked."""
+    """`seed` is unused: nothing is random."""
     found: dict[str, Any] = {}
     for name, (kind, driver) in COMBINATIONS.items():
         try:

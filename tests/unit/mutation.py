@@ -1,4 +1,4 @@
-"""Manifests that nobody would write: the bundled examples, changed at random, byte by byte and field by field.
+"""Manifests that no user would write: the bundled examples, changed at random, byte by byte and field by field.
 
 A case is made from a seed and a number alone, so `case(7, 1234)` is the same bytes and the same words on every machine.
 `fuzz` runs cases through `plimsoll explain` in this process and says which ones did anything but explain or refuse:
@@ -314,7 +314,7 @@ def wrong_with(each: Case, file: Path) -> tuple[str, str]:
 
 
 def fuzz(seed: int, cases: int, directory: Path, *, stop_after: int = 20) -> Outcome:
-    """`cases` cases; stops early once there are enough failures to look at."""
+    """`cases` cases; stops early once there are enough failures."""
     outcome = Outcome(Counter(), [])
     file = directory / "case.yaml"
     for number in range(cases):

@@ -5,7 +5,7 @@ a namespace package, so no test needs a conftest for it.
 
 Pods come as documents of JSON types, because that is what users write; `lean` makes the frozen object. A valid pod is
 built so that the API server's rules hold (a request is drawn together with its limit, pod level is at least what the
-containers need), and then shown to validation, which has the last word.
+containers need), and then shown to validation, which decides.
 """
 
 from __future__ import annotations
@@ -248,7 +248,7 @@ def valid_pods(draw: st.DrawFn, *, pod_level: bool = True, stored: bool = True) 
 def _pod_level(draw: st.DrawFn, document: Json) -> Json:
     """A block that covers what the containers need: V-24 to V-26."""
     pod = defaulted(lean(document))
-    needed, held = container_requests(pod), container_limits(pod)
+    needed, container_total = container_requests(pod), container_limits(pod)
     largest = {
         name: max((c.resources.limits or {}).get(name, parse("0")).milli for c in pod.spec.containers)
         for name in ("cpu", "memory")
@@ -268,7 +268,7 @@ def _pod_level(draw: st.DrawFn, document: Json) -> Json:
     pages = draw(_PAGES)
     if pages is not None and (requests or limits):
         for name, size in HUGEPAGE_BYTES.items():
-            total = held[name].value if name in held else 0
+            total = container_total[name].value if name in container_total else 0
             limits[name] = requests[name] = str(total + size * pages)
     empty_requests, empty_limits = draw(_BLANKS)
     block: Json = {}

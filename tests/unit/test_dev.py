@@ -41,7 +41,7 @@ def test_help_has_one_line_for_each_command(dev: ModuleType) -> None:
     words = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
     assert words == list(dev.COMMANDS)
     assert set(words) == {
-        "up", "run", "test", "prove", "lint", "bench", "conformance", "docs", "lock", "clean"
+        "up", "run", "check", "test", "prove", "lint", "bench", "conformance", "docs", "lock", "clean"
     }  # fmt: skip
 
 
@@ -49,8 +49,9 @@ def test_help_has_one_line_for_each_command(dev: ModuleType) -> None:
     ("args", "said"),
     [
         pytest.param(["tets"], "Did you mean 'test'?", id="near"),
-        pytest.param(["qqqq"], "./dev --help lists them all", id="far"),
+        pytest.param(["qqqq"], "./dev --help lists all commands", id="far"),
         pytest.param(["clean", "all"], "takes no arguments", id="clean-with-arguments"),
+        pytest.param(["check", "-k", "x"], "takes no arguments", id="check-with-arguments"),
         pytest.param(["lint", "--hard"], "takes only --fix", id="lint-with-unknown-option"),
         pytest.param(["prove", "no-such-area"], "Areas:", id="unknown-area"),
     ],
@@ -61,7 +62,7 @@ def test_a_wrong_command_line_ends_with_2_and_a_hint(args: list[str], said: str)
     assert said in done.stderr
 
 
-def test_old_python_is_told_what_is_needed() -> None:
+def test_an_old_python_prints_which_version_is_needed() -> None:
     """The part that older Pythons run must come before anything that only new ones understand."""
     head, _, _ = (ROOT / "dev").read_text().partition("\nROOT = ")
     script = head.replace("sys.version_info < (3, 11)", "sys.version_info < (99,)")
@@ -91,7 +92,7 @@ def test_verdict(dev: ModuleType, found: dict[str, str], wanted: dict[str, str],
 
 
 @pytest.mark.parametrize("stamp", [None, "", '{"python": '], ids=["none", "empty", "half"])
-def test_a_half_built_environment_counts_as_none(
+def test_an_incomplete_environment_counts_as_none(
     dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stamp: str | None
 ) -> None:
     monkeypatch.setattr(dev, "BIN", tmp_path)
@@ -121,7 +122,7 @@ def test_stamp_follows_what_the_environment_is_built_from(
 
 
 @pytest.mark.parametrize("name", ["runtime", "dev", "uv"])
-def test_lock_pins_and_hashes_everything_and_names_no_place(dev: ModuleType, name: str) -> None:
+def test_lock_has_versions_and_hashes_and_no_hosts(dev: ModuleType, name: str) -> None:
     text = (ROOT / "requirements" / f"{name}.txt").read_text()
     assert dev.lock_problems(text) == []
     assert not any(word in text for word in ("://", "file:", "--index", "--find-links", "--extra", "#"))
@@ -139,7 +140,7 @@ def test_lock_pins_and_hashes_everything_and_names_no_place(dev: ModuleType, nam
         "-e /srv/click",
     ],
 )
-def test_a_bad_lock_is_noticed(dev: ModuleType, line: str) -> None:
+def test_an_invalid_lock_is_rejected(dev: ModuleType, line: str) -> None:
     good = "msgspec==0.18.6 \\\n    --hash=sha256:" + "0" * 64 + "\n"
     assert dev.lock_problems(good) == []
     assert dev.lock_problems(good + line + "\n")
@@ -157,7 +158,7 @@ def test_dev_lock_has_the_runtime_versions() -> None:
 
 
 @pytest.mark.parametrize("folder", ["short", "with space", "x" * 150], ids=["short", "space", "long"])
-def test_the_command_starts_from_any_folder(
+def test_the_command_starts_from_any_directory(
     dev: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
 ) -> None:
     venv = tmp_path / folder / ".venv"
@@ -180,7 +181,7 @@ def test_ci_runs_the_tests() -> None:
     assert "set -euo pipefail" in script.read_text()
 
 
-def test_system_packages_are_only_named_where_they_cannot_be_installed(
+def test_missing_system_packages_are_listed_if_they_cannot_be_installed(
     dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(dev, "SYSTEM_PACKAGES", {"present": "sh", "absent": "no-such-command"})
@@ -237,41 +238,98 @@ def test_closing_lines_of_a_run_without_anything_real(tmp_path: Path) -> None:
     assert done.returncode == 1
 
 
-# --- a few failures on a real machine are tried once more
+# --- the last line, and a few failures on a real machine that are tried once more
 
 
 @pytest.mark.parametrize(
-    ("failed", "tried"),
+    ("failed", "retried"),
     [
         pytest.param({"tests/kernel/a.py::b": True}, ["tests/kernel/a.py::b"], id="one"),
         pytest.param({"tests/e2e/a.py::b[x@y]@a group": True}, ["tests/e2e/a.py::b[x@y]"], id="of a group"),
         pytest.param({"tests/e2e/a.py::b[x@y]": True}, ["tests/e2e/a.py::b[x@y]"], id="of none"),
-        pytest.param({"tests/kernel/a.py::b": True, "tests/unit/a.py::b": True}, None, id="a rule fails too"),
-        pytest.param({f"tests/kernel/a.py::b{each}": True for each in range(6)}, None, id="many"),
-        pytest.param({}, None, id="none is known"),
+        pytest.param({"tests/kernel/a.py::b": True, "tests/unit/a.py::b": True}, [], id="a rule fails too"),
+        pytest.param({f"tests/kernel/a.py::b{number}": True for number in range(6)}, [], id="many"),
+        pytest.param({}, [], id="none is known"),
     ],
 )
-@pytest.mark.parametrize("code", [0, 1])
-def test_few_failures_are_tried_alone(
-    dev: ModuleType,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    failed: dict[str, bool],
-    tried: list[str] | None,
-    code: int,
+def test_only_a_few_failures_on_real_machines_are_retried(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, failed: dict[str, bool], retried: list[str]
 ) -> None:
-    asked: list[list[str]] = []
-
-    def call(command: list[str]) -> int:
-        asked.append(command)
-        return code
-
     (tmp_path / "lastfailed").write_text(json.dumps(failed))
     monkeypatch.setattr(dev, "LAST_FAILED", tmp_path / "lastfailed")
-    monkeypatch.setattr(dev, "call", call)
-    assert dev.call_alone(["pytest"]) == (1 if tried is None else code)
-    assert asked == ([] if tried is None else [["pytest", "--once-more", *tried]])
-    said = capsys.readouterr()
-    outcome = "see above" if code else "passed alone"
-    assert all(f"FAILED beside others, {outcome}: {name}" in said.out + said.err for name in tried or ())
+    assert dev.tests_to_retry() == retried
+
+
+@pytest.mark.parametrize(
+    ("code", "lint", "counts", "retried", "line"),
+    [
+        pytest.param(0, [], {"passed": 9}, [], "PASSED: 9 passed", id="passed"),
+        pytest.param(0, [], {"passed": 8, "skipped": 1}, [], "PASSED: 8 passed, 1 skipped", id="skipped"),
+        pytest.param(1, [], {"failed": 1, "passed": 8}, [], "FAILED: 1 failed, 8 passed", id="failed"),
+        pytest.param(0, ["mypy"], {"passed": 9}, [], "FAILED: lint (mypy), 9 passed", id="lint"),
+        pytest.param(
+            0, [], {"failed": 1, "passed": 8}, ["a::b"], "PASSED: 9 passed, 1 after a retry: a::b", id="retried"
+        ),
+        pytest.param(
+            1, [], {"failed": 1, "passed": 8}, ["a::b"], "FAILED: 1 failed, 8 passed, 1 failed again: a::b", id="again"
+        ),
+        pytest.param(4, [], {}, [], "FAILED: pytest exited with 4", id="pytest-cannot-start"),
+    ],
+)
+def test_the_last_line_says_whether_the_tests_passed(
+    dev: ModuleType,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+    lint: list[str],
+    counts: dict[str, int],
+    retried: list[str],
+    line: str,
+) -> None:
+    exit_code = dev.conclude(code, lint, counts, retried)
+    assert capsys.readouterr().out == f"{line}\n"
+    assert (exit_code == 0) == line.startswith("PASSED")
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_a_test_that_failed_first_is_retried_alone(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int
+) -> None:
+    """The first run fails with one test of a real kernel; the second, of that test alone, ends with `code`."""
+    commands: list[list[str]] = []
+
+    def call(command: list[str]) -> int:
+        commands.append(command)
+        first = len(commands) == 1
+        (tmp_path / "lastfailed").write_text('{"tests/kernel/a.py::b": true}')
+        (tmp_path / "counts").write_text(json.dumps({"failed": 1, "passed": 7} if first else {"passed": 1}))
+        return 1 if first else code
+
+    monkeypatch.setattr(dev, "LAST_FAILED", tmp_path / "lastfailed")
+    monkeypatch.setattr(dev, "COUNTS", tmp_path / "counts")
+    for name, result in {
+        "call": call,
+        "prepare": print,
+        "ensure_system_packages": tuple,
+        "failed_checks": list,
+    }.items():
+        monkeypatch.setattr(dev, name, result)
+    assert dev.test([]) == code
+    assert commands[1][-2:] == ["--once-more", "tests/kernel/a.py::b"]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("FAILED: 1 failed, 7 passed" if code else "PASSED: 8 passed, 1 after a retry")
+
+
+def test_the_counts_of_a_run_are_saved_for_the_last_line(dev: ModuleType, tmp_path: Path) -> None:
+    shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
+    (tmp_path / "test_sample.py").write_text(SAMPLE + "\ndef test_wrong(): assert False\n")
+    finished(sys.executable, "-m", "pytest", "-p", "xdist", "-n2", cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    saved = tmp_path / dev.COUNTS.relative_to(ROOT)
+    assert json.loads(saved.read_text()) == {"failed": 1, "passed": 3, "skipped": 2}
+
+
+# --- generated pages
+
+
+def test_generated_pages_are_current() -> None:
+    done = finished(sys.executable, ROOT / "docs" / "build.py", "--check", PYTHONPATH=str(ROOT / "src"))
+    assert (done.returncode, done.stdout) == (0, "")

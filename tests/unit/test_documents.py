@@ -2,7 +2,7 @@
 
 A row is checked by everything that carries its id. In the folder documents/ beside this module, `cases` and `formulas` run
 what examples/documents/expected.yaml holds, all worked out by hand, and `rows_000` … `rows_004` have functions marked `@row`
-for what no table says. The last tests hold the page, the examples and these checks to each other.
+for what no table contains. The last tests compare the page, the examples and these checks.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def defines(file: Path, name: str) -> bool:
     return bool(re.search(rf"(?m)^(async )?def {name}\(", file.read_text(encoding="utf-8")))
 
 
-def test_page_refers_to_rows_that_exist_and_leaves_nothing_for_later() -> None:
+def test_page_refers_to_rows_that_exist_and_has_no_open_rows() -> None:
     for row_id, columns in page_rows().items():
         for other in re.findall(r"(?<![\w-])00[0-4]-\d{2}(?![\w-])", " ".join(columns)):
             assert other in page_rows(), row_id
@@ -154,7 +154,7 @@ def examples_of(*kinds: str) -> list[str]:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("file", [file for file, kind in yaml_examples().items() if kind not in _NO_PODS])
-def test_explain_takes_pod_examples(file: str, profile: str) -> None:
+def test_explain_accepts_pod_examples(file: str, profile: str) -> None:
     asked = (str(EXAMPLES / file), "--node", str(EXAMPLES / "node-48.yaml"), "--profile", profile)
     found = json.loads(explained(*asked, "--cgroup", "v1", "-o", "json"))
     assert found["pods"]
@@ -165,7 +165,7 @@ def test_explain_takes_pod_examples(file: str, profile: str) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("file", examples_of("KubeletConfiguration"))
-def test_kubelet_takes_configuration_examples(file: str, profile: str) -> None:
+def test_kubelet_accepts_configuration_examples(file: str, profile: str) -> None:
     (document,) = documents_in(EXAMPLES / file)
     assert reading(document, PROFILES[profile]).config
     pod, machine = str(DOCUMENTS / "004-busybox.yaml"), str(EXAMPLES / "node-48.yaml")
@@ -173,7 +173,7 @@ def test_kubelet_takes_configuration_examples(file: str, profile: str) -> None:
 
 
 @pytest.mark.parametrize("file", examples_of("Node"))
-def test_explain_takes_node_examples(file: str) -> None:
+def test_explain_accepts_node_examples(file: str) -> None:
     (document,) = documents_in(EXAMPLES / file)
     pod = str(DOCUMENTS / "002-besteffort.yaml")
     found = json.loads(explained(pod, "--node", str(EXAMPLES / file), "-o", "json"))
@@ -197,7 +197,7 @@ def test_patch_example_leads_to_its_result(base: str, patch: str, result: str) -
 
 
 @pytest.mark.parametrize(("number", "cpu"), [(1, "1.5"), (2, "2"), (3, "1.6"), (4, "100")])
-def test_timeline_patch_asks_for_what_the_timeline_says(number: int, cpu: str) -> None:
+def test_timeline_patch_matches_the_timeline(number: int, cpu: str) -> None:
     document = patched(manifest("003-timeline.yaml"), f"timeline-{number}")
     assert work(document).requests == amount_list({"cpu": cpu})
     (expected,) = documents_in(EXPECTED)

@@ -1,4 +1,4 @@
-"""What documents 001, 003 and 004 say about an agent's CPUs and its start, without a kernel's help."""
+"""Statements of documents 001, 003 and 004 about the CPUs and the start of an agent, without a kernel."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def cpus(tmp_path: Path) -> CpuManager:
 def given(cpus: CpuManager, document: Any) -> set[int]:
     """Which CPUs its first container runs on, once it has its own."""
     document["metadata"]["uid"] = document["metadata"]["name"]
-    wanted = cpus.wanted(lean(document))
-    assert isinstance(wanted, dict)
-    cpus.give(document["metadata"]["uid"], wanted)
+    pod = lean(document)
+    assert cpus.refusal(pod) is None
+    cpus.assign(pod)
     name = document["spec"]["containers"][0]["name"]
     return set(cpu_numbers(cpus.cpus_of(document["metadata"]["uid"], name)) or ())
 
 
-def test_four_of_sixteen_cpus_are_somebodys_own(cpus: CpuManager) -> None:
+def test_four_of_sixteen_cpus_are_exclusive(cpus: CpuManager) -> None:
     own = given(cpus, manifest("001-guaranteed-4-cpus.yaml"))
     assert len(own) == 4 and 0 not in own, "the first one is reserved"
     assert given(cpus, manifest("001-besteffort.yaml")) == set(range(16)) - own
@@ -56,7 +56,7 @@ def test_four_of_sixteen_cpus_are_somebodys_own(cpus: CpuManager) -> None:
     assert given(cpus, fraction) == set(range(16)) - own, "only whole CPUs are given away"
 
 
-def test_the_cpus_follow_a_resize(cpus: CpuManager) -> None:
+def test_exclusive_cpus_follow_a_resize(cpus: CpuManager) -> None:
     """To three CPUs, as in the practice of document 003: the one it had stays among them."""
     before = given(cpus, manifest("003-demo.yaml"))
     after = given(cpus, manifest("003-demo-resized-cpu-3.yaml"))
@@ -67,11 +67,11 @@ def test_the_cpus_follow_a_resize(cpus: CpuManager) -> None:
 
 
 def _nothing(_: object) -> None:
-    """Nobody gets as far as to tell anything."""
+    """An event recorder that is not reached."""
 
 
-async def test_cpus_are_settled_before_any_cgroup_is_made(tmp_path: Path) -> None:
-    """The CPU manager starts first: with a state that it refuses there is neither a runtime nor a kubepods."""
+async def test_cpu_state_is_checked_before_cgroups_are_created(tmp_path: Path) -> None:
+    """The CPU manager starts first: if it rejects its state, there is neither a runtime nor a kubepods cgroup."""
     setting = node("001-node-16.yaml", "001-kubelet-static-cpu.yaml", runtime="process")
     kernel = SimulatedKernel(2, cpus=setting.machine.cores)
     document = manifest("001-guaranteed-4-cpus.yaml")

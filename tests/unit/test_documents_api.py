@@ -1,4 +1,4 @@
-"""What the five documents say about the API server, with their own manifests and values, through the whole server.
+"""Statements of the five documents about the API server, with their own manifests and values, through the whole server.
 
 No sockets, except where the server itself asks a node: there the node's endpoint is a real one, on loopback over TLS.
 """
@@ -19,13 +19,13 @@ from plimsoll.api.auth.ca import Authority
 from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
 from plimsoll.api.server.app import App, Options
-from plimsoll.api.server.services import loops
+from plimsoll.api.server.services import controllers
 from plimsoll.codec.yaml.reader import YamlDocument, read
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.profile import PROFILE_1_27, PROFILES, profile_named
 from plimsoll.rules.quantity import QUANTITIES
-from tests.unit.api.asking import ADMIN, MERGE, PODS, START_S, STRATEGIC, Asker, Said, api, pod
+from tests.unit.api.api_client import ADMIN, MERGE, PODS, START_S, STRATEGIC, ApiClient, ApiReply, api, pod
 from tests.unit.documents.examples import DOCUMENTS, manifest
 from tests.unit.documents.waiting import until
 
@@ -67,7 +67,7 @@ async def test_the_server_computes_the_class(tmp_path: Path, name: str, qos: str
 
 
 async def test_a_failed_pod_is_replaced_by_its_replica_set_only(tmp_path: Path) -> None:
-    async with api(tmp_path, services=[loops]) as ask:
+    async with api(tmp_path, services=[controllers]) as ask:
         bare = manifest("002-qos-demo.yaml")
         labels = {"app": "web"}
         template = {"metadata": {"labels": labels}, "spec": bare["spec"]}
@@ -94,7 +94,7 @@ async def test_a_failed_pod_is_replaced_by_its_replica_set_only(tmp_path: Path) 
         assert found["metadata"]["ownerReferences"][0]["kind"] == "ReplicaSet"
         assert found["status"]["qosClass"] == "Burstable"
         everything = {each["metadata"]["name"] for each in (await ask.ok("GET", PODS))["items"]}
-        assert everything == {"qos-demo", first, second}, "nobody replaces a bare pod"
+        assert everything == {"qos-demo", first, second}, "a bare pod is not replaced"
         assert (await ask.ok("GET", f"{PODS}/qos-demo"))["status"]["phase"] == "Failed"
 
 
@@ -105,7 +105,7 @@ def patch(name: str) -> Any:
     return json.loads((DOCUMENTS / f"003-patch-{name}.json").read_text(encoding="utf-8"))
 
 
-async def resized(ask: Asker, name: str, subresource: str) -> Said:
+async def resized(ask: ApiClient, name: str, subresource: str) -> ApiReply:
     return await ask("PATCH", f"{PODS}/demo{subresource}", patch(name), STRATEGIC)
 
 
@@ -199,7 +199,7 @@ async def test_limit_range_and_quota_on_a_resize(tmp_path: Path, profile: str, w
         )
 
 
-async def test_1_36_refuses_more_than_the_node_has(tmp_path: Path) -> None:
+async def test_1_36_rejects_more_than_the_node_has(tmp_path: Path) -> None:
     """T=11 of the timeline, on document 004's node."""
     async with api(tmp_path, "1.36") as ask:
         node = manifest("004-node.yaml")
@@ -260,15 +260,15 @@ async def node_endpoint(authority: Authority, name: str, page: Callable[[], str]
         yield server.sockets[0].getsockname()[1]
 
 
-async def test_pod_metrics_tell_use_and_nothing_else(tmp_path: Path) -> None:
+async def test_pod_metrics_contain_only_usage(tmp_path: Path) -> None:
     authority = Authority(private_directory(tmp_path / "state"))
     authority.prepare(["127.0.0.1"])
     calls = NodeCalls(authority)
     metrics = NodeMetrics(calls)
-    asker: Asker
+    client: ApiClient
 
     def page() -> str:
-        labels, stamp = '{container="netperf",namespace="default",pod="smoke-pod-01"}', int(asker.now_s * 1000)
+        labels, stamp = '{container="netperf",namespace="default",pod="smoke-pod-01"}', int(client.now_s * 1000)
         return (
             f"container_cpu_usage_seconds_total{labels} 7.5 {stamp}\n"
             f"container_memory_working_set_bytes{labels} {1808 << 10} {stamp}\n"
@@ -278,24 +278,24 @@ async def test_pod_metrics_tell_use_and_nothing_else(tmp_path: Path) -> None:
         tmp_path / "state",
         lambda scope, headers: ADMIN,
         profile=profile_named("1.27"),
-        clock=lambda: asker.now_s,
+        clock=lambda: client.now_s,
         handlers=dict(metrics.handlers()),
     )
     app = App(options)
-    asker = Asker(app)
+    client = ApiClient(app)
     async with app.running(), node_endpoint(authority, "n1", page) as port:
         status = {
             "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
             "daemonEndpoints": {"kubeletEndpoint": {"Port": port}},
         }
-        await asker.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": status})
+        await client.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": status})
         sent = pod("smoke-pod-01", {"cpu": "250m", "memory": "64Mi"}, {"cpu": "500m", "memory": "64Mi"}, nodeName="n1")
         sent["spec"]["containers"][0]["name"] = "netperf"
-        await asker.ok("POST", PODS, sent)
+        await client.ok("POST", PODS, sent)
         path = "/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/smoke-pod-01"
-        assert (await asker("GET", path)).code == 404, "one reading of a counter is no use yet"
-        asker.now_s = START_S + 15
-        found = await asker.ok("GET", path)
+        assert (await client("GET", path)).code == 404, "one reading of a counter is no use yet"
+        client.now_s = START_S + 15
+        found = await client.ok("GET", path)
         await calls.close()
     (container,) = found.pop("containers")
     assert found == {

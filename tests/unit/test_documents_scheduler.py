@@ -1,4 +1,4 @@
-"""What the five documents say about the scheduler, with their own manifests and values.
+"""Statements of the five documents about the scheduler, with their own manifests and values.
 
 A real scheduler runs against a whole API server in the same process; nodes are what their objects say.
 """
@@ -23,7 +23,7 @@ from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.scheduling.cycle import decide
 from plimsoll.rules.scheduling.fit import NodeLoad, node_load
 from plimsoll.scheduler.loop import Scheduler
-from tests.unit.api.asking import PODS, Asker, api
+from tests.unit.api.api_client import PODS, ApiClient, api
 from tests.unit.documents.examples import lean, manifest
 from tests.unit.documents.waiting import until
 
@@ -37,11 +37,11 @@ async def _schedule(app: App) -> None:
 
 
 class Cluster:
-    def __init__(self, ask: Asker) -> None:
+    def __init__(self, ask: ApiClient) -> None:
         self.ask = ask
 
     async def node(self, name: str, allocatable: Json, labels: Json | None = None) -> None:
-        """One that is Ready: the server puts a taint on every new node, which goes when its agent reports."""
+        """One that is Ready: the server puts a taint on every new node, which is removed when its agent reports."""
         status = {"capacity": allocatable, "allocatable": allocatable}
         sent = {"metadata": {"name": name, "labels": labels or {}}, "status": status}
         await self.ask.ok("POST", NODES, sent)
@@ -68,7 +68,7 @@ class Cluster:
         return await until(bound)
 
     async def refused(self, name: str) -> str:
-        """Why it is Pending, once the scheduler has said so."""
+        """Why the pod is Pending, when the scheduler has reported it."""
 
         async def said() -> str:
             found = await self.pod(name)
@@ -139,7 +139,7 @@ STEERED = [
 
 
 @pytest.mark.parametrize("spec", STEERED)
-async def test_a_pod_goes_where_it_is_told(tmp_path: Path, spec: Json) -> None:
+async def test_a_node_selector_decides_the_node(tmp_path: Path, spec: Json) -> None:
     """Node a is the emptier and would be chosen otherwise."""
     async with scheduled(tmp_path) as cluster:
         await cluster.node("a", ALLOCATABLE_004, {"zone": "a"})
@@ -176,7 +176,7 @@ def loads(profile: str) -> list[NodeLoad]:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize(("limits", "qos"), [row[1:] for row in LIMITS], ids=[row[0] for row in LIMITS])
-def test_the_same_node_whatever_the_limits_and_the_class(limits: Json | None, qos: str, profile: str) -> None:
+def test_limits_and_class_do_not_change_the_node(limits: Json | None, qos: str, profile: str) -> None:
     sent = manifest("003-demo.yaml")
     resources = sent["spec"]["containers"][0]["resources"]
     resources.pop("limits")
@@ -190,7 +190,7 @@ def test_the_same_node_whatever_the_limits_and_the_class(limits: Json | None, qo
 # --- 004-16: allocatable, and what is missing there ---
 
 
-async def test_what_allocatable_does_not_name_is_not_there(tmp_path: Path) -> None:
+async def test_resources_missing_in_allocatable_are_not_available(tmp_path: Path) -> None:
     async with scheduled(tmp_path) as cluster:
         await cluster.node("n1", {"cpu": "46", "pods": "256"})
         assert (await cluster.refused(await cluster.create(manifest("000-example.yaml")))).startswith(
@@ -221,7 +221,7 @@ async def alive(cluster: Cluster) -> set[str]:
     [("low", "middle", "guaranteed"), ("middle", "low", "burstable")],
     ids=["the Guaranteed one is the lower", "the Burstable one is the lower"],
 )
-async def test_preemption_goes_by_priority_not_by_class(
+async def test_preemption_depends_on_priority_not_on_class(
     tmp_path: Path, guaranteed: str, burstable: str, victim: str
 ) -> None:
     async with scheduled(tmp_path) as cluster:
@@ -236,10 +236,10 @@ async def test_preemption_goes_by_priority_not_by_class(
             assert (await cluster.pod(name))["status"]["qosClass"] == qos
         await cluster.create(manifest("003-timeline.yaml"), "urgent", priorityClassName="high")
 
-        async def somebody_left() -> bool:
+        async def a_pod_was_removed() -> bool:
             return victim not in await alive(cluster)
 
-        await until(somebody_left)
+        await until(a_pod_was_removed)
         assert await alive(cluster) == {"guaranteed", "burstable", "urgent"} - {victim}
         leaving = await cluster.pod(victim)
         (condition,) = [each for each in leaving["status"]["conditions"] if each["type"] == "DisruptionTarget"]
@@ -248,7 +248,7 @@ async def test_preemption_goes_by_priority_not_by_class(
         assert await cluster.placed("urgent") == "n1"
 
 
-async def test_nobody_is_preempted_while_there_is_room(tmp_path: Path) -> None:
+async def test_no_preemption_while_there_is_room(tmp_path: Path) -> None:
     async with scheduled(tmp_path) as cluster:
         await importance(cluster)
         await cluster.node("n1", {"cpu": "2", "memory": "1Gi", "pods": "10"})
@@ -259,7 +259,7 @@ async def test_nobody_is_preempted_while_there_is_room(tmp_path: Path) -> None:
         again = await cluster.create(manifest("003-timeline.yaml"), "again", priorityClassName="low")
         assert await cluster.refused(again) == (
             "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu."
-        ), "the BestEffort pod could go, but that would help nobody"
+        ), "removing the BestEffort pod would not make enough room"
         assert await alive(cluster) == {"least", low, high, again}
 
 

@@ -36,7 +36,7 @@ def test_doubles_round_as_doubles_do() -> None:
 
 
 @pytest.mark.parametrize("text", ["1 +", "1 2", "(1", "max(1", "x", "⌊1)", ""])
-def test_nonsense_is_refused(text: str) -> None:
+def test_invalid_formulas_are_rejected(text: str) -> None:
     with pytest.raises(ValueError, match=r"wanted|left over|Invalid|could not"):
         value_of(text)
 

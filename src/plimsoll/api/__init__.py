@@ -1,1 +1,1 @@
-"""The Kubernetes-compatible API server: requests in, Kubernetes' own answers out, everything kept in `store`."""
+"""The Kubernetes-compatible API server: requests in, Kubernetes' own responses out, every object in `store`."""

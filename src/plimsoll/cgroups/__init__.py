@@ -1,1 +1,1 @@
-"""Cgroup drivers: what `rules` has decided, made so on a kernel (v1, v2, systemd) or in memory (simulated)."""
+"""Cgroups: drivers for a kernel (v1, v2, systemd) or in memory (simulated), the cgroup manager, and statistics."""

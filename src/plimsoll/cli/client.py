@@ -1,8 +1,8 @@
-"""The cluster that a verb talks to: which kubeconfig, one client, what kinds the server has.
+"""The client of the verbs that talk to a cluster: which kubeconfig, one connection, which kinds the server has.
 
-`answered` is the one place where a verb, which is plain code, meets the client, which is not: it runs one coroutine
-with an open `ClusterClient` and closes it again. A kubeconfig is looked for where kubectl looks, and then where
-`plimsoll up` and `plimsoll api` leave theirs.
+`answered` connects the synchronous verbs with the asynchronous client: it runs one coroutine with an open
+`ClusterClient`. The kubeconfig comes from where kubectl reads it, else from where `plimsoll up` and `plimsoll api`
+write theirs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _OPTIONS = (
     click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path),
-        help="[default: $KUBECONFIG, ~/.kube/config, what `plimsoll up` wrote, this pod's own account]",
+        help="[default: $KUBECONFIG, ~/.kube/config, the one of `plimsoll up`, the pod's service account]",
     ),
-    click.option("--context", default="", metavar="NAME", help="Which of its contexts. [default: the current one]"),
-    click.option("-n", "--namespace", default="", metavar="NAME", help="[default: the context's]"),
+    click.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]"),
+    click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace. [default: that of the context]"),
 )
 
 
@@ -49,16 +49,16 @@ class PodName(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         name = str(value).removeprefix("pod/").removeprefix("pods/").removeprefix("po/")
         if not name or "/" in name:
-            self.fail(f"{value!r} is no pod: write it as web or pod/web", param, ctx)
+            self.fail(f"{value!r} is not the name of a pod: write it as web or pod/web", param, ctx)
         return name
 
 
 class NoClusterError(PlimsollError):
-    """Where a kubeconfig was looked for, and what to do."""
+    """No cluster can be reached; the message says where a kubeconfig was searched, and what to do."""
 
 
 class ClusterClient:
-    """One server, as one user, in one namespace."""
+    """A connection to one server as one user, with a default namespace."""
 
     def __init__(self, transport: HttpTransport, namespace: str) -> None:
         self.transport = transport
@@ -69,36 +69,36 @@ class ClusterClient:
         return await self.transport.send(request)
 
     async def ask(self, request: Request) -> JsonObject:
-        """The object answered; ApiError otherwise."""
+        """The object in the response. Raises ApiError."""
         from plimsoll.kube.request import document
 
         return document(await self.transport.send(request))
 
     async def lines(self, request: Request) -> AsyncIterator[bytes]:
-        """Each line of a watch; ApiError where the server refuses it."""
+        """The lines of a watch. Raises ApiError if the server refuses it."""
         from contextlib import aclosing
 
         from plimsoll.kube.request import ApiResponse, api_error
 
         async with aclosing(self.transport.lines(request)) as stream:
-            async for each in stream:
-                if not isinstance(each, ApiResponse):
-                    yield each
-                elif each.status >= 400:
-                    raise api_error(each)
+            async for item in stream:
+                if not isinstance(item, ApiResponse):
+                    yield item
+                elif item.status >= 400:
+                    raise api_error(item)
 
     async def kinds(self) -> list[DiscoveredKind]:
-        """What the server has, asked for once."""
+        """The kinds that the server has; cached."""
         from plimsoll.kube.discovery import ROOTS, further, kinds_in
 
         if self._kinds is None:
-            found: list[DiscoveredKind] = []
+            kinds: list[DiscoveredKind] = []
             for root in ROOTS:
                 document = await self.ask(root)
-                found += kinds_in(document)
+                kinds += kinds_in(document)
                 for request in further(document):
-                    found += kinds_in(await self.ask(request))
-            self._kinds = found
+                    kinds += kinds_in(await self.ask(request))
+            self._kinds = kinds
         return self._kinds
 
     async def kind(self, word: str) -> DiscoveredKind:
@@ -116,7 +116,7 @@ class ClusterClient:
 
 
 def answered(options: Mapping[str, Any], work: Callable[[ClusterClient], Coroutine[Any, Any, Result]]) -> Result:
-    """Runs the work with an open cluster; `options` are those of `cluster_options`."""
+    """The result of `work`, run with an open client; `options` are those of `cluster_options`."""
     import asyncio
 
     access = found_access(options["kubeconfig"], options["context"], dict(os.environ), os.geteuid())
@@ -133,35 +133,37 @@ async def _with_cluster(
     try:
         return await work(ClusterClient(transport, namespace))
     except UnreachableError as error:
-        raise NoClusterError(f"{error}\nis the server running? `plimsoll up` starts one on this machine") from error
+        raise NoClusterError(f"{error}\nIs the server running? `plimsoll up` starts one on this machine.") from error
     except TimeoutError:
-        raise NoClusterError(f"{access.server}: no answer in time; try again, or another --context") from None
+        raise NoClusterError(
+            f"{access.server}: timed out waiting for a response; try again, or use another --context"
+        ) from None
     finally:
         await transport.close()
 
 
-def found_access(given: Path | None, context: str, environment: dict[str, str], uid: int) -> Access:
+def found_access(path: Path | None, context: str, environment: dict[str, str], uid: int) -> Access:
     from plimsoll.kube.kubeconfig import in_cluster, load
 
-    if given is not None:
-        return load(given, context)
+    if path is not None:
+        return load(path, context)
     places = kubeconfig_places(environment, uid)
     for place in places:
         if place.is_file():
             return load(place, context)
     if environment.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster(environment)
-    looked = ", ".join(map(str, places))
     raise NoClusterError(
-        f"no kubeconfig: looked at {looked}\n`plimsoll up` starts a cluster here, or give --kubeconfig FILE"
+        f"no kubeconfig found: tried {', '.join(map(str, places))}\n"
+        "Start a cluster with `plimsoll up`, or use --kubeconfig FILE."
     )
 
 
 def kubeconfig_places(environment: dict[str, str], uid: int) -> list[Path]:
-    """In the order in which they are looked at. $KUBECONFIG may be a list, and rules out ~/.kube/config."""
+    """The files to try, in order. $KUBECONFIG may be a list, and replaces ~/.kube/config."""
     from plimsoll.linux.state_dir import UnsafeStateError, state_home
 
-    listed = [Path(each) for each in environment.get("KUBECONFIG", "").split(":") if each]
+    listed = [Path(name) for name in environment.get("KUBECONFIG", "").split(":") if name]
     if not listed and environment.get("HOME"):
         listed = [Path(environment["HOME"], ".kube", "config")]
     try:

@@ -1,14 +1,9 @@
-"""Processes that `up` starts, and that end with it.
+"""Long-running verbs, and the processes that `up` starts for them.
 
-A child says on its standard output when it is ready (no sleeping, no polling), writes its log to a file, and gets a
-pipe as standard input that nobody writes to: when it ends, whoever started the child has ended, and so does the child.
-Each is in a process group of its own, so that Ctrl-C in a terminal reaches `up` alone, which ends them in
-order.
-
-What every long-running verb does alike: how it is told to end, how many files it may open, what it need not collect.
-
-A daemon ends on SIGINT and SIGTERM. One that was started by another (`up` starts two) is given a pipe as
-standard input and ends with it too, so that it never outlives whoever has started it, whatever becomes of them.
+A daemon ends on SIGINT and SIGTERM. A child of `up` prints a line on its standard output when it is ready, and writes
+its log to a file. Its standard input is a pipe that is never written: it is closed when the parent ends for whatever
+reason, and the child ends with it (`--while-stdin`). Each child has its own process group, so that Ctrl-C in a terminal
+reaches only `up`, which ends the children in order.
 """
 
 from __future__ import annotations
@@ -31,15 +26,15 @@ LOG_LINES = 8
 
 
 class DaemonFailedError(PlimsollError):
-    """A process ended that should not have, or was never ready; the message has the end of its log."""
+    """A child ended unexpectedly or did not become ready; the message contains the end of its log."""
 
 
 class DaemonProcess:
-    """`plimsoll WORDS…` as a process. `log` is kept; the end of it is shown where something goes wrong."""
+    """`plimsoll ARGUMENTS…` as a process. Error messages contain the end of `log`."""
 
-    def __init__(self, name: str, words: list[str], log: Path) -> None:
+    def __init__(self, name: str, arguments: list[str], log: Path) -> None:
         self.name, self.log = name, log
-        self._command = [sys.executable, "-I", "-m", "plimsoll.cli.main", *words, "--while-stdin"]
+        self._command = [sys.executable, "-I", "-m", "plimsoll.cli.main", *arguments, "--while-stdin"]
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -56,22 +51,22 @@ class DaemonProcess:
             os.close(handle)
 
     async def line(self) -> str:
-        """The next line of its output; ChildFailed where it ends instead."""
+        """The next line of its output. Raises DaemonFailedError if it ends instead."""
         assert self._process is not None and self._process.stdout is not None
         text = await self._process.stdout.readline()
         if not text:
             code = await self._process.wait()
-            raise DaemonFailedError(self._story(f"did not start (exit code {code})"))
+            raise DaemonFailedError(self._message(f"did not start (exit code {code})"))
         return text.decode(errors="replace").strip()
 
     async def ended(self) -> NoReturn:
-        """A child that ends by itself is a fault."""
+        """Waits until the child ends by itself, which is an error."""
         assert self._process is not None
         code = await self._process.wait()
-        raise DaemonFailedError(self._story(f"ended (exit code {code})"))
+        raise DaemonFailedError(self._message(f"ended (exit code {code})"))
 
     async def end(self, patience_s: float) -> bool:
-        """SIGTERM, then SIGKILL; whether it ended by itself. May be called at any time, also before the start."""
+        """Send SIGTERM, and SIGKILL after `patience_s`; whether SIGTERM was enough. Can be called before the start."""
         process = self._process
         if process is None or process.returncode is not None:
             return True
@@ -92,16 +87,16 @@ class DaemonProcess:
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
 
-    def _story(self, what: str) -> str:
+    def _message(self, problem: str) -> str:
         try:
             lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
         except OSError:
             lines = []
-        return "\n".join([f"the {self.name} {what}; the end of {self.log}:", *(f"  {line}" for line in lines)])
+        return "\n".join([f"the {self.name} {problem}; the end of {self.log}:", *(f"  {line}" for line in lines)])
 
 
 def stop_event(*, while_stdin: bool = False) -> asyncio.Event:
-    """Set once the process shall end. To be called in the running loop."""
+    """An event that is set when the process must end. Call it in the running loop."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
@@ -109,7 +104,7 @@ def stop_event(*, while_stdin: bool = False) -> asyncio.Event:
         handle = sys.stdin.fileno()
         os.set_blocking(handle, False)
 
-        def heard() -> None:
+        def on_readable() -> None:
             try:
                 ended = not os.read(handle, 4096)
             except BlockingIOError:
@@ -118,18 +113,18 @@ def stop_event(*, while_stdin: bool = False) -> asyncio.Event:
                 loop.remove_reader(handle)
                 stop.set()
 
-        loop.add_reader(handle, heard)
+        loop.add_reader(handle, on_readable)
     return stop
 
 
 def allow_many_files() -> None:
-    """Every watcher is one; the usual soft limit is there for programs that use select()."""
+    """Raise the soft limit to the hard one: every watch is an open file."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
-def settle() -> None:
-    """What is loaded stays: it need not be looked at again with every collection."""
+def freeze_garbage() -> None:
+    """Exclude what is loaded now from later garbage collections: it stays."""
     gc.collect()
     gc.freeze()
 
@@ -137,5 +132,5 @@ def settle() -> None:
 def host_and_port(text: str, option: str = "--listen") -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise click.UsageError(f"{option} {text}: must be HOST:PORT, e.g. 127.0.0.1:6443")
+        raise click.UsageError(f"{option} {text}: must be HOST:PORT, for example 127.0.0.1:6443")
     return host.strip("[]") or "127.0.0.1", int(port)

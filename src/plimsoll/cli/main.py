@@ -24,56 +24,56 @@ VERBS = {
     "explain": (
         "plimsoll.cli.explain.command",
         "explain",
-        "What a node will do with a manifest, each value with its formula.",
+        "Explain what a node will do with a manifest: every value with its formula.",
     ),
     "plan": (
         "plimsoll.cli.explain.plan",
         "plan",
-        "The same for fleets: pods as JSON lines in, one result per line out.",
+        "Compute the same for many pods: JSON lines in, one JSON result per line out.",
     ),
-    "tree": ("plimsoll.cli.node.tree", "tree", "Live cgroups of this machine: used, protected, limited, throttled."),
-    "whose": ("plimsoll.cli.node.owner", "whose", "Which pod and container a process belongs to."),
-    "get": ("plimsoll.cli.objects.get", "get", "Objects of a cluster as tables, JSON, YAML or names; -w follows them."),
-    "describe": ("plimsoll.cli.objects.describe", "describe", "Everything about an object in words, with its events."),
-    "apply": ("plimsoll.cli.objects.apply", "apply", "Make objects as the files say (server-side apply)."),
-    "delete": ("plimsoll.cli.objects.delete", "delete", "Delete objects, and wait until they are gone."),
-    "logs": ("plimsoll.cli.objects.logs", "logs", "What a container has written."),
-    "exec": ("plimsoll.cli.objects.exec", "exec_", "Run a command in a container, with a terminal if wanted."),
-    "events": ("plimsoll.cli.objects.events", "events", "What has happened, the newest last."),
+    "tree": ("plimsoll.cli.node.tree", "tree", "Show the live cgroups of this machine: usage, limits, throttling."),
+    "whose": ("plimsoll.cli.node.owner", "whose", "Show which pod and container a process belongs to."),
+    "get": ("plimsoll.cli.objects.get", "get", "Display objects as a table, JSON, YAML or names; -w watches them."),
+    "describe": ("plimsoll.cli.objects.describe", "describe", "Show details of an object and its events."),
+    "apply": ("plimsoll.cli.objects.apply", "apply", "Create or update objects from files (server-side apply)."),
+    "delete": ("plimsoll.cli.objects.delete", "delete", "Delete objects and wait until they are gone."),
+    "logs": ("plimsoll.cli.objects.logs", "logs", "Print the logs of a container."),
+    "exec": ("plimsoll.cli.objects.exec", "exec_", "Execute a command in a container."),
+    "events": ("plimsoll.cli.objects.events", "events", "List events, newest last."),
     "resize": (
         "plimsoll.cli.resize.command",
         "resize",
-        "Change a running pod's CPU or memory, after saying what comes of it.",
+        "Change the CPU or memory of a running pod; shows a forecast first.",
     ),
     "pressure": (
         "plimsoll.cli.node.pressure",
         "pressure",
-        "A node's signals, how far they are from evicting, who is next.",
+        "Show the eviction signals and thresholds of a node, and which pods are next.",
     ),
-    "oom": ("plimsoll.cli.node.oom", "oom", "Which processes the kernel killed for memory, and at which limit."),
+    "oom": ("plimsoll.cli.node.oom", "oom", "Show which processes the kernel killed for memory."),
     "node": (
         "plimsoll.cli.node.command",
         "node",
-        "This machine as a node: runs pods; its cgroups alone: setup, status, teardown.",
+        "Run the node agent; or set up, check and remove only its cgroups.",
     ),
     "cgroup": (
         "plimsoll.cli.node.cgroup",
         "cgroup",
-        "Pods' cgroups on this machine, without Kubernetes: apply, run, rm.",
+        "Create, use and remove cgroups of pods on this machine, without Kubernetes.",
     ),
-    "api": ("plimsoll.cli.server.api", "api", "The control plane: a Kubernetes API that kubectl works with."),
-    "scheduler": ("plimsoll.cli.server.scheduler", "scheduler", "The scheduler by itself, beside any control plane."),
-    "run": ("plimsoll.cli.node.run", "run", "One pod in the foreground, without an API server, and how it ended."),
+    "api": ("plimsoll.cli.server.api", "api", "Run the API server, for kubectl and other clients."),
+    "scheduler": ("plimsoll.cli.server.scheduler", "scheduler", "Run only the scheduler, for any control plane."),
+    "run": ("plimsoll.cli.node.run", "run", "Run one pod in the foreground, without an API server."),
     "up": (
         "plimsoll.cli.server.up",
         "up",
-        "A whole cluster on this machine, until Ctrl-C: API, scheduler, node, three pods.",
+        "Start a cluster on this machine: API server, scheduler, node, three pods.",
     ),
 }
 
 
 class LazyGroup(click.Group):
-    """Knows names and help lines without importing anything."""
+    """Lists the verbs without importing their modules."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)
@@ -93,20 +93,20 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            ctx.fail(f"no such command {args[0]!r}; there are: {', '.join(VERBS)}")
+            ctx.fail(f"unknown command {args[0]!r}; the commands are: {', '.join(VERBS)}")
         return super().resolve_command(ctx, args)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="plimsoll")
 def root() -> None:
-    """How deep may this node be loaded?
+    """Kubernetes' node-level resource management, explained and enforced.
 
-    Plimsoll says what Kubernetes will make of your pods on a node: QoS class, oom_score_adj, and the value of every
-    cgroup file, each with its formula.
+    Plimsoll computes what a node does with your pods: QoS class, oom_score_adj and the value of every cgroup file, each
+    with its formula. It also runs pods, with its own API server, scheduler and node agent.
 
     \b
-    Try:
+    Examples:
       plimsoll explain pod.yaml
       plimsoll explain pod.yaml --diff 1.27,1.36
       kubectl get pods -A -o json | plimsoll explain -
@@ -115,7 +115,7 @@ def root() -> None:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run one command. What the user can mend is one line on stderr and exit code 2."""
+    """Run one command. An error that the user can correct is printed to stderr, with exit code 2."""
     _fill_closed_streams()
     try:
         result: Any = root.main(args=args, prog_name="plimsoll", standalone_mode=False)
@@ -133,7 +133,7 @@ def main(args: list[str] | None = None) -> int:
         return _refused(error.format_message())
     except PlimsollError as error:
         return _refused(str(error))
-    except (BrokenPipeError, SystemExit):  # the reader (head, less) has seen enough; click turns it into an exit
+    except (BrokenPipeError, SystemExit):  # the reader (head, less) has closed the pipe; click makes an exit of it
         _abandon_output()
         return 0
     except OSError as error:
@@ -143,7 +143,7 @@ def main(args: list[str] | None = None) -> int:
 
 
 def _fill_closed_streams() -> None:
-    """A caller may have closed them (`<&-`); Python has None in their place then."""
+    """A caller may have closed them (`<&-`); Python sets them to None then."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
@@ -157,7 +157,7 @@ def _refused(message: str) -> int:
 
 
 def _abandon_output() -> None:
-    """Nothing more can be written; keep the interpreter from trying again, and complaining, at exit."""
+    """Nothing more can be written: keep the interpreter from flushing the output, and failing, at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

@@ -1,9 +1,7 @@
-"""Files, directories, standard input → pods, and everything that is wrong with them, with file, document and line.
+"""Manifests from files, directories and standard input, with every problem by file, document and line.
 
-Manifests for `apply` and `delete`: every object in files, directories or standard input, or
-everything wrong there.
-
-Nothing is sent while anything is unreadable: a file is applied as a whole or not at all.
+`read_inputs` reads pods for the verbs that explain. `apply` and `delete` read every object; they send nothing unless
+all of it is readable.
 """
 
 from __future__ import annotations
@@ -19,17 +17,15 @@ from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, path_steps, written_path
 from plimsoll.codec.manifests.unknown_fields import unknown_fields
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
-from plimsoll.errors import FieldError, PlimsollError
-from plimsoll.rules.admission.validation import create_errors
-from plimsoll.rules.model.cgroup_names import uid_errors
+from plimsoll.errors import FieldError, StructuredError
+from plimsoll.rules.explain.refusal import refusal_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resources.bounds import oversized
 from plimsoll.rules.resources.defaulting import admitted, defaulted
 
 SUFFIXES = (".yaml", ".yml", ".json")
-MAX_DEPTH = 1000  # kubectl goes to 10000; no manifest goes to 100, and depth is what costs time
+MAX_DEPTH = 1000  # kubectl allows 10000; real manifests have less than 100, and depth costs time
 
 
 class ManifestProblem(msgspec.Struct, frozen=True):
@@ -44,7 +40,7 @@ class ManifestProblem(msgspec.Struct, frozen=True):
 
 
 class GivenManifest(msgspec.Struct, frozen=True):
-    """One pod as the user wrote it."""
+    """One pod from a manifest."""
 
     found: FoundPod
     pod: Pod
@@ -56,11 +52,11 @@ class GivenManifest(msgspec.Struct, frozen=True):
 class Inputs(msgspec.Struct, frozen=True):
     pods: list[GivenManifest]
     problems: list[ManifestProblem]
-    passed: list[str]  # what holds no pod, one line each
+    passed: list[str]  # documents without a pod, one line each
 
 
 def read_inputs(names: Sequence[str]) -> Inputs:
-    """Everything readable in the named files; nothing stops at the first error."""
+    """All pods and all problems in the named files."""
     inputs = Inputs([], [], [])
     for file, data in files_in(names, inputs.problems):
         before = len(inputs.pods) + len(inputs.problems) + len(inputs.passed)
@@ -71,7 +67,7 @@ def read_inputs(names: Sequence[str]) -> Inputs:
                 )
             else:
                 for path, line in document.duplicates:
-                    inputs.passed.append(f"{file}:{line}: {written_path(path)} is written twice; the last one counts")
+                    inputs.passed.append(f"{file}:{line}: {written_path(path)} is set twice; the last value is used")
                 _read_document(file, document, inputs)
         if before == len(inputs.pods) + len(inputs.problems) + len(inputs.passed):
             inputs.passed.append(f"{file}: empty")
@@ -122,7 +118,7 @@ def _read_document(file: str, document: YamlDocument, inputs: Inputs) -> None:
 
 
 def on_node(inputs: Inputs, node: Node | None) -> Inputs:
-    """Only what takes room on the node: pods that have ended hold nothing, pods bound elsewhere are elsewhere."""
+    """The pods that use resources of the node: not those that have ended or are bound to another node."""
     pods, ended, elsewhere = [], 0, 0
     for given in inputs.pods:
         bound = given.pod.spec.node_name
@@ -134,38 +130,22 @@ def on_node(inputs: Inputs, node: Node | None) -> Inputs:
             pods.append(given)
     passed = list(inputs.passed)
     if ended:
-        passed.append(f"{ended} pods have ended and hold nothing")
+        passed.append(f"{ended} pods have ended and use no resources")
     if elsewhere and node is not None:
-        passed.append(f"{elsewhere} pods are bound to other nodes than {node.metadata.name}")
+        passed.append(f"{elsewhere} pods are bound to nodes other than {node.metadata.name}")
     nodes = {given.pod.spec.node_name for given in pods} - {""}
     if node is None and len(nodes) > 1:
-        passed.append(f"pods of {len(nodes)} nodes are explained as if on one; --node FILE keeps those of one node")
+        passed.append(
+            f"pods of {len(nodes)} nodes are explained as if on one node; --node FILE selects those of one node"
+        )
     return Inputs(pods, inputs.problems, passed)
 
 
-def refused(given: GivenManifest, setting: NodeConfig) -> list[ManifestProblem]:
-    """What cannot be read of the pod, and what an API server would refuse about the rest.
-
-    What follows from something unreadable is not said again: a container with a broken amount is judged no further.
-    """
-    gated = setting.policy.pod_level
-    errors = list(given.unreadable)
-    broken = {_owner(error.field) for error in errors}
-    pod = defaulted(given.pod, pod_level=gated)
-    findings = [*uid_errors(pod.metadata.uid), *create_errors(pod, pod_level=gated), *oversized(pod)]
-    for error in findings:
-        if _owner(error.field) not in broken and not any(_is_below(error.field, each.field) for each in errors):
-            errors.append(error)
-    return problems_of(errors, given.found, given.file, given.document)
-
-
-def _is_below(field: str, other: str) -> bool:
-    return field == other or field.startswith((f"{other}.", f"{other}["))
-
-
-def _owner(field: str) -> str:
-    """The block a field's neighbours may have been judged with: its container's, or the pod's, resources."""
-    return field.partition(".resources")[0] if ".resources" in field else field
+def refused(given: GivenManifest, setting: NodeConfig, desired: Pod | None = None) -> list[ManifestProblem]:
+    """The fields of the pod that cannot be read, and what an API server would reject about the rest."""
+    gates = setting.policy.gates
+    pod = defaulted(given.pod, gates=gates) if desired is None else desired
+    return problems_of(refusal_errors(pod, given.unreadable, gates), given.found, given.file, given.document)
 
 
 def problems_of(
@@ -180,10 +160,8 @@ def problems_of(
     return sorted(problems, key=lambda problem: problem.line or 0)
 
 
-class ManifestsError(PlimsollError):
-    def __init__(self, problems: Sequence[ManifestProblem]) -> None:
-        super().__init__(problems)
-        self.problems = tuple(problems)
+class ManifestsError(StructuredError):
+    problems: Sequence[ManifestProblem]
 
     def __str__(self) -> str:
         return "nothing was sent:\n" + "\n".join(map(str, self.problems))
@@ -211,7 +189,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 
 def read_manifests(names: Sequence[str]) -> list[Manifest]:
-    """Raises UnreadableManifests with every problem."""
+    """Raises UnreadableManifestsError with all problems."""
     problems: list[ManifestProblem] = []
     found: list[Manifest] = []
     for file, data in files_in(names, problems):
@@ -226,7 +204,7 @@ def read_manifests(names: Sequence[str]) -> list[Manifest]:
                 else:
                     found.append(Manifest(each, file))
     if not found and not problems:
-        raise ManifestsError([ManifestProblem(", ".join(names), 1, None, "no object in it")])
+        raise ManifestsError([ManifestProblem(", ".join(names), 1, None, "contains no object")])
     if problems:
         raise ManifestsError(problems)
     return found
@@ -248,5 +226,5 @@ def _problem(value: Any) -> str:
             return f"{field} is missing"
     metadata = value.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
-        return "metadata.name is missing: an object is applied and deleted by its name"
+        return "metadata.name is missing: apply and delete need a name"
     return ""

@@ -1,11 +1,8 @@
-"""What a cluster tells of one node: the Node, its pods, what they use, how its kubelet is configured.
+"""What a cluster reports about one node: the Node, its pods, their usage, the kubelet's configuration.
 
-Usage comes from the node's own summary, else from metrics.k8s.io; a cluster may have neither, or not let us ask. Then
-it is not known, and `source` says so.
-
-Our own pages at a node's endpoint, read through the API server: what the agent knows of kills and of pressure.
-
-What they say is `codec.node_pages`. A kubelet has no such pages; then it is said, and what to ask instead.
+Usage comes from the summary of the node, else from metrics.k8s.io. If neither is available, `ReportedUsage.source` is
+empty. Plimsoll's agent also serves pages about OOM kills and pressure (`codec.node_pages`), read through the API
+server; a kubelet does not, and then the error says which command to use instead.
 """
 
 from __future__ import annotations
@@ -34,7 +31,7 @@ Page = TypeVar("Page", bound=msgspec.Struct)
 
 
 class NoSuchPageError(PlimsollError):
-    """The node does not serve it."""
+    """The node does not serve the page."""
 
 
 async def node_page(cluster: ClusterClient, node: str, page: str, kind: type[Page]) -> Page:
@@ -43,27 +40,27 @@ async def node_page(cluster: ClusterClient, node: str, page: str, kind: type[Pag
     answer = await cluster.answer(Request("GET", f"/api/v1/nodes/{node}/proxy/{page}"))
     if answer.status == 404:
         raise NoSuchPageError(
-            f"node {node} has no /{page}: it is run by a kubelet or by an older plimsoll; "
-            f"`plimsoll describe node {node}` and `plimsoll events -A --types Warning` show what it tells"
+            f"node {node} does not serve /{page}: it runs a kubelet or an older plimsoll; "
+            f"use `plimsoll describe node {node}` and `plimsoll events -A --types Warning`"
         )
     if answer.status >= 400:
         raise api_error(answer)
     try:
         return msgspec.json.decode(answer.body, type=kind)
     except msgspec.DecodeError as error:
-        raise NoSuchPageError(f"node {node}: /{page}: {error}; node and command are of different versions") from None
+        raise NoSuchPageError(f"node {node}: /{page}: {error}; the versions of node and command differ") from None
 
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"
 
 
 class AmbiguousNodeError(PlimsollError):
-    """No node was named, and there is not exactly one."""
+    """No node was named, and the cluster does not have exactly one."""
 
 
 class ReportedUsage(msgspec.Struct, frozen=True):
     by_pod: dict[PodKey, PodUsage] = {}
-    source: str = ""  # empty: nobody tells
+    source: str = ""  # empty: unknown
 
 
 async def chosen_node(cluster: ClusterClient, name: str) -> JsonObject:
@@ -75,38 +72,38 @@ async def chosen_node(cluster: ClusterClient, name: str) -> JsonObject:
     if len(nodes) == 1:
         return nodes[0]
     if not nodes:
-        raise AmbiguousNodeError("the cluster has no node; `plimsoll node --help` says how a machine becomes one")
-    listed = ", ".join(str(each["metadata"]["name"]) for each in nodes[:20])
-    raise AmbiguousNodeError(f"which node? there are {len(nodes)}: {listed}")
+        raise AmbiguousNodeError("the cluster has no nodes; see `plimsoll node --help` for how to add one")
+    listed = ", ".join(str(node["metadata"]["name"]) for node in nodes[:20])
+    raise AmbiguousNodeError(f"name a node, the cluster has {len(nodes)}: {listed}")
 
 
 async def pods_on(cluster: ClusterClient, node: str) -> list[Pod]:
-    """Those that have not ended. One that cannot be read is left out: it is not ours to judge."""
+    """The pods on the node that have not ended. Pods that cannot be read are left out."""
     from plimsoll.kube.request import PODS, listing
 
-    found = []
-    for each in (await cluster.ask(listing(PODS, fields=f"spec.nodeName={node}"))).get("items") or ():
+    pods = []
+    for document in (await cluster.ask(listing(PODS, fields=f"spec.nodeName={node}"))).get("items") or ():
         try:
-            pod = lean_pod(each)
+            pod = lean_pod(document)
         except InvalidObjectError:
             continue
         if pod.status.phase not in ("Succeeded", "Failed"):
-            found.append(pod)
-    return found
+            pods.append(pod)
+    return pods
 
 
 async def usage_on(cluster: ClusterClient, node: str) -> ReportedUsage:
     summary = await _maybe(cluster, f"/api/v1/nodes/{node}/proxy/stats/summary")
     by_pod = summary_usage(summary) if summary is not None else {}
     if any(_known(each) for each in by_pod.values()):
-        return ReportedUsage(by_pod, "the node's summary")
+        return ReportedUsage(by_pod, "the summary of the node")
     metrics = await _maybe(cluster, f"{METRICS}/pods")
     by_pod = metrics_usage(metrics) if metrics is not None else {}
     return ReportedUsage(by_pod, "metrics.k8s.io") if by_pod else ReportedUsage()
 
 
 async def pressure_on(cluster: ClusterClient, node: str) -> PressurePage | None:
-    """How the node itself sees it; None where it has no such page, as a kubelet."""
+    """The pressure page of the node; None if it has none, as with a kubelet."""
     from plimsoll.kube.request import ApiError
 
     try:
@@ -116,34 +113,33 @@ async def pressure_on(cluster: ClusterClient, node: str) -> PressurePage | None:
 
 
 async def kubelet_config(cluster: ClusterClient, node: str) -> JsonObject:
-    """Empty where the node does not tell."""
-    found = await _maybe(cluster, f"/api/v1/nodes/{node}/proxy/configz") or {}
-    config = found.get("kubeletconfig")
+    """The KubeletConfiguration of the node; empty if it cannot be read."""
+    page = await _maybe(cluster, f"/api/v1/nodes/{node}/proxy/configz") or {}
+    config = page.get("kubeletconfig")
     return config if isinstance(config, dict) else {}
 
 
-def told_setting(told: JsonObject, counts: Iterable[str], node: Node, profile: Profile) -> NodeConfig:
-    """The node as its own words make it; `counts`: of a KubeletConfiguration only these, the rest need not be readable
-    here. InvalidConfigs where they are not."""
-    config = reading({name: told[name] for name in counts if name in told}, profile).config
+def reported_setting(document: JsonObject, fields: Iterable[str], node: Node, profile: Profile) -> NodeConfig:
+    """The node by its own KubeletConfiguration, of which only `fields` must be readable. Raises InvalidConfigsError."""
+    config = reading({name: document[name] for name in fields if name in document}, profile).config
     return resolved(machine_from_capacity(node.status.capacity or {}, name=node.metadata.name), config, profile)
 
 
 def container_sets(usage: PodUsage | None) -> dict[str, int]:
-    """Working sets by container, as far as they are known."""
+    """The known working sets, by container."""
     if usage is None:
         return {}
     return {each.name: each.memory_bytes for each in usage.containers if each.memory_bytes is not None}
 
 
 def reported_conditions(node: JsonObject) -> Sequence[str]:
-    """Pressure that the node says it is under."""
+    """The conditions of the node that are True."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return tuple(str(each.get("type")) for each in conditions if each.get("status") == "True")
 
 
 async def _maybe(cluster: ClusterClient, path: str) -> JsonObject | None:
-    """The JSON there, None where the server or the node has none or may not tell us."""
+    """The JSON object at a path; None if there is none or access is denied."""
     from plimsoll.kube.request import Request
 
     answer = await cluster.answer(Request("GET", path))

@@ -1,6 +1,6 @@
-"""The options that say for which node to answer, shared by every verb that explains; and how they become a Setting.
+"""The options that describe a node, shared by all verbs that compute for one, and how they become a NodeConfig.
 
-The kubelet's own flags come from the configuration table; a flag beats the file, the file beats the profile.
+The kubelet's own flags come from the configuration table. Flags override the file, the file overrides the profile.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_ca
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 
-FIRST_MODERN_MINOR = 32  # /resize, sidecar and pod-level rules: from here on a node is nearer to 1.36 than to 1.27
+FIRST_MODERN_MINOR = 32  # from here on (/resize, sidecars, pod-level resources) a node is nearer to 1.36 than to 1.27
 _VERSION = re.compile(r"v1\.(\d+)")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_FLAG = "kubelet_flag_"  # click wants identifiers; a row's name follows
-_OWN_WORDS = {"--cgroup-driver"}  # the same question as `--driver`
+_FLAG = "kubelet_flag_"  # prefix of click's parameter names; the name of the row follows
+_OWN_OPTIONS = {"--cgroup-driver"}  # an alias of --driver
 
 
 def node_options(command: Command) -> Command:
-    for row in reversed([row for row in ROWS if row.flag and row.flag not in _OWN_WORDS]):
+    for row in reversed([row for row in ROWS if row.flag and row.flag not in _OWN_OPTIONS]):
         command = click.option(
             row.flag,
             _FLAG + row.name.replace(".", "__"),
@@ -59,43 +59,45 @@ _SHOWN = frozenset(
     }
 )
 _OPTIONS = (
-    click.option("--node", "node_file", metavar="FILE", help="A Node object: its capacity is the machine."),
+    click.option("--node", "node_file", metavar="FILE", help="A Node object; its capacity is used."),
     click.option("--capacity", metavar="LIST", help="cpu=48,memory=256Gi,pods=110,swap=8Gi,…  [default: this machine]"),
-    click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration file, as it is."),
+    click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration file."),
     click.option(
-        "--cgroup", type=click.Choice(["v1", "v2"]), help="cgroup version. [default: this machine's; v2 for others]"
+        "--cgroup",
+        type=click.Choice(["v1", "v2"]),
+        help="The cgroup version. [default: that of this machine; v2 with --node or --capacity]",
     ),
     click.option(
         "--driver",
         "--cgroup-driver",
         "driver",
         type=click.Choice(["cgroupfs", "systemd"]),
-        help="Who makes cgroups. [default: --config's]",
+        help="The cgroup driver. [default: that of --config]",
     ),
     click.option(
         "--runtime",
         type=click.Choice(["process", "containerd", "crio"]),
         default="containerd",
         show_default=True,
-        help="Whose container names to show.",
+        help="The runtime that names container cgroups.",
     ),
     click.option(
         "--container-weight",
         type=click.Choice(["linear", "quadratic"]),
-        help="cpu.weight of containers by old or by new runtimes. [default: the profile's time]",
+        help="How runtimes convert CPU shares to cpu.weight. [default: that of the profile]",
     ),
     click.option(
         "--profile",
         type=click.Choice(list(PROFILES)),
         default=DEFAULT_PROFILE.name,
         show_default=True,
-        help="Kubernetes as the 1.27 documents describe it, or as 1.36 answers.",
+        help="The Kubernetes release to follow.",
     ),
 )
 
 
 class NodeQuestion:
-    """The options of one call; `setting` answers for them, with words changed for `--diff`."""
+    """The node that the options of one call describe; `setting` resolves it, with options replaced for `--diff`."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
@@ -111,12 +113,12 @@ class NodeQuestion:
 
     @property
     def describes_node(self) -> bool:
-        """Does the call say anything of a node?"""
+        """Whether any option describes a node."""
         return bool(self.flags) or any(self.options[name] for name in ("node_file", "capacity", "config_file"))
 
     @property
     def declared_capacity(self) -> str:
-        """Where the node is said to be of another size than the machine: the words for it."""
+        """The declared capacity as text; empty if it is that of the machine."""
         if self.options["capacity"] is not None:
             return str(self.options["capacity"])
         if self.options["node_file"]:
@@ -125,48 +127,48 @@ class NodeQuestion:
 
     @property
     def runtime_endpoint(self) -> str:
-        """Where containers are run by somebody else; "" for the embedded runtime."""
-        return self._reading(profile_named(self.options["profile"])).config.container_runtime_endpoint
+        """The endpoint of an external container runtime; "" for the embedded runtime."""
+        return self._parsed(profile_named(self.options["profile"])).config.container_runtime_endpoint
 
     @property
-    def said_driver(self) -> str | None:
-        """The cgroup driver, where anybody has said one."""
+    def configured_driver(self) -> str | None:
+        """The cgroup driver that an option or the configuration names, if any."""
         if self.options["driver"]:
             return str(self.options["driver"])
         document = None if self.config_document is None else self.config_document.value
-        said = document.get("cgroupDriver") if isinstance(document, dict) else None
-        return str(said) if said else None
+        driver = document.get("cgroupDriver") if isinstance(document, dict) else None
+        return str(driver) if driver else None
 
     def setting(self, **changed: str | None) -> tuple[NodeConfig, list[str]]:
-        """The resolved node and what the user should know about its configuration."""
-        words = {**self.options, **changed}
-        profile = profile_named(words["profile"])
-        found = self._reading(profile)
+        """The resolved node, and notes about its configuration for the user."""
+        options = {**self.options, **changed}
+        profile = profile_named(options["profile"])
+        parsed = self._parsed(profile)
         setting = resolved(
             self.machine,
-            found.config,
+            parsed.config,
             profile,
-            cgroup_version=1 if (words["cgroup"] or self.own_version) == "v1" else 2,
-            driver=words["driver"],
-            runtime=words["runtime"],
-            weight=words["container_weight"],
+            cgroup_version=1 if (options["cgroup"] or self.own_version) == "v1" else 2,
+            driver=options["driver"],
+            runtime=options["runtime"],
+            weight=options["container_weight"],
             page_cache_safe=self.extras.page_cache_safe_min,
         )
-        notes = list(found.notes)
-        if found.without_effect:
-            notes.append(f"settings without effect here: {', '.join(found.without_effect)}")
+        notes = list(parsed.notes)
+        if parsed.without_effect:
+            notes.append(f"these settings have no effect: {', '.join(parsed.without_effect)}")
         return setting, notes + (_node_notes(self.node, setting) if self.node is not None else [])
 
-    def _reading(self, profile: Profile) -> ParsedConfig:
+    def _parsed(self, profile: Profile) -> ParsedConfig:
         document = None if self.config_document is None else self.config_document.value
         if isinstance(document, dict) and document.keys() == {"kubeletconfig"}:
-            document = document["kubeletconfig"]  # as a node's configz endpoint wraps it
+            document = document["kubeletconfig"]  # as the configz endpoint of a node wraps it
         try:
             return reading(document, profile, self.flags)
         except InvalidConfigsError as error:
-            lines = [self._located(each) for each in error.errors]
+            lines = [self._located(problem) for problem in error.errors]
             raise click.ClickException(
-                "the kubelet would refuse this configuration:\n  " + "\n  ".join(lines)
+                "the kubelet would reject this configuration:\n  " + "\n  ".join(lines)
             ) from None
 
     def _located(self, error: InvalidConfigError) -> str:
@@ -183,15 +185,15 @@ def _at_line(file: str, document: YamlDocument, error: InvalidConfigError) -> st
 
 
 def _config(file: str | None) -> tuple[YamlDocument | None, NodeExtras]:
-    """The KubeletConfiguration in a file, and beside it our own extras, each at most once."""
+    """The KubeletConfiguration in a file and the NodeExtras beside it, each at most once."""
     if not file:
         return None, NodeExtras()
-    found = _documents(file, "--config")
-    extras = [each for each in found if is_extras(each.value)]
-    configs = [each for each in found if not is_extras(each.value)]
-    if not found or len(configs) > 1 or len(extras) > 1:
-        wanted = f"wants one {KIND} and at most one {EXTRAS_KIND}"
-        raise click.ClickException(f"--config {file}: holds {len(found)} documents, {wanted}")
+    documents = _documents(file, "--config")
+    extras = [document for document in documents if is_extras(document.value)]
+    configs = [document for document in documents if not is_extras(document.value)]
+    if not documents or len(configs) > 1 or len(extras) > 1:
+        expected = f"expected one {KIND} and at most one {EXTRAS_KIND}"
+        raise click.ClickException(f"--config {file}: contains {len(documents)} documents, {expected}")
     if configs and not isinstance(configs[0].value, dict):
         raise click.ClickException(f"--config {file}: not a {KIND}")
     config = configs[0] if configs else None
@@ -200,39 +202,39 @@ def _config(file: str | None) -> tuple[YamlDocument | None, NodeExtras]:
     try:
         return config, extras_reading(extras[0].value)
     except InvalidConfigsError as error:
-        lines = [_at_line(file, extras[0], each) for each in error.errors]
-        raise click.ClickException(f"{EXTRAS_KIND} is not right:\n  " + "\n  ".join(lines)) from None
+        lines = [_at_line(file, extras[0], problem) for problem in error.errors]
+        raise click.ClickException(f"{EXTRAS_KIND} is invalid:\n  " + "\n  ".join(lines)) from None
 
 
 def _node_notes(node: Node, setting: NodeConfig) -> list[str]:
-    """Where the Node itself says something else than these options."""
+    """Where the Node object differs from the options."""
     notes = []
     for name in ("cpu", "memory"):
         have = (node.status.allocatable or {}).get(name)
         if have is not None and have != setting.allocatable[name]:
             notes.append(
-                f"the Node says {name} allocatable {have}, this configuration gives {setting.allocatable[name]}: "
-                "pass that node's --config"
+                f"the Node has {name} allocatable {have}, this configuration results in {setting.allocatable[name]}: "
+                "use the configuration of that node with --config"
             )
     info = node.status.node_info
-    found = _VERSION.match(info.kubelet_version)
-    if found is not None:
-        nearer = "1.36" if int(found[1]) >= FIRST_MODERN_MINOR else "1.27"
+    version = _VERSION.match(info.kubelet_version)
+    if version is not None:
+        nearer = "1.36" if int(version[1]) >= FIRST_MODERN_MINOR else "1.27"
         if nearer != setting.profile.name:
-            notes.append(f"the Node runs kubelet {info.kubelet_version}: --profile {nearer} is nearer to it")
+            notes.append(f"the Node runs kubelet {info.kubelet_version}: use --profile {nearer}")
     runtime = {"containerd": "containerd", "cri-o": "crio"}.get(info.container_runtime_version.partition(":")[0])
     if runtime is not None and runtime != setting.runtime:
-        notes.append(f"the Node runs {info.container_runtime_version}: --runtime {runtime} shows its names")
+        notes.append(f"the Node runs {info.container_runtime_version}: use --runtime {runtime} for its cgroup names")
     return notes
 
 
 def _machine(node_file: str | None, capacity: str | None, declared: ResourceList) -> tuple[Machine, Node | None, str]:
-    """The machine, the Node that describes it if one does, and the cgroup version to assume.
+    """The machine, the Node object if there is one, and the cgroup version to assume.
 
-    `declared`: capacity as a configuration file gives it; both options count before it.
+    `declared`: the capacity in the configuration file; both options override it.
     """
     if node_file and capacity is not None:
-        raise click.UsageError("--node and --capacity both describe the machine; give one")
+        raise click.UsageError("--node and --capacity exclude each other: both describe the machine")
     if capacity is not None or (declared and not node_file):
         return machine_from_capacity(declared if capacity is None else _amounts(capacity)), None, "v2"
     if node_file:
@@ -242,7 +244,7 @@ def _machine(node_file: str | None, capacity: str | None, declared: ResourceList
         except InvalidObjectError as error:
             raise click.ClickException(f"{node_file}: {error}") from None
         if not node.status.capacity:
-            raise click.ClickException(f"{node_file}: status.capacity is missing; is it a Node?")
+            raise click.ClickException(f"{node_file}: status.capacity is missing: is this a Node?")
         swap_bytes = node.status.node_info.swap.capacity
         machine = machine_from_capacity(node.status.capacity, name=node.metadata.name, swap_bytes=swap_bytes)
         return machine, node, "v2"
@@ -252,30 +254,30 @@ def _machine(node_file: str | None, capacity: str | None, declared: ResourceList
 
 
 def _only_item(document: Any) -> Any:
-    """`kubectl get nodes -o yaml` of a cluster with one node is a List with one item."""
+    """The item of a List with one item, which `kubectl get nodes -o yaml` prints for one node."""
     items = document.get("items") if isinstance(document, dict) else None
     return items[0] if isinstance(items, list) and len(items) == 1 else document
 
 
 def _amounts(text: str) -> ResourceList:
-    found: ResourceList = {}
+    amounts: ResourceList = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, amount = part.partition("=")
         if not equals or not name.strip():
             raise click.BadParameter(f"{part!r} is not name=amount", param_hint="--capacity")
-        if name.strip() in found:
-            raise click.BadParameter(f"{name.strip()!r} is given twice", param_hint="--capacity")
+        if name.strip() in amounts:
+            raise click.BadParameter(f"{name.strip()!r} is set twice", param_hint="--capacity")
         try:
-            found[name.strip()] = QUANTITIES[quantity_text(amount) or ""]
+            amounts[name.strip()] = QUANTITIES[quantity_text(amount) or ""]
         except InvalidQuantityError as error:
             raise click.BadParameter(f"{name}: {error.reason}", param_hint="--capacity") from None
-    return found
+    return amounts
 
 
 def _one_document(file: str, option: str) -> YamlDocument:
     documents = _documents(file, option)
     if len(documents) != 1:
-        raise click.ClickException(f"{option} {file}: holds {len(documents)} documents, wants one")
+        raise click.ClickException(f"{option} {file}: contains {len(documents)} documents, expected one")
     return documents[0]
 
 
@@ -286,8 +288,8 @@ def _documents(file: str, option: str) -> list[YamlDocument]:
     except OSError as error:
         raise click.ClickException(f"{option} {file}: {error.strerror}") from None
     documents = []
-    for found in read(data):
-        if isinstance(found, YamlError):
-            raise click.ClickException(f"{option} {file}: {found}")
-        documents.append(found)
+    for document in read(data):
+        if isinstance(document, YamlError):
+            raise click.ClickException(f"{option} {file}: {document}")
+        documents.append(document)
     return documents

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -24,12 +25,12 @@ class QuantityParam(click.ParamType[Quantity]):
         if quantity.nanos < 0:
             self.fail(f"{value!r}: must be greater than or equal to 0", param, ctx)
         if quantity.milli > MAX_INT64:
-            self.fail(f"{value!r}: no node has that much", param, ctx)
+            self.fail(f"{value!r}: too large", param, ctx)
         return quantity
 
 
 class FactorParam(click.FloatRange):
-    """Above 0, at most 1, and a number: `nan` is within every range."""
+    """A number above 0 and at most 1; click accepts `nan` in every range."""
 
     def __init__(self) -> None:
         super().__init__(0, 1, min_open=True)
@@ -37,7 +38,7 @@ class FactorParam(click.FloatRange):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         number = float(super().convert(value, param, ctx))
         if number != number:
-            self.fail(f"{value!r} is no number", param, ctx)
+            self.fail(f"{value!r} is not a number", param, ctx)
         return number
 
 
@@ -47,10 +48,22 @@ class QuantitiesParam(click.ParamType[ResourceList]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceList:
         if isinstance(value, dict):
             return value
-        found: ResourceList = {}
+        amounts: ResourceList = {}
         for part in filter(None, str(value).split(",")):
             name, equals, text = part.partition("=")
             if not equals:
                 self.fail(f"{part!r} is not name=amount", param, ctx)
-            found[name.strip()] = QuantityParam().convert(text.strip(), param, ctx)
-        return found
+            amounts[name.strip()] = QuantityParam().convert(text.strip(), param, ctx)
+        return amounts
+
+
+pods_option = click.option(
+    "--pods",
+    "files",
+    multiple=True,
+    metavar="FILE",
+    help="File with the output of `kubectl get pods -A -o json`, for names.",
+)
+names_state_option = click.option(
+    "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
+)

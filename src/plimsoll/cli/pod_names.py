@@ -1,7 +1,7 @@
-"""What people call pods and containers, for the uids and ids that cgroups have: from our own state, or from a dump.
+"""Names of pods and containers for the uids and ids in cgroup names: from our own state, or from a dump.
 
-`kubectl get pods -A -o json` has all of it. A manifest with a uid gives at least the pod's name. A static pod is known
-to cgroups by the hash of its file, which its mirror pod carries as an annotation.
+`kubectl get pods -A -o json` has all of them. A manifest with a uid has at least the name of the pod. The cgroup of a
+static pod has the hash of its file, which its mirror pod has as an annotation.
 """
 
 from __future__ import annotations
@@ -12,22 +12,20 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.cgroups.engine.ownership import state_in
+from plimsoll.cgroups.engine.ownership import decode_state
 from plimsoll.cli.manifests import ManifestProblem, read_inputs
-from plimsoll.errors import PlimsollError
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.errors import PlimsollError, StructuredError
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.linux.state_dir import UnsafeStateError, state_home
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
 
 
-class PodListError(PlimsollError):
-    """A file given with --pods that cannot be read as pods."""
+class PodListError(StructuredError):
+    """A file for --pods that cannot be read as pods."""
 
-    def __init__(self, problems: list[ManifestProblem]) -> None:
-        super().__init__(problems)
-        self.problems = problems
+    problems: list[ManifestProblem]
 
     def __str__(self) -> str:
         return "\n".join(map(str, self.problems))
@@ -39,9 +37,9 @@ class PodNames(msgspec.Struct, frozen=True):
 
 
 def our_pod_names(state: Path) -> PodNames:
-    """Of pods whose cgroups we made ourselves; none where that file is not there or not ours to read."""
+    """Names of the pods whose cgroups this state directory owns; empty if the file is missing or not readable."""
     try:
-        found = state_in(MembersFile(state).read()).pods.values()
+        found = decode_state(AppendLog(state).read()).pods.values()
     except (OSError, msgspec.DecodeError, PlimsollError):
         return PodNames()
     return PodNames(
@@ -51,7 +49,7 @@ def our_pod_names(state: Path) -> PodNames:
 
 
 def every_pod_name(files: tuple[str, ...], state_dir: Path | None) -> PodNames:
-    """From the files and from our own state; the files know better. Names are a help: without state there are fewer."""
+    """Names from the state directory and from the files, which take precedence."""
     try:
         home = state_dir or state_home(dict(os.environ), os.geteuid())
         ours = our_pod_names(home / "node" / "node.jsonl")
@@ -80,7 +78,7 @@ def read_pod_names(files: tuple[str, ...]) -> PodNames:
 
 
 def _container_names(status: Any) -> dict[str, str]:
-    """`containerd://<id>` → its name, of whatever the status lists."""
+    """Container id, without `containerd://`, → name, for all containers in the status."""
     found: dict[str, str] = {}
     for key in _STATUSES if isinstance(status, dict) else ():
         listed = status.get(key)

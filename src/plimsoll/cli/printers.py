@@ -1,15 +1,8 @@
-"""Tables as the server makes them (`kubectl get` asks for the same), printed as kubectl prints them.
+"""Output formats that several verbs share.
 
-The server decides columns and cells; columns with a priority above 0 are for `-o wide`. All cells come from a cluster,
-so all of them are made harmless first.
-
-Steps and what could not be had, for people and for programs.
-
-Pods in the order of eviction as a table: each with the key that puts it before the next one.
-
-One event as one line, for `events` and `describe`.
-
-API objects as JSON or YAML, and how errors and results are put into lines.
+Tables of the API server are printed as kubectl prints them: the server chooses columns and cells, `-o wide` adds the
+columns with a priority above 0. Further: cgroup steps and unmet values, pods in the order of eviction, events, and API
+objects as JSON or YAML. Text from a cluster is escaped (`inert`).
 """
 
 from __future__ import annotations
@@ -21,10 +14,9 @@ from typing import Any
 import click
 import msgspec
 
-from plimsoll.api.machinery.timestamps import age, epoch_seconds
 from plimsoll.cgroups.engine.executor import step_text
 from plimsoll.cgroups.engine.transaction import Applied
-from plimsoll.cli.terminal import Paint, colourful, display_width, inert, on_terminal, table
+from plimsoll.cli.terminal import Paint, colourful, display_width, echo_json, inert, on_terminal, table
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.cgroups.reconcile import Unmet
@@ -34,9 +26,10 @@ from plimsoll.rules.eviction.ranking import PIDS
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY
 from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.timestamps import age, epoch_seconds
 
 ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-GAP = "   "  # three blanks, as kubectl
+GAP = "   "  # as kubectl
 
 
 def header(found: JsonObject, *, wide: bool, namespaces: bool) -> list[str]:
@@ -45,7 +38,7 @@ def header(found: JsonObject, *, wide: bool, namespaces: bool) -> list[str]:
 
 
 def rows(found: JsonObject, *, wide: bool, namespaces: bool, prefix: str = "") -> Iterator[list[str]]:
-    """`prefix`: `pod/` where several kinds are shown, before the name."""
+    """`prefix` precedes the name, such as `pod/` if several kinds are shown."""
     columns = _columns(found)
     for row in found.get("rows") or ():
         cells = [
@@ -65,7 +58,7 @@ def names(found: JsonObject) -> list[str]:
 
 
 def as_table(listed: JsonObject) -> JsonObject:
-    """For a server that makes no tables: names and when they were made."""
+    """A table of names and creation times, for a server that does not support tables."""
     if listed.get("kind") == "Table":
         return listed
     items = listed["items"] if isinstance(listed.get("items"), list) else [listed]
@@ -84,7 +77,7 @@ def as_table(listed: JsonObject) -> JsonObject:
 
 
 class Columns:
-    """Prints rows as they come, as wide as the widest so far: a watch cannot wait for the last one."""
+    """Formats rows as they arrive, each column as wide as its widest cell so far, for a watch."""
 
     def __init__(self) -> None:
         self._widths: list[int] = []
@@ -125,23 +118,22 @@ def print_applied(applied: Applied, output: str, *, dry_run: bool = False, notes
             "steps": msgspec.to_builtins(applied.steps),
             "unmet": msgspec.to_builtins(applied.unmet),
         }
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        echo_json(document)
         return
     paint = Paint(colourful())
     for line in grouped(applied.steps, paint):
         click.echo(line)
-    would = "would be " if dry_run else ""
     if applied.steps:
-        click.echo(f"{inert(applied.subject)}: {counted(applied.steps)} {would}made")
+        click.echo(f"{inert(applied.subject)}: {counted(applied.steps)} {'planned (dry run)' if dry_run else 'done'}")
     else:
-        click.echo(f"{inert(applied.subject)}: nothing to do, everything is as it should be")
+        click.echo(f"{inert(applied.subject)}: no changes")
     print_unmet(applied.unmet, paint)
     for note in notes:
         click.echo(paint(f"note: {inert(note)}", "dim"), err=True)
 
 
 def grouped(steps: Sequence[Step], paint: Paint) -> Iterable[str]:
-    """The writes of one cgroup stand below its path."""
+    """One line per step; the writes to one cgroup are listed below its path."""
     at = ""
     for step in steps:
         if isinstance(step, Write):
@@ -155,7 +147,7 @@ def grouped(steps: Sequence[Step], paint: Paint) -> Iterable[str]:
 
 
 def _short(text: str) -> str:
-    """Ids as people show them: the first twelve of 64 digits."""
+    """Shorten container ids to twelve digits."""
     return _ID.sub(lambda found: found[0][:12], inert(text))
 
 
@@ -171,7 +163,7 @@ def counted(steps: Sequence[Step]) -> str:
 
 
 def print_unmet(unmet: Sequence[Unmet], paint: Paint) -> None:
-    """The same lack in many cgroups is one line."""
+    """One line for each file and reason, however many cgroups have it."""
     grouped: dict[tuple[str, str], list[Unmet]] = {}
     for each in unmet:
         grouped.setdefault((each.file, each.reason), []).append(each)
@@ -269,13 +261,13 @@ def message(event: JsonObject) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Indented. JSON escapes what is below U+0020; the rest is made harmless where a terminal would read it."""
+    """Indented JSON; on a terminal also escapes what JSON does not."""
     text = msgspec.json.format(msgspec.json.encode(value), indent=4).decode()
     return "\n".join(map(inert, text.splitlines())) if on_terminal() else text
 
 
 def yaml_text(value: Any) -> str:
-    """PyYAML escapes control characters by itself."""
+    """YAML; PyYAML escapes control characters."""
     import yaml
 
     return str(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True)).rstrip("\n")
@@ -286,7 +278,7 @@ def shown(value: Any, output: str) -> str:
 
 
 def without_managed_fields(document: JsonObject) -> JsonObject:
-    """As kubectl shows objects."""
+    """The object as kubectl shows it."""
     metadata = document.get("metadata")
     if isinstance(metadata, dict) and "managedFields" in metadata:
         return {**document, "metadata": {key: value for key, value in metadata.items() if key != "managedFields"}}

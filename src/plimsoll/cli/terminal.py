@@ -1,6 +1,6 @@
-"""Words on a screen: colour where there is a terminal, plain text where there is none, no foreign control codes.
+"""Text output: colours on a terminal, plain text elsewhere, no control codes from manifests.
 
-Names come from manifests, which come from anywhere: `inert` makes them harmless before they are printed.
+Manifests and clusters are not trusted: `inert` escapes control characters before a text is printed.
 """
 
 from __future__ import annotations
@@ -10,13 +10,17 @@ import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+import msgspec
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 CLASS_COLOURS = {"Guaranteed": "green", "Burstable": "yellow", "BestEffort": "red"}
 
 
 def colourful(stream: object = None) -> bool:
-    """A terminal that wants colour: NO_COLOR and TERM=dumb are heeded, FORCE_COLOR too."""
+    """Whether to print colours; respects NO_COLOR, FORCE_COLOR and TERM=dumb."""
     if os.environ.get("NO_COLOR"):
         return False
     if os.environ.get("FORCE_COLOR"):
@@ -46,7 +50,7 @@ def _escaped(character: str) -> str:
 
 
 class Paint:
-    """Colours a text, or leaves it alone."""
+    """Adds colour codes to a text if colours are on."""
 
     def __init__(self, colour: bool) -> None:
         self.colour = colour
@@ -66,6 +70,11 @@ def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> Iterable
     for line in lines:
         cells = (cell + " " * (size - display_width(cell)) for cell, size in zip(line, widths, strict=True))
         yield "  ".join(cells).rstrip()
+
+
+def echo_json(value: Any) -> None:
+    """Print a value as indented JSON; msgspec escapes control characters."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def display_width(text: str) -> int:

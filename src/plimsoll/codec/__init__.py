@@ -1,1 +1,1 @@
-"""Bytes ↔ documents: everything here is pure, and speaks of a file only by line numbers."""
+"""Bytes ↔ documents. Everything here is pure and refers to a file only by line numbers."""

@@ -1,6 +1,6 @@
-"""What a node's own pages say, `/pressure` and `/oom`: one form for the agent that writes and the command that reads.
+"""The pages of a node, `/pressure` and `/oom`: one format for the agent that writes and the command that reads them.
 
-A sentence that explains a record travels with it, so that everybody who reads a page reads the same words.
+A record contains the message that explains it, so that every reader shows the same text.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.rules.oom.report import OomKill, oom_sentence
 
 class ThresholdShown(msgspec.Struct, frozen=True):
     value: str
-    grace_s: float = msgspec.field(default=0.0, name="graceSeconds")  # 0: a hard one
+    grace_s: float = msgspec.field(default=0.0, name="graceSeconds")  # 0: a hard threshold
     met: bool = False
 
 
@@ -29,7 +29,7 @@ class SignalShown(msgspec.Struct, frozen=True):
 
 
 class DecisionShown(EvictionDecision, frozen=True, rename="camel"):
-    why: str = ""  # why this pod, and who was next
+    why: str = ""  # why this pod was chosen, and which pod was next
 
 
 class KillShown(OomKill, frozen=True, rename="camel", omit_defaults=True):
@@ -40,14 +40,14 @@ class PressurePage(msgspec.Struct, frozen=True):
     conditions: tuple[str, ...] = ()
     signals: tuple[SignalShown, ...] = ()
     decisions: tuple[DecisionShown, ...] = ()
-    order: dict[str, tuple[EvictionCandidate, ...]] = {}  # signal → who goes first
+    order: dict[str, tuple[EvictionCandidate, ...]] = {}  # signal → eviction order
     layout: FsLayout | None = None
-    hard_grace_s: int | None = msgspec.field(default=None, name="hardGraceSeconds")  # None: as Kubernetes
+    hard_grace_s: int | None = msgspec.field(default=None, name="hardGraceSeconds")  # None: as in Kubernetes
 
 
 class OomPage(msgspec.Struct, frozen=True):
     kills: tuple[KillShown, ...] = ()
-    totals: dict[str, int] = {}  # whose limit → how many processes
+    totals: dict[str, int] = {}  # limit → number of processes
 
 
 def pressure_page(
@@ -76,7 +76,7 @@ def oom_page(kills: Iterable[OomKill], totals: Mapping[str, int]) -> OomPage:
 
 
 def _signals(thresholds: Sequence[Threshold], observations: Mapping[str, Observation]) -> Iterable[SignalShown]:
-    """Those that have a threshold and that this node can see."""
+    """Signals that have a threshold and that this node can observe."""
     met = met_thresholds(thresholds, observations)
     for signal in dict.fromkeys(each.signal for each in thresholds):
         if (seen := observations.get(signal)) is not None:

@@ -1,4 +1,4 @@
-"""The client that agent and scheduler use: one call per request, and an endless list-and-watch."""
+"""The client that the agent and the scheduler use: one call per request, and an endless list and watch."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import Any, Protocol
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError, document
 
@@ -25,24 +26,23 @@ class Client:
         self._transport = transport
 
     async def ask(self, request: Request) -> dict[str, Any]:
-        """The object answered; ApiError or Unreachable otherwise."""
+        """The object in the response; ApiError or UnreachableError where there is none."""
         return document(await self._transport.send(request))
 
     async def follow(
-        self, reflector: Reflector, on_trouble: Callable[[Exception], None]
+        self, reflector: Reflector, on_error: Callable[[Exception], None]
     ) -> AsyncIterator[list[ObjectChange]]:
-        """Changes for ever, the first batch being the list. Trouble is told, then tried again with growing pauses."""
-        pause = RETRY_FIRST_S
+        """Changes without end; the first batch is the list. Errors are reported and retried with a growing back-off."""
+        backoff = ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S)
         while True:
             try:
                 async with aclosing(self._round(reflector)) as batches:
                     async for changes in batches:
-                        pause = RETRY_FIRST_S
+                        backoff.reset()
                         yield changes
             except (ApiError, UnreachableError, TimeoutError) as error:
-                on_trouble(error)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, RETRY_MOST_S)
+                on_error(error)
+                await asyncio.sleep(backoff.next_s() * random.uniform(0.5, 1.0))
 
     async def _round(self, reflector: Reflector) -> AsyncGenerator[list[ObjectChange], None]:
         """One list (all its pages), or one watch until it ends."""
@@ -53,10 +53,10 @@ class Client:
             yield changes
             return
         async with aclosing(self._transport.lines(reflector.request())) as stream:
-            async for each in stream:
-                if isinstance(each, ApiResponse):
-                    if each.status >= 400:
-                        reflector.refused(each)
+            async for part in stream:
+                if isinstance(part, ApiResponse):
+                    if part.status >= 400:
+                        reflector.refused(part)
                         return
-                elif changes := reflector.line(each):
+                elif changes := reflector.line(part):
                     yield changes

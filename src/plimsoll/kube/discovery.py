@@ -1,7 +1,7 @@
-"""What kinds a server has, from its discovery documents, and which of them a word means.
+"""The kinds that a server has, from its discovery documents, and which of them a name refers to.
 
-Asked for first is the aggregated form (two documents); a server that knows only the older one answers that instead, and
-its group versions are then asked for one by one. `Kinds` says which requests are missing; nothing here sends them.
+The aggregated form (two documents) is requested first. A server that knows only the older form answers with that, and
+`further` then lists one request for each group version. Nothing here sends requests.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOTS = (Request("GET", "/api", accept=AGGREGATED), Request("GET", "/apis", acce
 
 
 class UnknownKindError(PlimsollError):
-    """A word that no kind of the server goes by; the message names those there are."""
+    """The server has no kind of this name; the message lists the kinds it has."""
 
 
 class DiscoveredKind(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class DiscoveredKind(msgspec.Struct, frozen=True):
 
 
 def kinds_in(document: JsonObject) -> list[DiscoveredKind]:
-    """Of one answer, aggregated or an APIResourceList; none where it only lists groups (`further`)."""
+    """From one response, aggregated or an APIResourceList; empty where it only lists groups (see `further`)."""
     if document.get("kind") == "APIGroupDiscoveryList":
         return [
             kind
@@ -64,12 +64,14 @@ def kinds_in(document: JsonObject) -> list[DiscoveredKind]:
 
 
 def further(document: JsonObject) -> list[Request]:
-    """What an older server wants to be asked next."""
+    """The requests that complete the discovery of an older server."""
     if document.get("kind") == "APIVersions":
         return [Request("GET", f"/api/{version}") for version in list(document.get("versions") or ())[:1]]
     if document.get("kind") == "APIGroupList":
-        preferred = [each.get("preferredVersion") or {} for each in _items(document, "groups")]
-        return [Request("GET", f"/apis/{each['groupVersion']}") for each in preferred if each.get("groupVersion")]
+        preferred = [group.get("preferredVersion") or {} for group in _items(document, "groups")]
+        return [
+            Request("GET", f"/apis/{version['groupVersion']}") for version in preferred if version.get("groupVersion")
+        ]
     return []
 
 
@@ -77,31 +79,30 @@ def kind_named(kinds: Sequence[DiscoveredKind], word: str) -> DiscoveredKind:
     """By plural, singular, kind or short name, in any case, with or without `.group`; the core group first."""
     name, _, group = word.lower().partition(".")
     group = group.partition("/")[0]
-    for kind in sorted(kinds, key=lambda each: bool(each.group)):
+    for kind in sorted(kinds, key=lambda kind: bool(kind.group)):
         names = (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names)
         if name in names and (not group or group in (kind.group, f"{kind.version}.{kind.group}")):
             return kind
-    known = ", ".join(sorted({each.plural for each in kinds}))
-    raise UnknownKindError(f"this server knows no {word!r}; it has: {known}")
+    known = ", ".join(sorted({kind.plural for kind in kinds}))
+    raise UnknownKindError(f"the server doesn't have a resource type {word!r}; it has: {known}")
 
 
 def kind_of_object(kinds: Iterable[DiscoveredKind], api_version: str, name: str) -> DiscoveredKind:
     """For a manifest: apiVersion and kind as they are written."""
-    group = api_version.rpartition("/")[0]
-    version = api_version.rpartition("/")[2]
-    for each in kinds:
-        if (each.group, each.kind) == (group, name):
-            return msgspec.structs.replace(each, version=version)
-    raise UnknownKindError(f"this server knows no kind {name!r} in {api_version!r}")
+    group, _, version = api_version.rpartition("/")
+    for kind in kinds:
+        if (kind.group, kind.kind) == (group, name):
+            return msgspec.structs.replace(kind, version=version)
+    raise UnknownKindError(f"the server doesn't have a kind {name!r} in {api_version!r}")
 
 
 def kinds_meant(kinds: Sequence[DiscoveredKind], words: str) -> list[DiscoveredKind]:
     """`pods,nodes`, or a category such as `all`."""
-    found: list[DiscoveredKind] = []
+    meant: list[DiscoveredKind] = []
     for word in filter(None, words.split(",")):
-        category = [each for each in kinds if word.lower() in each.categories]
-        found += category or [kind_named(kinds, word)]
-    return list(dict.fromkeys(found))
+        category = [kind for kind in kinds if word.lower() in kind.categories]
+        meant += category or [kind_named(kinds, word)]
+    return list(dict.fromkeys(meant))
 
 
 def _aggregated(group: str, version: JsonObject) -> list[DiscoveredKind]:
@@ -109,16 +110,16 @@ def _aggregated(group: str, version: JsonObject) -> list[DiscoveredKind]:
         DiscoveredKind(
             group,
             str(version.get("version")),
-            str(each.get("resource")),
-            str(each.get("singularResource") or ""),
-            str((each.get("responseKind") or {}).get("kind") or ""),
-            each.get("scope") == "Namespaced",
-            tuple(each.get("verbs") or ()),
-            tuple(each.get("shortNames") or ()),
-            tuple(each.get("categories") or ()),
-            tuple(str(sub.get("subresource")) for sub in _items(each, "subresources")),
+            str(resource.get("resource")),
+            str(resource.get("singularResource") or ""),
+            str((resource.get("responseKind") or {}).get("kind") or ""),
+            resource.get("scope") == "Namespaced",
+            tuple(resource.get("verbs") or ()),
+            tuple(resource.get("shortNames") or ()),
+            tuple(resource.get("categories") or ()),
+            tuple(str(sub.get("subresource")) for sub in _items(resource, "subresources")),
         )
-        for each in _items(version, "resources")
+        for resource in _items(version, "resources")
     ]
 
 
@@ -129,22 +130,24 @@ def _listed(document: JsonObject) -> list[DiscoveredKind]:
         DiscoveredKind(
             group,
             version,
-            str(each.get("name")),
-            str(each.get("singularName") or ""),
-            str(each.get("kind")),
-            bool(each.get("namespaced")),
-            tuple(each.get("verbs") or ()),
-            tuple(each.get("shortNames") or ()),
-            tuple(each.get("categories") or ()),
+            str(entry.get("name")),
+            str(entry.get("singularName") or ""),
+            str(entry.get("kind")),
+            bool(entry.get("namespaced")),
+            tuple(entry.get("verbs") or ()),
+            tuple(entry.get("shortNames") or ()),
+            tuple(entry.get("categories") or ()),
             tuple(
-                str(sub["name"]).partition("/")[2] for sub in entries if str(sub["name"]).startswith(f"{each['name']}/")
+                str(sub["name"]).partition("/")[2]
+                for sub in entries
+                if str(sub["name"]).startswith(f"{entry['name']}/")
             ),
         )
-        for each in entries
-        if "/" not in str(each.get("name"))
+        for entry in entries
+        if "/" not in str(entry.get("name"))
     ]
 
 
 def _items(document: JsonObject, name: str) -> list[JsonObject]:
     listed = document.get(name)
-    return [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []

@@ -1,12 +1,12 @@
-"""A kubeconfig's exec plugin: a command that prints an ExecCredential. Run without a shell, its answer checked."""
+"""A kubeconfig's exec plugin: a command that prints an ExecCredential. No shell is used; the output is checked."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 
 import msgspec
 
+from plimsoll.aio import run_command
 from plimsoll.kube.kubeconfig import ExecPlugin, KubeconfigError
 
 TIMEOUT_S = 60.0
@@ -29,32 +29,23 @@ class Credentials(msgspec.Struct, frozen=True):
 
 
 async def plugin_credentials(plugin: ExecPlugin) -> Credentials:
-    asked = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
-    environment = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": msgspec.json.encode(asked).decode()}
+    request = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    environment = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": msgspec.json.encode(request).decode()}
     try:
-        process = await asyncio.create_subprocess_exec(
-            plugin.command,
-            *plugin.args,
-            env=environment,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
+        code, output, errors = await run_command(
+            plugin.command, *plugin.args, timeout_s=TIMEOUT_S, environment=environment
         )
+    except TimeoutError:
+        raise KubeconfigError(f"exec plugin {plugin.command}: no answer within {TIMEOUT_S:g} s") from None
     except OSError as error:
         raise KubeconfigError(f"exec plugin {plugin.command}: {error.strerror}") from None
-    try:
-        async with asyncio.timeout(TIMEOUT_S):
-            output, complaint = await process.communicate()
-    except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise KubeconfigError(f"exec plugin {plugin.command}: no answer within {TIMEOUT_S:g} s") from None
-    if process.returncode:
-        text = complaint.decode("utf-8", "replace").strip()[-300:]
-        raise KubeconfigError(f"exec plugin {plugin.command}: exit code {process.returncode}: {text}")
+    if code:
+        text = errors.decode("utf-8", "replace").strip()[-300:]
+        raise KubeconfigError(f"exec plugin {plugin.command}: exit code {code}: {text}")
     try:
         status = msgspec.json.decode(output, type=_Credential).status
     except msgspec.DecodeError as error:
-        raise KubeconfigError(f"exec plugin {plugin.command}: no ExecCredential: {error}") from None
+        raise KubeconfigError(f"exec plugin {plugin.command}: invalid ExecCredential: {error}") from None
     return Credentials(
         status.token,
         status.client_certificate_data.encode() or None,

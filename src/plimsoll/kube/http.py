@@ -1,7 +1,7 @@
-"""HTTP/1.1 to one API server: a few kept connections, TLS, streamed answers. The only module of `kube` with sockets.
+"""HTTP/1.1 to one API server: a few idle connections for reuse, TLS, streamed responses.
 
-httptools parses; asyncio streams carry. A request that fails on a kept connection before any answer came is sent once
-more on a new one: servers close idle connections whenever they like.
+A request that fails on a reused connection before any response arrived is sent again on another one: servers close idle
+connections at any time.
 """
 
 from __future__ import annotations
@@ -10,34 +10,33 @@ import asyncio
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import httptools
 import msgspec
 
 from plimsoll import __version__
 from plimsoll.kube.exec_plugin import plugin_credentials
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import ApiResponse, Request, UnreachableError
+from plimsoll.net.http import HttpClientConnection
 
 if TYPE_CHECKING:
-    from plimsoll.kube.websocket import WebSocket
+    from plimsoll.net.websocket import WebSocket
 
 CONNECT_S, ANSWER_S = 10.0, 30.0
 MAX_IDLE = 8
-CHUNK = 1 << 16
 
 
 class HttpTransport:
-    """`send` for a whole answer, `lines` for a stream. Close it when done."""
+    """`send` for a whole response, `lines` for a stream. Close it when done."""
 
     def __init__(
         self, access: Access, *, agent: str = f"plimsoll/{__version__}", tls: ssl.SSLContext | None = None
     ) -> None:
-        """`tls`: in place of the certificates in `access`."""
+        """`tls`: used in place of the certificates in `access`."""
         self._access = access
         target = urlsplit(access.server)
         self._secure = target.scheme == "https"
@@ -47,7 +46,7 @@ class HttpTransport:
         self._agent = agent
         self._tls = tls
         self._token = ""
-        self._idle: list[_Connection] = []
+        self._idle: list[HttpClientConnection] = []
 
     async def send(self, request: Request) -> ApiResponse:
         async with asyncio.timeout(ANSWER_S):
@@ -56,7 +55,7 @@ class HttpTransport:
                 return ApiResponse(status, body)
 
     async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
-        """First an Answer with the status (and the body, where it is an error), then each line as it comes."""
+        """First an ApiResponse with the status (and the body of an error), then each line as it arrives."""
         rest = b""
         async with aclosing(self.stream(request)) as stream:
             async for part in stream:
@@ -68,7 +67,7 @@ class HttpTransport:
                     yield line
 
     async def stream(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
-        """The same in pieces, as they come."""
+        """The same in pieces, as they arrive."""
         async with self._exchange(request) as (connection, status):
             if status >= 400:
                 yield ApiResponse(status, b"".join([part async for part in connection.parts()]))
@@ -78,12 +77,12 @@ class HttpTransport:
                 yield part
 
     async def websocket(self, path: str, subprotocols: Sequence[str]) -> WebSocket:
-        """To the same server, as the same user."""
-        from plimsoll.kube.websocket import WebSocket
+        """A WebSocket to the same server, as the same user."""
+        from plimsoll.kube.websocket import connect
 
         token = await self._bearer()
         headers = [(b"Authorization", f"Bearer {token}".encode("latin-1"))] if token else []
-        return await WebSocket.connect(
+        return await connect(
             self._host,
             self._port,
             self._prefix + path,
@@ -94,21 +93,22 @@ class HttpTransport:
         )
 
     def renew(self, certificate: bytes, key: bytes) -> None:
-        """From the next connection on, this certificate."""
+        """Use this certificate for new connections."""
         self._access = msgspec.structs.replace(self._access, certificate=certificate, key=key)
         self._tls = None
-        idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        self._close_idle()
 
     async def close(self) -> None:
+        self._close_idle()
+
+    def _close_idle(self) -> None:
         idle, self._idle = self._idle, []
         for connection in idle:
             connection.close()
 
     @asynccontextmanager
-    async def _exchange(self, request: Request) -> AsyncIterator[tuple[_Connection, int]]:
-        connection, status = await self._begun(request)
+    async def _exchange(self, request: Request) -> AsyncIterator[tuple[HttpClientConnection, int]]:
+        connection, status = await self._begin(request)
         try:
             yield connection, status
         except OSError as error:
@@ -122,23 +122,23 @@ class HttpTransport:
         else:
             connection.close()
 
-    async def _begun(self, request: Request) -> tuple[_Connection, int]:
+    async def _begin(self, request: Request) -> tuple[HttpClientConnection, int]:
         while True:
-            kept = self._idle.pop() if self._idle else None
-            connection = kept or await self._connected()
+            idle = self._idle.pop() if self._idle else None
+            connection = idle or await self._connect()
             try:
                 return connection, await connection.begin(await self._bytes(request))
             except (OSError, EOFError) as error:
                 connection.close()
-                if kept is None:
+                if idle is None:
                     raise UnreachableError(
-                        f"{self._access.server}: {str(error) or 'closed without an answer'}"
+                        f"{self._access.server}: {str(error) or 'the connection closed without a response'}"
                     ) from error
             except BaseException:
                 connection.close()
                 raise
 
-    async def _connected(self) -> _Connection:
+    async def _connect(self) -> HttpClientConnection:
         tls = await self._context()
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -149,7 +149,7 @@ class HttpTransport:
             raise UnreachableError(f"{self._access.server}: no connection within {CONNECT_S:g} s") from None
         except OSError as error:
             raise UnreachableError(f"{self._access.server}: {error.strerror or error}") from error
-        return _Connection(reader, writer)
+        return HttpClientConnection(reader, writer)
 
     async def _context(self) -> ssl.SSLContext | None:
         if self._secure and self._tls is None:
@@ -176,7 +176,7 @@ class HttpTransport:
         return "\r\n".join([*head, "", ""]).encode("latin-1") + request.body
 
     async def _bearer(self) -> str:
-        """Never over plain HTTP, as client-go does it; a token file is read anew, since it is rotated."""
+        """Empty over plain HTTP, as in client-go. A token file is read for each request, because it is rotated."""
         access = self._access
         if not self._secure:
             return ""
@@ -187,67 +187,6 @@ class HttpTransport:
         return access.token or self._token
 
 
-class _Connection:
-    """One kept connection; also httptools' callbacks."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._parser = httptools.HttpResponseParser(self)
-        self._parts: list[bytes] = []
-        self._headers_done = self._message_done = self._has_length = False
-        self.reusable = False
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self._has_length |= name.lower() == b"content-length"
-
-    def on_headers_complete(self) -> None:
-        self._headers_done = True
-
-    def on_body(self, body: bytes) -> None:
-        self._parts.append(body)
-
-    def on_message_complete(self) -> None:
-        self._message_done = True
-        self.reusable = self._parser.should_keep_alive()
-
-    async def begin(self, data: bytes) -> int:
-        self._parser = httptools.HttpResponseParser(self)
-        self._headers_done = self._message_done = self._has_length = self.reusable = False
-        self._parts = []
-        self._writer.write(data)
-        await self._writer.drain()
-        while not self._headers_done:
-            await self._feed()
-        return int(self._parser.get_status_code())
-
-    async def parts(self) -> AsyncIterator[bytes]:
-        while True:
-            parts, self._parts = self._parts, []
-            for part in parts:
-                yield part
-            if self._message_done:
-                return
-            try:
-                await self._feed()
-            except EOFError:  # an answer without a length ends with the connection; a watch may end at any time
-                if self._has_length:
-                    raise ConnectionError("the connection ended within the answer") from None
-                self._message_done = True
-
-    async def _feed(self) -> None:
-        data = await self._reader.read(CHUNK)
-        if not data:
-            raise EOFError
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserError as error:
-            raise ConnectionError(f"no HTTP: {error}") from error
-
-    def close(self) -> None:
-        with suppress(OSError, RuntimeError):  # the loop or the peer may be gone before us
-            self._writer.close()
-
-
 async def _tls(access: Access) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=access.ca.decode() if access.ca else None)
     if not access.verify:
@@ -255,10 +194,10 @@ async def _tls(access: Access) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_NONE
     certificate, key = access.certificate, access.key
     if access.plugin is not None and certificate is None:
-        found = await plugin_credentials(access.plugin)
-        certificate, key = found.certificate, found.key
+        credentials = await plugin_credentials(access.plugin)
+        certificate, key = credentials.certificate, credentials.key
     if certificate is not None and key is not None:
-        # OpenSSL reads keys from files only; this one is 0600 and gone before the first byte is sent.
+        # OpenSSL reads keys from files only; this file is 0600 and removed before the first byte is sent.
         with tempfile.NamedTemporaryFile(prefix="plimsoll-") as file:
             file.write(certificate + b"\n" + key)
             file.flush()

@@ -1,7 +1,7 @@
-"""A kubeconfig → where the API server is and how to prove who we are. Reads text, asks nothing over the network.
+"""A kubeconfig → the address of the API server and the credentials for it. Opens no connection.
 
-Understood: tokens, token files, client certificates (files or data), an exec plugin (its command; `exec_plugin` runs
-it), a CA (file or data) or none, and the service account that a pod finds in its file system.
+Supported: tokens, token files, client certificates (files or data), an exec plugin (its command; `exec_plugin` runs
+it), a CA (file or data) or none, and the service account in a pod's file system.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class ExecPlugin(msgspec.Struct, frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True):
-    """One server and one identity. PEM data is inside, so that nothing else need be read later."""
+    """One server and one identity. It contains the PEM data, so no file is read later."""
 
     server: str
     ca: bytes | None = None
@@ -56,18 +56,18 @@ def load(path: Path, context: str = "") -> Access:
 
 
 def access(data: bytes, base: Path, where: str, context: str = "") -> Access:
-    """`base`: what relative file names in it are relative to."""
+    """`base`: the directory of relative file names."""
     config = _document(data, where)
     chosen = context or config.get("current-context") or ""
     if not chosen:
-        raise KubeconfigError(f"{where}: no current-context: give one with --context")
+        raise KubeconfigError(f"{where}: current-context is not set: use --context")
     entry = _named(config, "contexts", "context", chosen, where)
     cluster = _named(config, "clusters", "cluster", str(entry.get("cluster", "")), where)
     user_name = str(entry.get("user", ""))
     user = _named(config, "users", "user", user_name, where) if user_name else {}
     server = cluster.get("server")
     if not isinstance(server, str) or not server.startswith(("https://", "http://")):
-        raise KubeconfigError(f"{where}: clusters[{entry.get('cluster')}].cluster.server: an http(s) address is needed")
+        raise KubeconfigError(f"{where}: clusters[{entry.get('cluster')}].cluster.server: must be an http or https URL")
     return Access(
         server=server.rstrip("/"),
         ca=_data(cluster, "certificate-authority", base, where),
@@ -86,7 +86,7 @@ def access(data: bytes, base: Path, where: str, context: str = "") -> Access:
 def in_cluster(environment: Mapping[str, str], directory: Path = IN_CLUSTER) -> Access:
     host, port = environment.get("KUBERNETES_SERVICE_HOST"), environment.get("KUBERNETES_SERVICE_PORT", "443")
     if not host:
-        raise KubeconfigError("no kubeconfig given, and this is no pod: KUBERNETES_SERVICE_HOST is not set")
+        raise KubeconfigError("no kubeconfig was given, and this is not a pod: KUBERNETES_SERVICE_HOST is not set")
     try:
         return Access(
             server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
@@ -100,30 +100,30 @@ def in_cluster(environment: Mapping[str, str], directory: Path = IN_CLUSTER) -> 
 
 
 def _document(data: bytes, where: str) -> dict[str, Any]:
-    found = list(reader.read(data))
-    for each in found:
-        if isinstance(each, reader.YamlError):
-            raise KubeconfigError(f"{where}: {each}")
-        if len(found) == 1 and isinstance(each.value, dict):
-            return each.value
+    documents = list(reader.read(data))
+    for document in documents:
+        if isinstance(document, reader.YamlError):
+            raise KubeconfigError(f"{where}: {document}")
+        if len(documents) == 1 and isinstance(document.value, dict):
+            return document.value
     raise KubeconfigError(f"{where}: not a kubeconfig")
 
 
 def _named(config: dict[str, Any], listed: str, member: str, name: str, where: str) -> dict[str, Any]:
-    for each in config.get(listed) or ():
-        if isinstance(each, dict) and each.get("name") == name and isinstance(each.get(member), dict):
-            found: dict[str, Any] = each[member]
-            return found
+    for item in config.get(listed) or ():
+        if isinstance(item, dict) and item.get("name") == name and isinstance(item.get(member), dict):
+            entry: dict[str, Any] = item[member]
+            return entry
     raise KubeconfigError(f"{where}: {listed}: there is no {name!r}")
 
 
 def _data(entry: dict[str, Any], name: str, base: Path, where: str) -> bytes | None:
-    """`<name>-data` (base64) counts before `<name>` (a file), as in kubectl."""
+    """`<name>-data` (base64) takes precedence over `<name>` (a file), as in kubectl."""
     if inline := entry.get(f"{name}-data"):
         try:
             return base64.b64decode(str(inline), validate=True)
         except binascii.Error:
-            raise KubeconfigError(f"{where}: {name}-data: no base64") from None
+            raise KubeconfigError(f"{where}: {name}-data: invalid base64") from None
     if file := entry.get(name):
         try:
             return (base / str(file)).read_bytes()
@@ -138,6 +138,6 @@ def _plugin(entry: Any) -> ExecPlugin | None:
     return ExecPlugin(
         str(entry["command"]),
         tuple(map(str, entry.get("args") or ())),
-        tuple((str(each["name"]), str(each["value"])) for each in entry.get("env") or ()),
+        tuple((str(variable["name"]), str(variable["value"])) for variable in entry.get("env") or ()),
         str(entry.get("apiVersion", ExecPlugin("x").api_version)),
     )

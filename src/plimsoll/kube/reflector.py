@@ -1,8 +1,7 @@
-"""List, then watch, then list again when the server has forgotten where we were: the state of that, without I/O.
+"""The state of list and watch, without I/O: list, watch, and list again when the resourceVersion has expired.
 
-`Reflector` says what to ask next and turns each line into changes for whoever keeps the objects. A relist is compared
-with what is known, so its result is the same kind of changes: a lost connection, an expired version and a restart are
-then all the normal case.
+`Reflector` gives the next request and converts each line into changes for its caller. A relist is compared with the
+known objects, so it results in changes as well: a lost connection, an expired version and a restart need no other code.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ Key = tuple[str, str]  # namespace, name
 
 
 class ObjectChange(msgspec.Struct, frozen=True):
-    """`body` is the object's JSON, to be read into whatever type its user computes with; empty after a relist that no
-    longer has it."""
+    """`body` is the object's JSON; empty where a relist no longer has the object."""
 
     kind: ChangeKind
     key: Key
@@ -59,14 +57,14 @@ class _Page(msgspec.Struct, frozen=True):
     items: list[msgspec.Raw] | None = None
 
 
-class _Trouble(msgspec.Struct, frozen=True):
+class _StatusError(msgspec.Struct, frozen=True):
     code: int = 500
     reason: str = ""
     message: str = ""
 
 
 _EVENT, _HEAD = msgspec.json.Decoder(_Event), msgspec.json.Decoder(_Head)
-_PAGE, _TROUBLE = msgspec.json.Decoder(_Page), msgspec.json.Decoder(_Trouble)
+_PAGE, _STATUS_ERROR = msgspec.json.Decoder(_Page), msgspec.json.Decoder(_StatusError)
 
 
 class Reflector:
@@ -82,7 +80,7 @@ class Reflector:
         return bool(self._version)
 
     def request(self) -> Request:
-        """A list page where we don't know where we are, else a watch."""
+        """A page of the list where no version is known, else a watch."""
         if self._version:
             return watching(
                 self._resource,
@@ -94,7 +92,7 @@ class Reflector:
         return listing(self._resource, namespace=self._namespace, fields=self._fields, limit=PAGE, follow=self._follow)
 
     def listed(self, answer: ApiResponse) -> list[ObjectChange] | None:
-        """Take one page: the changes once it was the last, None where another page is to be asked for."""
+        """Take one page: the changes after the last one, None where there is another page to request."""
         if answer.status >= 400:
             self._start_over()
             raise api_error(answer)
@@ -105,28 +103,28 @@ class Reflector:
             return None
         items, self._pages = self._pages, []
         self._version = page.metadata.resource_version
-        return self._compared([(_HEAD.decode(each).metadata, bytes(each)) for each in items])
+        return self._compare([(_HEAD.decode(item).metadata, bytes(item)) for item in items])
 
     def line(self, text: bytes) -> list[ObjectChange]:
-        """Take one line of a watch. Expired: nothing, and the next request is a list."""
+        """Take one line of a watch. An expired version yields no changes; the next request is then a list."""
         event = _EVENT.decode(text)
         if event.type == "ERROR":
             self._start_over()
-            trouble = _TROUBLE.decode(event.object)
-            if trouble.code == 410:
+            status = _STATUS_ERROR.decode(event.object)
+            if status.code == 410:
                 return []
-            raise ApiError(trouble.code, trouble.reason, trouble.message)
-        found = _HEAD.decode(event.object).metadata
-        self._version = found.resource_version
+            raise ApiError(status.code, status.reason, status.message)
+        metadata = _HEAD.decode(event.object).metadata
+        self._version = metadata.resource_version
         if event.type == "BOOKMARK":
             return []
         if event.type == "DELETED":
-            before = self._known.pop(found.key, None)
-            return [ObjectChange("DELETED", found.key, found.uid, bytes(event.object))] if before else []
-        return self._taken(found, bytes(event.object))
+            before = self._known.pop(metadata.key, None)
+            return [ObjectChange("DELETED", metadata.key, metadata.uid, bytes(event.object))] if before else []
+        return self._take(metadata, bytes(event.object))
 
     def refused(self, answer: ApiResponse) -> None:
-        """A watch that did not begin: list anew where the version is too old, else an error for the caller."""
+        """Take an error in place of a watch: list again where the version is too old, else raise it."""
         self._start_over()
         if answer.status != 410:
             raise api_error(answer)
@@ -135,24 +133,24 @@ class Reflector:
         self._version = self._follow = ""
         self._pages = []
 
-    def _taken(self, found: _Metadata, body: bytes) -> list[ObjectChange]:
-        before = self._known.get(found.key)
-        self._known[found.key] = found
+    def _take(self, metadata: _Metadata, body: bytes) -> list[ObjectChange]:
+        before = self._known.get(metadata.key)
+        self._known[metadata.key] = metadata
         if before is None:
-            return [ObjectChange("ADDED", found.key, found.uid, body)]
-        if before.uid != found.uid:  # a namesake: the old one is gone
-            return [_gone(before), ObjectChange("ADDED", found.key, found.uid, body)]
-        if before.resource_version == found.resource_version:
+            return [ObjectChange("ADDED", metadata.key, metadata.uid, body)]
+        if before.uid != metadata.uid:  # another object with the same name: the old one is deleted
+            return [_deleted(before), ObjectChange("ADDED", metadata.key, metadata.uid, body)]
+        if before.resource_version == metadata.resource_version:
             return []
-        return [ObjectChange("MODIFIED", found.key, found.uid, body)]
+        return [ObjectChange("MODIFIED", metadata.key, metadata.uid, body)]
 
-    def _compared(self, items: list[tuple[_Metadata, bytes]]) -> list[ObjectChange]:
-        left = set(self._known) - {found.key for found, _ in items}
-        changes = [_gone(self._known.pop(key)) for key in sorted(left)]
-        for found, body in items:
-            changes += self._taken(found, body)
+    def _compare(self, items: list[tuple[_Metadata, bytes]]) -> list[ObjectChange]:
+        left = set(self._known) - {metadata.key for metadata, _ in items}
+        changes = [_deleted(self._known.pop(key)) for key in sorted(left)]
+        for metadata, body in items:
+            changes += self._take(metadata, body)
         return changes
 
 
-def _gone(found: _Metadata) -> ObjectChange:
-    return ObjectChange("DELETED", found.key, found.uid, b"")
+def _deleted(metadata: _Metadata) -> ObjectChange:
+    return ObjectChange("DELETED", metadata.key, metadata.uid, b"")

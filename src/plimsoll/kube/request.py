@@ -1,7 +1,7 @@
-"""Requests to the Kubernetes API as values, and answers as values: nothing here opens a connection.
+"""Requests to the Kubernetes API and responses, as values. Opens no connection.
 
-Only the requests that real kubelets and schedulers make are spelled (spec 05 B5, B9), so that our agent and scheduler
-work against any Kubernetes control plane.
+It has only the requests that kubelets and schedulers make (05 B5, B9), so that the agent and the scheduler work with
+any Kubernetes control plane.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 
-MERGE, STRATEGIC, JSON = (
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-    "application/json",
-)
+MERGE, STRATEGIC = "application/merge-patch+json", "application/strategic-merge-patch+json"
+JSON = "application/json"
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
 class ResourcePath(msgspec.Struct, frozen=True):
-    """Where one kind lives: `/api/v1` or `/apis/<group>/<version>`, and its plural name."""
+    """The path of one kind: `/api/v1` or `/apis/<group>/<version>`, and its plural name."""
 
     base: str
     plural: str
@@ -33,15 +30,11 @@ class ResourcePath(msgspec.Struct, frozen=True):
         if namespace:
             parts += ["namespaces", quote(namespace, safe="")]
         parts.append(self.plural)
-        parts += [quote(each, safe="") for each in (name, subresource) if each]
+        parts += [quote(part, safe="") for part in (name, subresource) if part]
         return "/".join(parts)
 
 
-PODS, NODES, EVENTS = (
-    ResourcePath("/api/v1", "pods"),
-    ResourcePath("/api/v1", "nodes"),
-    ResourcePath("/api/v1", "events"),
-)
+PODS, NODES, EVENTS = (ResourcePath("/api/v1", plural) for plural in ("pods", "nodes", "events"))
 NEW_EVENTS = ResourcePath("/apis/events.k8s.io/v1", "events")
 LEASES = ResourcePath("/apis/coordination.k8s.io/v1", "leases")
 
@@ -63,14 +56,12 @@ class ApiResponse(msgspec.Struct, frozen=True):
     body: bytes
 
 
-class ApiError(PlimsollError):
-    """The server said no: its Status, as far as it sent one."""
+class ApiError(StructuredError):
+    """The server answered with an error: its Status, as far as it sent one."""
 
-    def __init__(self, code: int, reason: str, message: str) -> None:
-        super().__init__(code, reason, message)
-        self.code = code
-        self.reason = reason
-        self.message = message
+    code: int
+    reason: str
+    message: str
 
     def __str__(self) -> str:
         return f"{self.message} ({self.code} {self.reason})" if self.reason else f"{self.message} ({self.code})"
@@ -85,7 +76,7 @@ class ApiError(PlimsollError):
 
 
 class UnreachableError(PlimsollError):
-    """No answer at all: try again later."""
+    """The server did not answer: try again later."""
 
 
 def get(resource: ResourcePath, name: str, namespace: str = "") -> Request:
@@ -102,10 +93,10 @@ def listing(
     follow: str = "",
     version: str = "",
 ) -> Request:
-    """`follow`: the continue token of the page before."""
+    """`follow`: the continue token of the previous page."""
     query = _query(fieldSelector=fields, labelSelector=labels, limit=limit or "", resourceVersion=version)
     query += [("continue", follow)] if follow else []
-    return Request("GET", _with(resource.path(namespace), query))
+    return Request("GET", with_query(resource.path(namespace), query))
 
 
 def watching(
@@ -119,7 +110,7 @@ def watching(
         timeoutSeconds=timeout_s or "",
         watch="true",
     )
-    return Request("GET", _with(resource.path(namespace), query))
+    return Request("GET", with_query(resource.path(namespace), query))
 
 
 def create(
@@ -149,7 +140,7 @@ def patch(
 def delete(
     resource: ResourcePath, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = ""
 ) -> Request:
-    """With `uid` only that very object goes, never a namesake that was made since."""
+    """With `uid` only this object is deleted, never a newer one with the same name."""
     options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
     if grace_s is not None:
         options["gracePeriodSeconds"] = grace_s
@@ -159,20 +150,20 @@ def delete(
 
 
 def document(answer: ApiResponse) -> dict[str, Any]:
-    """The object that was answered; ApiError for a Status that says Failure."""
+    """The object in the response; ApiError where its status is an error."""
     if answer.status >= 400:
         raise api_error(answer)
-    found: dict[str, Any] = msgspec.json.decode(answer.body) if answer.body else {}
-    return found
+    decoded: dict[str, Any] = msgspec.json.decode(answer.body) if answer.body else {}
+    return decoded
 
 
 def api_error(answer: ApiResponse) -> ApiError:
     try:
-        found = msgspec.json.decode(answer.body)
+        status = msgspec.json.decode(answer.body)
     except msgspec.DecodeError:
-        found = None
-    if isinstance(found, dict) and found.get("kind") == "Status":
-        return ApiError(answer.status, str(found.get("reason", "")), str(found.get("message", "")))
+        status = None
+    if isinstance(status, dict) and status.get("kind") == "Status":
+        return ApiError(answer.status, str(status.get("reason", "")), str(status.get("message", "")))
     text = answer.body[:200].decode("utf-8", "replace").strip()
     return ApiError(answer.status, "", text or "the server gave no reason")
 
@@ -181,5 +172,5 @@ def _query(**terms: Any) -> list[tuple[str, str]]:
     return [(key, str(value)) for key, value in terms.items() if value != ""]
 
 
-def _with(path: str, query: list[tuple[str, str]]) -> str:
+def with_query(path: str, query: list[tuple[str, str]]) -> str:
     return f"{path}?{urlencode(query)}" if query else path

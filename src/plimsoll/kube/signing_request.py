@@ -1,19 +1,19 @@
-"""A new key and a request for its certificate, made in a process of its own.
+"""A new key and a signing request for its certificate, generated in a process of its own.
 
-`cryptography` costs 14 MB for as long as a process lives, and an agent needs it for a moment every ten months. So the
-module is run as a program, writes key and request (both PEM) to its standard output, and is gone.
+`cryptography` takes 14 MB for the lifetime of a process, and an agent needs it for a moment every ten months. So this
+module runs as a program, writes the key and the request (both PEM) to its standard output, and exits.
 """
 
 from __future__ import annotations
 
-import asyncio
 import sys
 
 import msgspec
 
+from plimsoll.aio import run_command
 from plimsoll.errors import PlimsollError
 
-MAKE_S = 30.0
+GENERATE_S = 30.0
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
 
 
@@ -28,23 +28,17 @@ class SigningRequest(msgspec.Struct, frozen=True):
 
 async def signing_request(common_name: str, organization: str) -> SigningRequest:
     command = (sys.executable, "-I", "-m", __name__, common_name, organization)
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
     try:
-        async with asyncio.timeout(MAKE_S):
-            made, problem = await process.communicate()
+        code, output, errors = await run_command(*command, timeout_s=GENERATE_S)
     except TimeoutError:
-        process.kill()
-        await process.wait()
-        raise KeyGenerationError(f"no key within {MAKE_S:g} s") from None
-    key, end, request = made.partition(_END_OF_KEY)
-    if process.returncode or not end:
-        raise KeyGenerationError(problem.decode(errors="replace").strip().rpartition("\n")[2] or "no key was made")
+        raise KeyGenerationError(f"no key was generated within {GENERATE_S:g} s") from None
+    key, end, request = output.partition(_END_OF_KEY)
+    if code or not end:
+        raise KeyGenerationError(errors.decode(errors="replace").strip().rpartition("\n")[2] or "no key was generated")
     return SigningRequest(key + end, request)
 
 
-def made(common_name: str, organization: str) -> SigningRequest:
+def generate(common_name: str, organization: str) -> SigningRequest:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -63,5 +57,5 @@ def made(common_name: str, organization: str) -> SigningRequest:
 
 
 if __name__ == "__main__":
-    pair = made(*sys.argv[1:3])
+    pair = generate(*sys.argv[1:3])
     sys.stdout.buffer.write(pair.key + pair.request)

@@ -1,13 +1,13 @@
-"""A file of members by name, of which few change at a time: what changes is appended, the rest is not written again.
+"""A key-value file in which few entries change at a time: changes are appended, the rest is not written again.
 
-    [checksum, {"name": value, …}]      one line for each change; null takes a member away
+    [checksum, {"key": value, …}]      one line for each change; null removes an entry
 
-The first line has everything that there was. A line that a kill has cut off is dropped: whoever wrote it had not gone
-on yet. Once more of the file is out of date than is not, it is replaced as a whole (`atomic_file`, where it is also
-said why nothing is synced). One process writes at a time; others may read meanwhile.
+The first line has all entries. A line that a kill cut off is dropped: its writer had not acted on it yet. Once more
+than half of the file is out of date, the file is replaced as a whole (`atomic_file`, which also explains why there is
+no fsync). One process writes at a time; others may read meanwhile.
 
-Two files take turns in being the one, and each keeps blocks to grow into. So what is about as large as before can be
-written also when the disk is full, and that is when evictions are to be remembered.
+Two files alternate, and each has reserved blocks to grow into. So a state of about the same size can be written also
+when the disk is full, which is when evictions must be recorded.
 """
 
 from __future__ import annotations
@@ -21,87 +21,85 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.linux.atomic_file import read_whole, replace_whole
 
 SPARE_BYTES = 1 << 16
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 _LINE = msgspec.json.Decoder(tuple[int, msgspec.Raw])
-_MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_ENTRIES = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-class AppendLogCorruptError(PlimsollError):
-    def __init__(self, line: int, reason: str) -> None:
-        super().__init__(line, reason)
-        self.line, self.reason = line, reason
-
-    def __str__(self) -> str:
-        return f"line {self.line}: {self.reason}"
+class AppendLogCorruptError(StructuredError):
+    line: int
+    reason: str
+    template = "line {line}: {reason}"
 
 
-class MembersFile:
+class AppendLog:
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._members: dict[str, bytes] = {}
-        self._size = 0  # of the file as we left it; 0: it is not known to be that, so it is written as a whole next
-        self._most = 0  # … and above this size too
-        self._has_twin = False  # both files have their blocks
+        self._entries: dict[str, bytes] = {}
+        self._size = 0  # of the file after the last write here; 0: unknown, so the next write replaces the file
+        self._max_size = 0  # a write beyond this size replaces the file
+        self._both_reserved = False  # both files have their blocks
 
     def read(self) -> Mapping[str, bytes]:
-        """Name → JSON. FileNotFoundError where there is none, MembersDamaged where nobody can tell what it says."""
-        self.begin_anew()
-        found: dict[str, bytes] = {}
-        *lines, _ = read_whole(self.path).split(b"\n")  # what follows the last newline was cut off
+        """Key → JSON. Raises FileNotFoundError, or AppendLogCorruptError where a line cannot be decoded."""
+        self.discard()
+        entries: dict[str, bytes] = {}
+        *lines, _ = read_whole(self.path).split(b"\n")  # an incomplete last line is dropped
         if not lines:
-            raise AppendLogCorruptError(1, "it is not whole")
+            raise AppendLogCorruptError(1, "the line is incomplete")
         for number, line in enumerate(lines, 1):
             try:
                 checksum, data = _LINE.decode(line)
                 if zlib.crc32(data) != checksum:
                     raise AppendLogCorruptError(number, "the checksum is wrong")
-                changed = _MEMBERS.decode(data)
+                changes = _ENTRIES.decode(data)
             except msgspec.DecodeError as error:
                 raise AppendLogCorruptError(number, str(error)) from None
-            _change(found, {name: None if bytes(value) == b"null" else bytes(value) for name, value in changed.items()})
-        self._members = found
-        return found
+            _update(entries, {key: None if bytes(value) == b"null" else bytes(value) for key, value in changes.items()})
+        self._entries = entries
+        return entries
 
-    def begin_anew(self) -> None:
-        """Whatever the file says, the next that is written is all there is."""
-        self._members, self._size = {}, 0
+    def discard(self) -> None:
+        """Drop all entries; the next write replaces the file."""
+        self._entries, self._size = {}, 0
 
-    def write(self, changed: Mapping[str, bytes | None]) -> None:
-        """Name → JSON on one line, or None for one that is no more. After an OSError nothing has changed."""
-        line = _line(changed)
-        if self._size and self._size + len(line) <= self._most and self._append(line):
-            _change(self._members, changed)
+    def write(self, changes: Mapping[str, bytes | None]) -> None:
+        """Key → JSON without newlines, or None to remove the entry. After an OSError nothing has changed."""
+        line = _line(changes)
+        if self._size and self._size + len(line) <= self._max_size and self._append(line):
+            _update(self._entries, changes)
             self._size += len(line)
             return
-        members = dict(self._members)
-        _change(members, changed)
-        line = _line(members)
-        most = 2 * len(line) + SPARE_BYTES
-        replace_whole(self.path, line, room_bytes=most)
-        self._members, self._size, self._most = members, len(line), most
-        if not self._has_twin:
-            with contextlib.suppress(OSError):  # it is written; the other one gets its blocks when there are some
-                replace_whole(self.path, line, room_bytes=most)
-                self._has_twin = True
+        entries = dict(self._entries)
+        _update(entries, changes)
+        line = _line(entries)
+        max_size = 2 * len(line) + SPARE_BYTES
+        replace_whole(self.path, line, room_bytes=max_size)
+        self._entries, self._size, self._max_size = entries, len(line), max_size
+        if not self._both_reserved:
+            with contextlib.suppress(OSError):  # written already; the other file gets its blocks when there is space
+                replace_whole(self.path, line, room_bytes=max_size)
+                self._both_reserved = True
 
     def _append(self, line: bytes) -> bool:
-        """False where the file is not the one we left, or cannot grow."""
+        """False where another process has changed the file, or it cannot grow."""
         try:
             file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         try:
-            return os.fstat(file).st_size == self._size and _grows(file, line, self._size)
+            return os.fstat(file).st_size == self._size and _write(file, line, self._size)
         finally:
             os.close(file)
 
 
-def _grows(file: int, line: bytes, size: int) -> bool:
+def _write(file: int, line: bytes, size: int) -> bool:
+    """False, with the file as before, where the disk is full."""
     try:
         if os.write(file, line) == len(line):
             return True
@@ -112,15 +110,15 @@ def _grows(file: int, line: bytes, size: int) -> bool:
     return False
 
 
-def _change(members: dict[str, bytes], changed: Mapping[str, bytes | None]) -> None:
-    for name, text in changed.items():
+def _update(entries: dict[str, bytes], changes: Mapping[str, bytes | None]) -> None:
+    for key, text in changes.items():
         if text is None:
-            members.pop(name, None)
+            entries.pop(key, None)
         else:
-            members[name] = text
+            entries[key] = text
 
 
-def _line(members: Mapping[str, bytes | None]) -> bytes:
-    texts = (msgspec.json.encode(name) + b":" + (text or b"null") for name, text in members.items())
+def _line(entries: Mapping[str, bytes | None]) -> bytes:
+    texts = (msgspec.json.encode(key) + b":" + (text or b"null") for key, text in entries.items())
     data = b"{%b}" % b",".join(texts)
     return b"[%d,%b]\n" % (zlib.crc32(data), data)

@@ -1,12 +1,12 @@
-"""A small file that is replaced as a whole: readers, and whoever comes after a kill −9, see the old one or the new one.
+"""Replace a small file atomically: readers, and the next process after a kill −9, see either the old or the new file.
 
-Nothing is synced: these files tell a killed process's successor what it did, and a power cut ends all that anyway. A
-plain rename over a file would be synced all the same: ext4 flushes the new one to the disk first, which takes
-milliseconds. So the two files change places instead, and the old one is written over the next time, not truncated first
-(which would be flushed as well). Whoever reads meanwhile may hold the one that is written over: `read_whole` looks
-whether the file is still the same when it has been read.
+There is no fsync: these files record the work of a process for its successor, and a power cut ends that work anyway.
+A rename over an existing file would flush it nevertheless (ext4 writes the new file to disk first, which takes
+milliseconds). So the two files are exchanged (RENAME_EXCHANGE), and the old one is overwritten the next time, without
+truncating it first, which would flush as well. A concurrent reader may have the overwritten file open, so `read_whole`
+checks after the read that the path still names the same file.
 
-A full disk is when a node has most to write down, so a file that grows gets its blocks beforehand (`reserve`).
+A node has most to record when the disk is full, so blocks are allocated beforehand (`reserve`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def replace_whole(path: Path, data: bytes, *, room_bytes: int = 0) -> None:
-    """OSError where it cannot be written; then the file is as it was. `room_bytes`: what it may grow to later."""
+    """After an OSError the file is as before. `room_bytes`: the size up to which it may grow later."""
     fresh = path.with_suffix(".new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
@@ -38,7 +38,7 @@ def replace_whole(path: Path, data: bytes, *, room_bytes: int = 0) -> None:
 
 
 def reserve(descriptor: int, size_bytes: int) -> bool:
-    """Blocks for a file of that size; it stays as long as it is. False where the file system has or gives none."""
+    """Allocate blocks up to that size without changing the file's length; False where the file system cannot."""
     fallocate = getattr(_libc, "fallocate64", None)
     if fallocate is None or size_bytes <= 0:
         return False
@@ -46,7 +46,7 @@ def reserve(descriptor: int, size_bytes: int) -> bool:
 
 
 def read_whole(path: Path) -> bytes:
-    """FileNotFoundError where there is none."""
+    """Raises FileNotFoundError."""
     while True:
         with path.open("rb") as file:
             data = file.read()
@@ -57,7 +57,7 @@ def read_whole(path: Path) -> bytes:
 
 
 def _exchanged(one: Path, other: Path) -> bool:
-    """False where there is nothing yet to change places with, or this system cannot do it."""
+    """False where the other file does not exist yet, or the system has no RENAME_EXCHANGE."""
     renameat2 = getattr(_libc, "renameat2", None)
     if renameat2 is None:
         return False

@@ -1,7 +1,7 @@
-"""Linux capabilities: names, sets, and giving them up. Stdlib only (the supervisor imports it).
+"""Linux capabilities: names, sets, and dropping them. Stdlib only (the supervisor imports it).
 
-Kubernetes spells a capability without `CAP_`; containerd gives a container fourteen of them, `add` adds, `drop` takes
-away, ALL stands for all, and what is dropped by name stays dropped.
+Kubernetes spells a capability without `CAP_`. containerd grants a container fourteen of them; `add` adds, `drop`
+removes, ALL means all, and a capability that is dropped by name stays dropped.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
 
 
 class UnknownCapabilityError(ValueError):
-    """A name that Linux does not have."""
+    """Linux has no capability of that name."""
 
 
 def granted(add: Iterable[str], drop: Iterable[str], *, privileged: bool = False) -> frozenset[str]:
-    """The container's capabilities; UnknownCapability for a name that is none."""
+    """The capabilities of a container; raises UnknownCapabilityError."""
     added, dropped = frozenset(map(plain, add)), frozenset(map(plain, drop))
     for name in (added | dropped) - {"ALL"}:
         if name not in NUMBERS:
@@ -61,7 +61,7 @@ def mask(names: Iterable[str]) -> int:
 
 
 def limit_bounding_set(keep: int) -> None:
-    """Nothing run from here on can ever have more than these; needs SETPCAP."""
+    """This process and its descendants can never have other capabilities than these; needs CAP_SETPCAP."""
     call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     for number in range(64):
         if keep >> number & 1:
@@ -69,15 +69,15 @@ def limit_bounding_set(keep: int) -> None:
         try:
             call("prctl", _PR_CAPBSET_DROP, number, 0, 0, 0)
         except OSError as error:
-            if error.errno == errno.EINVAL:  # the kernel has no such capability, nor any above it
+            if error.errno == errno.EINVAL:  # the kernel has no capability of this number or above
                 return
             raise
 
 
 def set_own(effective: int, permitted: int, inheritable: int = 0) -> None:
-    """Each is cut to what the bounding set and our own permitted set allow, as the kernel would refuse more."""
-    _, have = _own()
-    permitted &= have
+    """Each set is limited to the process's permitted set, as the kernel refuses more."""
+    _, own_permitted = _own()
+    permitted &= own_permitted
     effective &= permitted
     header = (ctypes.c_uint32 * 2)(_VERSION_3, 0)
     low, high = 0xFFFFFFFF, 32

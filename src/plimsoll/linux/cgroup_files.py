@@ -1,11 +1,11 @@
-"""The one place where cgroup files are opened, read and written.
+"""Open, read and write cgroup files; no other module does.
 
-A `CgroupMount` is one mounted hierarchy: an O_PATH fd of its top, whose file system was checked to be a cgroup one.
-Every cgroup is opened from there with openat2, which follows no symbolic link and crosses no mount, so what it finds is
-in that same file system. A `Directory` is the open cgroup: it stays this cgroup even if another takes its name.
+A `CgroupMount` is one mounted hierarchy: an O_PATH fd of its root, verified to be a cgroup file system. Every cgroup is
+opened from there with openat2, which follows no symbolic link and crosses no mount. A `Directory` is an open cgroup: it
+remains this cgroup even if another one gets its name.
 
-Names and texts are checked before anything is touched: a path has plain components only, a text is one of the few
-forms that control files take. A text goes to the kernel in one `write`, whose error is the kernel's verdict.
+Names and texts are validated before anything is changed: a path has plain components only, and a text is one of the
+forms that control files accept. A text is written in one `write`, whose error is the kernel's verdict.
 """
 
 from __future__ import annotations
@@ -15,21 +15,24 @@ import errno
 import functools
 import os
 import re
+from collections.abc import Callable
 from types import TracebackType
 from typing import Literal, Self
 
 from plimsoll.codec.kernel.files import below_mount
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 Magic = Literal["cgroup", "cgroup2"]
 _MAGIC: dict[Magic, int] = {"cgroup": 0x27E0EB, "cgroup2": 0x63677270}
-_NO_XDEV, _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x01, 0x02, 0x04, 0x08
+_NO_XDEV, NO_MAGICLINKS, _NO_SYMLINKS, BENEATH = 0x01, 0x02, 0x04, 0x08  # RESOLVE_* of openat2
+_NO_LINKS = BENEATH | NO_MAGICLINKS | _NO_SYMLINKS | _NO_XDEV
 _DIRECTORY = os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC
-_SYS_OPENAT2 = 437  # the same on every architecture that Linux got this call on
+_SYS_OPENAT2 = 437  # on every architecture
 _CHUNK = 1 << 16
 _NAME_BYTES = 255
 _PATH_BYTES = 4095
 
+_BAD_FILE = "not a valid name of a control file"
 _FILE = re.compile(r"(?=.{1,255}\Z)[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9})?"
@@ -44,19 +47,17 @@ _TEXT = re.compile(
     r"|max|FROZEN|THAWED|threaded|member|root|isolated",
     re.ASCII,
 )
-_MAY_BE_EMPTY = frozenset({"cpuset.cpus", "cpuset.mems"})  # empty: as the parent
+_MAY_BE_EMPTY = frozenset({"cpuset.cpus", "cpuset.mems"})  # empty: inherited from the parent
 
 
-class CgroupError(PlimsollError):
-    """The kernel (or systemd) refused; everything that is needed to see why. `str()` is one line."""
+class CgroupError(StructuredError):
+    """The kernel or systemd refused an operation: which one, on what, and why. `str()` is one line."""
 
-    def __init__(self, op: str, path: str, data: str, number: int, detail: str = "") -> None:
-        super().__init__(op, path, data, number, detail)
-        self.op = op
-        self.path = path
-        self.data = data
-        self.errno = number
-        self.detail = detail
+    op: str
+    path: str
+    data: str
+    errno: int
+    detail: str = ""
 
     def __str__(self) -> str:
         path = self.path if self.path.isprintable() and len(self.path) <= _PATH_BYTES else repr(self.path[:_NAME_BYTES])
@@ -66,7 +67,7 @@ class CgroupError(PlimsollError):
 
 
 class CgroupGoneError(CgroupError):
-    """The cgroup is not there (any more): for whoever only looks, no fault at all."""
+    """The cgroup does not exist, or no longer: not a fault for a caller that only reads."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -79,16 +80,14 @@ _libc.syscall.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c
 _libc.fstatfs.argtypes = (ctypes.c_int, ctypes.c_void_p)
 
 
-def _how(flags: int) -> _OpenHow:
-    return _OpenHow(flags, 0, _BENEATH | _NO_SYMLINKS | _NO_XDEV | _NO_MAGICLINKS)
+@functools.cache
+def _how(flags: int, resolve: int) -> _OpenHow:
+    return _OpenHow(flags | os.O_CLOEXEC, 0, resolve)
 
 
-_HOWS: dict[int, _OpenHow] = {}
-
-
-def open_beneath(directory_fd: int, path: str, flags: int) -> int:
-    """openat2 that stays below `directory_fd`, on its mount, and follows no link; OSError as the kernel says it."""
-    how = _HOWS.get(flags) or _HOWS.setdefault(flags, _how(flags | os.O_CLOEXEC))
+def open_beneath(directory_fd: int, path: str, flags: int, resolve: int = _NO_LINKS) -> int:
+    """openat2 below `directory_fd`, by default on its mount and without following links; the kernel's OSError."""
+    how = _how(flags, resolve)
     while True:
         fd: int = _libc.syscall(_SYS_OPENAT2, directory_fd, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
         if fd >= 0:
@@ -100,9 +99,9 @@ def open_beneath(directory_fd: int, path: str, flags: int) -> int:
 
 @functools.lru_cache(maxsize=2048)
 def components(path: str) -> tuple[str, ...]:
-    """`/a/b` → (a, b); refuses whatever could leave the mount, or is no name that a cgroup can have.
+    """`/a/b` → (a, b); refuses a path that could leave the mount, or that is not a valid name of a cgroup.
 
-    Kept, because the same path is opened in every hierarchy, many times in a turn.
+    Cached, because one path is opened in every hierarchy, many times in a transaction.
     """
     if path == "/":
         return ()
@@ -113,7 +112,7 @@ def components(path: str) -> tuple[str, ...]:
     names = tuple(path[1:].split("/"))
     for name in names:
         if name in ("", ".", ".."):
-            raise _refused(path, f"{name!r} is no name of a cgroup")
+            raise _refused(path, f"{name!r} is not a valid cgroup name")
         if _CONTROL.search(name):
             raise _refused(path, "a cgroup's name has no newline, NUL or other control character")
         if len(os.fsencode(name)) > _NAME_BYTES:
@@ -126,18 +125,28 @@ def _refused(path: str, detail: str, number: int = errno.EINVAL) -> CgroupError:
 
 
 def check_text(path: str, file: str, text: str) -> None:
-    """Only the forms that control files take: nothing else is ever written."""
+    """Refuses a text that is not of a form that control files accept."""
     if not _FILE.fullmatch(file):
-        raise CgroupError("refuse", f"{path}/{file}", text, errno.EINVAL, "no name of a control file")
+        raise CgroupError("refuse", f"{path}/{file}", text, errno.EINVAL, _BAD_FILE)
     if not _TEXT.fullmatch(text) and (text or file not in _MAY_BE_EMPTY):
-        raise CgroupError("refuse", f"{path}/{file}", text[:80], errno.EINVAL, "no text that control files take")
+        raise CgroupError("refuse", f"{path}/{file}", text[:80], errno.EINVAL, "not a value for a control file")
 
 
-class CgroupMount:
-    """A mounted cgroup hierarchy. Raises where the mount point is missing or is no cgroup file system."""
+class _OpenFile:
+    __slots__ = ("fd",)
+    fd: int
+
+    def close(self) -> None:
+        fd, self.fd = self.fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class CgroupMount(_OpenFile):
+    """A mounted cgroup hierarchy. Raises CgroupError where the mount point is missing or not a cgroup file system."""
 
     def __init__(self, mount_point: str, kind: Magic, root: str = "/") -> None:
-        """`root` is the cgroup that is mounted there, as mountinfo has it: in a container it may not be the top."""
+        """`root`: the cgroup that is mounted there (see mountinfo); in a container it may not be the root cgroup."""
         self.mount_point = mount_point
         self.root = root
         self.kind: Magic = kind
@@ -145,14 +154,14 @@ class CgroupMount:
             self.fd = os.open(mount_point, _DIRECTORY | os.O_NOFOLLOW)
         except OSError as error:
             raise CgroupError("open", mount_point, "", error.errno or 0) from error
-        if (found := _file_system(self.fd)) != _MAGIC[kind]:
+        if (magic := _file_system(self.fd)) != _MAGIC[kind]:
             os.close(self.fd)
             self.fd = -1
-            detail = f"file system {found:#x} is not {kind} ({_MAGIC[kind]:#x})"
+            detail = f"file system {magic:#x} is not {kind} ({_MAGIC[kind]:#x})"
             raise CgroupError("open", mount_point, "", errno.EXDEV, detail)
 
     def directory(self, path: str) -> Directory:
-        """CgroupGone where there is none; CgroupError where a link or another mount is in the way."""
+        """Raises CgroupGoneError where there is none, CgroupError where a link or another mount is in the path."""
         names = components(path)
         where = self.shown(path)
         try:
@@ -168,42 +177,37 @@ class CgroupMount:
             return False
 
     def make(self, path: str) -> None:
-        *above, name = components(path) or _top(path, "make")
-        with self.directory("/" + "/".join(above)) as parent:
-            try:
-                os.mkdir(name, 0o755, dir_fd=parent.fd)
-            except OSError as error:
-                raise _failed("make", self.shown(path), "", error, gone=error.errno == errno.ENOENT) from error
+        self._change("make", path, functools.partial(os.mkdir, mode=0o755))
 
     def remove(self, path: str) -> None:
-        *above, name = components(path) or _top(path, "remove")
-        with self.directory("/" + "/".join(above)) as parent:
+        self._change("remove", path, os.rmdir)
+
+    def _change(self, op: str, path: str, change: Callable[..., None]) -> None:
+        names = components(path)
+        if not names:
+            raise CgroupError(op, path, "", errno.EINVAL, "the root of a hierarchy cannot be made or removed")
+        with self.directory("/" + "/".join(names[:-1])) as parent:
             try:
-                os.rmdir(name, dir_fd=parent.fd)
+                change(names[-1], dir_fd=parent.fd)
             except OSError as error:
-                raise _failed("remove", self.shown(path), "", error, gone=error.errno == errno.ENOENT) from error
+                raise _failed(op, self.shown(path), "", error, gone=error.errno == errno.ENOENT) from error
 
     def below(self, proc_path: str) -> str | None:
-        """A path of /proc/PID/cgroup as it is called from this mount; None for what is not below it."""
+        """A path of /proc/PID/cgroup relative to this mount; None where it is not below it."""
         return below_mount(proc_path, self.root)
 
     def shown(self, path: str) -> str:
         return self.mount_point if path == "/" else self.mount_point + path
-
-    def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
 
     def __del__(self) -> None:
         if getattr(self, "fd", -1) >= 0:
             self.close()
 
 
-class Directory:
+class Directory(_OpenFile):
     """One open cgroup. Close it, or use it in a `with`."""
 
-    __slots__ = ("fd", "path")
+    __slots__ = ("path",)
 
     def __init__(self, fd: int, path: str) -> None:
         self.fd = fd
@@ -215,21 +219,16 @@ class Directory:
     def __exit__(self, _t: type[BaseException] | None, _e: BaseException | None, _tb: TracebackType | None) -> None:
         self.close()
 
-    def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
     @property
     def inode(self) -> int:
         return os.fstat(self.fd).st_ino
 
     def alive(self) -> bool:
-        """Every cgroup has cgroup.procs; a removed one has no files any more."""
+        """Whether the cgroup still exists: a removed one has no files, not even cgroup.procs."""
         return self.has("cgroup.procs")
 
     def has(self, file: str) -> bool:
-        """Whether the file is there, also one that cannot be read."""
+        """Whether the file exists, even if it cannot be read."""
         try:
             os.close(open_beneath(self.fd, file, os.O_PATH))
         except OSError as error:
@@ -239,9 +238,9 @@ class Directory:
         return True
 
     def open(self, file: str, flags: int = os.O_RDONLY) -> int:
-        """An fd of one control file, for whoever keeps it; the caller closes it."""
+        """An fd of one control file; the caller closes it."""
         if not _FILE.fullmatch(file):
-            raise CgroupError("refuse", f"{self.path}/{file}", "", errno.EINVAL, "no name of a control file")
+            raise CgroupError("refuse", f"{self.path}/{file}", "", errno.EINVAL, _BAD_FILE)
         try:
             return open_beneath(self.fd, file, flags)
         except OSError as error:
@@ -259,19 +258,19 @@ class Directory:
             os.close(fd)
 
     def read_if_there(self, file: str) -> str | None:
-        """None for a file that this kernel's cgroups, or this one, do not have; CgroupGone for a cgroup that went."""
+        """None where the cgroup does not have the file; CgroupGoneError where the cgroup was removed."""
         try:
             return self.read(file)
         except CgroupGoneError:
             raise
         except CgroupError as error:
-            # EOPNOTSUPP: the file is there but its feature is switched off (PSI with psi=0).
+            # EOPNOTSUPP: the file exists, but its feature is disabled (PSI with psi=0).
             if error.errno in (errno.ENOENT, errno.EOPNOTSUPP):
                 return None
             raise
 
     def write(self, file: str, text: str) -> None:
-        """One write of one checked text."""
+        """Write one validated text."""
         check_text(self.path, file, text)
         fd = self.open(file, os.O_WRONLY)
         try:
@@ -280,7 +279,7 @@ class Directory:
             os.close(fd)
 
     def children(self) -> list[str]:
-        """Names of the directories in it, sorted."""
+        """The names of its child cgroups, sorted."""
         fd = -1
         try:
             fd = open_beneath(self.fd, ".", os.O_RDONLY | os.O_DIRECTORY)
@@ -294,14 +293,14 @@ class Directory:
                 os.close(fd)
 
 
-class KeptFile:
-    """A control file held open, because it is read at every tick: one `pread`, and no path is walked.
+class KeptFile(_OpenFile):
+    """A control file that stays open, because it is read at every tick: one `pread`, without a path lookup.
 
-    It belongs to the cgroup it was opened in: `CgroupGoneError` once that is removed, whoever has its name by then.
-    Only for files that the kernel gives in one piece (not the lists of pids).
+    It belongs to the cgroup it was opened in: `CgroupGoneError` once that is removed, even if another one has its name.
+    Only for files that the kernel returns in one read (not for lists of pids).
     """
 
-    __slots__ = ("fd", "path")
+    __slots__ = ("path",)
 
     def __init__(self, directory: Directory, file: str) -> None:
         self.path = f"{directory.path}/{file}"
@@ -313,16 +312,11 @@ class KeptFile:
         except OSError as error:
             raise _failed("read", self.path, "", error, gone=error.errno == errno.ENODEV) from error
 
-    def close(self) -> None:
-        fd, self.fd = self.fd, -1
-        if fd >= 0:
-            os.close(fd)
-
 
 def write_once(fd: int, path: str, text: str) -> None:
-    """The text in one write to an fd that was opened here; a PSI trigger ends in NUL, as its document shows."""
+    """One write of a validated text; a PSI trigger ends in NUL (https://docs.kernel.org/accounting/psi.html)."""
     check_text(os.path.dirname(path), os.path.basename(path), text)
-    data = (text or "\n").encode("ascii")  # an empty write would not reach the kernel's file at all
+    data = (text or "\n").encode("ascii")  # the kernel ignores an empty write
     if text.startswith(("some ", "full ")):
         data += b"\0"
     try:
@@ -330,7 +324,7 @@ def write_once(fd: int, path: str, text: str) -> None:
     except OSError as error:
         raise _failed("write", path, text, error, gone=error.errno == errno.ENODEV) from error
     if written != len(data):
-        raise CgroupError("write", path, text, errno.EIO, f"only {written} of {len(data)} bytes were taken")
+        raise CgroupError("write", path, text, errno.EIO, f"only {written} of {len(data)} bytes were written")
 
 
 def _failed(op: str, path: str, data: str, error: OSError, *, gone: bool = False) -> CgroupError:
@@ -338,19 +332,15 @@ def _failed(op: str, path: str, data: str, error: OSError, *, gone: bool = False
     if gone:
         return CgroupGoneError(op, path, data, number)
     details = {
-        errno.ELOOP: "a symbolic link is in the way: cgroup file systems have none",
+        errno.ELOOP: "the path has a symbolic link, which a cgroup file system never has",
         errno.EXDEV: "another file system is mounted there",
         errno.ENOSYS: "this kernel has no openat2: Linux 5.6 or newer is needed",
     }
     return CgroupError(op, path, data, number, details.get(number, "") if op == "open" else "")
 
 
-def _top(path: str, op: str) -> list[str]:
-    raise CgroupError(op, path, "", errno.EINVAL, "the top of a hierarchy is neither made nor removed")
-
-
 def _all(fd: int) -> bytes:
-    """Lists of pids come in pieces of a page; the end is an empty one."""
+    """The kernel returns lists of pids in several reads; the last one is empty."""
     chunks = []
     while chunk := os.read(fd, _CHUNK):
         chunks.append(chunk)

@@ -1,7 +1,6 @@
-"""A shell command that only stays: it holds something open for others, and outlives whoever started it.
+"""A detached placeholder process that keeps an fd or a scope alive after its parent has ended.
 
-It has nothing of its starter's but what it is given, not even what that one was left with (a pipe to a pager, say), and
-stands in a session of its own and in `/`.
+It inherits only the fds that it is passed (not, say, a pipe to a pager), and runs in its own session and in `/`.
 """
 
 from __future__ import annotations
@@ -12,16 +11,16 @@ from collections.abc import Mapping
 
 _SHELL = "/bin/sh"
 _SEARCH = "/usr/local/bin:/usr/bin:/bin"
-# Python ignores them, and what is ignored stays so after exec.
+# Python ignores these signals, and an ignored signal stays ignored after execve.
 _RESET = (signal.SIGPIPE, signal.SIGXFSZ)
 
 
-def start(command: str, *, held: Mapping[int, int] | None = None, environment: Mapping[str, str] | None = None) -> int:
-    """Its pid. `held`: number in the bystander → one of our open files; of the first three those not named are null."""
-    given = dict(held or {})
-    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2) if fd not in given]
-    doubled = [(os.POSIX_SPAWN_DUP2, ours, theirs) for theirs, ours in given.items()]
-    closed = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable() if fd not in given]
+def start(command: str, *, fds: Mapping[int, int] | None = None, environment: Mapping[str, str] | None = None) -> int:
+    """Run a shell command; its pid. `fds`: fd in the child → fd here; 0, 1 and 2 are /dev/null unless passed."""
+    passed = dict(fds or {})
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2) if fd not in passed]
+    doubled = [(os.POSIX_SPAWN_DUP2, own, child) for child, own in passed.items()]
+    closed = [(os.POSIX_SPAWN_CLOSE, fd) for fd in _inheritable() if fd not in passed]
     return os.posix_spawn(
         _SHELL,
         ("sh", "-c", f"cd / && {command}"),
@@ -34,11 +33,11 @@ def start(command: str, *, held: Mapping[int, int] | None = None, environment: M
 
 
 def _inheritable() -> list[int]:
-    found = []
+    fds = []
     for name in os.listdir("/proc/self/fd"):
         try:
             if int(name) > 2 and os.get_inheritable(int(name)):
-                found.append(int(name))
+                fds.append(int(name))
         except OSError:
-            continue  # the one that listed the directory
-    return found
+            continue  # the fd of the directory listing itself
+    return fds

@@ -1,8 +1,9 @@
-"""cgroup v1's events: a line in cgroup.event_control ties an eventfd to a control file.
+"""cgroup v1 notifications: a line in cgroup.event_control registers an eventfd for a control file.
 
 `<eventfd> <fd of memory.usage_in_bytes> <bytes>` fires whenever usage crosses that many bytes, upwards or downwards;
 `<eventfd> <fd of memory.oom_control>` fires when the cgroup runs out of memory. The eventfd also fires when the cgroup
-is removed. Closing it ends the registration; the control file's fd is needed only while registering.
+is removed. Closing it ends the registration; the fd of the control file is needed only while registering.
+See https://docs.kernel.org/admin-guide/cgroup-v1/memory.html#memory-thresholds
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ def usage_threshold(directory: Directory, usage_bytes: int) -> int:
 
 
 def out_of_memory(directory: Directory) -> int:
-    """An eventfd that fires when a process in this memory cgroup, or below it, meets the limit and nothing is left."""
+    """An eventfd that fires when this memory cgroup, or one below it, is at its limit and cannot reclaim more."""
     return _register(directory, "memory.oom_control", "")
 
 
 def clear(fd: int) -> int:
-    """How often it has fired since the last time; 0 where it has not."""
+    """How often it has fired since the last call."""
     try:
         return os.eventfd_read(fd)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Who this machine is: the ids, names and addresses that a Node tells about it (spec 05 B9, nodeInfo)."""
+"""The identity of this machine: ids, names and addresses for the Node object (05 B9, nodeInfo)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from plimsoll.rules.node.node_object import MachineIdentity
 
 MACHINE_ID = ("/etc/machine-id", "/var/lib/dbus/machine-id")
-# As cAdvisor looks for it: a PC's firmware, a hypervisor's device tree, and where there is neither, the machine's id.
+# In cAdvisor's order: the firmware, the hypervisor's device tree, the machine id.
 SYSTEM_UUID = (
     "/sys/class/dmi/id/product_uuid",
     "/proc/device-tree/system-id",
@@ -19,11 +19,11 @@ SYSTEM_UUID = (
 )
 OS_RELEASE = ("/etc/os-release", "/usr/lib/os-release")
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "386"}  # as Go names them
-_ELSEWHERE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # set aside for documentation
+_REMOTE = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}  # addresses reserved for documentation
 
 
 def machine_identity(root: str = "/") -> MachineIdentity:
-    """For `status.nodeInfo`. `root`: where the machine's files are."""
+    """For `status.nodeInfo`. `root`: the machine's root directory."""
     system = os.uname()
     return MachineIdentity(
         machine_id=_first_text(root, MACHINE_ID),
@@ -43,26 +43,26 @@ def os_image(os_release: str) -> str:
         if name.strip() == "PRETTY_NAME":
             try:
                 return " ".join(shlex.split(value))
-            except ValueError:  # a quote that does not end
+            except ValueError:  # an unterminated quote
                 return value.strip()
     return "Linux"
 
 
 def internal_ip(listen_host: str) -> str:
-    """The address at which others reach what listens there: the host itself unless it stands for every address."""
+    """The address at which clients reach a server on this host; for a wildcard address, that of the default route."""
     if listen_host not in ("", "0.0.0.0", "::"):
         return listen_host
     family = socket.AF_INET6 if listen_host == "::" else socket.AF_INET
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((_ELSEWHERE[family], 9))  # sends nothing; only asks the kernel for a route
+            probe.connect((_REMOTE[family], 9))  # sends nothing; the kernel only selects a route
         except OSError:
             return "::1" if family == socket.AF_INET6 else "127.0.0.1"
         return str(probe.getsockname()[0])
 
 
 def _first_text(root: str, paths: Sequence[str]) -> str:
-    """Of the first file that is there, may be read and says something."""
+    """The text of the first file that can be read and is not empty."""
     for path in paths:
         try:
             with open(os.path.join(root, path.lstrip("/")), encoding="utf-8", errors="replace") as file:

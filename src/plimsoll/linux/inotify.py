@@ -1,8 +1,8 @@
-"""inotify: the kernel says that a file was changed. Python has no binding, so three calls of the C library.
+"""inotify(7): file change notifications. Python has no binding, so this module calls the C library.
 
 One instance serves any number of watches; a user has few instances (128 by default) and many watches, so a process
-keeps one. The kernel merges equal events that follow each other, and drops all when its queue is full and then says so:
-an event only ever means "look again".
+keeps one. The kernel merges equal consecutive events, and drops events when its queue is full (IN_Q_OVERFLOW): an event
+only means that the file must be read again.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _add.argtypes = (ctypes.c_int, ctypes.c_char_p, ctypes.c_uint32)
 _remove = _libc.inotify_rm_watch
 
 
-class Noticed(NamedTuple):
+class InotifyEvent(NamedTuple):
     watch: int
     mask: int
     name: str  # of the entry in a watched directory; empty for a watched file itself
 
 
 class Inotify:
-    """One instance; `read` never waits."""
+    """One instance; `read` never blocks."""
 
     def __init__(self) -> None:
         self._fd: int = _init(os.O_CLOEXEC | os.O_NONBLOCK)
@@ -50,22 +50,22 @@ class Inotify:
         return self._fd
 
     def add(self, path: str, mask: int) -> int:
-        """The watch's number; the same file again gives the same number."""
+        """The watch descriptor; the same file has the same descriptor."""
         watch: int = _add(self._fd, os.fsencode(path), mask)
         if watch < 0:
             raise _error(path)
         return watch
 
     def remove(self, watch: int) -> None:
-        """The kernel forgets a watch by itself when its file goes; that is no error."""
+        """No error where the kernel has removed the watch together with its file."""
         _remove(self._fd, watch)
 
-    def read(self) -> list[Noticed]:
+    def read(self) -> list[InotifyEvent]:
         try:
             data = os.read(self._fd, _BUFFER_BYTES)
         except BlockingIOError:
             return []
-        return noticed(data)
+        return parse_events(data)
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -73,15 +73,15 @@ class Inotify:
             self._fd = -1
 
 
-def noticed(data: bytes) -> list[Noticed]:
+def parse_events(data: bytes) -> list[InotifyEvent]:
     """The records of one read; names are padded with NULs."""
-    found, at = [], 0
+    events, at = [], 0
     while at < len(data):
         watch, mask, _, length = _HEAD.unpack_from(data, at)
         at += _HEAD.size
-        found.append(Noticed(watch, mask, os.fsdecode(data[at : at + length].rstrip(b"\0"))))
+        events.append(InotifyEvent(watch, mask, os.fsdecode(data[at : at + length].rstrip(b"\0"))))
         at += length
-    return found
+    return events
 
 
 def _error(what: str) -> OSError:

@@ -1,4 +1,4 @@
-"""/dev/kmsg: one record per read, from anywhere in the kernel's ring, without taking records away from anybody."""
+"""/dev/kmsg: the kernel log, one record per read; each reader has its own position."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import os
 from collections.abc import Iterator
 
 DEVICE = "/dev/kmsg"
-RECORD_BYTES = 8192  # what the kernel gives at most
+RECORD_BYTES = 8192  # the longest record
 
 
 class KernelLog:
-    """Raises OSError where the log may not be read. `fileno` is for an event loop; reading never waits."""
+    """Raises OSError where the log may not be read. `fileno` is for an event loop; `read` never blocks."""
 
     def __init__(self, device: str = DEVICE) -> None:
         self._fd = os.open(device, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -19,12 +19,8 @@ class KernelLog:
     def fileno(self) -> int:
         return self._fd
 
-    def skip_all(self) -> None:
-        """Only what comes from now on."""
-        os.lseek(self._fd, 0, os.SEEK_END)
-
     def read(self) -> Iterator[bytes]:
-        """Every record that is there; those overwritten meanwhile are lost, and reading goes on after them."""
+        """Every available record; records that were overwritten meanwhile (EPIPE) are skipped."""
         while True:
             try:
                 data = os.read(self._fd, RECORD_BYTES)

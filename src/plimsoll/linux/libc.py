@@ -1,4 +1,4 @@
-"""The C library, for system calls Python has no function for. Stdlib only: the runtime's supervisor lives on it."""
+"""The C library, for system calls that Python does not wrap. Stdlib only (the supervisor imports it)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def call(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | ctypes.Structure | object) -> int:
-    """A function of the C library that answers −1 and errno; OSError names the function."""
-    done = getattr(_libc, name)(*arguments)
-    if done < 0:
+    """Call a function of the C library that returns −1 and sets errno; the OSError names the function."""
+    result = getattr(_libc, name)(*arguments)
+    if result < 0:
         raise failed(name)
-    return int(done)
+    return int(result)
 
 
 def system_call(name: str, number: int, *arguments: object) -> int:
-    """A system call by its number. Plain integers go as longs: the variadic `syscall` reads whole registers."""
+    """Make a system call by its number. Integers are passed as longs: the variadic `syscall` reads whole registers."""
     wide = [ctypes.c_long(value) if isinstance(value, int) else value for value in arguments]
-    done = _libc.syscall(ctypes.c_long(number), *wide)
-    if done < 0:
+    result = _libc.syscall(ctypes.c_long(number), *wide)
+    if result < 0:
         raise failed(name)
-    return int(done)
+    return int(result)
 
 
 def failed(name: str) -> OSError:

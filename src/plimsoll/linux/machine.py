@@ -1,8 +1,9 @@
-"""What this machine has: processors, memory, huge pages, process ids, the disk below a directory."""
+"""The capacity of this machine: CPUs, memory, huge pages, process ids, the disk of a directory."""
 
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, ResourceList
@@ -13,7 +14,7 @@ HUGEPAGES = "/sys/kernel/mm/hugepages"
 
 
 def this_machine(storage: str = "/var/lib") -> Machine:
-    """Capacity as a kubelet measures it (spec 01 N-1, N-2); `storage` is on the disk that pods write to."""
+    """The capacity as the kubelet measures it (01 N-1, N-2); `storage`: a directory on the disk that pods write to."""
     meminfo = meminfo_bytes(_text("/proc/meminfo"))
     return Machine(
         cores=os.cpu_count() or 1,
@@ -27,29 +28,29 @@ def this_machine(storage: str = "/var/lib") -> Machine:
 
 
 def cgroup_version() -> CgroupVersion:
-    """2 where the unified hierarchy is mounted at the usual place; a hybrid host counts as v1 (spec 02 §3)."""
+    """2 where cgroup2 is mounted at /sys/fs/cgroup; a hybrid host counts as v1 (02 §3)."""
     return 2 if os.path.exists("/sys/fs/cgroup/cgroup.controllers") else 1
 
 
 def meminfo_bytes(text: str) -> dict[str, int]:
-    """`MemTotal:  263192560 kB` → bytes; lines without a unit are counts and left out."""
-    found = {}
+    """`MemTotal:  263192560 kB` → bytes; lines without a unit are counts and omitted."""
+    sizes = {}
     for line in text.splitlines():
         name, _, rest = line.partition(":")
         words = rest.split()
         if len(words) == 2 and words[1] == "kB":
-            found[name] = int(words[0]) * 1024
-    return found
+            sizes[name] = int(words[0]) * 1024
+    return sizes
 
 
 def _hugepages() -> ResourceList:
-    found: ResourceList = {}
+    resources: ResourceList = {}
     if os.path.isdir(HUGEPAGES):
         for directory in sorted(os.listdir(HUGEPAGES)):
             size = int(directory.removeprefix("hugepages-").removesuffix("kB")) * 1024
             count = _number(f"{HUGEPAGES}/{directory}/nr_hugepages")
-            found[HUGEPAGES_PREFIX + str(from_units(size, "BinarySI"))] = from_units(size * count, "BinarySI")
-    return found
+            resources[HUGEPAGES_PREFIX + str(from_units(size, "BinarySI"))] = from_units(size * count, "BinarySI")
+    return resources
 
 
 def _ephemeral_storage(directory: str) -> ResourceList:
@@ -58,6 +59,14 @@ def _ephemeral_storage(directory: str) -> ResourceList:
     except OSError:
         disk = os.statvfs("/")
     return {EPHEMERAL_STORAGE: from_units(disk.f_frsize * disk.f_blocks, "BinarySI")}
+
+
+def text_or_empty(path: str | Path) -> str:
+    """Empty where this kernel does not have the file."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
 
 
 def _number(path: str) -> int:

@@ -1,4 +1,4 @@
-"""This process's own memory. Stdlib only: the runtime's supervisor uses it too."""
+"""Lock the memory of this process (mlockall). Stdlib only (the supervisor imports it)."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from plimsoll.linux.libc import call
 _CURRENT, _FUTURE, _ON_FAULT = 1, 2, 4  # MCL_*
 
 
-def keep_in_memory() -> bool:
-    """Pages that were used once stay: who must act when memory runs short cannot wait for its own code to be read.
+def lock_memory() -> bool:
+    """Keep used pages resident: a process that handles memory pressure must not wait for its own code to be paged in.
 
-    False where it may not. Without the capability the kernel would count locked pages, and refuse some later one.
+    False where it is not allowed: without CAP_IPC_LOCK the kernel limits locked memory, and a later page would fail.
     """
     if not has_capability("IPC_LOCK"):
         return False
     try:
         call("mlockall", _CURRENT | _FUTURE | _ON_FAULT)
-    except OSError:  # a kernel without it, or a sandbox that forbids it: things go on as they would have
+    except OSError:  # not supported by the kernel, or forbidden by a sandbox
         return False
     return True

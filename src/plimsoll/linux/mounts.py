@@ -1,8 +1,7 @@
-"""Mounts by file descriptor where the kernel can (5.2; 5.12 for attributes of whole trees), else by path.
+"""Mounts by file descriptor where the kernel supports it (5.2; 5.12 for attributes of trees), otherwise by path.
 
-A tree taken with `clone_tree` is nobody's until it is attached: it can be taken before the old root goes away and
-attached after, when every path, link or not, already means the container's own.
-Stdlib only (the supervisor imports it).
+A tree from `clone_tree` is detached until it is attached: it can be cloned before the root is changed and attached
+afterwards, when every path, also a link, resolves inside the container. Stdlib only (the supervisor imports it).
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 REMOUNT, BIND, REC, PRIVATE, SLAVE = 32, 4096, 16384, 1 << 18, 1 << 19
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
-# System calls since 5.1 have one number on every architecture; pivot_root is older than that.
+# System calls since 5.1 have one number on every architecture; pivot_root is older.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41, "riscv64": 41, "loongarch64": 41, "ppc64le": 203, "s390x": 217}
 _PIVOT_ROOT |= {"i686": 217, "i586": 217, "armv7l": 218, "armv6l": 218}
@@ -45,7 +44,7 @@ def mount(source: str, target: str, kind: str, flags: int = 0, options: str = ""
 
 
 def make_private() -> None:
-    """Nothing mounted here is seen elsewhere, and the other way round. In a mount namespace of our own only."""
+    """Stop mount propagation in both directions. Only in a mount namespace of this process's own."""
     call("mount", None, b"/", None, ctypes.c_ulong(REC | PRIVATE), None)
 
 
@@ -54,18 +53,18 @@ def detach(path: str) -> None:
 
 
 def pivot_into(root: str) -> None:
-    """`root`, a mount, becomes / and the old one is gone from this mount namespace."""
+    """Make the mount `root` the new / and detach the old one from this mount namespace."""
     number = _PIVOT_ROOT.get(os.uname().machine)
     if number is None:
-        raise OSError(errno.ENOSYS, f"pivot_root: its number on {os.uname().machine} is not known here")
+        raise OSError(errno.ENOSYS, f"pivot_root: its number on {os.uname().machine} is unknown")
     os.chdir(root)
-    system_call("pivot_root", number, b".", b".")  # the old root now lies on top of the new one
+    system_call("pivot_root", number, b".", b".")  # the old root is now mounted over the new one
     detach(".")
     os.chdir("/")
 
 
 def clone_tree(path: str, *, recursive: bool) -> int:
-    """A detached copy of what is mounted at a path; a last component that is a link is followed."""
+    """A detached copy of the mount at a path; a link in the last component is followed."""
     flags = _OPEN_TREE_CLONE | _OPEN_TREE_CLOEXEC | (_AT_RECURSIVE if recursive else 0)
     try:
         return system_call("open_tree", _OPEN_TREE, _AT_FDCWD, os.fsencode(path), flags)
@@ -81,16 +80,15 @@ def attach_tree(tree: int, target: str) -> None:
 
 
 def restrict_tree(tree: int, flags: int, *, recursive: bool = True) -> None:
-    """Sets RDONLY, NOSUID, NODEV, NOEXEC on a tree (by its fd), and makes it private."""
-    wanted = sum(bit for flag, bit in _ATTRIBUTES.items() if flags & flag)
-    attributes = _Attributes(wanted, 0, PRIVATE, 0)
+    """Set RDONLY, NOSUID, NODEV, NOEXEC on a tree (by its fd), and make it private."""
+    attributes = _Attributes(sum(bit for flag, bit in _ATTRIBUTES.items() if flags & flag), 0, PRIVATE, 0)
     how = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
     size = ctypes.sizeof(attributes)
     system_call("mount_setattr", _MOUNT_SETATTR, tree, b"", how, ctypes.byref(attributes), size)
 
 
 def restrict(path: str, flags: int) -> None:
-    """The same for the one mount at a path; what is mounted below keeps its own flags."""
+    """The same for the one mount at a path; mounts below it keep their flags."""
     fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     try:
         restrict_tree(fd, flags, recursive=False)

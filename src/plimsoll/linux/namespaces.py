@@ -1,7 +1,7 @@
-"""Namespaces and the process attributes that go with them. No policy; stdlib only (the supervisor imports it).
+"""Namespaces and related process attributes. No policy; stdlib only (the supervisor imports it).
 
-`unshare(PID)` moves nobody: it decides where the *next* children are born, and `setns` of the own pid namespace takes
-that back. So a plain fork in between makes PID 1 of a new namespace, with no raw clone under Python's feet.
+`unshare(PID)` does not move the process: it sets the namespace of its next children, and `setns` to its own pid
+namespace reverts that. So a plain fork in between creates PID 1 of a new namespace, without a raw clone.
 """
 
 from __future__ import annotations
@@ -14,15 +14,8 @@ import struct
 
 from plimsoll.linux.libc import call, system_call
 
-MOUNT, CGROUP, UTS, IPC, USER, PID, NET = (
-    0x00020000,
-    0x02000000,
-    0x04000000,
-    0x08000000,
-    0x10000000,
-    0x20000000,
-    0x40000000,
-)
+MOUNT, CGROUP, UTS, IPC = 0x00020000, 0x02000000, 0x04000000, 0x08000000
+USER, PID, NET = 0x10000000, 0x20000000, 0x40000000
 FILES = {MOUNT: "mnt", CGROUP: "cgroup", UTS: "uts", IPC: "ipc", USER: "user", PID: "pid", NET: "net"}
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_NAME = 1, 4, 8, 15
@@ -41,26 +34,25 @@ def setns(fd: int, kind: int) -> None:
 
 
 def open_namespace(kind: int, pid: int | None = None) -> int:
-    """An fd that keeps the namespace of a process (our own without a pid) alive, and can be entered."""
-    who = "self" if pid is None else str(pid)
-    return os.open(f"/proc/{who}/ns/{FILES[kind]}", os.O_RDONLY | os.O_CLOEXEC)
+    """An fd of the namespace of a process (without a pid, of this one), which keeps it alive and can be entered."""
+    return os.open(f"/proc/{'self' if pid is None else pid}/ns/{FILES[kind]}", os.O_RDONLY | os.O_CLOEXEC)
 
 
 def loopback_up() -> None:
-    """In the network namespace we are in; a new one has its loopback down."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asking:
+    """Bring up lo in the current network namespace; it is down in a new one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as control:
         request = struct.pack("16sh14x", b"lo", 0)
-        (flags,) = struct.unpack_from("h", fcntl.ioctl(asking, _SIOCGIFFLAGS, request), 16)
-        fcntl.ioctl(asking, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
+        (flags,) = struct.unpack_from("h", fcntl.ioctl(control, _SIOCGIFFLAGS, request), 16)
+        fcntl.ioctl(control, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
 
 
 def become_subreaper() -> None:
-    """Orphans among our descendants become our children, not those of init."""
+    """Orphaned descendants become children of this process, not of init."""
     call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def new_session_keyring() -> None:
-    """Keys of whoever started us are not for our children. Kernels without keyrings have nothing to hide."""
+    """Children must not see the caller's session keyring. No error on kernels without keyrings."""
     number = _KEYCTL.get(os.uname().machine)
     if number is not None:
         try:
@@ -71,7 +63,7 @@ def new_session_keyring() -> None:
 
 
 def die_with_parent(signal_number: int) -> None:
-    """The kernel forgets this whenever credentials change: to be asked for after setuid."""
+    """The kernel resets this when credentials change, so call it after setuid."""
     call("prctl", _PR_SET_PDEATHSIG, int(signal_number), 0, 0, 0)
 
 
@@ -80,10 +72,10 @@ def no_new_privileges() -> None:
 
 
 def set_dumpable(allowed: bool) -> None:
-    """Whether processes of the same user may look into this one (ptrace, /proc/PID/root, fd and mem)."""
+    """Whether processes of the same user may inspect this one (ptrace, /proc/PID/root, fd and mem)."""
     call("prctl", _PR_SET_DUMPABLE, int(allowed), 0, 0, 0)
 
 
 def name_process(name: str) -> None:
-    """As `ps` and /proc/PID/comm show it, cut to 15 bytes."""
+    """The name in `ps` and /proc/PID/comm, cut to 15 bytes."""
     call("prctl", _PR_SET_NAME, name.encode()[:15], 0, 0, 0)

@@ -1,4 +1,4 @@
-"""What the kernel's OOM killer weighs of a process: resident memory, swap and page tables, and its own score."""
+"""The figures by which the OOM killer ranks a process: resident memory, swap, page tables, and oom_score_adj."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-_WEIGHED = ("VmRSS", "VmSwap", "VmPTE")
+_COUNTED = ("VmRSS", "VmSwap", "VmPTE")
 _KIB = 1024
 
 
@@ -20,12 +20,10 @@ class ProcessMemory(msgspec.Struct, frozen=True):
 
 
 def every_process(proc: str = "/proc") -> Iterator[ProcessMemory]:
-    """All that have memory of their own; kernel threads have none. One that ends meanwhile is left out."""
+    """All processes with memory of their own, so without kernel threads and those that end meanwhile."""
     for entry in os.listdir(proc):
-        if entry.isdecimal():
-            found = process_memory(int(entry), proc)
-            if found is not None:
-                yield found
+        if entry.isdecimal() and (process := process_memory(int(entry), proc)) is not None:
+            yield process
 
 
 def process_memory(pid: int, proc: str = "/proc") -> ProcessMemory | None:
@@ -37,7 +35,7 @@ def process_memory(pid: int, proc: str = "/proc") -> ProcessMemory | None:
     fields = {key: value.strip() for key, _, value in (line.partition(":") for line in status.splitlines())}
     if "VmRSS" not in fields:
         return None
-    used = sum(int(fields[key].split()[0]) for key in _WEIGHED if key in fields) * _KIB
+    used = sum(int(fields[key].split()[0]) for key in _COUNTED if key in fields) * _KIB
     return ProcessMemory(pid, fields.get("Name", ""), used, adj, score)
 
 

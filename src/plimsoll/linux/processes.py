@@ -1,7 +1,7 @@
-"""Processes as the kernel shows them: signals through pidfds, /proc/PID, the OOM score adjustment, capabilities.
+"""Processes: signals through pidfds, /proc/PID, and oom_score_adj.
 
-A pid can be given to another process at any time; a pidfd cannot. To signal the processes of a cgroup: take a pidfd of
-each, look whether the cgroup still lists the pid, and only then send.
+A pid can be reused at any time, a pidfd cannot. To signal the processes of a cgroup: open a pidfd for each, check that
+the cgroup still lists the pid, and only then send.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.codec.kernel.files import OwnCgroup, ProcessStat, own_cgroups, pro
 
 
 def signal_members(members: Callable[[], Iterable[int]], number: signal.Signals) -> int:
-    """Sends to every process that `members` lists, and to none that merely got its pid since; how many were sent."""
+    """Signal every process that `members` lists, and none that has reused a pid; returns the number of signals."""
     fds: dict[int, int] = {}
     try:
         for pid in members():
@@ -26,7 +26,7 @@ def signal_members(members: Callable[[], Iterable[int]], number: signal.Signals)
             except ProcessLookupError:
                 continue
             except OSError as error:
-                if error.errno != errno.EINVAL:  # EINVAL: a thread's id, or a process that is just being reaped
+                if error.errno != errno.EINVAL:  # a thread's id, or a process that is being reaped
                     raise
         sent = 0
         for pid in set(members()) & fds.keys():
@@ -48,19 +48,19 @@ def stat(pid: int) -> ProcessStat | None:
 
 
 def is_running(pid: int) -> bool:
-    """A zombie has ended: only its parent has not looked yet."""
-    found = stat(pid)
-    return found is not None and found.state not in ("Z", "X")
+    """False for a zombie: it has ended, and only waits for its parent."""
+    process = stat(pid)
+    return process is not None and process.state not in ("Z", "X")
 
 
 def cgroups_of(pid: int | None = None) -> list[OwnCgroup] | None:
-    """The cgroup of a process in every hierarchy (of this process without a pid); None where there is none."""
+    """The cgroups of a process (without a pid, of this one) in every hierarchy; None where there is no such process."""
     text = _proc(os.getpid() if pid is None else pid, "cgroup")
     return None if text is None else own_cgroups(text)
 
 
 class ScoreAdjustment(msgspec.Struct, frozen=True):
-    """`want …, have … (reason)`: what was asked for, what the process has now, and why it is another."""
+    """The requested value, the current one, and the reason where they differ."""
 
     want: int
     have: int | None  # None: the process is gone
@@ -77,9 +77,12 @@ def oom_score_adj(pid: int) -> int | None:
 
 
 def set_oom_score_adj(pid: int, want: int) -> ScoreAdjustment:
-    """Writes −1000…1000 and reports what it came to; lowering needs CAP_SYS_RESOURCE, which is no error here."""
+    """Write −1000…1000 and report the result; a missing CAP_SYS_RESOURCE, which lowering needs, is no error.
+
+    See https://docs.kernel.org/filesystems/proc.html (section 3.1).
+    """
     if not -1000 <= want <= 1000:
-        return ScoreAdjustment(want, oom_score_adj(pid), "the kernel takes −1000 to 1000")
+        return ScoreAdjustment(want, oom_score_adj(pid), "the kernel accepts −1000 to 1000")
     try:
         fd = os.open(f"/proc/{pid}/oom_score_adj", os.O_WRONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):

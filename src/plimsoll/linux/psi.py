@@ -1,11 +1,12 @@
 """Pressure stall information: a trigger fires when tasks have stalled long enough within a window.
 
-The trigger is a text written into a pressure file (`some 150000 1000000` and a NUL); it lives as long as the fd and
-raises POLLPRI, which asyncio's readers never ask for. So each trigger stands alone in an epoll of its own, edge
-triggered, and that epoll's fd is readable when the trigger has fired.
+The trigger is a text written to a pressure file (`some 150000 1000000` and a NUL). It exists as long as the fd and
+raises POLLPRI, which asyncio's readers do not poll for. So each trigger has an epoll of its own, edge-triggered, whose
+fd becomes readable when the trigger fires.
 
-Without CAP_SYS_RESOURCE a kernel takes only windows that are multiples of 2 s (EINVAL otherwise; before Linux 6.5 no
-trigger at all, EPERM). Then the window is lengthened and the stall kept: a stall of that size still fires, only later.
+Without CAP_SYS_RESOURCE the kernel accepts only windows that are multiples of 2 s (EINVAL otherwise; before Linux 6.5
+no trigger at all, EPERM). Then the window is extended and the stall kept: a stall of that size still fires, only later.
+See https://docs.kernel.org/accounting/psi.html
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ _FLAGS = os.O_RDWR | os.O_NONBLOCK
 _REASONS = {
     errno.ENOENT: "this kernel has no pressure file there",
     errno.EOPNOTSUPP: "pressure accounting is off; boot with psi=1",
-    errno.EPERM: "this kernel gives triggers only to CAP_SYS_RESOURCE",
+    errno.EPERM: "triggers need CAP_SYS_RESOURCE on this kernel",
     errno.EACCES: "no permission to write the pressure file",
 }
 
 
 class PsiTrigger:
-    """A live trigger. `window_us` is the one in force, `note` says why it is not the one asked for."""
+    """An active trigger. `window_us`: the window in effect; `note`: why it differs from the requested one."""
 
     def __init__(self, fd: int, stall_us: int, window_us: int, note: str = "") -> None:
         self.stall_us = stall_us
@@ -45,11 +46,11 @@ class PsiTrigger:
         self._epoll.register(fd, select.EPOLLPRI | select.EPOLLET)
 
     def fileno(self) -> int:
-        """For a reader: readable when the trigger has fired."""
+        """An fd that is readable when the trigger has fired."""
         return self._epoll.fileno()
 
     def clear(self) -> None:
-        """After it was readable. It tells nothing: the poll that found it readable has used the event up."""
+        """Call it after the fd was readable. It returns nothing: the poll has consumed the event."""
         self._epoll.poll(0)
 
     def close(self) -> None:
@@ -62,15 +63,15 @@ class PsiTrigger:
 def trigger(
     resource: Resource, scope: Scope, stall_us: int, window_us: int, *, directory: Directory | None = None
 ) -> PsiTrigger:
-    """On the whole machine, or in one cgroup. A CgroupError says as much of the reason as is known."""
+    """On the whole machine, or in one cgroup. Raises CgroupError with the reason where it is known."""
     path = f"{directory.path}/{resource}.pressure" if directory else f"{GLOBAL}/{resource}"
-    if stall_us > window_us:  # a longer window would only hide it
+    if stall_us > window_us:  # a longer window would hide the error
         data = f"{scope} {stall_us} {window_us}"
         raise CgroupError("write", path, data, errno.EINVAL, "a stall cannot be longer than its window")
     fd = -1
     try:
         fd = directory.open(f"{resource}.pressure", _FLAGS) if directory else _open(path)
-        return _armed(fd, path, scope, stall_us, window_us)
+        return _arm(fd, path, scope, stall_us, window_us)
     except CgroupError as error:
         if fd >= 0:
             os.close(fd)
@@ -86,7 +87,7 @@ def _open(path: str) -> int:
         raise CgroupError("open", path, "", error.errno or 0) from error
 
 
-def _armed(fd: int, path: str, scope: Scope, stall_us: int, window_us: int) -> PsiTrigger:
+def _arm(fd: int, path: str, scope: Scope, stall_us: int, window_us: int) -> PsiTrigger:
     try:
         write_once(fd, path, f"{scope} {stall_us} {window_us}")
     except CgroupError as error:
@@ -94,7 +95,7 @@ def _armed(fd: int, path: str, scope: Scope, stall_us: int, window_us: int) -> P
         if error.errno != errno.EINVAL or longer_us == window_us:
             raise
         write_once(fd, path, f"{scope} {stall_us} {longer_us}")
-        reason = "kernels take 0.5 to 10 s, and without CAP_SYS_RESOURCE only multiples of 2 s"
+        reason = "the kernel accepts 0.5 to 10 s, and without CAP_SYS_RESOURCE only multiples of 2 s"
         return PsiTrigger(fd, stall_us, longer_us, f"want a window of {window_us} us, have {longer_us} us ({reason})")
     return PsiTrigger(fd, stall_us, window_us)
 

@@ -1,54 +1,53 @@
-"""Directories that others write in: opening something inside without leaving, and removing all of it.
+"""Safe access to directories that containers write: open a file without leaving them, and remove the whole tree.
 
-What a container left behind is hostile: links to anywhere, names of any bytes, directories nested without end. Nothing
-here walks a path by its name. `open_within` asks the kernel (openat2) to resolve links only as long as they stay
-beneath the directory; `remove_tree` follows no link and enters no other mount, and takes nested directories apart by
-moving each into the top one first, so depth costs neither stack nor descriptors. After a kill in the middle, what is
-left is removed by calling it again.
+The content is untrusted: links to anywhere, names of any bytes, directories of any depth. Nothing here resolves a path
+by name alone. `open_within` lets the kernel (openat2) follow links only while they stay beneath the directory.
+`remove_tree` follows no link and enters no other mount; it moves nested directories to the top before it removes them,
+so that depth costs neither stack nor descriptors. If it is interrupted, call it again.
 """
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import secrets
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from plimsoll.linux.cgroup_files import open_beneath
-from plimsoll.linux.libc import system_call
+from plimsoll.linux.cgroup_files import BENEATH, NO_MAGICLINKS, open_beneath
 
-_OPENAT2 = 437  # the same on every architecture that Linux got this call on
-_NO_MAGICLINKS, _BENEATH = 0x02, 0x08
-_TRIES = 16  # openat2 answers EAGAIN while something on the way is being renamed
-
-
-class _OpenHow(ctypes.Structure):
-    _fields_ = (("flags", ctypes.c_uint64), ("mode", ctypes.c_uint64), ("resolve", ctypes.c_uint64))
+_TRIES = 16  # openat2 returns EAGAIN while a directory of the path is being renamed
 
 
 def open_within(directory: int, path: str, flags: int) -> int:
-    """An fd of `path` below the directory; EXDEV where a link would lead out of it. OSError as the kernel says it."""
-    how = _OpenHow(flags | os.O_CLOEXEC, 0, _BENEATH | _NO_MAGICLINKS)
+    """An fd of `path` below the directory; the kernel's OSError, EXDEV where a link would lead out of it."""
     for left in reversed(range(_TRIES)):
         try:
-            return system_call("openat2", _OPENAT2, directory, os.fsencode(path), ctypes.byref(how), ctypes.sizeof(how))
+            return open_beneath(directory, path, flags, BENEATH | NO_MAGICLINKS)
         except OSError as error:
-            number = error.errno or 0
-            if number not in (errno.EAGAIN, errno.EINTR) or not left:
-                raise OSError(number, os.strerror(number), path) from None
+            if error.errno != errno.EAGAIN or not left:
+                raise OSError(error.errno, error.strerror, path) from None
     raise AssertionError  # the last try returns or raises
 
 
+@contextmanager
+def closing_fd(fd: int) -> Iterator[int]:
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def real_path(fd: int) -> str:
-    """Where an open file is, free of links; for the moment, and as this mount namespace sees it."""
+    """The current path of an open file, without links, in this mount namespace."""
     return os.readlink(f"/proc/self/fd/{fd}")
 
 
 def remove_tree(parent: int, name: str) -> None:
-    """Whatever is called `name` in the open directory `parent`, and all below it; nothing there is fine.
+    """Remove `name` in the open directory `parent` and everything below it; no error where it does not exist.
 
-    OSError with EXDEV where something is mounted inside: unmount it first.
+    Raises OSError with EXDEV where a file system is mounted inside: unmount it first.
     """
     try:
         os.unlink(name, dir_fd=parent)
@@ -59,32 +58,30 @@ def remove_tree(parent: int, name: str) -> None:
         if error.errno not in (errno.EISDIR, errno.EPERM):
             raise
     try:
-        top = _opened(parent, name)
+        top = _open_directory(parent, name)
     except FileNotFoundError:
         return
-    try:
-        while found := _subdirectories(top):
-            for directory in found:
-                _take_apart(top, directory)
-    finally:
-        os.close(top)
+    with closing_fd(top):
+        while names := _unlink_files(top):
+            for directory in names:
+                _flatten(top, directory)
     try:
         os.rmdir(name, dir_fd=parent)
     except FileNotFoundError:
         pass
 
 
-def _opened(parent: int, name: str) -> int:
+def _open_directory(parent: int, name: str) -> int:
     fd = open_beneath(parent, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    # Without root's rights, a directory of ours may still forbid us to look into it or to change it.
+    # A user other than root may lack permissions on a directory that it owns.
     if os.geteuid() != 0 and stat.S_IMODE(os.fstat(fd).st_mode) & 0o700 != 0o700:
         os.fchmod(fd, 0o700)
     return fd
 
 
-def _subdirectories(directory: int) -> list[str]:
-    """Unlinks everything else."""
-    found = []
+def _unlink_files(directory: int) -> list[str]:
+    """Returns the subdirectories, which remain."""
+    subdirectories = []
     for name in os.listdir(directory):
         try:
             os.unlink(name, dir_fd=directory)
@@ -95,15 +92,15 @@ def _subdirectories(directory: int) -> list[str]:
                 raise
             if not stat.S_ISDIR(os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode):
                 raise
-            found.append(name)
-    return found
+            subdirectories.append(name)
+    return subdirectories
 
 
-def _take_apart(top: int, name: str) -> None:
-    """Its files are unlinked, its directories moved into the top, itself removed."""
-    directory = _opened(top, name)
+def _flatten(top: int, name: str) -> None:
+    """Unlink its files, move its directories to the top, and remove it."""
+    directory = _open_directory(top, name)
     try:
-        for inner in _subdirectories(directory):
+        for inner in _unlink_files(directory):
             os.rename(inner, f".{secrets.token_hex(8)}", src_dir_fd=directory, dst_dir_fd=top)
     finally:
         os.close(directory)

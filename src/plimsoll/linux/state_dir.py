@@ -1,4 +1,4 @@
-"""Where Plimsoll keeps its state: one directory, readable by its owner only (mode 0700), files in it 0600."""
+"""The state directory of Plimsoll: accessible to its owner only (mode 0700), its files 0600."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ USER_HOME = ".local/state/plimsoll"
 
 
 class UnsafeStateError(PlimsollError):
-    """The state directory is not safely ours; the message says what to do."""
+    """Other users have access to the state directory; the message says what to do."""
 
 
 def state_home(environment: dict[str, str], uid: int) -> Path:
-    """$PLIMSOLL_HOME, else the system's place for root and the user's own for anybody else."""
+    """$PLIMSOLL_HOME, otherwise /var/lib for root and the home directory for other users."""
     if chosen := environment.get("PLIMSOLL_HOME"):
         return Path(chosen)
     if uid == 0:
@@ -29,25 +29,25 @@ def state_home(environment: dict[str, str], uid: int) -> Path:
     return Path(home, USER_HOME)
 
 
-def default_state(given: Path | None) -> Path:
-    """The directory that the user named, else the default one, made where it is missing."""
-    return private_directory(given or state_home(dict(os.environ), os.geteuid()))
+def default_state(path: Path | None) -> Path:
+    """The directory that the user named, otherwise the default one; created if it is missing."""
+    return private_directory(path or state_home(dict(os.environ), os.geteuid()))
 
 
 def private_directory(path: Path) -> Path:
-    """The directory, made where it is missing. One that others may enter, or that is not ours, is refused."""
+    """The directory, created if it is missing. Refused where it has another owner or other users may enter it."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = os.stat(path)
-    if found.st_uid != os.geteuid():
-        raise UnsafeStateError(f"{path} belongs to uid {found.st_uid}, not to {os.geteuid()}: give --state-dir DIR")
-    if stat.S_IMODE(found.st_mode) & 0o077:
+    status = os.stat(path)
+    if status.st_uid != os.geteuid():
+        raise UnsafeStateError(f"{path} belongs to uid {status.st_uid}, not to {os.geteuid()}: give --state-dir DIR")
+    if stat.S_IMODE(status.st_mode) & 0o077:
         raise UnsafeStateError(f"{path} is open to others: chmod 700 {path}")
     return path
 
 
 def write_private(path: Path, data: bytes) -> None:
-    """Replace a file as a whole, mode 0600: a reader sees the old or the new text, also after a crash."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp makes it 0600
+    """Replace a file atomically, mode 0600: a reader sees the old or the new text, also after a power cut."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mkstemp sets mode 0600
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -65,7 +65,7 @@ def write_private(path: Path, data: bytes) -> None:
 
 
 def replace_private(path: Path, data: bytes) -> None:
-    """The same without waiting for the disk: a killed process finds the old or the new text, a power cut may not."""
+    """The same without fsync: safe if the process is killed, not after a power cut."""
     fresh = path.with_name(f".{path.name}.new")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -1,9 +1,10 @@
 """cgroupstats: how many tasks of a v1 cgroup sleep, run, are stopped or wait, from the kernel's TASKSTATS family.
 
-It is asked over generic netlink with an open fd of the cgroup's directory, in any v1 hierarchy. The kernel counts the
-cgroup's own tasks, not those below it, and answers EINVAL for a cgroup2 directory. No privilege is needed.
+The request goes over generic netlink with an open fd of the cgroup's directory, in any v1 hierarchy. The kernel counts
+the cgroup's own tasks, without its descendants, and returns EINVAL for a cgroup2 directory. No privilege is needed.
 
 A message is a netlink header, a generic header, and attributes (length, type, value, padded to four bytes).
+See https://docs.kernel.org/accounting/cgroupstats.html
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Iterator
 
 from plimsoll.rules.cgroups.view import TaskStates
 
-_GENERIC = 16  # NETLINK_GENERIC; also the number of the family that knows the others
+_GENERIC = 16  # NETLINK_GENERIC; also the family GENL_ID_CTRL, which resolves the others
 _FAMILY = "TASKSTATS"
 _ERROR_MESSAGE = 2
 _REQUEST = 1
@@ -38,7 +39,7 @@ _COUNTS = struct.Struct("=5Q")  # struct cgroupstats: sleeping, running, stopped
 
 
 class Taskstats:
-    """A netlink socket that knows the family's number; keep it while asking for many cgroups."""
+    """A netlink socket with the resolved family number; reuse it for many cgroups."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _GENERIC)
@@ -46,37 +47,37 @@ class Taskstats:
             self._socket.settimeout(_TIMEOUT_S)
             self._socket.bind((0, 0))
             self._sequence = 0
-            self._family = self._resolved()
+            self._family = self._resolve()
         except OSError:
             self._socket.close()
             raise
 
     def counts(self, directory: int) -> TaskStates:
         """The tasks of the v1 cgroup behind this directory fd."""
-        answer = self._asked(self._family, _CGROUPSTATS_GET, _CGROUPSTATS_FD, struct.pack("=I", directory))
-        found = dict(attributes(answer)).get(_CGROUPSTATS_RESULT)
-        if found is None:
-            raise OSError(errno.EBADMSG, "the kernel's answer holds no cgroupstats")
-        return TaskStates(*_COUNTS.unpack_from(found))
+        reply = self._request(self._family, _CGROUPSTATS_GET, _CGROUPSTATS_FD, struct.pack("=I", directory))
+        counts = dict(attributes(reply)).get(_CGROUPSTATS_RESULT)
+        if counts is None:
+            raise OSError(errno.EBADMSG, "the kernel's reply has no cgroupstats")
+        return TaskStates(*_COUNTS.unpack_from(counts))
 
     def close(self) -> None:
         self._socket.close()
 
-    def _resolved(self) -> int:
+    def _resolve(self) -> int:
         try:
-            answer = self._asked(_GENERIC, _GET_FAMILY, _FAMILY_NAME, f"{_FAMILY}\0".encode())
+            reply = self._request(_GENERIC, _GET_FAMILY, _FAMILY_NAME, f"{_FAMILY}\0".encode())
         except FileNotFoundError as error:
             raise OSError(errno.EOPNOTSUPP, "this kernel has no taskstats (CONFIG_TASKSTATS)") from error
-        (number,) = struct.unpack_from("=H", dict(attributes(answer))[_FAMILY_ID])
+        (number,) = struct.unpack_from("=H", dict(attributes(reply))[_FAMILY_ID])
         return int(number)
 
-    def _asked(self, family: int, command: int, attribute: int, value: bytes) -> bytes:
+    def _request(self, family: int, command: int, attribute: int, value: bytes) -> bytes:
         self._sequence += 1
         self._socket.send(request(family, command, attribute, value, self._sequence))
         while True:
             data = self._socket.recv(8192)
             length, kind, _, sequence, _ = _HEADER.unpack_from(data)
-            if sequence != self._sequence:  # an answer that came after its question had timed out
+            if sequence != self._sequence:  # a late reply to a request that timed out
                 continue
             if kind == _ERROR_MESSAGE:
                 (number,) = struct.unpack_from("=i", data, _HEADER.size)

@@ -1,7 +1,7 @@
-"""Counters, gauges, histograms and their text (Prometheus' exposition format 0.0.4).
+"""Counters, gauges, histograms and their text (Prometheus exposition format 0.0.4).
 
-A metric is a plain dict from label values to numbers, so counting costs one addition and nothing is allocated while
-nothing is asked for. Label sets that are written again and again keep their text.
+A metric is a dict from label values to numbers, so counting costs one addition, and text is only built for a scrape.
+The text of label sets is cached.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Gauge(_Numbers):
 
 
 class Computed(Metric):
-    """Asked for when it is read: `read` gives every label set with its number."""
+    """Computed on each scrape: `read` returns every label set with its number."""
 
     def __init__(
         self, kind: str, name: str, help_text: str, labels: Sequence[str], read: Callable[[], Iterable[Sample]]
@@ -82,7 +82,7 @@ class Histogram(Metric):
     ) -> None:
         super().__init__(name, help_text, labels)
         self._bounds = tuple(buckets)
-        self._counts: dict[Labels, list[float]] = {}  # one per bucket, then the overflow, then the sum
+        self._counts: dict[Labels, list[float]] = {}  # one per bucket, then +Inf, then the sum
 
     def observe(self, number: float, *values: str) -> None:
         counts = self._counts.get(values)
@@ -104,14 +104,14 @@ class Histogram(Metric):
 def family(
     kind: str, name: str, help_text: str, labels: Sequence[str], samples: Iterable[Sample], at_ms: int | None = None
 ) -> str:
-    """One metric that was read at a moment of its own, `at_ms`; empty where there is no sample."""
+    """The text of one metric that was read at `at_ms`; empty without samples."""
     names, end = tuple(labels), "\n" if at_ms is None else f" {at_ms}\n"
     lines = [f"{name}{_labelled(names, values)} {_number(number)}{end}" for values, number in samples]
     return f"# HELP {name} {_help(help_text)}\n# TYPE {name} {kind}\n{''.join(lines)}" if lines else ""
 
 
 class Registry:
-    """What one process tells about itself, in the order of its making."""
+    """The metrics of one process, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._metrics: dict[str, Metric] = {}

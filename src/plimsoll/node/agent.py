@@ -1,15 +1,14 @@
-"""The agent of one node: takes the pods that are bound to it, and makes them so.
+"""The agent of one node: runs the pods that are bound to it.
 
     list and watch ──▶ pods (one worker each) ──▶ runtime, cgroups, volumes
                           ▲                          │
     runtime's changes, probes, timers ───────────────┘──▶ statuses and events
 
-Everything runs in one task group, in one thread. Any event only means "look again", so an agent that was killed simply
-starts: it opens the runtime, whose containers never stopped, lists its pods, and goes on with each from what is there.
-What runs for pods that nobody knows any more is ended, but not before the first list has come: without it nobody could
-say which those are.
+Everything runs in one task group, in one thread. Every event only requeues a pod, so a restarted agent needs no special
+case: it opens the runtime, whose containers never stopped, lists its pods, and continues with each from what it
+observes. Containers of pods that are not known are terminated, but not before the first list has arrived.
 
-`stop` leaves everything running, as a kubelet does; `end` (for `plimsoll up` and `plimsoll run`) takes it all away.
+`stop` leaves everything running, as a kubelet does; `end` (for `plimsoll up` and `plimsoll run`) removes it all.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import gc
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -30,32 +30,45 @@ from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
+from plimsoll.node.pods.container_spec import NodePaths, node_names
 from plimsoll.node.pods.manager import Pods
+from plimsoll.node.pods.services import NodeServices
+from plimsoll.node.pods.status import PodReports
+from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.reporting.event_correlator import ObjectReference
-from plimsoll.node.reporting.event_recorder import Recorder
+from plimsoll.node.reporting.event_recorder import PodEvents, Recorder
 from plimsoll.node.reporting.status_manager import Reporter
-from plimsoll.node.resources.cpu_manager import CpuManager
-from plimsoll.node.resources.cri_cgroups import RuntimeCgroups
+from plimsoll.node.resources.cgroup_locator import CgroupLocator
+from plimsoll.node.resources.container_cgroups import AgentCgroups, ContainerCgroups
+from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.server.log_rotation import LogRotation
+from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
+from plimsoll.node.server.logs import LogRotation
 from plimsoll.node.sources.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.sources.static_pods import StaticPods
+from plimsoll.node.volumes.config_maps import ConfigMapCache
+from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.lifecycle.backoff import limits_with_max
+from plimsoll.rules.lifecycle.environment import Surroundings
+from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
+from plimsoll.rules.lifecycle.status import NodeView
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
+from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.runtime.interface import ContainerRuntime
 
 log = logging.getLogger(__name__)
 
 HOUSEKEEPING_S = 60.0
-TIDY_S = 5.0
-END_S = 4.0  # Ctrl-C ends everything within five seconds
-CRI_END_S = 12.0  # a runtime is slower; `up` does not wait for that, and takes away the rest itself
+UNKNOWN_PODS_S = 5.0
+END_S = 4.0  # Ctrl-C removes everything within five seconds
+CRI_END_S = 12.0  # a CRI runtime is slower; `up` does not wait for it, and removes the rest itself
 CLOSE_S = 2.0
 
 
@@ -80,43 +93,56 @@ class Agent:
         hidden: Sequence[Path] = (),
         topology: CpuTopology | None = None,
     ) -> None:
-        """`node`: the Node as the API has it, for labels and taints. `unenforced`: why limits are not real here.
-
-        `keeps_images`, `hidden`: as `Dependencies` has it. `topology`: of the node's CPUs."""
+        """`node`: the Node as the API server has it, for labels and taints. `unenforced`: why limits have no effect
+        here. `keeps_images`: a present image is never pulled again. `hidden`: directories that no hostPath may show,
+        besides the state directory. `topology`: of the node's CPUs."""
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
-        self._client, self._clock = client, clock
+        self._client = client
+        self.meters = meters or NodeMeters(node_name)
         self.view = RuntimeView(runtime)
-        self.cgroups = PodCgroups(tree, driver, setting)
-        if runtime.makes_cgroups:
-            self.cgroups.stands = RuntimeCgroups(
-                driver, setting.runtime, setting.machine.page_size, state_dir / "lifted.json"
-            )
         self.checkpoint = Checkpoint(state_dir / "agent.jsonl")
-        self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
         self.recorder = Recorder(client, node_name, clock=clock)
         self.reporter = Reporter(client, versioned=setting.profile.resize_status_field)
-        self.tools = Dependencies(
-            setting=setting,
-            runtime=runtime,
-            view=self.view,
-            cgroups=self.cgroups,
-            checkpoint=self.checkpoint,
-            cpus=self.cpus,
-            recorder=self.recorder,
-            reporter=self.reporter,
-            client=client,
-            state_dir=state_dir,
-            node_name=node_name,
-            node_ip=node_ip,
-            clock=clock,
-            unenforced=unenforced,
-            meters=meters or NodeMeters(node_name),
-            keeps_images=keeps_images,
-            hidden=hidden,
+        self.events = PodEvents(self.recorder)
+        is_confined = not runtime.makes_cgroups or setting.config.seccomp_default
+        self.paths = NodePaths(
+            state_dir,
+            state_dir / "logs",
+            node_names(),
+            makes_etc=not runtime.makes_cgroups,
+            seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
         )
+        self.volumes = Volumes(state_dir, hidden)
+        self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
+        self._locator = (
+            CgroupLocator(driver, setting.runtime, setting.machine.page_size, state_dir / "lifted.json")
+            if runtime.makes_cgroups
+            else None
+        )
+        cpus_of = self.cpus.cpus_of if self.cpus.is_static else None
+        self.cgroups = PodCgroups(tree, driver, setting, cpus=cpus_of, locator=self._locator)
+        self.container_cgroups = self._container_cgroups(driver)
+        period_s = setting.config.cpu_manager_reconcile_period_s
+        self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
+        reports = PodReports(
+            self.reporter, self.cgroups.readings, lambda: NodeView((node_ip,), runtime.name, setting.profile),
+            setting.policy.gates, clock, self._mirror_of,
+            "" if self.cgroups.enforced else unenforced or "cgroups of this machine cannot be written",
+        )  # fmt: skip
+
         known_node = node or (lambda: plain_node(node_name, setting))
-        self.pods = Pods(self.tools, lambda: with_own_size(known_node(), setting), conditions)
-        self.cleanup = Cleanup(self.tools, self.pods)
+        self.pods = Pods(
+            setting, self._make_worker, self.checkpoint, self.cpus, self._pinning, self.reporter, self.events,
+            self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
+        )  # fmt: skip
+        limits = limits_with_max(setting.config.crash_loop_max_period_s)
+        self._services = NodeServices(
+            setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
+            self._pinning, self.pods.resizes, self.volumes, ConfigMapCache(client, clock), self.paths,
+            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
+            partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
+        )  # fmt: skip
+        self.cleanup = Cleanup(self._services, self.pods)
         self.static = StaticPods(setting.config, node_name, self.pods.take, clock, self._broken_manifest)
         self.mirrors = MirrorPods(
             client,
@@ -124,16 +150,26 @@ class Agent:
             lambda key: self.pods.named(*key) is not None,
             lambda: known_node().metadata.uid,
         )
-        self.static.changed = self.pods.one_is_gone = self.mirrors.wake
-        self.tools.mirror_of = self._mirror_of
+        self.static.changed = self.mirrors.wake
         self._stopping = asyncio.Event()
-        self._untidy = asyncio.Event()
-        self.ready = asyncio.Event()  # the first list has come
+        self._unknown_pods = asyncio.Event()  # the runtime has a pod that is not known here
+        self.ready = asyncio.Event()  # the first list has arrived
+
+    def _container_cgroups(self, driver: CgroupDriver) -> ContainerCgroups:
+        if self._locator is None:
+            return AgentCgroups(self.cgroups, scopes_may_vanish=driver.name == "systemd")
+        return RuntimeCgroups(
+            self.cgroups, self._locator, driver, self.runtime, self.view, self.cpus, self.checkpoint, self.setting
+        )
+
+    def _make_worker(self, pod: RunPod, status: JsonObject, body: bytes) -> PodWorker:
+        return PodWorker(self._services, pod, status, body)
 
     async def run(self) -> None:
-        """Until `stop` or `end`. Raises where this machine, its cgroups or the runtime cannot be used at all."""
+        """Until `stop` or `end`. Raises if this machine, its cgroups or the runtime cannot be used at all."""
+        cpus_freed = partial(self.pods.resizes.retry, "pod_terminated")
         self.checkpoint.load()
-        self.tools.pinning.check()
+        self._pinning.check()
         self.cpus.load(drained=not self.checkpoint.all())
         await self.runtime.open()
         try:
@@ -150,16 +186,19 @@ class Agent:
                         ("checkpoint", self.checkpoint.run()),
                         ("runtime changes", self._follow_runtime()),
                         ("pods", self._follow_pods()),
-                        ("resizes", self.pods.resizes.run()),
+                        ("resizes", self.pods.run_resizes()),
                         ("static pods", self.static.run()),
                         ("mirror pods", self.mirrors.run()),
-                        ("CPUs", self.tools.pinning.run(self._with_processes, self._cpus_freed)),
+                        ("CPUs", self._pinning.run(self._uids_with_processes, cpus_freed)),
                         ("housekeeping", self._housekeeping()),
-                        ("tidying", self._tidying()),
+                        ("unknown pods", self._remove_unknown_pods()),
                     )
                 ]
                 if self.runtime.makes_cgroups:
-                    running.append(group.create_task(self._log_rotation().run(), name="log rotation"))
+                    config = self.setting.config
+                    sizes = config.container_log_max_bytes, config.container_log_max_files
+                    rotation = LogRotation(self.runtime, self.view, *sizes)
+                    running.append(group.create_task(rotation.run(), name="log rotation"))
                 await self._stopping.wait()
                 await self.pods.close()
                 for task in running:
@@ -170,20 +209,20 @@ class Agent:
             await self.runtime.close()
 
     async def stop(self) -> None:
-        """Let go of everything; containers run on, and the next agent finds them."""
+        """Containers keep running, and the next agent finds them."""
         await self.reporter.drained(CLOSE_S)
         await self.recorder.drained(CLOSE_S)
         self._stopping.set()
 
     async def end(self) -> None:
-        """Kill every pod of this node and take away all that was made for them, cgroups of the node included."""
+        """Kill every pod of this node and remove all that was created for them, including the node's cgroups."""
         await self.pods.close()
         end_s = CRI_END_S if self.runtime.makes_cgroups else END_S
         try:
             async with asyncio.timeout(end_s):
                 await self.cleanup.all_pods()
         except TimeoutError:
-            log.error("not every pod could be ended within %g s: the rest is killed with its cgroups", end_s)
+            log.error("not every pod could be stopped within %g s: the rest is killed with its cgroups", end_s)
         await self.cgroups.teardown()
         self._stopping.set()
 
@@ -193,20 +232,20 @@ class Agent:
             self.pods.all_known = self.static.all_read.is_set()
             self.pods.take(self._without_mirrors(changes))
             if not self.ready.is_set():
-                self.pods.resizes.begin()
+                self.pods.begin_resizes()
                 self.ready.set()
                 gc.collect()
                 gc.freeze()
 
     def _without_mirrors(self, changes: list[ObjectChange]) -> list[ObjectChange]:
-        """What the API shows of static pods is looked at, and no work of its own."""
-        others, mirrors = self.mirrors.sorted_out(changes)
+        """Mirror pods show static pods in the API: they have no worker of their own."""
+        others, mirrors = self.mirrors.split(changes)
         for key, is_news in mirrors.items():
             worker = self.pods.named(*key)
             mirror = self._mirror_of(worker.uid) if worker is not None else None
             if worker is None or mirror is None:
                 continue
-            self.reporter.seen(mirror.uid, mirror.status, mirror.version)
+            self.reporter.observe(mirror.uid, mirror.status, mirror.version)
             if is_news:
                 worker.wake()
         return others
@@ -216,30 +255,26 @@ class Agent:
         if worker is None:
             return None
         pod = self.static.pods.get((worker.pod.metadata.namespace, worker.pod.metadata.name))
-        return self.mirrors.standing_for(pod) if pod is not None and pod.uid == uid else None
+        return self.mirrors.mirror_of(pod) if pod is not None and pod.uid == uid else None
 
     def _broken_manifest(self, sentence: str) -> None:
-        about = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
-        self.recorder.tell(about, "Warning", "InvalidStaticPod", sentence)
+        reference = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
+        self.recorder.record(reference, "Warning", "InvalidStaticPod", sentence)
 
-    def _cpus_freed(self) -> None:
-        self.pods.resizes.room("pod_terminated")
+    def _pod_removed(self) -> None:
+        self.mirrors.wake()
 
-    def _with_processes(self) -> set[str] | None:
+    def _uids_with_processes(self) -> set[str] | None:
         return self.pods.with_processes() if self.pods.all_known else None
 
     async def _follow_runtime(self) -> None:
         async for uid in self.runtime.changes():
             self.pods.wake([uid] if uid else None)
             if uid and uid not in self.pods.workers:
-                self._untidy.set()
-
-    def _log_rotation(self) -> LogRotation:
-        config = self.setting.config
-        return LogRotation(self.runtime, self.view, config.container_log_max_bytes, config.container_log_max_files)
+                self._unknown_pods.set()
 
     async def _housekeeping(self) -> None:
-        """Once the first list has come it is known which pods there are: what belongs to none of them goes."""
+        """After the first list all pods are known: what belongs to none of them is removed."""
         await self.ready.wait()
         await self.static.all_read.wait()
         self.pods.all_known = True
@@ -250,25 +285,25 @@ class Agent:
                     await worker.refresh_volumes()
             except (PlimsollError, OSError) as error:
                 log.warning("housekeeping: %s", error)
-            gc.collect()  # the daemon's high thresholds leave it to us; what was frozen is not looked at
+            gc.collect()  # the daemon's thresholds are high; frozen objects are not scanned
             await asyncio.sleep(HOUSEKEEPING_S)
 
-    async def _tidying(self) -> None:
-        """The runtime tells of a pod that we do not know: mostly one that is just gone, else one to be ended."""
+    async def _remove_unknown_pods(self) -> None:
+        """Containers of a pod that is not known here: mostly one that was just removed, otherwise one to terminate."""
         await self.ready.wait()
         await self.static.all_read.wait()
         while True:
-            await self._untidy.wait()
-            await asyncio.sleep(TIDY_S)
-            self._untidy.clear()
+            await self._unknown_pods.wait()
+            await asyncio.sleep(UNKNOWN_PODS_S)
+            self._unknown_pods.clear()
             try:
                 await self.cleanup.leftovers()
             except (PlimsollError, OSError) as error:
-                log.warning("tidying up: %s", error)
+                log.warning("removing unknown pods: %s", error)
 
 
 def plain_node(name: str, setting: NodeConfig) -> Node:
-    """What admission needs of a Node that the API has not told us anything about."""
+    """What admission needs of a Node that the API server does not have."""
     labels = {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}
     return Node(
         metadata=Metadata(name=name, labels=labels),
@@ -277,7 +312,7 @@ def plain_node(name: str, setting: NodeConfig) -> Node:
 
 
 def with_own_size(node: Node, setting: NodeConfig) -> Node:
-    """How large the node is, it knows best itself: what the API has may be from before its last start."""
+    """With the size that the agent has found: the API server's may be from before the last start."""
     status = node.status
     return msgspec.structs.replace(
         node,

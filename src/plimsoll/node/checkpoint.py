@@ -1,11 +1,11 @@
-"""What the agent must still know after it was killed, in one small file.
+"""What the agent must still know after a restart, in one small file.
 
-For each pod: what was allocated to it and what of that was handed out (03 §11), its back-offs, which of its containers
-the kernel killed for want of memory, and whether the node has refused or ended it. What runs, with which exit codes and
-how often it was restarted, is the runtime's to know; which cgroups there are, the kernel's. So a file that is lost or
-damaged costs little: it is put aside, and everything is read anew from there.
+For each pod: what was allocated to it and what of that was actuated (03 §11), its back-offs, which of its containers
+were OOM-killed, and whether the node has refused or terminated it. The runtime knows what runs, with which exit codes
+and restart counts; the kernel knows which cgroups exist. So a lost or damaged file costs little: it is renamed, and the
+agent starts without it.
 
-Changes are gathered for a moment and written together; `save` writes at once where an action depends on it.
+Changes are collected for a moment and written together; `save` writes at once if an action depends on it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.lean.lean import quantity_hook
-from plimsoll.errors import PlimsollError
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.errors import PlimsollError, StructuredError
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.model.observed import Backoff
@@ -29,29 +29,28 @@ from plimsoll.rules.resize.allocation import Allocation
 
 log = logging.getLogger(__name__)
 
-GATHER_S = 0.02
+COLLECT_S = 0.02
 
 
 class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     allocation: Allocation | None = None
-    actuated: dict[str, Resources] = {}  # container name → what its cgroup was last given
+    actuated: dict[str, Resources] = {}  # container name → the resources of its cgroup
     actuated_pod: Resources | None = None  # the same of the pod-level block
     backoffs: dict[str, Backoff] = {}
     image_backoffs: dict[str, Backoff] = {}
     oom_killed: tuple[str, ...] = ()  # container ids
-    oom_bases: dict[str, int] = {}  # container id → what the pod's slice had counted when it started (systemd)
-    verdict: TerminationVerdict | None = None  # the node itself ends it
-    refused: bool = False  # … before it ever ran here
-    start_s: float = 0.0  # when the node took it
+    oom_bases: dict[str, int] = {}  # container id → OOM kills of the pod's cgroup when it started (systemd, CRI)
+    verdict: TerminationVerdict | None = None  # the node itself terminates it
+    refused: bool = False  # … before it ran here
+    start_s: float = 0.0  # when the node admitted it
 
 
 NO_RECORD = PodRecord()
 
 
-class CheckpointWriteError(PlimsollError):
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(path, error)
-        self.path, self.error = path, error
+class CheckpointWriteError(StructuredError):
+    path: Path
+    error: OSError
 
     def __str__(self) -> str:
         return f"{self.path} cannot be written: {self.error.strerror or self.error}; free some space"
@@ -59,14 +58,14 @@ class CheckpointWriteError(PlimsollError):
 
 class Checkpoint:
     def __init__(self, path: Path) -> None:
-        self._path, self._file = path, MembersFile(path)
+        self._path, self._file = path, AppendLog(path)
         self._pods: dict[str, PodRecord] = {}
-        self._stale: set[str] = set()  # uids whose record in the file is not the one here any more
+        self._stale: set[str] = set()  # uids whose record in the file is outdated
         self._changed = asyncio.Event()
         self.note = ""  # what was wrong with the file at the start
 
     def load(self) -> None:
-        """A file that cannot be read is put aside, and the node begins without."""
+        """A file that cannot be read is renamed, and the node starts without it."""
         try:
             members = self._file.read()
             self._pods = {
@@ -75,11 +74,12 @@ class Checkpoint:
         except FileNotFoundError:
             return
         except (msgspec.DecodeError, PlimsollError) as error:
-            self._file.begin_anew()
+            self._file.discard()
             aside = self._path.with_suffix(".damaged")
             os.replace(self._path, aside)
             self.note = (
-                f"{self._path} could not be read ({error}): it is now {aside}; pods count with what their status says"
+                f"{self._path} could not be read ({error}) and is now {aside}; "
+                "allocations are taken from the statuses of pods"
             )
             log.warning("%s", self.note)
 
@@ -105,7 +105,7 @@ class Checkpoint:
             self._changed.set()
 
     def save(self) -> None:
-        """CheckpointUnwritable where it cannot be written; then it is tried again soon (`run`)."""
+        """Raises CheckpointWriteError if it cannot be written; `run` retries soon."""
         self._changed.clear()
         if not self._stale:
             return
@@ -123,16 +123,15 @@ class Checkpoint:
     async def run(self) -> None:
         while True:
             await self._changed.wait()
-            await asyncio.sleep(GATHER_S)
-            try:
-                self.save()
-            except CheckpointWriteError as error:
-                log.error("%s", error)
+            await asyncio.sleep(COLLECT_S)
+            if not self.save_if_possible():
                 await asyncio.sleep(1.0)
 
-    def save_if_possible(self) -> None:
-        """For what has happened whether or not it can be written down; it is told where it cannot."""
+    def save_if_possible(self) -> bool:
+        """For what has happened already; a failure is only logged."""
         try:
             self.save()
         except CheckpointWriteError as error:
             log.error("%s", error)
+            return False
+        return True

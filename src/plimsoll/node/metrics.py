@@ -1,7 +1,4 @@
-"""What the agent counts about itself, with the kubelet's names, and its pages /metrics and /metrics/probes.
-
-Whoever does something counts it here, where it happens; a count costs one addition.
-"""
+"""The agent's own metrics, with the kubelet's names, and its pages /metrics and /metrics/probes."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping
 
 from plimsoll.metrics.exposition import Computed, Counter, Gauge, Histogram, Registry
-from plimsoll.runtime.interface import ContainerStateSeen, SandboxStateSeen
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox
 
 RESIZE_BUCKETS_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
 START_BUCKETS_S = (
@@ -21,7 +18,7 @@ AGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class NodeMeters:
-    """Counted where it happens. Resizes as in 03 §8, evictions as in 04 §4."""
+    """Counters are incremented by the code that acts. Resizes as in 03 §8, evictions as in 04 §4."""
 
     def __init__(self, node_name: str) -> None:
         self.registry, self.probe_registry = Registry(), Registry()
@@ -99,7 +96,7 @@ class NodeMeters:
             Computed(
                 "counter",
                 "plimsoll_oom_kills_total",
-                "Processes of pods that the kernel killed for want of memory, by whose limit it was",
+                "Processes of pods that the OOM killer killed, by the limit that was exceeded",
                 ("limit",),
                 self._oom_rows,
             ),
@@ -107,37 +104,26 @@ class NodeMeters:
         )  # fmt: skip
         self.probe_registry.add(self.probes)
 
-    def see(self, sandboxes: Iterable[SandboxStateSeen], containers: Iterable[ContainerStateSeen]) -> None:
-        """What the runtime has, when the page is asked for."""
+    def see(self, sandboxes: Iterable[ObservedSandbox], containers: Iterable[ObservedContainer]) -> None:
+        """Set the gauges from what the runtime has, when the page is requested."""
         self.running_pods.set(len({each.pod_uid for each in sandboxes if each.ready}))
         counts = Counts(each.phase for each in containers)
         for phase in ("created", "running", "exited", "unknown"):
             self.running_containers.set(counts[phase], phase)
 
-    # What happens to resizes, in the words of whoever judges them.
-
     def evicted(self, signal: str, stats_age_s: float) -> None:
-        """A pod goes for this signal, on figures that are so old."""
+        """A pod was evicted for this signal, on statistics of that age."""
         self.evictions.add(signal)
         self.eviction_stats_age_s.observe(stats_age_s, signal)
 
     def _oom_rows(self) -> list[tuple[tuple[str, ...], float]]:
         return [((level,), float(count)) for level, count in sorted(self.oom_totals().items())]
 
-    def resize_requested(self, resource: str, requirement: str, operation: str) -> None:
-        self.requested_resizes.add(resource, requirement, operation)
-
     def see_resizes(self, pending: Mapping[str, int], in_progress: int) -> None:
-        """How many there are, when the page is asked for."""
+        """Set the gauges of resizes, when the page is requested."""
         for reason, count in pending.items():
             self.pending_resizes.set(count, reason)
         self.resizes_in_progress.set(in_progress)
-
-    def resize_accepted_late(self, trigger: str) -> None:
-        self.deferred_resizes_accepted.add(trigger)
-
-    def resize_infeasible(self, label: str) -> None:
-        self.infeasible_resizes.add(label)
 
     def resize_took(self, seconds: float, *, success: bool) -> None:
         self.resize_ms.observe(seconds * 1000, "true" if success else "false")

@@ -1,8 +1,8 @@
 """The API of one pod, in memory: what an agent needs to run it without any API server.
 
 It answers the requests that the agent makes (list and watch of its pods, status patches, events, config maps) the way
-an API server would, for one pod and for the config maps that came with it. Whoever runs it is told of every new status
-and every event, and ends it with `delete`, as a user would.
+an API server would, for one pod and for the config maps that came with it. The caller gets every new status and every
+event, and ends the pod with `delete`, as a user would.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.schema import KINDS
 from plimsoll.kube.request import ApiResponse, Request
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339
 
 _POD = next(kind for kind in KINDS if kind.name == "Pod")
 
@@ -35,20 +35,20 @@ class OnePodApi:
     ) -> None:
         self.pod: JsonObject | None = pod
         self.gone = asyncio.Event()
-        self._config_maps = {each["metadata"]["name"]: each for each in config_maps}
+        self._config_maps = {config_map["metadata"]["name"]: config_map for config_map in config_maps}
         self._on_status, self._on_event = on_status, on_event
         self._version = 1
         self._watching: list[asyncio.Queue[bytes]] = []
         self._changed("ADDED")
 
     def delete(self, grace_s: int, now_s: float) -> None:
-        """As a user deletes it; a second time only to make it quicker."""
+        """As a user deletes it; a second call can only shorten the grace period."""
         if self.pod is None:
             return
         metadata = dict(self.pod["metadata"])
         before = metadata.get("deletionGracePeriodSeconds", grace_s)
         metadata["deletionGracePeriodSeconds"] = min(before, grace_s)
-        metadata["deletionTimestamp"] = utc_text(now_s + min(before, grace_s))
+        metadata["deletionTimestamp"] = rfc3339(now_s + min(before, grace_s))
         self.pod = {**self.pod, "metadata": metadata}
         self._changed("MODIFIED")
 
@@ -58,8 +58,8 @@ class OnePodApi:
         name = parts[6] if len(parts) > 6 else ""
         if resource == "pods" and request.method == "GET":
             items = [self.pod] if self.pod is not None else []
-            found = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": str(self._version)}}
-            return _answer({**found, "items": items})
+            head = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": str(self._version)}}
+            return _answer({**head, "items": items})
         if resource == "pods" and self.pod is not None and name == self.pod["metadata"]["name"]:
             return self._pod_request(request)
         if resource == "events" and request.method in ("POST", "PATCH"):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-CPU_BOUND = 65_536  # far more than Linux can be built for; a range like 0-999999999 must not fill the memory
+CPU_BOUND = 65_536  # more than Linux supports; a range like 0-999999999 must not exhaust the memory
 _RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
 
 
 def cpu_numbers(text: str) -> tuple[int, ...] | None:
-    """None where the text is no such list."""
+    """None if the text is not such a list."""
     numbers: set[int] = set()
     for part in text.split(",") if text else ():
         match = _RANGE.fullmatch(part)
@@ -22,7 +22,7 @@ def cpu_numbers(text: str) -> tuple[int, ...] | None:
 
 
 def cpu_text(numbers: Iterable[int]) -> str:
-    """In the kernel's own spelling: a pair is a range as well (`0-1`)."""
+    """As the kernel prints it: a pair is a range as well (`0-1`)."""
     parts: list[str] = []
     first = last = -2
     for number in sorted(set(numbers)):

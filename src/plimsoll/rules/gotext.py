@@ -1,7 +1,7 @@
-"""Durations and float32 figures as Go reads them, with Go's own sentences when it cannot.
+"""Durations and float32 numbers as Go parses them, with Go's error messages.
 
-Kubelet settings are texts that Go's standard library parses (`1m30s`, the `7.25` of `7.25%`), so its grammar, its
-rounding and its refusals are what a user sees. A float32 is held as the Python float of the same value.
+Go's standard library parses kubelet settings (`1m30s`, the `7.25` of `7.25%`), so users see its grammar, its rounding
+and its errors. A float32 is represented as the Python float of the same value.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _UNIT_NANOS = {
     "m": 60 * NANO_PER_SECOND,
     "h": 3600 * NANO_PER_SECOND,
 }
-# Digits, fraction, and as the unit everything up to the next number: `1m-5s` has the unknown unit `m-`.
+# Digits, fraction, and a unit up to the next number: `1m-5s` has the unknown unit `m-`.
 _DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)", re.ASCII)
 _DIGITS = "[0-9]+(?:_[0-9]+)*"
 _FLOAT = rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?"
@@ -45,7 +45,7 @@ _ESCAPES = {
 
 
 def duration_seconds(text: str, path: str = "") -> float:
-    """Seconds of a Go duration; raises InvalidConfig for the setting at `path`."""
+    """Seconds of a Go duration; raises InvalidConfigError for the setting at `path`."""
     return duration_nanos(text, path) / NANO_PER_SECOND
 
 
@@ -77,21 +77,21 @@ def _part_nanos(whole: str, fraction: str, unit_nanos: int) -> int:
     whole = whole.lstrip("0")
     if len(whole) > 19:
         return MAX_INT64 + 1
-    # Go multiplies the fraction in float64 and truncates; past 18 digits nothing is left of a nanosecond.
+    # Go multiplies the fraction in float64 and truncates; beyond 18 digits it is less than a nanosecond.
     fraction = fraction[:18]
     part = int(fraction or "0") * (unit_nanos / 10 ** len(fraction))
     return int(whole or "0") * unit_nanos + int(part)
 
 
 def parsed_float32(text: str, path: str = "") -> float:
-    """The float32 nearest to a decimal text, or an infinity; raises InvalidConfig for the setting at `path`."""
+    """The float32 nearest to a decimal text, or an infinity; raises InvalidConfigError for the setting at `path`."""
     match = _INFINITY.fullmatch(text)
     if match is not None:
         return -math.inf if match[1] == "-" else math.inf
     if re.fullmatch(_FLOAT, text, re.ASCII) is None:
         raise InvalidConfigError(path, f"strconv.ParseFloat: parsing {quoted(text)}: invalid syntax")
     magnitude = abs(float(text))
-    if magnitude < 1e-60:  # far below the smallest float32; the exact fraction could have any number of digits
+    if magnitude < 1e-60:  # below the smallest float32; the exact fraction could have any number of digits
         return 0.0
     value = nearest_float32(*Decimal(text).as_integer_ratio()) if magnitude < 1e60 else math.inf
     if abs(value) > LARGEST_FLOAT32:
@@ -100,7 +100,7 @@ def parsed_float32(text: str, path: str = "") -> float:
 
 
 def nearest_float32(numerator: int, denominator: int = 1) -> float:
-    """A ratio rounded to 24 significant bits, half to even; not bounded above."""
+    """A ratio rounded to 24 significant bits, half to even; without an upper bound."""
     exponent = max(math.frexp(numerator / denominator)[1] - 1, -126) - 23
     if exponent >= 0:
         denominator <<= exponent
@@ -112,17 +112,8 @@ def nearest_float32(numerator: int, denominator: int = 1) -> float:
     return math.ldexp(units, exponent)
 
 
-def shortest_float32(value: float) -> float:
-    """The number with the fewest digits that is this float32: 0.1 for 0.100000001490116…"""
-    for digits in range(1, 9):
-        text = f"{value:.{digits}g}"
-        if nearest_float32(*Decimal(text).as_integer_ratio()) == value:
-            return float(text)
-    return float(f"{value:.9g}")
-
-
 def quoted(text: str) -> str:
-    """As Go's strconv quotes: what can be printed stays."""
+    """As Go's strconv quotes: printable characters stay."""
     return '"' + "".join(_ESCAPES.get(letter) or _printable(letter) for letter in text) + '"'
 
 
@@ -134,7 +125,7 @@ def _printable(letter: str) -> str:
 
 
 def byte_quoted(text: str) -> str:
-    """As Go's time package quotes: every byte that is not printable ASCII is written as its number."""
+    """As Go's time package quotes: bytes that are not printable ASCII are escaped."""
     shown: list[str] = []
     for letter in text:
         if letter < " " or letter >= "\x80":

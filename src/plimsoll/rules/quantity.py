@@ -1,13 +1,15 @@
-"""Exact Kubernetes quantities (spec 01 §1).
+"""Exact Kubernetes quantities (01 §1): `250m` is 250,000,000 nano-units, `milli` 250, `value` 1.
 
-A quantity is a whole number of nano-units (10^-9, the finest Kubernetes keeps, Q-5) plus the *format* its text was
-written in. Python's integers are unbounded, so sums and comparisons are exact and there is only one representation.
-Parsing keeps the original text where real Kubernetes would print it back unchanged (Q-11); every arithmetic drops it.
+A quantity is a whole number of nano-units (10^-9, the finest that Kubernetes stores, Q-5) plus the *format* its text
+was written in. Python's integers are unbounded, so sums and comparisons are exact and there is only one representation.
+Parsing keeps the original text if Kubernetes prints it unchanged (Q-11); arithmetic drops it.
 
 `milli` and `value` are the two roundings that everything else is computed from (Q-13): up to a thousandth, up to a
 whole unit. They are stored, not derived, because the rules read them several times per container.
 
-`QUANTITIES[text]` is a bounded memo of parsed texts: a fleet writes the same few hundred texts over and over.
+`QUANTITIES[text]` is a bounded cache of parsed texts: a fleet repeats the same few hundred texts.
+
+Kubernetes: staging/src/k8s.io/apimachinery/pkg/api/resource/quantity.go.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ SUFFIX_ERROR = "unable to parse quantity's suffix"
 NUMERIC_ERROR = "unable to parse numeric part of quantity"
 
 # Q-3, the scanner as one expression: sign, leading zeros (dropped), digits, fraction, suffix letters, sign, digits.
-# Possessive (`*+`): what was taken is never given back, so a long text is answered as fast as a short one.
+# Possessive (`*+`): no backtracking, so the time is linear in the length of the text.
 _SCANNER = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII)
 _EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
@@ -38,8 +40,7 @@ _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY_SUFFIX = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 
-# Beyond these a text is refused: real Kubernetes accepts more digits and then computes for minutes (exponents) or
-# overflows (digits). No resource on Earth needs them.
+# Longer texts are refused: Kubernetes accepts more and then computes for minutes (exponents) or overflows (digits).
 _MAX_DIGITS = 1000
 _MAX_EXPONENT = 1000
 
@@ -55,8 +56,8 @@ class Quantity:
     format: Format
     milli: int
     value: int
-    is_fine: bool  # finer than a thousandth: R-2 has something to round
-    tally: int  # `milli`, for sums of many; what is negative is beyond every bound here, so that no sum can hide it
+    is_fine: bool  # finer than a thousandth, so R-2 rounds it
+    tally: int  # `milli` for sums; a negative amount is beyond all bounds here, so that no sum can hide it
 
     def __init__(self, nanos: int, format: Format = "DecimalSI", text: str | None = None) -> None:
         self.nanos = nanos
@@ -70,6 +71,11 @@ class Quantity:
             self.tally = BEYOND_INT64
             self.value = milli // 1000
         self.is_fine = milli * 1_000_000 != nanos
+
+    @staticmethod
+    def parse(text: str) -> Quantity:
+        """`Quantity.parse("250m").milli` is 250; raises InvalidQuantityError."""
+        return QUANTITIES[text]
 
     def __add__(self, other: Quantity) -> Quantity:
         nanos = self.nanos
@@ -106,14 +112,14 @@ class Quantity:
         return self._text if self._text is not None and self.nanos else _canonical(self.nanos, self.format)
 
     def rounded_to_milli(self) -> Quantity:
-        """Itself when it is a whole number of thousandths, else away from zero to the next one (Q-15)."""
+        """Rounded away from zero to a whole thousandth; the same object if it is one (Q-15)."""
         if not self.is_fine:
             return self
         return Quantity(self.milli * NANO_PER_MILLI, self.format)
 
 
 def _canonical(nanos: int, format: Format) -> str:
-    """The text Kubernetes prints (Q-9); past the suffix table the digits grow instead of losing the suffix (Q-12)."""
+    """The text that Kubernetes prints (Q-9); beyond the largest suffix it has more digits (Q-12)."""
     if nanos == 0:
         return "0"
     if format == "BinarySI" and nanos % NANO_PER_UNIT == 0 and abs(nanos) >= 1024 * NANO_PER_UNIT:
@@ -130,7 +136,7 @@ def _canonical(nanos: int, format: Format) -> str:
 
 
 def parse(text: str) -> Quantity:
-    """Read one quantity text; raises InvalidQuantity with Kubernetes' sentence."""
+    """Parse one text; raises InvalidQuantityError with Kubernetes' message."""
     match = _SCANNER.fullmatch(text)
     if not text or match is None:
         raise InvalidQuantityError(text, FORMAT_ERROR)
@@ -178,7 +184,7 @@ def _parsed_binary(text: str, sign: str, whole: str, fraction: str, power: int) 
 
 
 class _Memo(dict[str, Quantity]):
-    """A JSON string → Quantity, blanks around it dropped (Q-1). Cleared when full: a bound, paid by parsing again."""
+    """A JSON string → Quantity, without surrounding blanks (Q-1); cleared when full."""
 
     bound = 32768
 
@@ -193,7 +199,7 @@ class _Memo(dict[str, Quantity]):
 
 
 QUANTITIES: Mapping[str, Quantity] = _Memo()
-# `Quantity[text]` is the same memo, in a form that decoders call without a Python function in between.
+# `Quantity[text]` is the same cache, for decoders that call it without a Python function in between.
 Quantity.__class_getitem__ = QUANTITIES.__getitem__
 
 ZERO = Quantity(0)

@@ -1,50 +1,110 @@
-"""Moments as seconds since 1970 and as the text that Kubernetes prints, `2026-11-16T03:51:48Z`, and back.
+"""Timestamps as Kubernetes prints and reads them, and ages as kubectl shows them (05 B7).
 
-Days are counted from March 1st of the year 0, in eras of 400 years: leap days then come last.
+A metav1.Time is RFC 3339 in UTC with whole seconds, `2026-11-16T03:51:48Z`; a metav1.MicroTime has six decimals.
+`datetime` ends at the years 1 and 9999. The Gregorian calendar repeats every 400 years, so a moment outside that range
+is converted in the period that begins in 1970 or 2000, and the difference is added.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import lru_cache
 
-_TEXT = re.compile(r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(\.\d+)?(?:[Zz]|([+-])(\d\d):(\d\d))", re.ASCII)
-_DAYS_TO_1970 = 719_468
-_DAYS_OF_ERA = 146_097
+Clock = Callable[[], float]  # seconds since the epoch
 
-
-def date_of(days: int) -> tuple[int, int, int]:
-    """Year, month, day of a day counted from 1970."""
-    era, of_era = divmod(days + _DAYS_TO_1970, _DAYS_OF_ERA)
-    year_of_era = (of_era - of_era // 1_460 + of_era // 36_524 - of_era // 146_096) // 365
-    of_year = of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted_month = (5 * of_year + 2) // 153
-    day = of_year - (153 * shifted_month + 2) // 5 + 1
-    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
-    return year_of_era + era * 400 + (month <= 2), month, day
-
-
-def days_of(year: int, month: int, day: int) -> int:
-    """The other way round; a day past the month's end counts on."""
-    era, year_of_era = divmod(year - (month <= 2), 400)
-    of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
-    of_era = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + of_year
-    return era * _DAYS_OF_ERA + of_era - _DAYS_TO_1970
+_MINUTE, _HOUR, _DAY = 60, 3600, 86400
+_PERIOD_S = 146_097 * _DAY  # 400 years
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:[.,](\d+))?(?:Z|([+-])(\d\d):(\d\d))",
+    re.ASCII,
+)
+NANOS = 1_000_000_000
+UNKNOWN = "<unknown>"
 
 
-def utc_text(seconds: float) -> str:
-    """Whole seconds, cut off as Kubernetes does."""
-    days, rest = divmod(math.floor(seconds), 86_400)
-    year, month, day = date_of(days)
-    return f"{year:04d}-{month:02d}-{day:02d}T{rest // 3600:02d}:{rest // 60 % 60:02d}:{rest % 60:02d}Z"
+def rfc3339(epoch_s: float) -> str:
+    """A metav1.Time; parts of a second are cut off, as Kubernetes does."""
+    return _rfc3339(math.floor(epoch_s))
 
 
-def epoch_s(text: str | None) -> float | None:
-    """None where it is no such text."""
-    match = _TEXT.fullmatch(text) if text else None
+@lru_cache(64)
+def _rfc3339(epoch_s: int) -> str:
+    periods, rest = divmod(epoch_s, _PERIOD_S)
+    moment = datetime.fromtimestamp(rest, UTC)
+    return f"{moment.year + 400 * periods:04d}{moment:-%m-%dT%H:%M:%SZ}"
+
+
+def rfc3339_micro(epoch_s: float) -> str:
+    """A metav1.MicroTime."""
+    return f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
+def unix_seconds(year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
+    """A moment in UTC, counted from 1970. Raises ValueError for a date that the calendar does not have."""
+    periods, year = divmod(year - 2000, 400)
+    moment = datetime(2000 + year, month, day, hour, minute, second, tzinfo=UTC)
+    return int(moment.timestamp()) + periods * _PERIOD_S
+
+
+def offset_seconds(sign: str, hours: str, minutes: str) -> int:
+    """The zone `+01:30` is 5400 seconds ahead of UTC."""
+    offset_s = int(hours) * _HOUR + int(minutes) * _MINUTE
+    return -offset_s if sign == "-" else offset_s
+
+
+def unix_nanos(text: str) -> int | None:
+    """Nanoseconds since 1970 of an RFC 3339 text with any number of decimals; None if it is not a time."""
+    match = _RFC3339.fullmatch(text)
     if match is None:
         return None
-    year, month, day, hour, minute, second = (int(part) for part in match.groups()[:6])
-    offset_s = (int(match[9]) * 60 + int(match[10])) * (-60 if match[8] == "-" else 60) if match[8] else 0
-    whole = days_of(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset_s
-    return whole + float(match[7] or 0)
+    try:
+        seconds = unix_seconds(*map(int, match.groups()[:6]))
+    except ValueError:
+        return None
+    offset_s = offset_seconds(match[8], match[9], match[10]) if match[8] else 0
+    return (seconds - offset_s) * NANOS + int((match[7] or "0").ljust(9, "0")[:9])
+
+
+def epoch_seconds(text: object) -> float | None:
+    """Seconds since 1970 of an RFC 3339 text; None if it is absent or not a time."""
+    nanos = unix_nanos(text) if isinstance(text, str) else None
+    return None if nanos is None else nanos / NANOS
+
+
+def age(text: object, now_s: float) -> str:
+    since_s = epoch_seconds(text)
+    return UNKNOWN if since_s is None else human_duration(now_s - since_s)
+
+
+def human_duration(duration_s: float) -> str:
+    """Two units while the smaller one matters, then one; a year has 365 days."""
+    seconds = int(duration_s)
+    if seconds < -1:
+        return "<invalid>"
+    if seconds < 0:
+        return "0s"
+    if seconds < 2 * _MINUTE:
+        return f"{seconds}s"
+    minutes, hours, days = seconds // _MINUTE, seconds // _HOUR, seconds // _DAY
+    if minutes < 10:
+        return _two_units(minutes, "m", seconds % _MINUTE, "s")
+    if minutes < 180:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two_units(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two_units(days, "d", hours % 24, "h")
+    if days < 2 * 365:
+        return f"{days}d"
+    if days < 8 * 365:
+        return _two_units(days // 365, "y", days % 365, "d")
+    return f"{days // 365}y"
+
+
+def _two_units(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}{small}{small_unit}" if small else f"{large}{unit}"

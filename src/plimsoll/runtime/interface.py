@@ -1,11 +1,11 @@
-"""What every container runtime can do for the agent: the embedded runtime (`runtime.embedded`) and CRI (`runtime.cri`).
+"""The container runtime as the agent uses it: the embedded runtime (`runtime.embedded`) and CRI (`runtime.cri`).
 
-A runtime has no policy. It is told exactly what to run and where (`SandboxSpec`, `ContainerSpec`), says what there is
-(`RuntimeSnapshot`), and wakes the agent when that may have changed (`changes`). Names, restarts, back-off, reasons and
-cgroups are the agent's. Every call may be repeated: making what is there, stopping what has stopped and removing what
-is gone are no errors, because an agent that was killed in the middle asks again.
+A runtime has no policy. It gets exactly what to run and where (`SandboxSpec`, `ContainerSpec`), reports what exists
+(`RuntimeSnapshot`), and wakes the agent when that may have changed (`changes`). The agent decides about names,
+restarts, back-off, reasons and cgroups. Every call may be repeated: creating what exists, stopping what has stopped and
+removing what is gone are no errors, because a restarted agent repeats its last call.
 
-A sandbox is what the containers of a pod share: network, ipc and uts namespaces. Stopping is told in seconds of grace;
+A sandbox is what the containers of a pod share: network, ipc and uts namespaces. A stop has a grace period in seconds;
 0 kills at once.
 """
 
@@ -14,40 +14,37 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
-from plimsoll.rules.resources.cri import CriResources as CriResources  # noqa: PLC0414  # a part of this contract
+from plimsoll.errors import StructuredError
 
-ContainerPhase = Literal["created", "running", "exited", "unknown"]
-
-
-class RuntimeCallError(PlimsollError):
-    """A call that the runtime refused or could not finish: what was asked, and why not. Worth another try later."""
-
-    def __init__(self, call: str, reason: str) -> None:
-        super().__init__(call, reason)
-        self.call, self.reason = call, reason
-
-    def __str__(self) -> str:
-        return f"{self.call}: {self.reason}"
+# Part of this contract: the rules and the runtimes share these types.
+from plimsoll.rules.model.observed import ContainerPhase as ContainerPhase  # noqa: PLC0414
+from plimsoll.rules.model.observed import CriResources as CriResources  # noqa: PLC0414
+from plimsoll.rules.model.observed import ObservedContainer as ObservedContainer  # noqa: PLC0414
+from plimsoll.rules.model.observed import ObservedSandbox as ObservedSandbox  # noqa: PLC0414
 
 
-class ImageError(PlimsollError):
-    """No image by that name can be run: `reason` as the kubelet names it, `message` with the next step."""
+class RuntimeCallError(StructuredError):
+    """A call that the runtime refused or could not finish: the call, and the reason. It may be retried."""
 
-    def __init__(self, image: str, message: str, reason: str = "ErrImagePull") -> None:
-        super().__init__(image, message, reason)
-        self.image, self.message, self.reason = image, message, reason
+    call: str
+    reason: str
+    template = "{call}: {reason}"
 
-    def __str__(self) -> str:
-        return self.message
+
+class ImageError(StructuredError):
+    """The image cannot be used: `reason` as the kubelet names it, `message` with the next step."""
+
+    image: str
+    message: str
+    reason: str = "ErrImagePull"
 
 
 class ContainerMount(msgspec.Struct, frozen=True):
-    """`host_path` seen as `container_path`. Neither is ever taken from a manifest unchecked."""
+    """`host_path` mounted at `container_path`. Neither is ever taken from a manifest unchecked."""
 
     host_path: str
     container_path: str
@@ -63,6 +60,7 @@ class Security(msgspec.Struct, frozen=True):
     privileged: bool = False
     no_new_privileges: bool = True
     read_only_root: bool = False
+    seccomp: str = "RuntimeDefault"  # or Unconfined, or localhost/<absolute path of a profile>
 
 
 class SandboxSpec(msgspec.Struct, frozen=True):
@@ -100,55 +98,22 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     termination_message_path: str = ""
     stop_signal: str = ""
     resources: CriResources = CriResources()
-    cgroup: str = ""  # path of the container's own cgroup where the agent makes it (embedded runtime)
+    cgroup: str = ""  # path of the container's own cgroup if the agent creates it (embedded runtime)
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
 
-class SandboxStateSeen(msgspec.Struct, frozen=True):
-    id: str
-    pod_uid: str
-    name: str
-    namespace: str
-    attempt: int = 0
-    ready: bool = True
-    created_s: float = 0.0  # wall clock, seconds since the epoch
-    ip: str = ""
-    cgroup_parent: str = ""
-
-
-class ContainerStateSeen(msgspec.Struct, frozen=True):
-    id: str
-    sandbox_id: str
-    pod_uid: str
-    name: str
-    attempt: int
-    phase: ContainerPhase
-    image: str = ""
-    image_id: str = ""
-    created_s: float = 0.0
-    started_s: float = 0.0
-    finished_s: float = 0.0
-    exit_code: int = 0  # 128 + signal where it was killed
-    reason: str = ""  # only what the runtime itself knows: OOMKilled, ContainerCannotRun …
-    message: str = ""
-    pid: int = 0  # in the host's pid namespace, while it runs
-    log_file: str = ""
-    annotations: Mapping[str, str] = {}
-    told: CriResources | None = None  # its numbers when it was first seen in this phase, where the runtime says
-
-
 class RuntimeSnapshot(msgspec.Struct, frozen=True):
-    sandboxes: tuple[SandboxStateSeen, ...] = ()
-    containers: tuple[ContainerStateSeen, ...] = ()
+    sandboxes: tuple[ObservedSandbox, ...] = ()
+    containers: tuple[ObservedContainer, ...] = ()
 
 
 class Image(msgspec.Struct, frozen=True):
-    """An image that is there. `runs` is what will run where the manifest gives no command, for people."""
+    """A present image. `runs`: what runs if the manifest has no command, for people."""
 
     ref: str
     size_bytes: int = 0
-    note: str = ""  # what the user should know once: the embedded runtime ignores images of containers with a command
+    note: str = ""  # to be reported once: the embedded runtime ignores images of containers with a command
     user: int | None = None
     runs: str = ""
 
@@ -160,7 +125,7 @@ class ExecResult(msgspec.Struct, frozen=True):
 
 
 class ExecSession(Protocol):
-    """A process started beside a container, with live streams. `stdout` and `stderr` end with b""."""
+    """A process started in a container, with live streams. `stdout` and `stderr` end with b""."""
 
     async def write(self, data: bytes) -> None: ...
     async def close_stdin(self) -> None: ...
@@ -168,10 +133,10 @@ class ExecSession(Protocol):
     def stdout(self) -> AsyncIterator[bytes]: ...
     def stderr(self) -> AsyncIterator[bytes]: ...
     async def wait(self) -> int:
-        """The exit code; to be asked after the streams have ended, or to leave early."""
+        """The exit code; call it after the streams have ended, or to leave early."""
 
     async def close(self) -> None:
-        """The client is gone: kill it, free everything. May be called at any time, more than once."""
+        """Kill the process and free everything. May be called at any time, more than once."""
 
 
 class ContainerRuntime(Protocol):
@@ -179,47 +144,47 @@ class ContainerRuntime(Protocol):
 
     name: str
     version: str
-    makes_cgroups: bool  # True: the runtime makes and writes container cgroups (CRI); False: the agent does
+    makes_cgroups: bool  # True: the runtime creates and writes container cgroups (CRI); False: the agent does
 
     async def open(self) -> None:
-        """Reach the runtime (start the supervisor where there is none). RuntimeTrouble where that fails."""
+        """Connect (and start the supervisor if there is none). Raises RuntimeCallError if that fails."""
 
     async def close(self) -> None:
-        """Let go of it; containers go on."""
+        """Disconnect; containers keep running."""
 
     async def seen(self) -> RuntimeSnapshot:
-        """Everything there is, also what has ended and was not removed."""
+        """Everything that exists, including ended containers that were not removed."""
 
     def changes(self) -> AsyncIterator[str]:
-        """Pod uids to look at again; "" means all of them. Ends when the runtime is closed; survives its restarts."""
+        """Uids of pods that may have changed; "" means all. Ends when the runtime is closed; survives its restarts."""
 
     async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
-        """The image if it is there, after pulling it where `pull`; ImageTrouble otherwise."""
+        """The image, pulled first if `pull`. Raises ImageError if it is not present."""
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
-        """Its id; the one that is there where uid and attempt are the same."""
+        """Its id; that of the existing one if uid and attempt are the same."""
 
     async def stop_sandbox(self, sandbox_id: str) -> None: ...
     async def remove_sandbox(self, sandbox_id: str) -> None: ...
 
     async def update_sandbox(self, sandbox_id: str, resources: CriResources) -> None:
-        """What the pod as a whole is given, for runtimes to whom that means something; only where `makes_cgroups`."""
+        """New resources of the pod as a whole, for runtimes that use them; only with `makes_cgroups`."""
 
     async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
-        """Its id, the container not running yet. Where the agent makes cgroups, `spec.cgroup` is there already."""
+        """Its id; the container does not run yet. If the agent creates cgroups, `spec.cgroup` exists already."""
 
     def container_id(self, sandbox: SandboxSpec, name: str, attempt: int) -> str:
-        """The id it will have, so that its cgroup can be made before; "" where the runtime chooses (CRI)."""
+        """The id it will have, so that its cgroup can be created before; "" if the runtime chooses it (CRI)."""
 
     async def start_container(self, container_id: str) -> None: ...
     async def stop_container(self, container_id: str, grace_s: float) -> None:
         """TERM, then KILL after `grace_s`; returns when it has ended."""
 
     async def remove_container(self, container_id: str) -> None:
-        """Forget it and its exit code; its log stays. Kills it where it still runs."""
+        """Remove its record and exit code; its log stays. Kills it if it still runs."""
 
     async def update_container(self, container_id: str, resources: CriResources) -> None:
-        """New numbers for a running container; only where `makes_cgroups`."""
+        """New resources for a running container; only with `makes_cgroups`."""
 
     async def run_in(
         self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
@@ -230,11 +195,11 @@ class ContainerRuntime(Protocol):
         """`kubectl exec`: the same with live streams."""
 
     async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
-        """A new TCP socket inside the pod's network, not connected; None where the pod's network is the host's or can
-        be reached from it at the sandbox's ip."""
+        """A new TCP socket inside the pod's network, not connected; None if the pod uses the host's network or can be
+        reached from it at the sandbox's ip."""
 
     async def reopen_log(self, container_id: str) -> None:
-        """After its log was moved away."""
+        """After its log was renamed."""
 
-    def log_file(self, container: ContainerStateSeen) -> Path:
-        """Where its current log is."""
+    def log_file(self, container: ObservedContainer) -> Path:
+        """Its current log."""

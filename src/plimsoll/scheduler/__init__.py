@@ -1,1 +1,1 @@
-"""The scheduler: the loop around `rules.scheduling.cycle`. It sees the cluster only through the Kubernetes API."""
+"""The scheduler: the loop around `rules.scheduling.cycle`. It uses only the Kubernetes API."""

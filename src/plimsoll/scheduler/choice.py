@@ -1,4 +1,4 @@
-"""One decision, by the scalar rules or, on large clusters, by their twin over arrays."""
+"""One scheduling decision, by the scalar rules or, on large clusters, by their vectorized twin."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.cycle import SchedulingDecision, decide
 from plimsoll.rules.scheduling.preemption import Nominated
-from plimsoll.scheduler.cluster import SchedulerCache
+from plimsoll.scheduler.cache import SchedulerCache
 
 if TYPE_CHECKING:
     from plimsoll.rules.scheduling.vectorized import Fleet
 
-LARGE = 256  # nodes from which on the arrays pay; below, numpy is never loaded
+LARGE = 256  # the number of nodes above which the arrays are faster; numpy is not loaded below it
 
 log = logging.getLogger(__name__)
 
 
 class Choice:
-    """Keeps where the last search ended, so that large clusters fill evenly."""
+    """Starts each search where the last one ended, so that large clusters fill evenly."""
 
-    def __init__(self, cluster: SchedulerCache, profile: Profile, *, large: int = LARGE) -> None:
-        self._cluster, self._profile, self._large = cluster, profile, large
+    def __init__(self, cache: SchedulerCache, profile: Profile, *, large: int = LARGE) -> None:
+        self._cache, self._profile, self._large = cache, profile, large
         self._start = 0
         self._fleet: Fleet | None = None
         self._fleet_version = -1
@@ -34,17 +34,20 @@ class Choice:
 
     def decide(self, pod: Pod, nominated: Nominated, budgets: Sequence[PodDisruptionBudget]) -> SchedulingDecision:
         decision = None
-        if self._arrays():
-            decision = self._mirrored().decide(pod, nominated, self._start)
+        topology = self._cache.topology(pod)
+        if topology is None and self._uses_arrays():
+            decision = self._synced_fleet().decide(pod, nominated, self._start)
         if decision is None:
-            loads = self._cluster.loads()
+            loads = self._cache.loads()
             start = self._start % len(loads) if loads else 0
-            decision = decide(pod, loads, self._profile, nominated=nominated, budgets=budgets, start=start)
+            decision = decide(
+                pod, loads, self._profile, nominated=nominated, budgets=budgets, start=start, topology=topology
+            )
         self._start = decision.next_start
         return decision
 
-    def _arrays(self) -> bool:
-        if len(self._cluster) <= self._large:
+    def _uses_arrays(self) -> bool:
+        if len(self._cache) <= self._large:
             return False
         if self._has_arrays is None:
             self._has_arrays = importlib.util.find_spec("numpy") is not None
@@ -52,17 +55,18 @@ class Choice:
                 log.warning("more than %d nodes without numpy: decisions are slow; install plimsoll-k8s[sim]", LARGE)
         return self._has_arrays
 
-    def _mirrored(self) -> Fleet:
-        cluster = self._cluster
-        if self._fleet is None or self._fleet_version != cluster.nodes_version:
+    def _synced_fleet(self) -> Fleet:
+        """The arrays with all changes of the cache."""
+        cache = self._cache
+        if self._fleet is None or self._fleet_version != cache.nodes_version:
             from plimsoll.rules.scheduling.vectorized import Fleet
 
-            self._fleet, self._fleet_version = Fleet(cluster.loads(), self._profile), cluster.nodes_version
-            self._start %= max(len(cluster), 1)
+            self._fleet, self._fleet_version = Fleet(cache.loads(), self._profile), cache.nodes_version
+            self._start %= max(len(cache), 1)
         else:
-            for name in cluster.changed:
-                load = cluster.load(name)
+            for name in cache.changed:
+                load = cache.load(name)
                 if load is not None:
                     self._fleet.update(load)
-        cluster.changed.clear()
+        cache.changed.clear()
         return self._fleet

@@ -1,8 +1,8 @@
-"""The scheduler's loop: follow pods and nodes, decide for one pod after the other, bind in the background.
+"""The scheduling loop: watch pods and nodes, decide for one pod at a time, bind in the background.
 
-Decisions are made one at a time against what the cluster will look like once all earlier ones are carried out, so no
-binding need be waited for. Whatever comes back (a refused binding, a lost connection) only means that the pod is tried
-again. All requests are those of a real scheduler, so it works against any Kubernetes control plane.
+Each decision counts the pods of all earlier decisions as placed, so it does not wait for their bindings. After a failed
+request (a refused binding, a lost connection) the pod is tried again. All requests are those of kube-scheduler, so it
+works with any Kubernetes control plane.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import asyncio
 import logging
 import random
 import secrets
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from plimsoll.aio import Wakeup
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.errors import InvalidObjectError
 from plimsoll.kube import request
@@ -35,14 +36,17 @@ from plimsoll.rules.scheduling.cycle import (
 )
 from plimsoll.rules.scheduling.fit import is_terminal, resident_load, waiting_load
 from plimsoll.rules.scheduling.preemption import Preemption
+from plimsoll.rules.scheduling.topology import depends_on_others
+from plimsoll.rules.timestamps import rfc3339, rfc3339_micro
 from plimsoll.scheduler import messages
+from plimsoll.scheduler.cache import SchedulerCache
 from plimsoll.scheduler.choice import Choice
-from plimsoll.scheduler.cluster import SchedulerCache
 from plimsoll.scheduler.queue import Queue, QueuedPod
 
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 BUDGETS = ResourcePath("/apis/policy/v1", "poddisruptionbudgets")
-MOST_IN_FLIGHT = 64
+NAMESPACES = ResourcePath("/api/v1", "namespaces")
+MAX_IN_FLIGHT = 64
 
 log = logging.getLogger(__name__)
 
@@ -56,37 +60,45 @@ class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
 
 
+class _Labels(msgspec.Struct, frozen=True):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct, frozen=True):
+    metadata: _Labels = _Labels()
+
+
 class _Extra(msgspec.Struct):
-    """What the scheduler asks of a pod beyond the lean one."""
+    """The fields that the scheduler needs beyond those of `Pod`."""
 
     metadata: _Metadata = _Metadata()
     spec: _Spec = _Spec()
 
 
 class Scheduler:
-    """`run` until cancelled. `seconds` is a monotonic clock."""
+    """`run` until cancelled. `clock` is monotonic, in seconds."""
 
     def __init__(
         self,
         client: Client,
         profile: Profile,
         host: str,
-        seconds: Callable[[], float],
+        clock: Callable[[], float],
         *,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
-        self._client, self._profile, self._host, self._seconds = client, profile, host, seconds
-        self._chance = chance or random.Random()
-        self.cluster = SchedulerCache(profile)
+        self._client, self._profile, self._host, self._clock = client, profile, host, clock
+        self._rng = rng or random.Random()
+        self.cache = SchedulerCache(profile)
         self.queue = Queue()
-        self._choice = Choice(self.cluster, profile)
+        self._choice = Choice(self.cache, profile)
         self._budgets: dict[tuple[str, str], PodDisruptionBudget] = {}
-        self._versions: dict[str, str] = {}  # of waiting pods, for their events
-        self._said: dict[str, tuple[str, str, int]] = {}  # uid → message, name and count of its FailedScheduling
-        self._promised: dict[str, str] = {}  # uid → nominated node, until the API shows it
-        self._nominees: dict[str, Pod] = {}  # waiting pods to which a node is promised
-        self._something = asyncio.Event()
-        self._in_flight = asyncio.Semaphore(MOST_IN_FLIGHT)
+        self._versions: dict[str, str] = {}  # uid → resourceVersion of a waiting pod, for its events
+        self._reported: dict[str, tuple[str, str, int]] = {}  # uid → message, name and count of its FailedScheduling
+        self._nominations: dict[str, str] = {}  # uid → nominated node, until the API shows it
+        self._nominees: dict[str, Pod] = {}  # waiting pods with a nominated node, by uid
+        self._wakeup = Wakeup()
+        self._in_flight = asyncio.Semaphore(MAX_IN_FLIGHT)
         self._synced = 0
         self.decisions = 0
 
@@ -95,29 +107,30 @@ class Scheduler:
             group.create_task(self._follow(Reflector(request.NODES), self._node_changed))
             group.create_task(self._follow(Reflector(request.PODS, fields=LIVE_PODS), self._pod_changed))
             group.create_task(self._follow(Reflector(BUDGETS), self._budget_changed))
-            await self._work(group)
+            group.create_task(self._follow(Reflector(NAMESPACES), self._namespace_changed))
+            await self._schedule(group)
 
-    # --- what the cluster tells ---
+    # --- watching ---
 
     async def _follow(self, reflector: Reflector, changed: Callable[[ObjectChange], None]) -> None:
         first = True
-        async for changes in self._client.follow(reflector, self._trouble):
+        async for changes in self._client.follow(reflector, self._on_error):
             for change in changes:
                 try:
                     changed(change)
                 except InvalidObjectError as error:
-                    log.warning("%s: passed over: %s", "/".join(change.key), error)
+                    log.warning("%s: ignored: %s", "/".join(change.key), error)
             self._synced += first
             first = False
-            self._something.set()
+            self._wakeup.set()
 
-    def _trouble(self, error: Exception) -> None:
-        log.warning("the API does not answer as it should, trying again: %s", error)
+    def _on_error(self, error: Exception) -> None:
+        log.warning("watching the API server failed, trying again: %s", error)
 
     def _node_changed(self, change: ObjectChange) -> None:
         if change.kind == "DELETED":
-            self.cluster.drop_node(change.key[1])
-        elif self.cluster.put_node(from_document(msgspec.json.decode(change.body), Node)):
+            self.cache.drop_node(change.key[1])
+        elif self.cache.put_node(from_document(msgspec.json.decode(change.body), Node)):
             self.queue.wake()
 
     def _budget_changed(self, change: ObjectChange) -> None:
@@ -126,121 +139,124 @@ class Scheduler:
         else:
             self._budgets[change.key] = from_document(msgspec.json.decode(change.body), PodDisruptionBudget)
 
+    def _namespace_changed(self, change: ObjectChange) -> None:
+        """Namespace selectors of pod affinity read the labels."""
+        name = change.key[1]
+        if change.kind == "DELETED":
+            self.cache.namespaces.pop(name, None)
+            return
+        labels = msgspec.json.decode(change.body, type=_Labelled).metadata.labels or {}
+        if self.cache.namespaces.get(name) != labels:
+            self.cache.namespaces[name] = labels
+            self.queue.wake(depends_on_others)
+
     def _pod_changed(self, change: ObjectChange) -> None:
         uid = change.uid
         if change.kind == "DELETED":
             self._done(uid)
-            if self.cluster.drop_pod(uid):
+            if self.cache.drop_pod(uid):
                 self.queue.wake()
             return
         pod = pod_from_json(change.body)
         if pod.spec.node_name:
             self._done(uid)
-            if self.cluster.put_pod(pod):
-                self.queue.wake()
+            self.queue.wake(None if self.cache.put_pod(pod) else depends_on_others)
             return
         extra = msgspec.json.decode(change.body, type=_Extra)
-        ours = extra.spec.scheduler_name == messages.SCHEDULER and not extra.spec.scheduling_gates
-        if not ours or is_terminal(pod) or pod.metadata.deletion_timestamp is not None:
+        is_schedulable = extra.spec.scheduler_name == messages.SCHEDULER and not extra.spec.scheduling_gates
+        if not is_schedulable or is_terminal(pod) or pod.metadata.deletion_timestamp is not None:
             self._done(uid)
-        elif not self.cluster.is_placed(uid):
+        elif not self.cache.is_placed(uid):
             self._versions[uid] = extra.metadata.resource_version
-            self._promised.pop(uid, None)
+            self._nominations.pop(uid, None)
             if pod.status.nominated_node_name:
                 self._nominees[uid] = pod
             else:
                 self._nominees.pop(uid, None)
-            self.queue.put(pod, self._seconds())
+            self.queue.put(pod, self._clock())
 
     def _done(self, uid: str) -> None:
         self.queue.drop(uid)
-        for kept in (self._versions, self._said, self._promised, self._nominees):
-            kept.pop(uid, None)
+        for by_uid in (self._versions, self._reported, self._nominations, self._nominees):
+            by_uid.pop(uid, None)
 
-    # --- what is done about it ---
+    # --- scheduling ---
 
-    async def _work(self, group: asyncio.TaskGroup) -> None:
+    async def _schedule(self, group: asyncio.TaskGroup) -> None:
         while True:
-            now = self._seconds()
-            self.queue.wake_old(now)
-            waiting = self.queue.pop(now) if self._synced >= 2 else None  # nodes and pods, budgets may be unknown there
-            if waiting is None:
+            now = self._clock()
+            self.queue.wake_leftover(now)
+            queued = self.queue.pop(now) if self._synced >= 2 else None  # nodes and pods; the API may have no budgets
+            if queued is None:
                 await self._pause(now)
                 continue
             await self._in_flight.acquire()
-            group.create_task(self._carried_out(waiting, self._decided(waiting)))
-            await asyncio.sleep(0)  # let what the API sends come in between two decisions
+            group.create_task(self._execute(queued, self._decide(queued)))
+            await asyncio.sleep(0)  # process watch events between two decisions
 
     async def _pause(self, now: float) -> None:
-        self._something.clear()
         due = self.queue.next_due_s()
         pause = WAIT_CHECK_S if due is None else min(max(due - now, 0.0), WAIT_CHECK_S)
-        try:
-            async with asyncio.timeout(pause):
-                await self._something.wait()
-        except TimeoutError:
-            pass
+        await self._wakeup.wait(pause)
 
-    def _decided(self, waiting: QueuedPod) -> SchedulingDecision:
+    def _decide(self, queued: QueuedPod) -> SchedulingDecision:
         self.decisions += 1
-        nominated = by_node(waiting_load(self._nominated(each)) for each in self._nominees.values())
-        decision = self._choice.decide(waiting.pod, nominated, tuple(self._budgets.values()))
+        nominated = by_node(waiting_load(self._nominated(pod)) for pod in self._nominees.values())
+        decision = self._choice.decide(queued.pod, nominated, tuple(self._budgets.values()))
         if decision.nodes:
-            chosen = self._chance.choice(decision.nodes)
-            bound = msgspec.structs.replace(
-                waiting.pod, spec=msgspec.structs.replace(waiting.pod.spec, node_name=chosen)
-            )
-            self.cluster.assume(resident_load(bound, self._profile), chosen)
+            chosen = self._rng.choice(decision.nodes)
+            bound = msgspec.structs.replace(queued.pod, spec=msgspec.structs.replace(queued.pod.spec, node_name=chosen))
+            self.cache.assume(resident_load(bound, self._profile), chosen)
             return msgspec.structs.replace(decision, nodes=(chosen,))
         return decision
 
     def _nominated(self, pod: Pod) -> Pod:
-        name = self._promised.get(pod.metadata.uid)
+        name = self._nominations.get(pod.metadata.uid)
         if name is None or name == pod.status.nominated_node_name:
             return pod
         return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=name))
 
-    async def _carried_out(self, waiting: QueuedPod, decision: SchedulingDecision) -> None:
-        uid = waiting.pod.metadata.uid
+    async def _execute(self, queued: QueuedPod, decision: SchedulingDecision) -> None:
+        uid = queued.pod.metadata.uid
         try:
             if decision.nodes:
-                await self._bind(waiting.pod, decision.nodes[0])
+                await self._bind(queued.pod, decision.nodes[0])
             else:
-                await self._unplaced(waiting.pod, decision)
-                self.queue.failed(uid, self._seconds())
+                await self._handle_unschedulable(queued.pod, decision)
+                self.queue.failed(uid, self._clock())
         except (ApiError, UnreachableError, TimeoutError) as error:
-            self.cluster.forget(uid)
+            self.cache.forget(uid)
             if isinstance(error, ApiError) and error.is_gone:
                 self._done(uid)
             else:
-                log.warning("%s/%s: %s", waiting.pod.metadata.namespace, waiting.pod.metadata.name, error)
-                self.queue.retry(uid, self._seconds())
+                log.warning("%s/%s: %s", queued.pod.metadata.namespace, queued.pod.metadata.name, error)
+                self.queue.retry(uid, self._clock())
         finally:
             self._in_flight.release()
-            self._something.set()
+            self._wakeup.set()
 
     async def _bind(self, pod: Pod, node: str) -> None:
         name, namespace = pod.metadata.name, pod.metadata.namespace
         version = self._versions.get(pod.metadata.uid, "")
         await self._client.ask(request.create(request.PODS, messages.binding(pod, node), namespace, name, "binding"))
         self.queue.drop(pod.metadata.uid)
-        await self._tell(pod, "Normal", "Scheduled", "Binding", scheduled_message(pod, node), version)
+        await self._emit_event(pod, "Normal", "Scheduled", "Binding", scheduled_message(pod, node), version)
 
-    async def _unplaced(self, pod: Pod, decision: SchedulingDecision) -> None:
+    async def _handle_unschedulable(self, pod: Pod, decision: SchedulingDecision) -> None:
         outcome = decision.preemption
         chosen = outcome.candidate if outcome is not None else None
         nominated = chosen.node if chosen is not None else None
-        await self._say_unschedulable(pod, decision.message, nominated)
+        await self._report_unschedulable(pod, decision.message, nominated)
         if outcome is not None and chosen is not None:
-            self._promised[pod.metadata.uid] = chosen.node
+            self._nominations[pod.metadata.uid] = chosen.node
             self._nominees[pod.metadata.uid] = pod
             await self._preempt(pod, outcome)
 
-    async def _say_unschedulable(self, pod: Pod, message: str, nominated: str | None) -> None:
+    async def _report_unschedulable(self, pod: Pod, message: str, nominated: str | None) -> None:
         uid, name, namespace = pod.metadata.uid, pod.metadata.name, pod.metadata.namespace
-        said, event_name, count = self._said.get(uid, ("", "", 0))
-        if said == message and nominated is None:
-            self._said[uid] = (said, event_name, count + 1)
+        reported, event_name, count = self._reported.get(uid, ("", "", 0))
+        if reported == message and nominated is None:
+            self._reported[uid] = (reported, event_name, count + 1)
             change = messages.repeated(count + 1, _micro_time())
             await self._client.ask(
                 request.patch(request.NEW_EVENTS, event_name, change, namespace, content_type=request.MERGE)
@@ -250,8 +266,8 @@ class Scheduler:
         change = messages.unschedulable(pod, message, _time(), generation=generation, nominated=nominated)
         answered = await self._client.ask(request.patch(request.PODS, name, change, namespace, "status"))
         version = answered["metadata"].get("resourceVersion", "")
-        event_name = await self._tell(pod, "Warning", "FailedScheduling", "Scheduling", message, version)
-        self._said[uid] = (message, event_name, 1)
+        event_name = await self._emit_event(pod, "Warning", "FailedScheduling", "Scheduling", message, version)
+        self._reported[uid] = (message, event_name, 1)
 
     async def _preempt(self, pod: Pod, outcome: Preemption) -> None:
         assert outcome.candidate is not None
@@ -263,21 +279,21 @@ class Scheduler:
                 await self._client.ask(request.patch(request.PODS, name, change, namespace, "status"))
                 await self._client.ask(request.delete(request.PODS, name, namespace, uid=victim.metadata.uid))
             except ApiError as error:
-                if not error.is_gone and error.code != 409:  # gone by itself, or another pod of that name by now
+                if not error.is_gone and error.code != 409:  # 409: another pod has that name now
                     raise
                 continue
             note = preempted_message(pod, outcome.candidate.node)
-            await self._tell(victim, "Normal", "Preempted", "Preempting", note, "")
+            await self._emit_event(victim, "Normal", "Preempted", "Preempting", note, "")
         for other in outcome.cleared:
-            self._promised.pop(other.metadata.uid, None)
+            self._nominations.pop(other.metadata.uid, None)
             self._nominees.pop(other.metadata.uid, None)
             change = messages.no_nomination(other)
             await self._client.ask(
                 request.patch(request.PODS, other.metadata.name, change, other.metadata.namespace, "status")
             )
 
-    async def _tell(self, pod: Pod, kind: str, reason: str, action: str, note: str, version: str) -> str:
-        """An event that cannot be written is no reason to stop; its name."""
+    async def _emit_event(self, pod: Pod, kind: str, reason: str, action: str, note: str, version: str) -> str:
+        """The name of the event; a failure to create it is only logged."""
         document = messages.event(
             pod, secrets.token_hex(8), kind, reason, action, note, _micro_time(), self._host, version
         )
@@ -290,8 +306,8 @@ class Scheduler:
 
 
 def _time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(time.time())
 
 
 def _micro_time() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return rfc3339_micro(time.time())

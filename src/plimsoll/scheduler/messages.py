@@ -1,4 +1,4 @@
-"""What the scheduler writes to the API, as documents (spec 05 A4, A5; 06 E9)."""
+"""The objects and patches that the scheduler sends to the API server (05 A4, A5; 06 E9)."""
 
 from __future__ import annotations
 
@@ -22,35 +22,24 @@ def binding(pod: Pod, node: str) -> dict[str, Any]:
 
 
 def unschedulable(pod: Pod, message: str, now: str, *, generation: int | None, nominated: str | None) -> dict[str, Any]:
-    """A patch of the status. `nominated`: set it, `""` clears it, None leaves it."""
-    condition: dict[str, Any] = {
-        "type": "PodScheduled",
-        "status": "False",
-        "lastProbeTime": None,
-        "lastTransitionTime": now,
-        "reason": "Unschedulable",
-        "message": message,
+    """A patch of the status. `nominated`: the nominated node; `""` clears it, None keeps it."""
+    status: dict[str, Any] = {
+        "conditions": [_condition("PodScheduled", "False", "Unschedulable", message, now, generation)]
     }
-    if generation is not None:
-        condition["observedGeneration"] = generation
-    status: dict[str, Any] = {"conditions": [condition]}
     if nominated is not None:
         status["nominatedNodeName"] = nominated or None
     return {"metadata": {"uid": pod.metadata.uid}, "status": status}
 
 
 def disruption(victim: Pod, now: str, *, generation: int | None) -> dict[str, Any]:
-    condition: dict[str, Any] = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": now,
-        "reason": PREEMPTED_REASON,
-        "message": DISRUPTION_MESSAGE,
-    }
-    if generation is not None:
-        condition["observedGeneration"] = generation
+    condition = _condition("DisruptionTarget", "True", PREEMPTED_REASON, DISRUPTION_MESSAGE, now, generation)
     return {"metadata": {"uid": victim.metadata.uid}, "status": {"conditions": [condition]}}
+
+
+def _condition(type_: str, status: str, reason: str, message: str, now: str, generation: int | None) -> dict[str, Any]:
+    times = {"lastProbeTime": None, "lastTransitionTime": now}
+    observed = {} if generation is None else {"observedGeneration": generation}
+    return {"type": type_, "status": status, **times, "reason": reason, "message": message, **observed}
 
 
 def no_nomination(pod: Pod) -> dict[str, Any]:
@@ -60,7 +49,7 @@ def no_nomination(pod: Pod) -> dict[str, Any]:
 def event(
     pod: Pod, suffix: str, kind: str, reason: str, action: str, note: str, now: str, host: str, version: str
 ) -> dict[str, Any]:
-    """An event of the new style; `now` has microseconds."""
+    """An events.k8s.io/v1 event; `now` has microseconds."""
     metadata = pod.metadata
     return {
         "apiVersion": "events.k8s.io/v1",

@@ -1,9 +1,9 @@
-"""Copies of a store: made while a server runs, put back while none does.
+"""Backups of a store: created while a server runs, restored while none does.
 
 `backup` reads the database beside the server (SQLite's backup in one step is one consistent snapshot, and a reader of a
-WAL stops no writer), checks the copy and puts it in place when it is complete. `restore` never destroys: what was there
-is moved aside. As the restored past knows nothing of what came after it, its history is cleared and its versions jump
-far ahead, so every watcher lists again and no version means two things.
+WAL blocks no writer), checks the copy and moves it into place when it is complete. `restore` destroys nothing: it moves
+the existing files aside. The restored state does not contain what came after it, so its history is cleared and its
+versions jump far ahead: every watcher lists again, and no version has two meanings.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from pathlib import Path
 from plimsoll.store.disk import check, connect, objects, reading
 from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
 from plimsoll.store.files import ASIDE, DATABASE, lock, make_directory, make_private, put_in_place
-from plimsoll.store.schema import MIGRATIONS, State, identify, migrate, read_state, write_state
+from plimsoll.store.schema import MIGRATIONS, State, identify, migrate, read_state, transaction, write_state
 
 JUMP = 1_000_000
 
 
 def backup(directory: Path, file: Path) -> None:
-    """Copies the store in `directory` to `file` (0600, replaced if there), whether or not a server has it open."""
+    """Copy the store in `directory` to `file` (0600, replaced if there), whether or not a server has it open."""
     new = file.with_name(f"{file.name}.part")
     make_private(new)
     try:
@@ -43,15 +43,15 @@ def _copy(source_path: Path, path: Path) -> State:
                 migrate(target, source_path)
             state = read_state(target, source_path)
             for _ in objects(target, source_path, state):
-                pass  # looking at each is all
+                pass  # reading each object checks it
     return state
 
 
 def restore(file: Path, directory: Path) -> Path | None:
-    """Puts the backup `file` in the place of the store in `directory`; no server may have it open (`StoreLocked`).
+    """Replace the store in `directory` by the backup `file`; no server may have it open (`StoreLockedError`).
 
-    Returns where the files of the store that was there are now, None if there was none. Whatever is wrong with `file`
-    is found before anything is moved.
+    Returns where the files of the replaced store are now, None if there was none. A damaged `file` is detected
+    before anything is moved.
     """
     make_directory(directory)
     lock_fd = lock(directory)
@@ -75,15 +75,13 @@ def restore(file: Path, directory: Path) -> Path | None:
 def _prepare(file: Path, new: Path, used: int) -> None:
     state = _copy(file, new)
     version = max(state.ceiling, used) + JUMP
-    with contextlib.closing(connect(new)) as target:
-        target.execute("BEGIN IMMEDIATE")
+    with contextlib.closing(connect(new)) as target, transaction(target):
         target.execute("DELETE FROM change")
         write_state(target, State(version, version, version, (), state.objects))
-        target.execute("COMMIT")
 
 
 def _ceiling_of(path: Path) -> int:
-    """The highest version the store that is about to be replaced may have used; 0 where it can't be read any more."""
+    """The highest version the store that is about to be replaced may have used; 0 where it cannot be read."""
     try:
         with reading(path) as connection:
             return read_state(connection, path).ceiling

@@ -3,12 +3,12 @@
 WAL with synchronous=FULL: COMMIT returns when the batch is on disk; a torn tail of the WAL fails its checksums and is
 ignored by SQLite. Two precautions go beyond that:
 
-- A version is never used twice, even if a disk has lied and the newest commits are lost. `ceiling` is written ahead: a
-  server uses no version above it before a higher one is durable. After a clean end it equals the last version. After a
-  crash the next server goes on above it, and the versions in between are a gap: a watcher that says it has seen one of
-  them is told to list again.
-- A new database is made beside its place and moved there when complete, so an empty or missing file among other files
-  of a store is damage, never a beginning.
+- A version is never used twice, even if a disk has lost the newest commits that it acknowledged. `ceiling` is written
+  ahead: a server uses no version above it before a higher one is durable. After a clean shutdown it equals the last
+  version. After a crash the next server continues above it, and the versions in between are a gap: a watcher at one of
+  them gets `ExpiredError` and lists again.
+- A new database is created beside its path and moved there when complete, so an empty or missing file among other
+  files of a store is damage, never a new store.
 
 A batch is written with few statements (many rows each): Python's sqlite3 gives up the interpreter lock around every
 statement, and getting it back from a busy event loop is what costs time.
@@ -22,10 +22,22 @@ import urllib.parse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import msgspec
+
 from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
 from plimsoll.store.files import ASIDE, DATABASE, make_private, put_in_place
 from plimsoll.store.records import Change, Kind, Record
-from plimsoll.store.schema import MIGRATIONS, State, change_crc, identify, migrate, object_crc, read_state, write_state
+from plimsoll.store.schema import (
+    MIGRATIONS,
+    State,
+    change_crc,
+    identify,
+    migrate,
+    object_crc,
+    read_state,
+    transaction,
+    write_state,
+)
 from plimsoll.store.wal import lost_commits
 
 # How many versions a server may use before it must write a higher ceiling, and so how far a crash makes them jump.
@@ -43,16 +55,15 @@ PASSING = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LO
 _OUTSIDE = PASSING | {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
 
 
-class Batch:
+class Batch(msgspec.Struct, frozen=True):
     """What one transaction writes: all changes, of each key only the last state, and the new state row."""
 
-    def __init__(self, changes: list[Change], state: State) -> None:
-        self.changes = changes
-        self.state = state
+    changes: list[Change]
+    state: State
 
 
 def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode; it may be handed from thread to thread, used by one at a time."""
+    """A connection in autocommit mode; any thread may use it, one at a time."""
     mode = "ro" if read_only else "rw"  # never "rwc": a missing file is an error
     uri = f"file:{urllib.parse.quote(str(path.absolute()))}?mode={mode}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0, check_same_thread=False)
@@ -60,7 +71,7 @@ def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def reported(path: Path) -> Iterator[None]:
-    """Turns SQLite's errors while a file is read into ours. One without a code is Python's, about a garbled text."""
+    """Convert SQLite's errors on reading a file to `StoreError`. One without a code is Python's, on invalid text."""
     try:
         yield
     except sqlite3.DatabaseError as error:
@@ -72,33 +83,33 @@ def reported(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[sqlite3.Connection]:
-    """A connection that changes nothing, not even by being closed."""
+    """A connection that changes nothing, not even when it is closed."""
     with reported(path), contextlib.closing(connect(path, read_only=True)) as connection:
         yield connection
 
 
 def inspect(path: Path) -> int:
-    """Finds damage to the file as a whole; returns its schema."""
+    """Detect damage to the file as a whole; return its schema."""
     with reading(path) as connection:
         schema = identify(connection, path)
         if lost := lost_commits(path, _PAGE_BYTES):
             log = path.with_name(f"{path.name}-wal")
             raise StoreCorruptError(
-                log, f"{lost} transactions behind a damaged place (a backup made now holds the rest)"
+                log, f"{lost} transactions behind a damaged place (a backup made now contains the rest)"
             )
         check(connection, path)
         return schema
 
 
 def check(connection: sqlite3.Connection, path: Path) -> None:
-    """SQLite's own look at the whole file."""
-    found = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
-    if found != ["ok"]:
-        raise StoreCorruptError(path, "; ".join("; ".join(found).splitlines()))
+    """SQLite's own check of the whole file."""
+    problems = [str(row[0]) for row in connection.execute("PRAGMA quick_check(3)")]
+    if problems != ["ok"]:
+        raise StoreCorruptError(path, "; ".join("; ".join(problems).splitlines()))
 
 
 def objects(connection: sqlite3.Connection, path: Path, state: State) -> Iterator[Record]:
-    """Every object, its checksum compared, and in the end their number."""
+    """Every object, with its checksum checked, and at the end their number."""
     rows = 0
     for created, key, version, body, crc in connection.execute("SELECT id, key, version, body, crc FROM object"):
         if type(body) is not bytes or object_crc(created, version, key, body) != crc:
@@ -110,7 +121,7 @@ def objects(connection: sqlite3.Connection, path: Path, state: State) -> Iterato
 
 
 def read_changes(connection: sqlite3.Connection, path: Path, state: State, records: dict[str, Record]) -> list[Change]:
-    """The history, oldest first. Read backwards from the present, so that all bodies are shared, none held twice."""
+    """The history, oldest first. Read backwards from the present, so that no body is in memory twice."""
     changes: list[Change] = []
     current: dict[str, tuple[str, int, bytes]] = {}
     rows = connection.execute(
@@ -139,7 +150,7 @@ def read_changes(connection: sqlite3.Connection, path: Path, state: State, recor
 
 
 class Contents:
-    """All that a database holds, read and checked through a connection that cannot write."""
+    """Everything in a database, read and checked through a connection that cannot write."""
 
     def __init__(self, path: Path) -> None:
         with reading(path) as connection:
@@ -151,7 +162,7 @@ class Contents:
             raise StoreCorruptError(path, f"{len(records)} names for {self.state.objects} objects")
         newest = max((record.version for record in self.records), default=0)
         if max(newest, self.changes[-1].version if self.changes else 0, self.state.oldest) > self.state.version:
-            raise StoreCorruptError(path, f"it holds versions above its newest, {self.state.version}")
+            raise StoreCorruptError(path, f"it contains versions above its newest, {self.state.version}")
 
 
 class Disk:
@@ -164,14 +175,14 @@ class Disk:
 
     @classmethod
     def open(cls, directory: Path, max_bytes: int | None = None) -> tuple[Disk, Contents]:
-        """Makes the database if the directory is new, checks and loads it. The caller holds the directory's lock."""
+        """Create the database if the directory is new, check and load it. The caller has the directory's lock."""
         path = directory / DATABASE
         if not path.exists():
             create(path)
         if not path.stat().st_size:
             raise StoreCorruptError(path, "it is empty")
-        # All looking is done by connections that cannot write: closing one that can would move a damaged log into the
-        # database, and with it what might still be saved.
+        # All checks use connections that cannot write: closing one that can write would move a damaged log into the
+        # database and destroy what could still be recovered.
         if inspect(path) < len(MIGRATIONS):
             with reported(path), contextlib.closing(connect(path)) as connection:
                 migrate(connection, path)
@@ -181,20 +192,18 @@ class Disk:
             connection = connect(path)
             unless_done.callback(connection.close)
             _set_up(connection, max_bytes)
-            connection.execute("BEGIN IMMEDIATE")
-            write_state(connection, state)
-            connection.execute("COMMIT")
+            with transaction(connection):
+                write_state(connection, state)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the ceiling does not depend on the WAL
             unless_done.pop_all()
         return cls(connection, path, state), contents
 
     def write(self, batch: Batch) -> None:
-        """Returns when the batch is on disk; raises with nothing of it written."""
+        """Return when the batch is on disk; raise with nothing of it written."""
         connection = self._connection
         last = {change.key: change for change in batch.changes}
         gone = [change.created for change in batch.changes if change.kind == "DELETED"]
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             _insert(connection, "INSERT INTO change VALUES ", "", [_change_row(change) for change in batch.changes])
             if gone:
                 connection.executemany("DELETE FROM object WHERE id = ?", [(created,) for created in gone])
@@ -203,33 +212,29 @@ class Disk:
             if batch.state.oldest != self.state.oldest:
                 connection.execute("DELETE FROM change WHERE version <= ?", (batch.state.oldest,))
             write_state(connection, batch.state)
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
         self.state = batch.state
 
     def move_log(self) -> None:
-        """Moves most of the WAL to the database, from any thread, while transactions go on behind it."""
+        """Move most of the WAL to the database, from any thread, while transactions continue."""
         with contextlib.closing(connect(self.path)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def move_rest(self) -> None:
-        """Moves the rest between two transactions, so that the WAL starts again; a backup that reads may prevent it."""
+        """Move the rest between two transactions, so that the WAL starts again; a running backup may prevent it."""
         self._connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self, version: int) -> None:
-        """A clean end: no version above this one was used, so the next server goes on right there."""
+        """A clean shutdown: no version above this one was used, so the next server continues there."""
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
-            write_state(self._connection, _ended(self.state, version))
-            self._connection.execute("COMMIT")
+            with transaction(self._connection):
+                ended = msgspec.structs.replace(self.state, ceiling=max(version, self.state.version))
+                write_state(self._connection, ended)
         finally:
             self._connection.close()
 
     def abandon(self) -> None:
-        """After a failed write: nothing is noted, so the next server jumps ahead as after a crash."""
+        """After a failed write: nothing is recorded, so the next server jumps ahead as after a crash."""
         self._connection.close()
 
 
@@ -242,7 +247,7 @@ _UPSERT = (
 def _set_up(connection: sqlite3.Connection, max_bytes: int | None) -> None:
     (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
     if mode != "wal":
-        raise sqlite3.OperationalError(f"this file system allows no WAL (journal mode {mode})")
+        raise sqlite3.OperationalError(f"this file system does not support WAL (journal mode {mode})")
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA wal_autocheckpoint = 0")  # a checkpoint after a commit would delay its answer
     connection.execute("PRAGMA journal_size_limit = 67108864")  # a WAL that grew during a long backup shrinks again
@@ -252,10 +257,10 @@ def _set_up(connection: sqlite3.Connection, max_bytes: int | None) -> None:
 
 
 def create(path: Path) -> None:
-    """A complete empty database at `path`; refused where files of an older one lie beside it."""
+    """A complete empty database at `path`; refused where files of an older one are beside it."""
     new = path.with_name(f"{path.name}.new")
-    found = [*path.parent.glob(f"{path.name}*"), *path.parent.glob(f"{ASIDE}*")]
-    if others := sorted(other.name for other in found if other != new):
+    files = [*path.parent.glob(f"{path.name}*"), *path.parent.glob(f"{ASIDE}*")]
+    if others := sorted(other.name for other in files if other != new):
         raise StoreCorruptError(
             path, f"it is missing while {', '.join(others)} is there (an interrupted restore? repeat it)"
         )
@@ -274,10 +279,6 @@ def _begun(state: State) -> State:
         version = state.ceiling
     gaps = tuple(gap for gap in gaps if gap[1] > state.oldest)
     return State(version, state.oldest, version + RESERVE, gaps, state.objects)
-
-
-def _ended(state: State, version: int) -> State:
-    return State(state.version, state.oldest, max(version, state.version), state.gaps, state.objects)
 
 
 def _object_row(change: Change) -> tuple[object, ...]:

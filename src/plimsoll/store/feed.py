@@ -1,12 +1,12 @@
 """The window of history in memory, and the watches that read from it.
 
-Every change stands in one feed of all changes and in the feed of its resource. A watch is a place in a feed: it owns no
-buffer, so a watcher that sends slowly costs nothing, and when the window has moved past its place it is told
-`ExpiredError`. A watch is known to its feed only while it waits; a new change that concerns it wakes it, any other
-moves its place on. Nothing has to be unregistered, and a cancelled wait loses nothing.
+Every change is in one feed of all changes and in the feed of its resource. A watch is a position in a feed: it owns no
+buffer, so a watcher that sends slowly costs nothing, and when the window has moved past its position it gets
+`ExpiredError`. A watch is registered with its feed only while it waits; a new change that concerns it wakes it, any
+other advances its position. Nothing has to be unregistered, and a cancelled wait loses nothing.
 
-Who can take changes without waiting gives a `push`: it is called with them while the wait goes on, in a call of the
-loop's own (what it raises is nobody else's trouble), so that a change for thousands costs no turn of a task each.
+A watcher that can take changes without waiting passes a `push`: the event loop calls it with them during the wait, each
+watcher in a call of its own (so an exception affects no other), and a change for thousands of watchers wakes no tasks.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from plimsoll.store.records import Change, History
 # Takes changes at once. False: not these, and the wait ends with them.
 Push = Callable[[list[Change]], bool]
 
-# A watch that is far behind is served in pieces: what it holds outside the window stays small.
+# A watch that is far behind is served in pieces, so that it keeps little outside the window.
 PIECE = 256
 # How many of the newest changes keep what the layer above has computed for all watchers.
 SHARED = 256
-# What a change costs in memory besides its bodies: the struct, its numbers, its key, its places in two feeds.
+# What a change costs in memory besides its bodies: the struct, its numbers, its key, its positions in two feeds.
 _OVERHEAD_BYTES = 300
 
 
@@ -42,7 +42,7 @@ class Feed:
     def end(self) -> int:
         return self.base + len(self.changes)
 
-    def place_after(self, version: int) -> int:
+    def position_after(self, version: int) -> int:
         return self.base + bisect_right(self.changes, version, key=_version)
 
     def append(self, changes: Sequence[Change]) -> None:
@@ -61,19 +61,19 @@ def _version(change: Change) -> int:
     return change.version
 
 
-def held_bytes(change: Change) -> int:
-    """What only the history holds: the new body is the current object's or the next change's `before`."""
-    held = len(change.before) if change.before is not None else 0
-    return held + _OVERHEAD_BYTES + (len(change.body) if change.kind == "DELETED" else 0)
+def history_bytes(change: Change) -> int:
+    """What only the history keeps in memory: the new body is the current object's or the next change's `before`."""
+    before = len(change.before) if change.before is not None else 0
+    return before + _OVERHEAD_BYTES + (len(change.body) if change.kind == "DELETED" else 0)
 
 
 class Feeds:
-    """The feed of everything, those of single resources, and the bounds that they keep together."""
+    """The feed of everything, the feeds of single resources, and their common bounds."""
 
     def __init__(self, limits: History, oldest: int, changes: Sequence[Change]) -> None:
         self._limits = limits
-        self._slack = max(1, limits.events // 16)  # leave in groups, so that trimming costs little per change
-        self._held_bytes = 0
+        self._slack = max(1, limits.events // 16)  # dropped in groups, so that trimming costs little per change
+        self._history_bytes = 0
         self.oldest = oldest
         self.all = Feed()
         self.by_bucket: dict[str, Feed] = {}
@@ -92,7 +92,7 @@ class Feeds:
         grouped: dict[str, list[Change]] = {}
         for change in changes:
             grouped.setdefault(bucket_of(change.key), []).append(change)
-            self._held_bytes += held_bytes(change)
+            self._history_bytes += history_bytes(change)
         self.all.append(changes)
         for bucket, some in grouped.items():
             self.by_bucket.setdefault(bucket, Feed()).append(some)
@@ -101,25 +101,25 @@ class Feeds:
     def _trim(self) -> None:
         changes = self.all.changes
         surplus = len(changes) - self._limits.events
-        if surplus < self._slack and self._held_bytes <= self._limits.bytes:
+        if surplus < self._slack and self._history_bytes <= self._limits.bytes:
             return
         drop = max(surplus, 0)
-        held = self._held_bytes - sum(map(held_bytes, changes[:drop]))
+        kept = self._history_bytes - sum(map(history_bytes, changes[:drop]))
         # The same slack for bytes: go down to 15/16 of the bound.
-        goal = self._limits.bytes - self._limits.bytes // 16 if held > self._limits.bytes else self._limits.bytes
-        while held > goal and drop < len(changes):
-            held -= held_bytes(changes[drop])
+        goal = self._limits.bytes - self._limits.bytes // 16 if kept > self._limits.bytes else self._limits.bytes
+        while kept > goal and drop < len(changes):
+            kept -= history_bytes(changes[drop])
             drop += 1
         if not drop:
             return
-        gone: dict[str, int] = {}
+        dropped: dict[str, int] = {}
         for change in changes[:drop]:
             bucket = bucket_of(change.key)
-            gone[bucket] = gone.get(bucket, 0) + 1
+            dropped[bucket] = dropped.get(bucket, 0) + 1
         self.oldest = changes[drop - 1].version
-        self._held_bytes = held
+        self._history_bytes = kept
         self.all.drop(drop)
-        for bucket, count in gone.items():
+        for bucket, count in dropped.items():
             self.by_bucket[bucket].drop(count)
 
     def end_watches(self) -> None:
@@ -142,29 +142,29 @@ class Watch:
         self._prefix = prefix
         self._after = after
         self._newest = newest
-        self._place = self._feed.place_after(after)
-        self._taken: list[Change] = []  # what `async for` has taken and not yet handed out, newest first
+        self._position = self._feed.position_after(after)
+        self._taken: list[Change] = []  # what `async for` has taken and not yet returned, newest first
         self._seen = after
         self._woken: asyncio.Future[None] | None = None
         self._push: Push | None = None
         self._push_due = False
-        self._refused: list[Change] = []  # by `push`; they are the next to be handed out
+        self._refused: list[Change] = []  # by `push`; they are returned next
 
     @property
     def version(self) -> int:
-        """Every change up to here that concerns this watch has been handed out: the version of a bookmark."""
+        """Every change up to here that concerns this watch has been returned: the version of a bookmark."""
         newest = self._newest()
         waits = self._taken or self._refused
-        if newest is not None and not waits and self._place == self._feed.end:
+        if newest is not None and not waits and self._position == self._feed.end:
             return max(newest, self._seen)
         return self._seen
 
     async def changes(self, push: Push | None = None) -> list[Change]:
         """At least one change, at most a few hundred, waiting for it; empty only when the store has closed.
 
-        Changes that come during the wait go to `push` as long as it takes them; they are not returned then.
+        Changes that arrive during the wait are passed to `push` as long as it takes them; they are not returned then.
         """
-        while not (found := self._next()):
+        while not (changes := self._next()):
             if self._newest() is None:
                 return []
             self._woken = asyncio.get_running_loop().create_future()
@@ -175,29 +175,29 @@ class Watch:
             finally:
                 self._feed.waiting.discard(self)
                 self._woken = self._push = None
-        self._seen = found[-1].version
-        return found
+        self._seen = changes[-1].version
+        return changes
 
     def _next(self) -> list[Change]:
-        found, self._refused = self._refused, []
-        return found or self._take()
+        changes, self._refused = self._refused, []
+        return changes or self._take()
 
     def _push_now(self) -> None:
         self._push_due = False
         if self._push is None or self._woken is None or self._woken.done():
             return  # the wait is over: what there is will be taken
-        found: list[Change] = []
+        changes: list[Change] = []
         is_taken = True
         try:
-            while is_taken and (found := self._take()):
+            while is_taken and (changes := self._take()):
                 is_taken = False
-                is_taken = self._push(found)
-                self._seen = found[-1].version if is_taken else self._seen
+                is_taken = self._push(changes)
+                self._seen = changes[-1].version if is_taken else self._seen
         except ExpiredError:
-            found, is_taken = [], False  # the task meets it, too
-        finally:  # whatever stopped it, the task goes on from there
+            changes, is_taken = [], False  # the task gets it, too
+        finally:  # whatever stopped it, the task continues from there
             if not is_taken:
-                self._refused = found
+                self._refused = changes
                 self._woken.set_result(None)
 
     def __aiter__(self) -> Watch:
@@ -217,19 +217,19 @@ class Watch:
 
     def _take(self) -> list[Change]:
         feed, prefix, after = self._feed, self._prefix, self._after
-        if self._place < feed.base:
+        if self._position < feed.base:
             raise ExpiredError(self._seen, self._feeds.oldest)
-        found: list[Change] = []
-        for change in feed.changes[self._place - feed.base :]:
-            self._place += 1
+        changes: list[Change] = []
+        for change in feed.changes[self._position - feed.base :]:
+            self._position += 1
             if change.version > after and change.key.startswith(prefix):
-                found.append(change)
-                if len(found) == PIECE:
+                changes.append(change)
+                if len(changes) == PIECE:
                     break
-        return found
+        return changes
 
     def offer(self, changes: Sequence[Change], end: int) -> None:
-        """Called by the feed while this watch waits: it stood at the end before these came."""
+        """Called by the feed while this watch waits: its position was the end before these changes."""
         if self._woken is None or self._woken.done():
             return
         for change in changes:
@@ -240,8 +240,8 @@ class Watch:
                     self._push_due = True
                     self._woken.get_loop().call_soon(self._push_now)
                 return
-        if not self._push_due:  # else it stands where the due ones begin
-            self._place = end
+        if not self._push_due:  # else its position is where the due changes begin
+            self._position = end
 
     def end(self) -> None:
         if self._woken is not None and not self._woken.done():

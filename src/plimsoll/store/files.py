@@ -1,6 +1,6 @@
 """The store's directory: its files, their modes, and the lock that keeps a second server out.
 
-The directory belongs to the store alone (0700, files 0600). `lock` is held by flock while the store is open, so a
+The directory belongs to the store alone (0700, files 0600). the store locks `lock` with flock while it is open, so a
 killed server leaves no stale lock behind; the pid in it is only for the error message.
 """
 
@@ -24,7 +24,7 @@ def make_directory(directory: Path) -> None:
 
 
 def lock(directory: Path) -> int:
-    """An fd that holds the lock until it is closed; `StoreLockedError` where another one holds it."""
+    """An fd that keeps the lock until it is closed; `StoreLockedError` where another process has it."""
     fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -38,7 +38,7 @@ def lock(directory: Path) -> int:
 
 
 def make_private(path: Path) -> None:
-    """An empty file for its owner only, before anybody else writes to it: SQLite gives its WAL the same mode."""
+    """An empty file for its owner only, before SQLite writes to it: SQLite gives its WAL the same mode."""
     os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
 
 

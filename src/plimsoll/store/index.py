@@ -1,7 +1,7 @@
 """All objects in memory, found by key or by prefix in byte order.
 
-One dictionary holds the records; each `<group>/<resource>` has its own sorted keys, so that a new pod moves only pods.
-Python compares text by code points, which is the byte order of UTF-8, the order of lists (spec 05 B6).
+One dictionary has the records; each `<group>/<resource>` has its own sorted keys, so that a new pod moves only pods.
+Python compares text by code points, which is the byte order of UTF-8, the order of lists (05 B6).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def bucket_of(key: str) -> str:
 
 
 def key_range(keys: list[str], prefix: str, start_after: str | None) -> tuple[int, int]:
-    """Where keys with this prefix that come after `start_after` stand in a sorted list."""
+    """The range, in a sorted list, of the keys with this prefix that come after `start_after`."""
     low = bisect_left(keys, prefix)
     high = bisect_left(keys, prefix[:-1] + chr(ord(prefix[-1]) + 1), low) if prefix else len(keys)
     if start_after is not None:
@@ -40,7 +40,7 @@ class Index:
     def put(self, record: Record) -> None:
         if record.key not in self.records:
             keys = self._buckets.setdefault(bucket_of(record.key), [])
-            # Most names are made in ascending order or at random; the end is worth a look first.
+            # Most names are created in ascending order or at random, so the end is checked first.
             if not keys or keys[-1] < record.key:
                 keys.append(record.key)
             else:

@@ -1,4 +1,4 @@
-"""The values that a store takes and gives.
+"""The values that a store takes and returns.
 
 A key is `<group>/<resource>/<namespace>/<name>`: the core group and the namespace of a cluster-wide object are empty
 (`/pods/default/web`, `/nodes//n1`, `coordination.k8s.io/leases/kube-node-lease/n1`). A prefix is any beginning of a
@@ -63,7 +63,7 @@ class History(msgspec.Struct, frozen=True):
     """How much of the past is kept, in memory and on disk: whichever bound is met first."""
 
     events: int = 8192
-    bytes: int = 24 * 1024 * 1024  # bodies that only the history holds
+    bytes: int = 24 * 1024 * 1024  # bodies that only the history keeps
 
 
 class StoreMetrics(msgspec.Struct):
@@ -71,7 +71,6 @@ class StoreMetrics(msgspec.Struct):
 
     commits: int = 0
     committed_changes: int = 0
-    commit_seconds: float = 0.0  # summed, from the start of a transaction until it is on disk
     failed_commits: int = 0
     largest_batch: int = 0
     checkpoints: int = 0

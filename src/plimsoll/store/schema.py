@@ -11,7 +11,8 @@ To change the schema, append a script to MIGRATIONS: `PRAGMA user_version` count
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from zlib import crc32
 
@@ -19,7 +20,7 @@ import msgspec
 
 from plimsoll.store.errors import StoreCorruptError, StoreNewerError
 
-APPLICATION_ID = 0x504C_4D53  # "PLMS", so that `file` and we know whose database it is
+APPLICATION_ID = 0x504C_4D53  # "PLMS", so that `file` and Plimsoll recognize the database
 
 MIGRATIONS: Sequence[Sequence[str]] = (
     (
@@ -79,6 +80,17 @@ def change_crc(version: int, kind: int, key: str, before_version: int, before: b
     return crc32(body or b"", crc32(before or b"", head))
 
 
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
 def write_state(connection: sqlite3.Connection, state: State) -> None:
     connection.execute("REPLACE INTO state VALUES (1, ?, ?, ?, ?, ?, ?)", state.row())
 
@@ -92,11 +104,11 @@ def read_state(connection: sqlite3.Connection, path: Path) -> State:
 
 
 def identify(connection: sqlite3.Connection, path: Path, known: int = len(MIGRATIONS)) -> int:
-    """The schema of one of our databases; looks only, so that somebody else's file stays as it is."""
+    """The schema of a Plimsoll database. Only reads, so a file of another program stays as it is."""
     (application_id,) = connection.execute("PRAGMA application_id").fetchone()
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if application_id != APPLICATION_ID or not version:
-        raise StoreCorruptError(path, "it is not a database of Plimsoll's")
+        raise StoreCorruptError(path, "it is not a Plimsoll database")
     if version > known:
         raise StoreNewerError(path, version, known)
     return int(version)
@@ -105,18 +117,13 @@ def identify(connection: sqlite3.Connection, path: Path, known: int = len(MIGRAT
 def migrate(
     connection: sqlite3.Connection, path: Path, migrations: Sequence[Sequence[str]] = MIGRATIONS, *, new: bool = False
 ) -> None:
-    """Brings the tables to the newest schema, each step in a transaction of its own; with `new` from nothing."""
+    """Migrate the tables to the newest schema, each step in its own transaction; with `new`, from an empty file."""
     version = 0 if new else identify(connection, path, len(migrations))
     for number in range(version, len(migrations)):
-        connection.execute("BEGIN IMMEDIATE")
-        try:
+        with transaction(connection):
             for statement in migrations[number]:
                 connection.execute(statement)
             if number == 0:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
                 write_state(connection, FIRST)
             connection.execute(f"PRAGMA user_version = {number + 1}")
-            connection.execute("COMMIT")
-        finally:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")

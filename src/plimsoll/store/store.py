@@ -2,12 +2,12 @@
 
 Everything is called on one event loop. Reads are plain functions over memory and see only what is on disk. `change` is
 read-modify-write: `decide` is called at once with the newest state of its key, also one that is still on its way to the
-disk, so writers of one key line up without a lock and without a conflict. What collects meanwhile goes to the writer as
+disk, so writers of one key are serialized without a lock and without a conflict. Changes that arrive meanwhile become
 one transaction (`writer.py`); when it is durable the index and the feeds take it over, watchers wake, awaits return.
 
-Whoever was shown a state that is not durable yet gets no answer before it is: a no-op and an exception from `decide`
-wait for the commit as well. If a commit fails, the whole queue behind it was decided on states that never came to be:
-all of its writers get `WriteFailed`, and nothing of it is ever seen.
+A caller that was given a state that is not durable yet gets no answer before it is: a no-op and an exception from
+`decide` wait for the commit as well. If a commit fails, the whole queue behind it was decided on states that were never
+stored: all of its writers get `WriteFailedError`, and no reader sees any of it.
 
     store = await Store.open(directory)
     record = await store.change("/pods/default/web", decide)   # decide(current: Record | None, version: int)
@@ -63,10 +63,11 @@ class Store:
 
     @classmethod
     async def open(cls, path: Path, *, history: History = DEFAULT_HISTORY, max_bytes: int | None = None) -> Store:
-        """Opens the store in the directory `path`, or makes it; the directory is the store's alone.
+        """Open the store in the directory `path`, or create it; nothing else may use the directory.
 
-        `max_bytes` bounds the database file; beyond it writes fail with `WriteFailed`. Raises `StoreLocked` while
-        another process has it open, `StoreCorrupt`, `StoreNewer`, or `StoreUnavailable` (rights, disk full).
+        `max_bytes` bounds the database file; beyond it writes fail with `WriteFailedError`. Raises `StoreLockedError`
+        while another process has it open, `StoreCorruptError`, `StoreNewerError`, or `StoreUnavailableError` (rights,
+        disk full).
         """
         make_directory(path)
         lock_fd = lock(path)
@@ -77,7 +78,7 @@ class Store:
             os.close(lock_fd)
             raise
 
-    # What is there
+    # --- reads ---
 
     @property
     def version(self) -> int:
@@ -157,7 +158,7 @@ class Store:
         if version < self._feeds.oldest or any(low < version < high for low, high in self._gaps):
             raise ExpiredError(version, self._feeds.oldest)
 
-    # What happens
+    # --- watches ---
 
     def watch(self, prefix: str, after: int) -> Watch:
         """All changes of keys with this prefix after version `after`, those in the history first.
@@ -168,16 +169,16 @@ class Store:
         self._check_known(after)
         return Watch(self._feeds, prefix, after, lambda: None if self._closing else self._version)
 
-    # Changing it
+    # --- changes ---
 
     async def change(self, key: str, decide: Decide) -> Record | None:
         """Read-modify-write of one key, durable when it returns.
 
         `decide(current, version)` is called once, synchronously, with the newest record (None: there is none) and the
         version that its change would get. It returns the new body with that version in it, `Delete(body)`, or None to
-        leave all as it is, which uses no version and makes no event. What it raises passes through.
+        change nothing, which uses no version and emits no event. What it raises passes through.
         Returns the record that was written (for `Delete` the last one), or the current one if nothing was.
-        A caller that is cancelled leaves a change on its way that may well succeed.
+        When the caller is cancelled, its change may still succeed.
         """
         (record,) = await self.change_many([key], lambda current, versions: [decide(current[0], versions[0])])
         return record
@@ -199,7 +200,7 @@ class Store:
         try:
             decisions = decide(current, versions)
         except Exception:
-            if unsure:  # its reason may be a state that never comes to be
+            if unsure:  # its reason may be a state that is never stored
                 await self._writer.durable([])
             raise
         changes = [
@@ -213,7 +214,7 @@ class Store:
             return current
         made = {change.key: change for change in changes}
         if len(made) != len(changes):
-            raise ValueError(f"one key twice: {keys}")
+            raise ValueError(f"duplicate key: {keys}")
         if self._writer.refusal is None:
             self._used = changes[-1].version
             self._undurable |= made
@@ -244,10 +245,10 @@ class Store:
                 del self._undurable[change.key]
         self._feeds.append(batch.changes)
 
-    # Copies, end
+    # --- backup and close ---
 
     async def backup(self, file: Path) -> None:
-        """A complete, checked copy of the store as it is now, in one file (0600), while it goes on working."""
+        """A complete, checked copy of the store as it is now, in one file (0600), while it keeps running."""
         await asyncio.to_thread(backup.backup, self._path.parent, file)
 
     async def close(self) -> None:

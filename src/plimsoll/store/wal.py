@@ -1,7 +1,7 @@
-"""A second look at SQLite's log, for damage that SQLite takes for its end.
+"""A second check of SQLite's log, for damage that SQLite takes for its end.
 
 SQLite reads a WAL up to the first frame with a wrong checksum. After a crash that is right: only the last transaction
-can be torn, because each was on disk before the next began. A flipped bit in the middle looks the same to SQLite and
+can be torn, because each was on disk before the next began. To SQLite a flipped bit in the middle is the same and
 silently undoes all that follows. So: frames of one generation (same salts) behind the readable end that commit more
 than the one torn transaction are acknowledged changes that are lost.
 
@@ -23,7 +23,7 @@ _MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # byte order of the words that are 
 def lost_commits(database: Path, page_bytes: int) -> int:
     """Transactions behind the readable end of the log, not counting one that may be torn.
 
-    Some connection must have begun to read, so that SQLite has recovered the log and noted its end in the WAL-index.
+    A connection must have started to read, so that SQLite has recovered the log and noted its end in the WAL-index.
     """
     try:
         wal = database.with_name(f"{database.name}-wal").open("rb")
@@ -34,7 +34,7 @@ def lost_commits(database: Path, page_bytes: int) -> int:
         header = wal.read(_WAL_HEADER.size)
         if len(header) < _WAL_HEADER.size or len(index) < _LAST_FRAME_OFFSET + _LAST_FRAME.size:
             return 0
-        # With a damaged header SQLite reads nothing at all; then the first frame says which generation was there.
+        # With a damaged header SQLite reads nothing at all; then the first frame has the generation.
         salts = _WAL_HEADER.unpack(header)[4:6] if _header_is_sound(header) else None
         (frame,) = _LAST_FRAME.unpack_from(index, _LAST_FRAME_OFFSET)
         commits = 0

@@ -1,4 +1,4 @@
-"""Group commit: one thread writes one transaction at a time, and all that was asked meanwhile goes into the next one.
+"""Group commit: one thread writes one transaction at a time; changes that arrive meanwhile go into the next one.
 
 The loop keeps the queue, the thread sees complete batches and reports each with one call into the loop. A call
 that merely has to wait until everything before it is durable queues an empty write.
@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import msgspec
+
 from plimsoll.store.disk import PASSING, Batch, Disk
 from plimsoll.store.errors import WriteFailedError
 from plimsoll.store.records import Change, StoreMetrics
@@ -21,12 +23,9 @@ _BATCH_CHANGES = 256  # a longer queue is split: an answer should not wait for a
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
 
 
-class _Write:
-    __slots__ = ("answer", "changes")
-
-    def __init__(self, changes: list[Change], answer: asyncio.Future[None]) -> None:
-        self.changes = changes
-        self.answer = answer
+class _Write(msgspec.Struct, frozen=True):
+    changes: list[Change]
+    answer: asyncio.Future[None]
 
 
 class Writer:
@@ -66,12 +65,12 @@ class Writer:
         await write.answer
 
     async def close(self, used: int) -> None:
-        """Ends the thread and the database; `used` is the highest version that was handed out."""
+        """Stop the thread and close the database; `used` is the highest version that was assigned."""
         if self._queue or self._writing:
             try:
                 await self.durable([])
             except WriteFailedError:
-                pass  # those whose changes they were have been told
+                pass  # the callers of these changes have got the error
         try:
             await asyncio.to_thread(self._mover.shutdown)
             if self.refusal is None:
@@ -116,7 +115,6 @@ class Writer:
         seconds, size = done.result(), len(batch.changes)
         self.meter.commits += 1
         self.meter.committed_changes += size
-        self.meter.commit_seconds += seconds
         self.meter.largest_batch = max(self.meter.largest_batch, size)
         self._commit(batch)
         self._answer(None)
@@ -128,7 +126,7 @@ class Writer:
             self._mover.submit(self._move_log).add_done_callback(self._moved)
 
     def _move_log(self) -> None:
-        """In the mover's thread, where a slow disk stops no transaction; only the small rest is the writer's."""
+        """In the mover's thread, where a slow disk blocks no transaction; the writer moves only the small rest."""
         self._disk.move_log()
         self._thread.submit(self._disk.move_rest).result()
 
@@ -143,11 +141,11 @@ class Writer:
         lasting = code is None or code & 0xFF not in PASSING
         reason = str(error) or repr(error)
         if lasting:
-            # What SQLite and the kernel hold may differ from what is on disk, and only a new start finds out.
+            # What SQLite and the kernel have in memory may differ from the disk, and only a restart can tell.
             self.refusal = reason
         self.meter.failed_commits += 1
         self._discard()
-        # Those behind it in the queue were decided on states that will never be.
+        # Those behind it in the queue were decided on states that will never be stored.
         self._writing, self._queue = self._writing + self._queue, []
         self._answer(lambda: WriteFailedError(self._disk.path, reason, lasting=lasting))
 

@@ -14,7 +14,7 @@ PROJECT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(PROJECT / "src"), str(PROJECT)]
 
 from tests.kernel import pressure_checks as checks  # noqa: E402
-from tests.kernel.pressure_world import pressure_world  # noqa: E402
+from tests.kernel.pressure_node import pressure_node  # noqa: E402
 
 NOT_ALL_EVENTS = "does not tell of every shortage"
 
@@ -23,11 +23,11 @@ def main() -> None:
     assert os.cpu_count() == 2
     with (
         tempfile.TemporaryDirectory() as directory,
-        pressure_world(Path(directory) / "world", checks.SETTINGS) as world,
+        pressure_node(Path(directory) / "cluster", checks.SETTINGS) as node,
     ):
-        assert (world.kubepods / "memory.pressure").exists()
-        checks.best_effort_goes_first_and_guaranteed_stays(world)
-        assert NOT_ALL_EVENTS not in (world.directory / "node.log").read_text(), "the stall trigger was refused"
+        assert (node.kubepods / "memory.pressure").exists()
+        checks.best_effort_goes_first_and_guaranteed_stays(node)
+        assert NOT_ALL_EVENTS not in (node.directory / "node.log").read_text(), "the stall trigger was refused"
     print("all seen")
 
 

@@ -77,7 +77,7 @@ def machine_pressure() -> str:
 
 
 def text(driver: Cgroupfs, path: str, file: str) -> str:
-    seen = driver.look(path, [file])
+    seen = driver.read(path, [file])
     assert seen is not None, path
     return seen.files[file]
 

@@ -46,12 +46,12 @@ STATIC = {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1500m"}}
 SAYS_NPROC = "trap 'exit 0' TERM; while :; do nproc > /v/$NAME; sleep 0.3; done"
 
 
-class World:
+class StaticCpuCluster:
     def __init__(self, node: Processes | OneProcess, client: Client, notes: Path) -> None:
         self.node, self.client, self.notes = node, client, notes
 
-    async def until(self, look: Callable[[Document], Any], name: str) -> Any:
-        """What `look` finds in the pod, as soon as it finds something."""
+    async def until(self, read: Callable[[Document], Any], name: str) -> Any:
+        """What `read` returns for the pod, as soon as it is true."""
         end = time.monotonic() + WAIT_S
         while True:
             try:
@@ -60,7 +60,7 @@ class World:
                 if not error.is_gone:
                     raise
                 pod = {}
-            if found := look(pod):
+            if found := read(pod):
                 return found
             assert time.monotonic() < end, f"{name}: {json.dumps(pod.get('status'))}"
             await asyncio.sleep(0.3)
@@ -89,13 +89,13 @@ class World:
         await self.client.ask(request.patch(request.PODS, name, change, "default", "resize"))
 
     async def infeasible(self, name: str) -> str:
-        def look(pod: Document) -> str:
+        def read(pod: Document) -> str:
             every = pod["status"].get("conditions", [])
             return next(
                 (c["message"] for c in every if c["type"] == "PodResizePending" and c["reason"] == "Infeasible"), ""
             )
 
-        found: str = await self.until(look, name)
+        found: str = await self.until(read, name)
         return found
 
     async def delete(self, name: str) -> None:
@@ -135,9 +135,9 @@ class World:
         print(f"seen: quota of {name}: {expected}", flush=True)
 
 
-async def eventually(look: Callable[[], bool], what: str) -> None:
+async def eventually(read: Callable[[], bool], what: str) -> None:
     end = time.monotonic() + WAIT_S
-    while not look():
+    while not read():
         assert time.monotonic() < end, f"never: {what}"
         await asyncio.sleep(0.2)
 
@@ -155,7 +155,7 @@ class Processes:
     """An API server and a node as processes of their own, and real requests between them."""
 
     def __init__(self, directory: Path, driver: str) -> None:
-        self._directory = directory / "world"
+        self._directory = directory / "cluster"
         self._directory.mkdir()
         self._node = RealNode(self._directory, "/plimsolltest", "1.27")
         self._node.config.write_text(json.dumps({**CONFIG, **STATIC, "cgroupDriver": driver}))
@@ -209,7 +209,7 @@ class OneProcess:
         self._task = asyncio.create_task(self._agent.run())
 
     async def killed(self, profile: str = "1.27") -> None:
-        """As near to it as a task can be: nothing is told to anybody."""
+        """As close to a kill as a task can be: no clean-up runs."""
         self._task.cancel()
         await asyncio.wait([self._task])
         await self._begin(profile)
@@ -249,10 +249,10 @@ async def main(driver: str, where: Callable[[Path, str], Processes | OneProcess]
         notes.mkdir()
         node = where(Path(name), driver)
         try:
-            world = World(node, await node.start(), notes)
-            await old_profile(world)
-            await restarted(world)
-            await new_profile(world)
+            cluster = StaticCpuCluster(node, await node.start(), notes)
+            await old_profile(cluster)
+            await restarted(cluster)
+            await new_profile(cluster)
         except AssertionError:
             print(node.log(), file=sys.stderr)
             raise
@@ -261,73 +261,73 @@ async def main(driver: str, where: Callable[[Path, str], Processes | OneProcess]
     print("all seen")
 
 
-async def old_profile(world: World) -> None:
+async def old_profile(cluster: StaticCpuCluster) -> None:
     """1.27: the cpuset follows an integer resize; a fraction is refused."""
-    await world.run("shared", "100m", guaranteed=False)
-    await world.on("shared", "0-7", "alone")
-    await world.run("one", "1")
-    await world.on("one", "2", "one CPU, the reserved core 0-1 left alone")
-    await world.on("shared", "0-1,3-7", "the pool follows")
-    await world.quota("one", "100000 100000")
-    await world.run("two", "2")
-    await world.on("two", "4-5", "a whole core")
-    await world.on("shared", "0-1,3,6-7", "the pool follows")
-    await world.resize("one", "3")
-    await world.on("one", "2,6-7", "1 → 3 moves the cpuset")
-    await world.on("shared", "0-1,3", "the pool follows")
-    await world.quota("one", "300000 100000")
-    await world.resize("one", "1500m")
-    message = await world.infeasible("one")
+    await cluster.run("shared", "100m", guaranteed=False)
+    await cluster.on("shared", "0-7", "alone")
+    await cluster.run("one", "1")
+    await cluster.on("one", "2", "one CPU, the reserved core 0-1 unused")
+    await cluster.on("shared", "0-1,3-7", "the pool follows")
+    await cluster.quota("one", "100000 100000")
+    await cluster.run("two", "2")
+    await cluster.on("two", "4-5", "a whole core")
+    await cluster.on("shared", "0-1,3,6-7", "the pool follows")
+    await cluster.resize("one", "3")
+    await cluster.on("one", "2,6-7", "1 → 3 moves the cpuset")
+    await cluster.on("shared", "0-1,3", "the pool follows")
+    await cluster.quota("one", "300000 100000")
+    await cluster.resize("one", "1500m")
+    message = await cluster.infeasible("one")
     assert "whole CPUs only" in message, message
-    await eventually_told(world, "one", "ResizeInfeasible", "whole CPUs only")
-    await world.on("one", "2,6-7", "a fraction is refused, and nothing moves")
-    await world.resize("one", "3")
-    big = world.pod("big", "2")
-    await world.client.ask(request.create(request.PODS, big, "default"))
-    refused = await world.until(lambda pod: pod["status"] if pod["status"].get("phase") == "Failed" else None, "big")
+    await eventually_reported(cluster, "one", "ResizeInfeasible", "whole CPUs only")
+    await cluster.on("one", "2,6-7", "a fraction is refused, and nothing moves")
+    await cluster.resize("one", "3")
+    big = cluster.pod("big", "2")
+    await cluster.client.ask(request.create(request.PODS, big, "default"))
+    refused = await cluster.until(lambda pod: pod["status"] if pod["status"].get("phase") == "Failed" else None, "big")
     assert refused["reason"] == "UnexpectedAdmissionError", refused
     assert "not enough cpus available to satisfy request: requested=2, available=1" in refused["message"], refused
     print(f"seen: {refused['message']}", flush=True)
-    await world.delete("big")
+    await cluster.delete("big")
 
 
-async def eventually_told(world: World, name: str, reason: str, words: str) -> None:
+async def eventually_reported(cluster: StaticCpuCluster, name: str, reason: str, words: str) -> None:
     end = time.monotonic() + WAIT_S
     while True:
-        events = await world.events(name)
-        if any(told == reason and words in message for told, message in events):
+        events = await cluster.events(name)
+        if any(event == reason and words in message for event, message in events):
             print(f"seen: event {reason} of {name}", flush=True)
             return
         assert time.monotonic() < end, events
         await asyncio.sleep(0.5)
 
 
-async def restarted(world: World) -> None:
-    """An agent killed in the middle finds everybody where they were, and goes on with what is asked meanwhile."""
-    before = await world.client.ask(request.get(request.PODS, "one", "default"))
-    await world.node.killed()
-    await world.on("one", "2,6-7", "after a kill of the agent")
-    await world.on("two", "4-5", "after a kill of the agent")
-    after = await world.client.ask(request.get(request.PODS, "one", "default"))
+async def restarted(cluster: StaticCpuCluster) -> None:
+    """An agent killed in the middle finds all containers on their CPUs, and goes on with requests made meanwhile."""
+    before = await cluster.client.ask(request.get(request.PODS, "one", "default"))
+    await cluster.node.killed()
+    await cluster.on("one", "2,6-7", "after a kill of the agent")
+    await cluster.on("two", "4-5", "after a kill of the agent")
+    after = await cluster.client.ask(request.get(request.PODS, "one", "default"))
     assert before["status"]["containerStatuses"] == after["status"]["containerStatuses"], "nothing was restarted"
-    await world.delete("two")
-    await world.on("shared", "0-1,3-5", "what a deleted pod owned comes back")
-    await world.resize("one", "1")
-    await world.on("one", "2", "3 → 1")
-    await world.on("shared", "0-1,3-7", "the pool follows")
+    await cluster.delete("two")
+    await cluster.on("shared", "0-1,3-5", "what a deleted pod owned comes back")
+    await cluster.resize("one", "1")
+    await cluster.on("one", "2", "3 → 1")
+    await cluster.on("shared", "0-1,3-7", "the pool follows")
 
 
-async def new_profile(world: World) -> None:
+async def new_profile(cluster: StaticCpuCluster) -> None:
     """1.36: no quota with exclusive CPUs, every resize of their number is infeasible."""
-    await world.node.killed("1.36")
-    await world.on("one", "2", "the same state under 1.36")
-    await world.run("new", "2")
-    await world.on("new", "4-5", "a whole core")
-    await world.quota("new", "max 100000")
-    await world.resize("new", "3")
-    message = await world.infeasible("new")
+    await cluster.node.killed("1.36")
+    await cluster.on("one", "2", "the same state under 1.36")
+    await cluster.run("new", "2")
+    await cluster.on("new", "4-5", "a whole core")
+    await cluster.quota("new", "max 100000")
+    await cluster.resize("new", "3")
+    message = await cluster.infeasible("new")
     assert message == 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"', message
-    await world.on("new", "4-5", "1.36 says Infeasible")
+    await cluster.on("new", "4-5", "1.36 says Infeasible")
 
 
 if __name__ == "__main__":

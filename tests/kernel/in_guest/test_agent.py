@@ -66,17 +66,17 @@ async def test_a_pod_runs_under_its_limits_and_goes(tmp_path: Path) -> None:
         await world.until(phase("Running"))
         paths = agent.cgroups.paths("u-1")
         assert paths["c"].endswith(".scope") == IS_SYSTEMD
-        seen = world.files.look(paths["c"], ("memory.max",))
+        seen = world.files.read(paths["c"], ("memory.max",))
         assert seen is not None and seen.files["memory.max"] == str(64 * MIB)
         pid = (await agent.view.pod("u-1")).containers[0].pid
         assert pid in world.files.members(paths["c"])
         world.api.delete(5, time.time())
         await asyncio.wait_for(world.api.gone.wait(), 60.0)
-        assert world.files.look(paths[""], ()) is None
-        assert world.files.look(paths["c"], ()) is None
+        assert world.files.read(paths[""], ()) is None
+        assert world.files.read(paths["c"], ()) is None
 
 
-async def test_out_of_memory_is_told_and_only_that_container_restarts(tmp_path: Path) -> None:
+async def test_out_of_memory_is_reported_and_only_that_container_restarts(tmp_path: Path) -> None:
     hog = "sleep 0.5; exec python3 -c 'bytearray(100 << 20)'"
     world = RealWorld(tmp_path, pod(shell("hog", hog, **limits("24Mi")), shell("calm", HANDLES_TERM)))
 

@@ -20,13 +20,12 @@ import pytest
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.engine.manager import CgroupManager
-from plimsoll.cli.node.tree import look
+from plimsoll.cli.node.tree import snapshot
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import Request
 from plimsoll.linux.machine import this_machine
 from plimsoll.node.agent import Agent
-from plimsoll.node.resize import cri as cri_resize
-from plimsoll.node.resources.pod_cgroups import lean_pod_of
+from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.rules.cgroups.view import Names
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.cgroup_names import Driver
@@ -42,7 +41,7 @@ SYSTEMD = "systemd" in os.environ[GUEST_VARIABLE]
 HANDLER = os.environ.get("PLIMSOLL_CRI_HANDLER", "")
 MIB = 1 << 20
 HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done"
-HOLDS = "dd if=/dev/zero of=/dev/shm/held bs=1M count=24 2>/dev/null; touch /tmp/held; " + HANDLES_TERM
+HOLDS = "dd if=/dev/zero of=/dev/shm/taken bs=1M count=24 2>/dev/null; touch /tmp/taken; " + HANDLES_TERM
 PATCH = "application/strategic-merge-patch+json"
 
 
@@ -132,7 +131,7 @@ class CriWorld(World):
         assert answer.status == 200
 
     def files_of(self, path: str, *names: str) -> list[str]:
-        seen = self.files.look(path, names)
+        seen = self.files.read(path, names)
         assert seen is not None, path
         return [seen.files[name] for name in names]
 
@@ -156,12 +155,12 @@ async def test_memory_qos_stands_at_every_level(tmp_path: Path, daemon: Containe
         above = paths[""].rpartition("/")[0]
         assert world.files_of(above, "memory.min") == [str(32 * MIB)]
         assert world.files_of(above.rpartition("/")[0], "memory.min") == [str(32 * MIB)]
-        assert agent.cgroups.stands is not None and agent.cgroups.stands.conditions() == {}
+        assert agent.container_cgroups.conditions() == {}
         pid = (await agent.view.pod("u-1")).containers[0].pid
         assert pid in world.files.members(paths["c"], deep=True)
         world.api.delete(5, time.time())
         await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
-        assert world.files.look(paths[""], ()) is None
+        assert world.files.read(paths[""], ()) is None
     assert not {"CgroupDriverMismatch", "MemoryQoSUnsupported"} & set(world.reasons())
 
 
@@ -173,24 +172,23 @@ async def test_a_mark_is_lifted_through_the_runtime_and_the_next_agent_does_not_
         await world.until(phase("Running"))
         path, (seen,) = agent.cgroups.paths("u-1")["c"], (await agent.view.pod("u-1")).containers
         lean = lean_pod_of(agent.pods.workers["u-1"].pod)
-        await cri_resize.lift(agent.tools, lean, "c", seen.id, "max")
+        await agent.container_cgroups.lift(lean, "c", seen.id, "max")
         assert world.files_of(path, "memory.min", "memory.high", "memory.max", "cpu.max") == [
             str(32 * MIB), "max", str(64 * MIB), "50000 100000",
         ]  # fmt: skip
     async with world.running() as agent:
         await eventually(lambda: "c" in agent.cgroups.paths("u-1"))
         assert world.files_of(path, "memory.high") == ["max"]
-        assert agent.cgroups.stands is not None and agent.cgroups.stands.conditions() == {}
+        assert agent.container_cgroups.conditions() == {}
     assert "MemoryQoSUnsupported" not in world.reasons()
 
 
-async def test_a_runtime_that_ignores_unified_is_told_of(tmp_path: Path, daemon: Containerd) -> None:
+async def test_a_runtime_that_ignores_unified_is_reported(tmp_path: Path, daemon: Containerd) -> None:
     world = CriWorld(tmp_path, pod(shell("c", HANDLES_TERM, **sized("64Mi", request="32Mi"))), daemon, deaf=True)
     async with world.running() as agent:
         await world.until(phase("Running"))
         await eventually(lambda: "MemoryQoSUnsupported" in world.reasons())
-        assert agent.cgroups.stands is not None
-        assert "memory.high is max" in agent.cgroups.stands.conditions()["MemoryQoSUnsupported"]
+        assert "memory.high is max" in agent.container_cgroups.conditions()["MemoryQoSUnsupported"]
 
 
 async def test_memory_qos_follows_the_nodes_settings_in_what_runs(tmp_path: Path, daemon: Containerd) -> None:
@@ -219,7 +217,7 @@ async def test_memory_qos_follows_the_nodes_settings_in_what_runs(tmp_path: Path
     assert "MemoryQoSUnsupported" not in world.reasons()
 
 
-async def test_out_of_memory_is_told_and_only_that_container_restarts(tmp_path: Path, daemon: Containerd) -> None:
+async def test_out_of_memory_is_reported_and_only_that_container_restarts(tmp_path: Path, daemon: Containerd) -> None:
     hog = shell("hog", "sleep 0.5; exec tail /dev/zero", **sized("24Mi"))
     world = CriWorld(tmp_path, pod(hog, shell("calm", HANDLES_TERM)), daemon)
 
@@ -232,7 +230,7 @@ async def test_out_of_memory_is_told_and_only_that_container_restarts(tmp_path: 
         assert container(world.statuses[-1], "calm")["restartCount"] == 0
 
 
-async def test_a_resize_needs_no_restart_and_kills_nobody(tmp_path: Path, daemon: Containerd) -> None:
+async def test_a_resize_needs_no_restart_and_kills_nothing(tmp_path: Path, daemon: Containerd) -> None:
     world = CriWorld(tmp_path, pod(shell("c", HOLDS, **sized("64Mi"))), daemon)
     async with world.running() as agent:
         await world.until(phase("Running"))
@@ -250,7 +248,7 @@ async def test_a_resize_needs_no_restart_and_kills_nobody(tmp_path: Path, daemon
         await eventually(lambda: values()[0::2] == [str(48 * MIB)] * 2)
         await world.resize("16Mi", "250m")
         await eventually(lambda: agent.pods.resizes.in_progress() == 1)
-        await asyncio.sleep(12.0)  # the whole ladder, and nobody is killed on it
+        await asyncio.sleep(12.0)  # all steps of the shrink policy, and nothing is killed
         assert values()[0::2] == [str(48 * MIB)] * 2
         await world.resize("40Mi", "250m")
         await eventually(lambda: values()[0::2] == [str(40 * MIB)] * 2)
@@ -272,13 +270,12 @@ async def test_a_new_agent_goes_on_with_what_runs(tmp_path: Path, daemon: Contai
 
 
 @pytest.mark.skipif(not SYSTEMD or HANDLER == "crun", reason="a mismatch needs systemd's names and runc")
-async def test_another_driver_than_the_runtimes_is_told_of(tmp_path: Path) -> None:
+async def test_a_driver_other_than_the_runtimes_is_reported(tmp_path: Path) -> None:
     with private_containerd(systemd=False, below="/scratch") as other:
         world = CriWorld(tmp_path, pod(shell("c", HANDLES_TERM, **sized("32Mi"))), other, driver="systemd")
         async with world.running() as agent:
             await world.until(phase("Running"))
             await eventually(lambda: "CgroupDriverMismatch" in world.reasons())
-            assert agent.cgroups.stands is not None
-            sentence = agent.cgroups.stands.conditions()["CgroupDriverMismatch"]
+            sentence = agent.container_cgroups.conditions()["CgroupDriverMismatch"]
             assert ":cri-containerd:" in sentence and "driver is systemd" in sentence
-            assert look(world.files, "/", Names({}, {}), depth=1).misplaced
+            assert snapshot(world.files, "/", Names({}, {}), depth=1).misplaced

@@ -42,7 +42,7 @@ async def test_commands_beside_a_container(bench: Bench) -> None:
     await checks.check_commands(bench)
 
 
-async def test_an_oom_kill_is_told_as_such(bench: Bench) -> None:
+async def test_an_oom_kill_is_reported_as_such(bench: Bench) -> None:
     await checks.check_oom(bench, sees_reason=not SYSTEMD)
 
 
@@ -70,9 +70,9 @@ async def test_unified_files_are_written_and_changed(bench: Bench) -> None:
         str(size * MIB) for size in (16, 48, 64)
     ]
     assert (text("cpu.max"), text("memory.oom.group")) == ("50000 100000", "1")
-    told = await runtime.container_resources(main.id)
-    assert told is not None
-    assert told.unified == first.unified
+    reported = await runtime.container_resources(main.id)
+    assert reported is not None
+    assert reported.unified == first.unified
     second = CriResources(
         cpu_shares=1024,
         cpu_quota_us=-1,

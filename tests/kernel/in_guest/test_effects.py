@@ -1,4 +1,4 @@
-"""What the engine's values do on cgroup v2, in a guest: who is killed, slowed down, kept, held back.
+"""What the engine's values do on cgroup v2, in a guest: what is killed, slowed down, protected, limited.
 
 Each test makes pods on a node of its own and asserts the effect together with the kernel's counter that proves it.
 Where a file makes the difference, the same happens once with it and once without.
@@ -17,7 +17,17 @@ from plimsoll.cgroups.engine.executor import StepError
 from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.rules.cgroups.shrink import ShrinkPolicy
-from tests.kernel.effects import KILLED, MIB, cold_file, new_node, pod, silence
+from tests.kernel.effects import (
+    KILLED,
+    MIB,
+    a_busy_loop_is_throttled,
+    cold_file,
+    new_node,
+    pod,
+    requests_split_a_cpu,
+    silence,
+    the_offender_is_killed,
+)
 
 SCRATCH = Path("/scratch")  # a disk: only its page cache can be reclaimed, the root's is all memory
 QOS = {"featureGates": {"MemoryQoS": True}}
@@ -39,16 +49,7 @@ def test_a_memory_limit_kills_exactly_the_offender(profile: str, group: bool, tm
     web, other = pod("web", app=LIMIT, side=LIMIT), pod("other", app=LIMIT)
     with new_node(tmp_path, profile=profile) as node:
         node.add(web, other)
-        hog, fellow = node.start(web, "app"), node.start(web, "app")
-        others = [node.start(web, "side"), node.start(other, "app")]
-        for each in others:
-            each.do("take", 8)
-        assert fellow.lives()
-        hog.tell("take", 60)
-        assert hog.exit_code() == KILLED
-        assert int(hog.until_end()) < 40
-        assert (node.kills(web, "side"), node.kills(other, "app")) == (0, 0)
-        assert all(each.lives() for each in others)
+        fellow = the_offender_is_killed(node, web, other)
         counted = node.events(web, "app")
         if group:
             assert fellow.exit_code() == KILLED
@@ -77,7 +78,7 @@ def test_memory_high_slows_down_and_does_not_kill(tmp_path: Path) -> None:
         hog = node.start(web, "app")
         assert hog.lives()
         end = time.monotonic() + 2 * took_s + 1
-        hog.tell("take", 28)
+        hog.send("take", 28)
         taken = 0
         while (line := hog.line(end - time.monotonic())) is not None:
             taken = int(line)
@@ -112,11 +113,11 @@ def test_memory_min_keeps_page_cache_under_a_siblings_pressure(protected: bool, 
 
 
 @pytest.mark.parametrize("protected", [True, False], ids=["with-min", "without"])
-def test_memory_min_makes_the_kernel_kill_somebody_else(protected: bool, tmp_path: Path, scratch: Path) -> None:
+def test_memory_min_makes_the_kernel_kill_another_process(protected: bool, tmp_path: Path, scratch: Path) -> None:
     """A protected container takes what it has requested. What others could give is used up: one of them is killed.
 
     112 MiB for all pods: 32 of page cache, 48 taken by a pod that requests nothing; then the owner of the cache takes
-    another 40. Without memory.min its own cache makes room, with it somebody else has to.
+    another 40. Without memory.min its own cache makes room, with it another process has to.
     """
     keeper, other = pod("keeper", app={"requests": {"memory": "88Mi"}}), pod("other", app={})
     with new_node(tmp_path, memory_mib=112, config=QOS if protected else NO_QOS) as node:
@@ -141,27 +142,12 @@ def test_a_cpu_limit_holds_a_busy_loop(tmp_path: Path) -> None:
     busy = pod("busy", app={"limits": {"cpu": "200m"}})
     with new_node(tmp_path) as node:
         node.add(busy)
-        worker = node.start(busy, "app")
-        worker.tell("loop", 0)
-        worker.until("looping")
-        (share,) = node.cpu_shares(busy, seconds=3)
-        assert 0.08 <= share <= 0.25
-        counted = [node.cpu(busy), node.cpu(busy, "app")]  # both have the limit, and either may meet it first
-        assert sum(each.throttled_periods or 0 for each in counted) >= 10
-        assert sum(each.throttled_us or 0 for each in counted) >= 750_000
+        a_busy_loop_is_throttled(node, busy)
 
 
 def test_cpu_requests_split_a_cpu(tmp_path: Path) -> None:
-    small, large = pod("small", app={"requests": {"cpu": "100m"}}), pod("large", app={"requests": {"cpu": "1000m"}})
     with new_node(tmp_path) as node:
-        node.add(small, large)
-        for each in (small, large):
-            worker = node.start(each, "app")
-            worker.tell("loop", 0)
-            worker.until("looping", 120.0)
-        one, ten = node.cpu_shares(small, large, seconds=10)
-        assert one + ten > 0.8
-        assert 8 <= ten / one <= 12
+        assert requests_split_a_cpu(node, 0) > 0.8
 
 
 def test_a_limit_of_processes_stops_a_fork_bomb(tmp_path: Path) -> None:
@@ -209,9 +195,9 @@ def test_a_limit_comes_down_by_reclaiming_page_cache(tmp_path: Path, scratch: Pa
         assert reader.lives()
 
 
-def test_a_limit_below_what_is_held_is_given_up(tmp_path: Path) -> None:
+def test_a_limit_below_the_usage_is_abandoned(tmp_path: Path) -> None:
     web = pod("web", app=BEFORE)
-    with new_node(tmp_path, ladder=ShrinkPolicy(deadline_s=1.5)) as node:
+    with new_node(tmp_path, shrink_policy=ShrinkPolicy(deadline_s=1.5)) as node:
         node.add(web)
         hog, beating, control = node.start(web, "app"), node.start(web, "app"), node.outside()
         hog.do("take", 32)

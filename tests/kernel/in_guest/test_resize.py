@@ -47,15 +47,15 @@ async def ask(world: RealWorld, generation: int, size: Document) -> None:
 
 def is_settled(world: RealWorld, size: Document) -> bool:
     status = world.api.pod["status"] if world.api.pod is not None else {}
-    found, told = container(status, "demo"), {each["type"] for each in status.get("conditions", ())}
+    found, types = container(status, "demo"), {each["type"] for each in status.get("conditions", ())}
     is_so = found.get("resources") == size and found.get("allocatedResources") == size["requests"]
-    return is_so and "PodResizeInProgress" not in told and bool(found["state"].get("running"))
+    return is_so and "PodResizeInProgress" not in types and bool(found["state"].get("running"))
 
 
 def quota_and_limit(world: RealWorld, path: str) -> tuple[int, int, int]:
     """Quota, period and memory limit, as the kernel has them."""
     names = ("cpu.max", "memory.max", "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes")
-    seen = world.files.look(path, names)
+    seen = world.files.read(path, names)
     assert seen is not None, path
     if world.files.version == 2:
         quota, period = seen.files["cpu.max"].split()

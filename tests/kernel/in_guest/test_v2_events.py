@@ -53,8 +53,8 @@ def child(directory: Directory, *command: str) -> Iterator[subprocess.Popen[byte
         process.stdin.close()
 
 
-async def sees(watcher: CgroupWatcher[str], true: Callable[[], bool], deadline_s: float = 20.0) -> set[str]:
-    """Look again at each event, and at nothing else, until it is so; the keys that came on the way."""
+async def sees(watcher: CgroupWatcher[str], true: Callable[[], bool], deadline_s: float = 60.0) -> set[str]:
+    """Check again at each event, and only then, until it is so; returns the keys of the events."""
     keys: set[str] = set()
     async with asyncio.timeout(deadline_s):
         while not true():
@@ -62,7 +62,7 @@ async def sees(watcher: CgroupWatcher[str], true: Callable[[], bool], deadline_s
     return keys
 
 
-def eventually(true: Callable[[], bool], deadline_s: float = 20.0) -> bool:
+def eventually(true: Callable[[], bool], deadline_s: float = 60.0) -> bool:
     end = time.monotonic() + deadline_s
     while not true():
         if time.monotonic() > end:
@@ -72,7 +72,7 @@ def eventually(true: Callable[[], bool], deadline_s: float = 20.0) -> bool:
 
 
 @pytest.mark.asyncio
-async def test_memory_events_tell_of_an_oom_kill(group: Directory) -> None:
+async def test_memory_events_report_an_oom_kill(group: Directory) -> None:
     group.write("memory.max", str(16 * MIB))
     async with CgroupWatcher[str]() as watcher:
         watcher.file_changes("web", group, "memory.events")
@@ -80,11 +80,11 @@ async def test_memory_events_tell_of_an_oom_kill(group: Directory) -> None:
         with child(group, sys.executable, "-S", "-c", HOG, "64") as process:
             seen = await sees(watcher, lambda: flat_keyed(group.read("memory.events"))["oom_kill"] == 1)
             assert seen == {"web"}
-            assert process.wait(10) == -signal.SIGKILL
+            assert process.wait(60) == -signal.SIGKILL
 
 
 @pytest.mark.asyncio
-async def test_cgroup_events_tell_when_it_is_populated_and_empty_and_when_it_is_gone(group: Directory) -> None:
+async def test_cgroup_events_report_populated_empty_and_removed(group: Directory) -> None:
     def populated() -> int:
         return flat_keyed(group.read("cgroup.events"))["populated"]
 
@@ -113,12 +113,12 @@ async def test_removal_alone_wakes_only_the_removed_one(group: Directory) -> Non
             watcher.file_changes(name, directory, "memory.events", "cgroup.events")
         assert await anext(watcher) == set(names)
         Path(group.path, "c1").rmdir()  # noqa: ASYNC240
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await anext(watcher) == {"c1"}
         watcher.forget("c0")
         Path(group.path, "c0").rmdir()  # noqa: ASYNC240
         Path(group.path, "c2").rmdir()  # noqa: ASYNC240
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await anext(watcher) == {"c2"}
     for directory in children.values():
         directory.close()

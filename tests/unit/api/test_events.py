@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.asking import MERGE, api
+from tests.unit.api.api_client import MERGE, api
 
 CORE = "/api/v1/namespaces/default/events"
 NEW = "/apis/events.k8s.io/v1/namespaces/default/events"
@@ -83,7 +83,7 @@ async def test_repeats_by_patch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "change", "told"),
+    ("path", "change", "message"),
     [
         (CORE, {"involvedObject": {"namespace": "kube-system"}}, 'involvedObject.namespace: Invalid value: "kube-system": does not match event.namespace'),
         (NEW, {"eventTime": None}, "eventTime: Required value"),
@@ -95,14 +95,14 @@ async def test_repeats_by_patch(tmp_path: Path) -> None:
         (CORE, {"eventTime": "2026-11-15T20:28:29.255984Z"}, "action: Required value"),
     ],
 )  # fmt: skip
-async def test_refusals(tmp_path: Path, path: str, change: Any, told: str) -> None:
+async def test_refusals(tmp_path: Path, path: str, change: Any, message: str) -> None:
     async with api(tmp_path) as ask:
         said = await ask("POST", path, {**(OLD_STYLE if path == CORE else NEW_STYLE), **change})
         assert said.code == 422
-        assert told in said.message
+        assert message in said.message
 
 
-async def test_old_events_of_cluster_objects_lie_in_default(tmp_path: Path) -> None:
+async def test_old_events_of_cluster_objects_are_in_default(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         event = {
             **OLD_STYLE,
@@ -114,8 +114,8 @@ async def test_old_events_of_cluster_objects_lie_in_default(tmp_path: Path) -> N
         assert (await ask("POST", "/api/v1/namespaces/kube-system/events", event)).code == 422
 
 
-async def test_words_of_the_other_group_are_unknown_fields(tmp_path: Path) -> None:
-    """Nobody has checked what they hold, so they must not become the fields that they would be there."""
+async def test_fields_of_the_other_group_are_unknown_fields(tmp_path: Path) -> None:
+    """Their values have not been validated, so they must not become fields of the other version."""
     body = {
         "metadata": {"name": "e"},
         "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.asking import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, api, pod
+from tests.unit.api.api_client import APPLY, JSON_PATCH, MERGE, PODS, STRATEGIC, api, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
@@ -110,7 +110,7 @@ async def test_refusals(tmp_path: Path, method: str, path: str, body: Any, code:
         assert (said.code, said.message) == (code, message)
 
 
-async def test_an_existing_name_is_taken_also_while_it_goes(tmp_path: Path) -> None:
+async def test_a_name_is_in_use_until_its_object_is_deleted(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         await ask.ok("POST", PODS, pod(nodeName="n1"))
         assert (await ask("POST", PODS, pod())).message == 'pods "demo" already exists'
@@ -127,7 +127,7 @@ async def test_a_generated_name(tmp_path: Path) -> None:
         assert len(name) == 9
 
 
-async def test_generation_moves_with_the_spec_only(tmp_path: Path) -> None:
+async def test_generation_changes_with_the_spec_only(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         await ask.ok("POST", PODS, pod())
 
@@ -152,7 +152,7 @@ async def test_other_kinds_have_no_generation(tmp_path: Path) -> None:
         assert found["metadata"]["generation"] == 1
 
 
-async def test_a_write_of_the_same_is_none(tmp_path: Path) -> None:
+async def test_an_identical_write_changes_nothing(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         await ask.ok("POST", CONFIG_MAPS, {"metadata": {"name": "a"}, "data": {"x": "1"}})
         before = await ask.ok("GET", f"{CONFIG_MAPS}/a")
@@ -369,7 +369,7 @@ async def test_what_new_nodes_and_namespaces_get(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", ["http", "80", "²%", "-1%", "9" * 5000 + "%", -1], ids=str)
-async def test_a_rollout_or_a_budget_counts_in_numbers(tmp_path: Path, value: Any) -> None:
+async def test_rollout_and_budget_values_must_be_numbers(tmp_path: Path, value: Any) -> None:
     """What the loops could not compute with is never stored."""
     labels = {"app": "x"}
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.asking import MERGE, PODS, STRATEGIC, Asker, Said, api, pod
+from tests.unit.api.api_client import MERGE, PODS, STRATEGIC, ApiClient, ApiReply, api, pod
 
 DEMO = f"{PODS}/demo"
 OTHER_FIELDS = (
@@ -21,18 +21,18 @@ def resources(**amounts: Any) -> Any:
     return {"spec": {"containers": [{"name": "c", "resources": amounts}]}}
 
 
-async def resize(ask: Asker, path: str = f"{DEMO}/resize", **amounts: Any) -> Said:
+async def resize(ask: ApiClient, path: str = f"{DEMO}/resize", **amounts: Any) -> ApiReply:
     return await ask("PATCH", path, resources(**amounts), STRATEGIC)
 
 
-async def start(ask: Asker, **spec: Any) -> None:
+async def start(ask: ApiClient, **spec: Any) -> None:
     await ask.ok(
         "POST", PODS, pod(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "1", "memory": "1Gi"}, **spec)
     )
 
 
 @pytest.mark.parametrize("profile", ["1.27", "1.36"])
-async def test_a_resize_moves_spec_and_generation(tmp_path: Path, profile: str) -> None:
+async def test_a_resize_changes_spec_and_generation(tmp_path: Path, profile: str) -> None:
     async with api(tmp_path, profile) as ask:
         await ask.ok(
             "POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}}
@@ -47,7 +47,7 @@ async def test_a_resize_moves_spec_and_generation(tmp_path: Path, profile: str) 
         assert same == found
 
 
-async def test_everything_else_in_a_resize_is_put_back(tmp_path: Path) -> None:
+async def test_everything_else_in_a_resize_is_restored(tmp_path: Path) -> None:
     async with api(tmp_path, "1.36") as ask:
         await start(ask)
         patch = {
@@ -66,7 +66,7 @@ async def test_everything_else_in_a_resize_is_put_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("profile", "path", "amounts", "told"),
+    ("profile", "path", "amounts", "message"),
     [
         pytest.param("1.27", DEMO, {"limits": {"cpu": "3"}}, 'metadata: Invalid value: "Burstable": Pod QoS is immutable', id="1.27, plain"),
         pytest.param("1.27", f"{DEMO}/resize", {"limits": {"cpu": "3"}}, 'metadata: Invalid value: "Burstable": Pod QoS is immutable', id="1.27, resize"),
@@ -74,11 +74,11 @@ async def test_everything_else_in_a_resize_is_put_back(tmp_path: Path) -> None:
         pytest.param("1.36", DEMO, {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}, f"spec: Forbidden: {OTHER_FIELDS}", id="1.36, plain"),
     ],
 )  # fmt: skip
-async def test_refusals_by_profile(tmp_path: Path, profile: str, path: str, amounts: Any, told: str) -> None:
+async def test_refusals_by_profile(tmp_path: Path, profile: str, path: str, amounts: Any, message: str) -> None:
     async with api(tmp_path, profile) as ask:
         await start(ask)
         said = await resize(ask, path, **amounts)
-        assert (said.code, said.message) == (422, f'Pod "demo" is invalid: {told}')
+        assert (said.code, said.message) == (422, f'Pod "demo" is invalid: {message}')
 
 
 async def test_a_plain_patch_resizes_in_1_27(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ async def test_a_request_may_come_and_go_within_the_class_in_1_27(tmp_path: Path
 
 
 @pytest.mark.parametrize("path", [DEMO, f"{DEMO}/resize"])
-async def test_before_it_has_a_node_a_new_size_is_just_the_size(tmp_path: Path, path: str) -> None:
+async def test_a_resize_before_binding_needs_no_proposal(tmp_path: Path, path: str) -> None:
     async with api(tmp_path, "1.27") as ask:
         await start(ask)
         found = (await resize(ask, path, requests={"cpu": "2"}, limits={"cpu": "2"})).json
@@ -132,7 +132,7 @@ async def test_without_the_gate_resources_are_immutable(tmp_path: Path, path: st
         assert listed & {"pods/status", "pods/resize"} == {"pods/status"}
 
 
-async def test_1_36_refuses_what_the_node_cannot_hold(tmp_path: Path) -> None:
+async def test_1_36_refuses_more_than_the_node_has(tmp_path: Path) -> None:
     async with api(tmp_path, "1.36") as ask:
         await start(ask, nodeName="n1")
         said = await resize(ask, requests={"cpu": "100"}, limits={"cpu": "100"})
@@ -158,7 +158,7 @@ async def test_the_timeline_of_document_003(tmp_path: Path) -> None:
             wanted = found["spec"]["containers"][0]["resources"]["requests"]["cpu"]
             return wanted, status["allocatedResources"]["cpu"], actual, found["status"].get("resize")
 
-        async def agent(version: str, allocated: str, actual: str, resize_state: str | None) -> Said:
+        async def agent(version: str, allocated: str, actual: str, resize_state: str | None) -> ApiReply:
             status = {
                 "name": "c",
                 "image": "x",

@@ -1,4 +1,4 @@
-"""Which cluster a verb talks to, and what is said when there is none."""
+"""Which cluster a verb uses, and the errors if there is none."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("environment", "uid", "places"), [row[1:] for row in PLACES], ids=[row[0] for row in PLACES])
-def test_places(environment: dict[str, str], uid: int, places: list[str]) -> None:
+def test_kubeconfig_paths(environment: dict[str, str], uid: int, places: list[str]) -> None:
     assert kubeconfig_places(environment, uid) == [Path(each) for each in places]
 
 
-def test_the_first_that_is_there(tmp_path: Path) -> None:
+def test_the_first_existing_kubeconfig_is_used(tmp_path: Path) -> None:
     (tmp_path / "admin.kubeconfig").write_text(CONFIG)
     environment = {"PLIMSOLL_HOME": str(tmp_path), "KUBECONFIG": f"{tmp_path}/none"}
     assert found_access(None, "", environment, 0).namespace == "shop"
-    with pytest.raises(NoClusterError, match=r"looked at .*/none, .*admin.kubeconfig\n`plimsoll up` starts a cluster"):
+    with pytest.raises(NoClusterError, match=r"tried .*/none, .*admin.kubeconfig\nStart a cluster with `plimsoll up`"):
         found_access(None, "", {**environment, "PLIMSOLL_HOME": "/nowhere"}, 0)
 
 
@@ -58,7 +58,7 @@ VERBS = [
 
 
 @pytest.mark.parametrize("words", [row[1] for row in VERBS], ids=[row[0] for row in VERBS])
-def test_a_server_that_is_not_there(tmp_path: Path, words: list[str]) -> None:
+def test_a_server_that_is_not_reachable(tmp_path: Path, words: list[str]) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -71,17 +71,17 @@ def test_a_server_that_is_not_there(tmp_path: Path, words: list[str]) -> None:
         ran = run(*words)
     assert (ran.code, ran.out) == (2, "")
     assert f"127.0.0.1:{port}" in ran.err
-    assert "is the server running? `plimsoll up` starts one" in ran.err
+    assert "Is the server running? `plimsoll up` starts one" in ran.err
 
 
 WRONG = [
     ("get: nothing", ["get"], "Missing argument"),
     ("apply: nothing", ["apply"], "Missing option '-f'"),
-    ("delete: nothing", ["delete"], "name objects, or give -f FILE"),
-    ("delete: both", ["delete", "pod", "x", "-f", "y"], "name objects, or give -f FILE"),
+    ("delete: nothing", ["delete"], "specify objects or -f FILE"),
+    ("delete: both", ["delete", "pod", "x", "-f", "y"], "specify objects or -f FILE"),
     ("exec: no command", ["exec", "x"], "Missing argument"),
-    ("resize: no amount", ["resize", "x"], "give --cpu, --memory or both"),
-    ("resize: neither", ["resize", "x", "--cpu", "1", "--limits-only", "--requests-only"], "leave nothing to change"),
+    ("resize: no amount", ["resize", "x"], "specify --cpu, --memory or both"),
+    ("resize: neither", ["resize", "x", "--cpu", "1", "--limits-only", "--requests-only"], "exclude each other"),
     ("resize: no quantity", ["resize", "x", "--cpu", "lots"], "'lots'"),
     ("events: no name", ["events", "--for", "web"], "KIND/NAME"),
 ]
@@ -98,7 +98,7 @@ MANIFESTS = [
     ("no YAML", "a: [", "did not find expected"),
     ("no kind", "apiVersion: v1\nmetadata: {name: a}", "kind is missing"),
     ("no name", "apiVersion: v1\nkind: Pod\nmetadata: {generateName: a-}", "metadata.name is missing"),
-    ("nothing", "# only words\n", "no object in it"),
+    ("nothing", "# only words\n", "contains no object"),
     ("one bad of two", "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\nkind: Pod\n", "document 2: apiVersion"),
     ("in a list", '{"kind": "List", "apiVersion": "v1", "items": [{"kind": "Pod"}]}', "apiVersion is missing"),
 ]
@@ -106,8 +106,8 @@ MANIFESTS = [
 
 @pytest.mark.parametrize(("text", "problem"), [row[1:] for row in MANIFESTS], ids=[row[0] for row in MANIFESTS])
 @pytest.mark.parametrize("verb", ["apply", "delete"])
-def test_nothing_is_sent_of_what_cannot_be_read(tmp_path: Path, verb: str, text: str, problem: str) -> None:
-    """No server is needed to say so."""
+def test_nothing_is_sent_if_a_manifest_is_invalid(tmp_path: Path, verb: str, text: str, problem: str) -> None:
+    """This needs no server."""
     (tmp_path / "m.yaml").write_text(text)
     ran = run(verb, "-f", str(tmp_path / "m.yaml"), "--kubeconfig", "/nowhere")
     assert (ran.code, ran.out) == (2, "")
@@ -116,7 +116,7 @@ def test_nothing_is_sent_of_what_cannot_be_read(tmp_path: Path, verb: str, text:
 
 
 class Played:
-    """A cluster that has these nodes."""
+    """A cluster with these nodes."""
 
     def __init__(self, *names: str) -> None:
         self._names = names
@@ -127,9 +127,12 @@ class Played:
 
 @pytest.mark.parametrize(
     ("names", "text"),
-    [((), "the cluster has no node; `plimsoll node --help`"), (("a", "b"), r"which node\? there are 2: a, b$")],
+    [
+        ((), "the cluster has no nodes; see `plimsoll node --help`"),
+        (("a", "b"), r"name a node, the cluster has 2: a, b$"),
+    ],
     ids=["none", "two"],
 )
-async def test_no_node_is_the_one(names: tuple[str, ...], text: str) -> None:
+async def test_a_node_must_be_named_unless_there_is_one(names: tuple[str, ...], text: str) -> None:
     with pytest.raises(AmbiguousNodeError, match=text):
         await chosen_node(cast(ClusterClient, Played(*names)), "")

@@ -1,4 +1,4 @@
-"""`plimsoll` itself: help, version, unknown words, exit codes, streams that close."""
+"""`plimsoll` itself: help, version, unknown commands, exit codes, closed streams."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ WRONG = [
     ("an unknown verb", ["explian"], "explain, plan, "),
     ("an unknown option", ["--nope"], "No such option"),
     ("an unknown option of a verb", ["explain", "x.yaml", "--nope"], "No such option"),
-    ("no file", ["explain"], "name a file"),
-    ("a value nobody knows", ["explain", "x.yaml", "-o", "xml"], "xml"),
+    ("no file", ["explain"], "specify a file"),
+    ("an unknown value", ["explain", "x.yaml", "-o", "xml"], "xml"),
 ]
 
 
 @pytest.mark.parametrize(("words", "text"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
-def test_wrong_use_is_exit_2_with_a_sentence(words: list[str], text: str) -> None:
+def test_wrong_usage_exits_with_2_and_a_message(words: list[str], text: str) -> None:
     ran = run(*words)
     assert ran.code == 2
     assert text in ran.err
@@ -55,7 +55,7 @@ def test_wrong_use_is_exit_2_with_a_sentence(words: list[str], text: str) -> Non
 
 
 def test_verbs_are_imported_when_used() -> None:
-    """`--help` must not pay for the rules."""
+    """`--help` must not import the rules."""
     code = "import sys; from plimsoll.cli.main import main; main(['--help']); print('plimsoll.rules.cgroups.desired' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "False"
@@ -68,12 +68,12 @@ def shell(pipeline: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True, check=False)
 
 
-def test_a_reader_that_has_seen_enough() -> None:
+def test_a_closed_pipe_is_no_error() -> None:
     done = shell("| head -c 1")
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_full_disk_is_one_sentence() -> None:
+def test_a_full_disk_is_one_line() -> None:
     done = shell("> /dev/full")
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
@@ -81,7 +81,7 @@ def test_a_full_disk_is_one_sentence() -> None:
 
 
 @pytest.mark.parametrize("words", ["- <&-", ">&-", ">&- 2>&-"])
-def test_streams_that_were_closed_before(words: str) -> None:
+def test_closed_standard_streams(words: str) -> None:
     done = shell(words)
     assert (done.returncode, "Traceback" in done.stderr) == (0, False), done.stderr
 
@@ -92,7 +92,7 @@ def test_the_tour_runs() -> None:
     assert ran.out.count("$ plimsoll explain") == 4
 
 
-# --- words on a screen ---
+# --- text output ---
 
 INERT = [
     ("plain", "web-1", "web-1"),

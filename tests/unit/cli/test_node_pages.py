@@ -1,4 +1,4 @@
-"""`plimsoll pressure` and `plimsoll oom`: what the agent's pages say, in lines."""
+"""`plimsoll pressure` and `plimsoll oom`: the text of the agent's pages."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_pressure() -> None:
         "                                       1.0 GiB    90 s   met",
         "pid.available     9000       32768     5000       hard   4000",
         "",
-        "next for memory.available",
+        "next to be evicted for memory.available",
         "#  POD                PRIORITY    USES       REQUESTS   OVER       BEFORE THE NEXT BECAUSE",
         "1  shop/hog           0           2.0 GiB    0 B        2.0 GiB    larger excess",
         "-  kube-system/etcd   2000001000  1.0 GiB    0 B        1.0 GiB    exempt: critical",
@@ -63,15 +63,22 @@ def test_signals_with_one_order_are_shown_once() -> None:
     page = decoded()
     order = {**page.order, "allocatableMemory.available": page.order["memory.available"], "pid.available": (HOG,)}
     page = msgspec.structs.replace(page, order=order)
-    titles = [line for line in pressure.lines(page, 5, 0.0, PLAIN, everything=True) if line.startswith("next for")]
-    assert titles == ["next for memory.available, allocatableMemory.available", "next for pid.available"]
-    titles = [line for line in pressure.lines(page, 5, 0.0, PLAIN) if line.startswith("next for")]
-    assert titles == ["next for memory.available"]
+    titles = [
+        line
+        for line in pressure.lines(page, 5, 0.0, PLAIN, everything=True)
+        if line.startswith("next to be evicted for")
+    ]
+    assert titles == [
+        "next to be evicted for memory.available, allocatableMemory.available",
+        "next to be evicted for pid.available",
+    ]
+    titles = [line for line in pressure.lines(page, 5, 0.0, PLAIN) if line.startswith("next to be evicted for")]
+    assert titles == ["next to be evicted for memory.available"]
 
 
-def test_few_victims_and_a_quiet_node() -> None:
+def test_few_candidates_and_no_pressure() -> None:
     assert "and 2 more" in list(pressure.lines(decoded(), 1, 0.0, PLAIN))
-    assert not any("next for" in line for line in pressure.lines(decoded(), 0, 0.0, PLAIN))
+    assert not any("next to be evicted for" in line for line in pressure.lines(decoded(), 0, 0.0, PLAIN))
     assert list(pressure.lines(PressurePage(), 5, 0.0, PLAIN)) == ["conditions: no pressure"]
 
 
@@ -85,20 +92,20 @@ COUNTED = OomKill(
     2000.0, "counters", "pod", "u2", "", "", killed=2, while_away=True, usage_bytes=10 << 20, sample_age_s=1.5
 )
 
-TOLD = [
+KILLS = [
     (
         "from the kernel's log",
         KILL,
         [
             "1970-01-01T00:16:40Z  90s ago  shop/hog app",
             "  Process stress (pid 77) in container app was killed by the kernel: out of memory at the container's "
-            "memory limit (256Mi); the container goes on",
+            "memory limit (256Mi); the container continues",
             "  process    stress (pid 77), oom_score_adj 1000",
             "  limit of   /kubepods/podu1/c",
             "  limit      256.0 MiB",
             "  used       256.0 MiB",
             "  memory     anon 250.0 MiB",
-            "  known from kernel log",
+            "  source     kernel log",
             "    PID  CANDIDATE  RESIDENT   ADJ",
             "    77   stress     250.0 MiB  1000",
             "    1    sh         1.0 MiB    1000",
@@ -112,17 +119,17 @@ TOLD = [
             "  2 processes were killed by the kernel: out of memory at the pod's memory limit, while no agent was "
             "running; known from the kernel's counters (usage 10Mi, last seen 1.5 s before)",
             "  used       10.0 MiB, 1.5 s before",
-            "  known from counters",
+            "  source     counters",
         ],
     ),
 ]
 
 
-@pytest.mark.parametrize(("kill", "lines"), [row[1:] for row in TOLD], ids=[row[0] for row in TOLD])
+@pytest.mark.parametrize(("kill", "lines"), [row[1:] for row in KILLS], ids=[row[0] for row in KILLS])
 def test_kills(kill: OomKill, lines: list[str]) -> None:
     page = msgspec.json.decode(msgspec.json.encode(oom_page([kill], {})), type=OomPage)
     assert list(oom.lines(page.kills, 1090.0, PLAIN)) == lines
 
 
 def test_no_kills() -> None:
-    assert list(oom.lines([], 0.0, PLAIN)) == ["no kill is known"]
+    assert list(oom.lines([], 0.0, PLAIN)) == ["No OOM kills found."]

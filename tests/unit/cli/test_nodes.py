@@ -1,4 +1,4 @@
-"""Which node an answer is for: what its description, its configuration and its pods change."""
+"""The node of `explain`: the effect of its Node object, configuration and pods."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ CAPACITY = ("--capacity", "cpu=4,memory=16Gi")
 
 
 def test_limited_swap_of_a_described_node(desk: Desk) -> None:
-    """02 §5: 2Gi of 16Gi, swap 8Gi → 1073741824; without swap there is nothing to give."""
+    """02 §5: 2Gi of 16Gi, swap 8Gi → 1073741824; without swap there is none."""
     config = {"memorySwap": {"swapBehavior": "LimitedSwap"}}
     burstable = [pod("p", {"requests": {"memory": "2Gi"}, "limits": {"memory": "3Gi"}})]
     for words, expected in (
@@ -75,7 +75,7 @@ def test_without_cgroups_per_qos_only_containers_have_cgroups(desk: Desk) -> Non
     assert "memory.max" not in script  # nothing is written at the root, or where the runtime decides
 
 
-def test_strict_reservation_keeps_reserved_cpus_from_everybody(desk: Desk) -> None:
+def test_strict_reservation_excludes_reserved_cpus_from_sharing(desk: Desk) -> None:
     """02 §10: SHARED is ALL − RESERVED then. 16 CPUs, 2 reserved, 4 owned: 10, and 12 without the option."""
     owner = [pod("o", {"limits": {"cpu": "4", "memory": "1Gi"}}), pod("e", {})]
     base = {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "2"}}
@@ -84,14 +84,14 @@ def test_strict_reservation_keeps_reserved_cpus_from_everybody(desk: Desk) -> No
         assert f"shared CPUs  {shared} " in ran.out
 
 
-def test_more_exclusive_cpus_than_can_be_given(desk: Desk) -> None:
+def test_more_exclusive_cpus_than_available(desk: Desk) -> None:
     config = {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}
     pods = [pod(name, {"limits": {"cpu": "3", "memory": "1Gi"}}) for name in ("a", "b")]
-    assert "6 CPUs are wanted exclusively but only 3 can be given" in desk.explain(pods, *CAPACITY, config=config).out
+    assert "6 exclusive CPUs are requested but only 3 are available" in desk.explain(pods, *CAPACITY, config=config).out
 
 
 @pytest.mark.parametrize("words", [("--capacity", "cpu=4,memory=16Gi,pods=250"), ("--node", "")], ids=["list", "Node"])
-def test_the_number_of_pods_is_the_nodes(desk: Desk, words: tuple[str, str]) -> None:
+def test_the_number_of_pods_of_the_node(desk: Desk, words: tuple[str, str]) -> None:
     given = words if words[1] else ("--node", desk.file("node.json", _node("n", pods="250")))
     assert "pods 250" in desk.explain([pod("p", {})], *given).out
 
@@ -105,13 +105,13 @@ def test_only_pods_that_are_on_the_node(desk: Desk) -> None:
     ]
     ran = desk.explain(pods, "-o", "json", "--node", desk.file("node.json", _node("n")))
     assert [each["name"] for each in json.loads(ran.out)["pods"]] == ["here", "nowhere"]
-    assert "1 pods have ended" in ran.err and "1 pods are bound to other nodes than n" in ran.err
+    assert "1 pods have ended" in ran.err and "1 pods are bound to nodes other than n" in ran.err
 
 
-def test_a_node_that_says_otherwise(desk: Desk) -> None:
+def test_a_node_object_that_differs_from_the_options(desk: Desk) -> None:
     info = {"kubeletVersion": "v1.34.1", "containerRuntimeVersion": "cri-o://1.34"}
     ran = desk.explain([pod("p", {})], "--node", desk.file("node.json", _node("n", info)))
-    assert "--profile 1.36 is nearer" in ran.err and "--runtime crio" in ran.err
+    assert "use --profile 1.36" in ran.err and "--runtime crio" in ran.err
 
 
 def test_configuration_as_a_node_serves_it(desk: Desk) -> None:
@@ -121,15 +121,15 @@ def test_configuration_as_a_node_serves_it(desk: Desk) -> None:
 
 def test_flags_of_the_kubelet(desk: Desk) -> None:
     ran = desk.explain([pod("p", {})], *CAPACITY, "--cgroup-driver", "systemd", "--address", "::1")
-    assert "/kubepods.slice" in ran.out and "without effect here: address" in ran.err
+    assert "/kubepods.slice" in ran.out and "these settings have no effect: address" in ran.err
 
 
 @pytest.mark.parametrize("capacity", ["", "cpu=4,cpu=5,memory=1Gi", "=3,cpu=4,memory=1Gi", "cpu=3500m,memory=1Gi"])
-def test_capacities_that_are_none(desk: Desk, capacity: str) -> None:
+def test_invalid_capacities(desk: Desk, capacity: str) -> None:
     assert desk.explain([pod("p", {})], "--capacity", capacity).code == 2
 
 
 @pytest.mark.parametrize("line", ['{"kind":"List","items":[]}', '{"kind":"Node"}', "{}"])
-def test_plan_takes_pods_only(line: str) -> None:
+def test_plan_accepts_only_pods(line: str) -> None:
     ran = run("plan", *CAPACITY, stdin=line + "\n")
     assert ran.code == 2 and json.loads(ran.out)["line"] == 1

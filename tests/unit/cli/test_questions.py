@@ -1,4 +1,4 @@
-"""`plimsoll explain resize|eviction-order|oom-order`: answers from manifests, and mistakes that are said."""
+"""`plimsoll explain resize|eviction-order|oom-order`: results from manifests, and errors."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def written(path: Path, *pods: dict[str, Any]) -> str:
 
 RESIZES = [
     ("in place", "resized-cpu-2", (), 0, ["accepted", "cpu.max     100000 100000 → 200000 100000"]),
-    ("with a restart", "resized-memory-500mi", (), 0, ["restart: container demo", "with the container's new start"]),
+    ("with a restart", "resized-memory-500mi", (), 0, ["restart: container demo", "at the restart of the container"]),
     ("another class", "refused-qos-change", (), 2, ["Pod QoS is immutable", '{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}']),
     ("another class, 1.36", "refused-qos-change", ("--profile", "1.36"), 2, ["Pod QOS Class may not change"]),
     ("the v1 files", "resized-cpu-2", ("--cgroup", "v1"), 0, ["cpu.cfs_quota_us  100000 → 200000"]),
-    ("nothing", "", (), 0, ["nothing changes"]),
+    ("nothing", "", (), 0, ["no change"]),
 ]  # fmt: skip
 
 
@@ -50,8 +50,8 @@ def test_resize(new: str, options: tuple[str, ...], code: int, texts: list[str])
     assert all(text in ran.out for text in texts), ran.out
 
 
-def test_resize_beside_others(tmp_path: Path) -> None:
-    """Who would have to go, and the most that fits."""
+def test_resize_with_other_pods(tmp_path: Path) -> None:
+    """Which pods must be removed, and the largest request that fits."""
     old, new = (
         written(tmp_path / "old.json", pod("web", "1Gi")),
         written(tmp_path / "new.json", pod("web", "1Gi", cpu="4")),
@@ -65,11 +65,11 @@ def test_resize_beside_others(tmp_path: Path) -> None:
     both = written(tmp_path / "both.json", pod("web", "15Gi", cpu="4"))
     ran = run("explain", "resize", old, both, *ROOM, "--others", others)
     assert "short of cpu 1500m, memory " in ran.out
-    assert re.search("it fits once shop/[ab], shop/[ab] are all gone \\(frees cpu 5500m, memory 2Gi\\)\n", ran.out)
+    assert re.search("fits after removal of shop/[ab], shop/[ab] \\(frees cpu 5500m, memory 2Gi\\)\n", ran.out)
     huge = written(tmp_path / "huge.json", pod("web", "1Gi", cpu="9"))
     ran = run("explain", "resize", old, huge, *ROOM)
     assert ran.code == 1
-    assert "cpu: the most for container app here is 8\n" in ran.out
+    assert "cpu: the maximum for container app on this node is 8\n" in ran.out
     ran = run("explain", "resize", old, huge, *ROOM, "--profile", "1.36")
     assert ran.code == 2
     assert "node didn't have enough allocatable resources: cpu, requested: 9000, allocatable: 8000" in ran.out
@@ -91,30 +91,30 @@ def guaranteed(name: str, cpu: str) -> dict[str, Any]:
 
 SETTINGS = [
     ("no resizes", pod("web", "1Gi"), pod("web", "1Gi", cpu="2"), {"featureGates": {"InPlacePodVerticalScaling": False}},
-     2, ["refused by the API server", "lets no amounts of a running pod change"]),
+     2, ["rejected by the API server", "does not change the resources of a running pod"]),
     ("no init containers", init("web", "1"), init("web", "2"),
      {"featureGates": {"InPlacePodVerticalScalingInitContainers": False}},
      2, ["resources for non-sidecar init containers are immutable"]),
     ("swap", pod("web", "1Gi"), pod("web", "2Gi"), {"failSwapOn": False, "memorySwap": {"swapBehavior": "LimitedSwap"}},
-     1, ["In-place resize of containers with swap is not supported.", "change the limit alone"]),
+     1, ["In-place resize of containers with swap is not supported.", "change only the memory limit"]),
     ("parts of CPUs", guaranteed("web", "1"), guaranteed("web", "1500m"),
-     {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}, 1, ["ask for 2 (container app)"]),
+     {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}, 1, ["request 2 (container app)"]),
     ("CPUs that others own", guaranteed("web", "1"), guaranteed("web", "5"),
      {"cpuManagerPolicy": "static", "kubeReserved": {"cpu": "500m"}},
      1, ["Deferred", "not enough cpus available to satisfy request: requested=5, available=4",
-         "the most for container app here is 7; 4 fits now"]),
+         "the maximum for container app on this node is 7; now: 4"]),
     ("the eviction threshold is not Infeasible", pod("web", "1Gi"), pod("web", "15Gi"),
-     {"evictionHard": {"memory.available": "2Gi"}}, 1, ["Deferred", "the most for container app here is 14Gi"]),
+     {"evictionHard": {"memory.available": "2Gi"}}, 1, ["Deferred", "the maximum for container app on this node is 14Gi"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("old", "new", "config", "code", "texts"), [row[1:] for row in SETTINGS], ids=[row[0] for row in SETTINGS]
 )
-def test_resize_under_settings(
+def test_resize_with_a_kubelet_configuration(
     tmp_path: Path, old: dict[str, Any], new: dict[str, Any], config: dict[str, Any], code: int, texts: list[str]
 ) -> None:
-    """As the agent with that configuration would judge; without it all of these are accepted."""
+    """The verdict of an agent with that configuration; without it, all of these are accepted."""
     files = written(tmp_path / "old.json", old), written(tmp_path / "new.json", new)
     others = written(tmp_path / "others.json", guaranteed("other", "3"))
     assert run("explain", "resize", *files, *ROOM).code == 0
@@ -125,8 +125,8 @@ def test_resize_under_settings(
     assert all(text in ran.out for text in texts), ran.out
 
 
-def test_resize_beside_a_dump_with_the_pod_itself(tmp_path: Path) -> None:
-    """As `kubectl get pods` gives it, with a uid and a namespace that the manifest does not have."""
+def test_resize_with_a_dump_that_contains_the_pod(tmp_path: Path) -> None:
+    """The output of `kubectl get pods` has a uid and a namespace, which the manifest lacks."""
     stored = pod("web", "1Gi", cpu="5")
     stored["metadata"] |= {"uid": "u1", "namespace": "default"}
     manifest, larger = ({**pod("web", "1Gi", cpu=cpu), "metadata": {"name": "web"}} for cpu in ("5", "6"))
@@ -136,22 +136,22 @@ def test_resize_beside_a_dump_with_the_pod_itself(tmp_path: Path) -> None:
     assert (alone.code, beside.out) == (0, alone.out)
 
 
-def test_resize_beside_what_cannot_be_read(tmp_path: Path) -> None:
+def test_resize_with_unreadable_other_pods(tmp_path: Path) -> None:
     old, new = written(tmp_path / "old", pod("web", "1Gi")), written(tmp_path / "new", pod("web", "2Gi"))
     ran = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", pod("other", "1gb")))
     assert (ran.code, "requests[memory]" in ran.err) == (2, True)
     ended = {**pod("other", "15Gi"), "status": {"phase": "Failed"}}
     ran = run("explain", "resize", old, new, *ROOM, "--others", written(tmp_path / "others", ended))
-    assert (ran.code, ran.err) == (0, "note: 1 pods have ended and hold nothing\n")
+    assert (ran.code, ran.err) == (0, "note: 1 pods have ended and use no resources\n")
 
 
 def test_resize_to_another_pod(tmp_path: Path) -> None:
     old, new = written(tmp_path / "old", pod("web", "1Gi")), written(tmp_path / "new", pod("db", "2Gi"))
     ran = run("explain", "resize", old, new, *ROOM)
-    assert (ran.code, "note: NEW is another pod by its name, db: only its amounts are taken" in ran.out) == (0, True)
+    assert (ran.code, "note: NEW has another name, db: only its resources are used" in ran.out) == (0, True)
 
 
-def test_resize_of_the_pod_as_a_whole(tmp_path: Path) -> None:
+def test_resize_of_pod_level_resources(tmp_path: Path) -> None:
     def sized(memory: str) -> dict[str, Any]:
         made = pod("web", "64Mi")
         own = {"requests": {"memory": "100Mi"}, "limits": {"memory": memory}}
@@ -163,14 +163,14 @@ def test_resize_of_the_pod_as_a_whole(tmp_path: Path) -> None:
     assert "unsafe shrink: the pod uses 600Mi now, its new limit is 512Mi" in ran.out
 
 
-def test_resize_of_what_has_ended(tmp_path: Path) -> None:
+def test_resize_of_an_ended_pod(tmp_path: Path) -> None:
     old, new = ({**pod("web", "1Gi", cpu=cpu), "status": {"phase": "Succeeded"}} for cpu in ("1", "2"))
     ran = run("explain", "resize", written(tmp_path / "old", old), written(tmp_path / "new", new), *ROOM)
-    assert (ran.code, "no node judges this pod any more" in ran.out) == (1, True)
+    assert (ran.code, "the pod has no active node" in ran.out) == (1, True)
 
 
 @pytest.mark.parametrize("used", ["900Mi", "app=900Mi"], ids=["one amount", "by name"])
-def test_resize_below_what_is_used(tmp_path: Path, used: str) -> None:
+def test_resize_below_the_usage(tmp_path: Path, used: str) -> None:
     def limited(name: str, memory: str) -> str:
         document = pod("web", "100Mi")
         document["spec"]["containers"][0]["resources"]["limits"] = {"memory": memory}
@@ -180,7 +180,7 @@ def test_resize_below_what_is_used(tmp_path: Path, used: str) -> None:
     assert "unsafe shrink: container app uses 900Mi now, its new limit is 512Mi" in ran.out
 
 
-def test_resize_leaves_everything_else(tmp_path: Path) -> None:
+def test_resize_ignores_other_changes(tmp_path: Path) -> None:
     changed = pod("web", "2Gi")
     changed["spec"]["containers"][0]["image"] = "another"
     ran = run("explain", "resize", written(tmp_path / "a", pod("web", "1Gi")), written(tmp_path / "b", changed), *ROOM)
@@ -188,11 +188,11 @@ def test_resize_leaves_everything_else(tmp_path: Path) -> None:
     assert "NEW differs in more than resources" in ran.out
 
 
-# --- who goes first ---
+# --- eviction and OOM order ---
 
 
 def test_eviction_order(tmp_path: Path) -> None:
-    """Above its request before below it, then priority, then by how much; critical pods are exempt."""
+    """Pods above their request first, then by priority, then by excess; critical pods are exempt."""
     file = written(
         tmp_path / "pods.json",
         pod("within", "1Gi"),
@@ -227,30 +227,32 @@ UNKNOWN = [
 
 
 @pytest.mark.parametrize(("signal", "hard", "met"), [row[1:] for row in UNKNOWN], ids=[row[0] for row in UNKNOWN])
-def test_a_share_of_what_is_not_known_is_not_judged(tmp_path: Path, signal: str, hard: str, met: bool | None) -> None:
-    """--capacity says nothing of process numbers and inodes."""
+def test_a_percentage_of_an_unknown_capacity_is_not_evaluated(
+    tmp_path: Path, signal: str, hard: str, met: bool | None
+) -> None:
+    """--capacity does not contain process ids and inodes."""
     file = written(tmp_path / "pods.json", pod("a"))
     words = ("--usage", "a=10", "--signal", signal, "--available", "100", "--eviction-hard", hard)
     found = json.loads(run("explain", "eviction-order", file, *words, *ROOM, "-o", "json").out)
     assert found.get("met") is met
-    assert any("is not known" in each for each in found.get("notes", ())) is (met is None)
+    assert any("is unknown" in each for each in found.get("notes", ())) is (met is None)
 
 
-def test_nobody_is_first_among_equals(tmp_path: Path) -> None:
+def test_pods_of_equal_rank(tmp_path: Path) -> None:
     file = written(tmp_path / "pods.json", pod("a"), pod("b"), pod("c", priority=1))
     words = ("explain", "eviction-order", file, *ROOM)
-    assert "first: shop/a, or another that is equal to it\n" in run(*words).out
+    assert "first: shop/a (or another pod with equal rank)\n" in run(*words).out
     assert "first: shop/b\n" in run(*words, "--usage", "a=1Mi,b=2Mi,c=3Mi").out
 
 
 AVAILABLE = [
     ("met", "50Mi", ["hard threshold 100Mi: met", "first: shop/over, grace 1 s", "The node was low on resource: memory."]),
-    ("not met", "1Gi", ["not met: nobody is evicted"]),
+    ("not met", "1Gi", ["not met: no pod is evicted"]),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("available", "texts"), [row[1:] for row in AVAILABLE], ids=[row[0] for row in AVAILABLE])
-def test_eviction_with_what_is_left(tmp_path: Path, available: str, texts: list[str]) -> None:
+def test_eviction_with_an_available_amount(tmp_path: Path, available: str, texts: list[str]) -> None:
     file = written(tmp_path / "pods.json", pod("over", "100Mi"), pod("within", "1Gi"))
     usage = tmp_path / "usage.yaml"
     usage.write_text("over: 200Mi\nshop/within: 900Mi\n")
@@ -279,7 +281,7 @@ evictionHardGraceSeconds: 0
     [("500Mi", "soft threshold 1Gi: met"), ("50Mi", "hard threshold 100Mi: met")],
     ids=["soft", "hard"],
 )
-def test_the_graces_of_the_configuration_count(tmp_path: Path, available: str, text: str) -> None:
+def test_the_grace_periods_of_the_configuration_are_used(tmp_path: Path, available: str, text: str) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIGURED % "true")
     slow = pod("slow")
@@ -291,12 +293,12 @@ def test_the_graces_of_the_configuration_count(tmp_path: Path, available: str, t
     assert (ran.code, f"first: shop/slow, grace {grace_s} s\n" in ran.out) == (0, True), ran.out + ran.err
     if grace_s:
         assert text in ran.out
-    told = json.loads(run("explain", "eviction-order", file, *words, "-o", "json").out)
-    assert told["decision"]["graceS"] == grace_s
+    result = json.loads(run("explain", "eviction-order", file, *words, "-o", "json").out)
+    assert result["decision"]["graceS"] == grace_s
 
 
 @pytest.mark.parametrize(("gate", "first"), [("true", "plain"), ("false", "pod-level")])
-def test_without_the_gate_pod_level_resources_are_no_request(tmp_path: Path, gate: str, first: str) -> None:
+def test_without_the_gate_pod_level_requests_are_ignored(tmp_path: Path, gate: str, first: str) -> None:
     config = tmp_path / "config.yaml"
     config.write_text(CONFIGURED % gate)
     whole = pod("pod-level")
@@ -308,7 +310,7 @@ def test_without_the_gate_pod_level_resources_are_no_request(tmp_path: Path, gat
     assert f"first: shop/{first}\n" in ran.out, ran.out + ran.err
 
 
-def test_nothing_of_the_order_is_left_out(tmp_path: Path) -> None:
+def test_the_order_is_complete(tmp_path: Path) -> None:
     names = [f"p{number}" for number in range(25)]
     file = written(tmp_path / "pods.json", *map(pod, names))
     words = ("--usage", ",".join(f"{name}=1Gi" for name in names), *ROOM)
@@ -319,7 +321,7 @@ def test_nothing_of_the_order_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("layout", "code"), [("single", "nodefs"), ("dedicated", "imagefs")])
 def test_thresholds_of_the_file_system_that_containers_write_to(tmp_path: Path, layout: str, code: str) -> None:
-    """containerfs has none of its own: it is judged by those of the one it lies on (04 §1)."""
+    """containerfs has no thresholds of its own: those of its file system are used (04 §1)."""
     file = written(tmp_path / "pods.json", pod("a"))
     capacity = ("--capacity", "cpu=8,memory=16Gi,ephemeral-storage=100Gi", "--cgroup", "v2")
     hard = ("--eviction-hard", f"{code}.available<7Gi", "--signal", "containerfs.available", "--available", "5Gi")
@@ -349,7 +351,7 @@ def test_eviction_for_other_signals(tmp_path: Path, signal: str, usage: str, fir
     assert f"first: shop/{first}\n" in ran.out
 
 
-def test_a_pod_without_statistics_is_suspected_first(tmp_path: Path) -> None:
+def test_a_pod_without_statistics_ranks_first(tmp_path: Path) -> None:
     file = written(tmp_path / "pods.json", pod("a"), pod("b"))
     summary = tmp_path / "summary.json"
     report = {"podRef": {"name": "a", "namespace": "shop"}, "memory": {"workingSetBytes": 1 << 30}}
@@ -357,11 +359,11 @@ def test_a_pod_without_statistics_is_suspected_first(tmp_path: Path) -> None:
     ran = run("explain", "eviction-order", file, "--usage-file", str(summary), *ROOM)
     assert "first: shop/b" in ran.out
     assert "no statistics" in ran.out
-    assert "1 of 2 pods have no usage" in ran.out
+    assert "1 of 2 pods have no known usage" in ran.out
 
 
 def test_oom_order(tmp_path: Path) -> None:
-    """BestEffort before Burstable; of two alike the larger; Guaranteed at the end."""
+    """BestEffort before Burstable; of two equal ones the larger; Guaranteed last."""
     guaranteed = pod("gold", "4Gi")
     guaranteed["spec"]["containers"][0]["resources"]["limits"] = {"cpu": "1", "memory": "4Gi"}
     file = written(tmp_path / "pods.json", guaranteed, pod("silver", "1Gi"), pod("silver-2", "1Gi"), pod("bronze"))
@@ -389,17 +391,25 @@ def test_oom_order_of_this_machine() -> None:
 
 
 WRONG = [
-    ("no such pod", ["eviction-order", "FILE", "--usage", "x=1"], "no pod 'x'; there are: a"),
+    ("no such pod", ["eviction-order", "FILE", "--usage", "x=1"], "no pod 'x'; the pods are: a"),
     ("no amount", ["eviction-order", "FILE", "--usage", "a"], "is not name=amount"),
     ("no quantity", ["eviction-order", "FILE", "--usage", "a=much"], "'much'"),
     ("below nothing", ["eviction-order", "FILE", "--usage", "a=-1"], "greater than or equal to 0"),
     ("no file", ["eviction-order", "FILE", "--usage-file", "/nowhere"], "No such file"),
     ("no signal", ["eviction-order", "FILE", "--signal", "luck.available"], "luck.available"),
-    ("usage of a live node", ["eviction-order", "--usage", "a=1"], "a live node tells"),
-    ("oom: no such container", ["oom-order", "FILE", "--usage", "a/x=1"], "nothing is called a/x; there are: a/app"),
+    ("usage of a live node", ["eviction-order", "--usage", "a=1"], "a live node reports"),
+    (
+        "oom: no such container",
+        ["oom-order", "FILE", "--usage", "a/x=1"],
+        "no container a/x; the containers are: a/app",
+    ),
     ("resize: one file", ["resize", "FILE"], "Missing argument 'NEW'"),
     ("resize: no pod", ["resize", "FILE", "/nowhere"], "/nowhere: document 1: No such file"),
-    ("resize: no such container", ["resize", "FILE", "FILE", "--used", "x=1"], "no container x; there are: app"),
+    (
+        "resize: no such container",
+        ["resize", "FILE", "FILE", "--used", "x=1"],
+        "no container x; the containers are: app",
+    ),
 ]
 
 
@@ -418,7 +428,7 @@ def test_help_has_examples(word: str) -> None:
     assert f"plimsoll explain {word} " in ran.out
 
 
-def test_names_are_harmless(tmp_path: Path) -> None:
+def test_names_are_escaped(tmp_path: Path) -> None:
     evil = pod("a", "1Gi")
     evil["spec"]["containers"][0]["name"] = "\x1b[2J"
     file = written(tmp_path / "pods.json", evil)

@@ -1,4 +1,4 @@
-"""What the verbs print, where a live server is not needed to see it: tables, events, descriptions, exit codes."""
+"""The output of the verbs without a live server: tables, events, descriptions, exit codes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_event_times(event: dict[str, Any], seen: str) -> None:
     assert last_seen(event) == (0.0 if not event else NOW_S - 10)
 
 
-def test_a_kind_that_nobody_knows_is_listed() -> None:
+def test_an_unknown_kind_is_printed_as_a_listing() -> None:
     document = {
         "kind": "ConfigMap",
         "metadata": {"name": "cm", "creationTimestamp": STAMPS["lastTimestamp"]},
@@ -83,7 +83,7 @@ def test_a_kind_that_nobody_knows_is_listed() -> None:
     ]
 
 
-def test_a_pod_in_trouble() -> None:
+def test_a_failing_pod() -> None:
     pod = {
         "kind": "Pod",
         "metadata": {"name": "web", "namespace": "shop", "generation": 2, "creationTimestamp": STAMPS["firstTimestamp"]},
@@ -132,11 +132,11 @@ STATUSES = [
 @pytest.mark.parametrize(
     ("status", "code", "text"), [line[1:] for line in STATUSES], ids=[line[0] for line in STATUSES]
 )
-def test_how_a_session_ended(status: Any, code: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_exit_code_of_a_session(status: Any, code: int, text: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(json.dumps(status).encode()) == code
     assert text in capsys.readouterr().err
 
 
-def test_a_session_that_ended_in_words(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_session_without_an_exit_code_prints_the_message(capsys: pytest.CaptureFixture[str]) -> None:
     assert exit_code(b"not json") == 1
     assert "not json" in capsys.readouterr().err

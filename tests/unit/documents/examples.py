@@ -93,7 +93,7 @@ def node(
     settings: Json | None = None,
     capacity: Json | None = None,
 ) -> NodeConfig:
-    """Document 004's node, unless told otherwise."""
+    """The node of document 004 by default."""
     described = from_document(manifest(name), Node)
     return resolved(
         machine_from_capacity({**(described.status.capacity or {}), **amount_list(capacity or {})}),

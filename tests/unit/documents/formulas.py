@@ -47,7 +47,7 @@ def shares_from_weight_line(weight: int, shares: int, milli: int) -> None:
 
 def oom_line(request: str, capacity: str, adj: int) -> None:
     pod = lean(one_container({"cpu": "1m", "memory": request}))
-    assert oom_scores(pod, "Burstable", amount(capacity).value) == [adj]
+    assert oom_scores(pod, "Burstable", NodePolicy(amount(capacity).value)) == [adj]
 
 
 def oom_constants_line(
@@ -73,7 +73,7 @@ def allocatable_line(evictionHard: str, cpu: str, memory: str, absolute: int, hu
     assert setting.allocatable["cpu"] == amount(cpu)
     assert str(setting.allocatable["memory"]) == memory
     assert setting.absolute["memory"].value == absolute
-    if evictionHard == "100Mi":  # which is what nobody has to say
+    if evictionHard == "100Mi":  # the default
         assert default_config(setting.profile).eviction_hard["memory.available"] == evictionHard
 
 

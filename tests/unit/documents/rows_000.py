@@ -9,8 +9,9 @@ import msgspec
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.explain.advice import pod_warnings, setting_warnings
 from plimsoll.rules.model.objects import Node
+from plimsoll.rules.model.observed import CriResources
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.resources.cri import CriResources, cri_resources
+from plimsoll.rules.resources.cri import cri_resources
 from plimsoll.rules.scheduling.fit import node_load, verdict, waiting_load
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
@@ -58,7 +59,7 @@ def requests_may_add_up_to_allocatable_exactly() -> None:
     assert fits({"cpu": "0", "memory": "0"})
 
 
-def told_to_the_runtime(file: str, **asked: Any) -> CriResources:
+def runtime_resources(file: str, **asked: Any) -> CriResources:
     """LinuxContainerResources of the one container, on document 004's node."""
     found = work(file, node(**asked))
     (values,), (score,) = found.container_values, found.scores
@@ -67,7 +68,7 @@ def told_to_the_runtime(file: str, **asked: Any) -> CriResources:
 
 @row("000-06")
 def the_message_to_the_runtime() -> None:
-    assert told_to_the_runtime("000-example.yaml", version=1) == CriResources(
+    assert runtime_resources("000-example.yaml", version=1) == CriResources(
         cpu_shares=256,
         cpu_quota_us=50000,
         cpu_period_us=100000,
@@ -79,11 +80,11 @@ def the_message_to_the_runtime() -> None:
 
 @row("000-25")
 def protection_travels_in_unified() -> None:
-    without = told_to_the_runtime("000-example.yaml")
+    without = runtime_resources("000-example.yaml")
     assert "memory.min" not in without.unified
-    told = told_to_the_runtime("000-example.yaml", gates={"MemoryQoS": True})
-    assert told.unified == {**without.unified, "memory.min": "67108864"}
-    assert told_to_the_runtime("000-example.yaml", version=1, gates={"MemoryQoS": True}).unified == {}
+    resources = runtime_resources("000-example.yaml", gates={"MemoryQoS": True})
+    assert resources.unified == {**without.unified, "memory.min": "67108864"}
+    assert runtime_resources("000-example.yaml", version=1, gates={"MemoryQoS": True}).unified == {}
 
 
 @row("000-08")

@@ -10,6 +10,7 @@ from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.cgroup_names import container_component, misplaced_container_path, pod_name
 from plimsoll.rules.oom.order import OomCandidate, oom_order
 from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.oom_score import SANDBOX_SCORE, oom_scores
 from plimsoll.rules.resources.qos import computed_qos_class
 from tests.unit.documents.checks import Checks
@@ -129,7 +130,9 @@ def sandbox_has_998() -> None:
 def more_requested_scores_lower() -> None:
     capacity = amount("263192560Ki").value
     requests = [amount(f"{gi}Gi").value for gi in range(0, 252, 10)]
-    scores = [oom_scores(lean(one_container({"memory": str(q)})), "Burstable", capacity)[0] for q in requests]
+    scores = [
+        oom_scores(lean(one_container({"memory": str(q)})), "Burstable", NodePolicy(capacity))[0] for q in requests
+    ]
     assert scores == sorted(scores, reverse=True)
     assert len(set(scores)) == len(scores)
 
@@ -195,7 +198,7 @@ def scope_of_a_container() -> None:
 @row("002-39")
 def what_is_used_is_added_to_the_adjustment() -> None:
     """One tenth of the memory requested makes 900; the kernel adds what is used, and not more than requested is 1000."""
-    (score,) = oom_scores(lean(one_container({"memory": "1Gi"})), "Burstable", 10 << 30)
+    (score,) = oom_scores(lean(one_container({"memory": "1Gi"})), "Burstable", NodePolicy(10 << 30))
     assert score == 900
     (rank,) = oom_order([OomCandidate("c", 1 << 30, score)], 10 << 30)
     assert (rank.share, rank.points) == (100, 1000)

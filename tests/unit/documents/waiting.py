@@ -1,4 +1,4 @@
-"""Wait until something that parts of a control plane do on their own has come about."""
+"""Wait for something that a part of the control plane does by itself."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ DEADLINE_S = 20.0
 T = TypeVar("T")
 
 
-async def until(look: Callable[[], Awaitable[T]]) -> T:
-    """What it says once that is anything."""
+async def until(poll: Callable[[], Awaitable[T]]) -> T:
+    """The first result that is not empty."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
-            if found := await look():
+            if found := await poll():
                 return found
             await asyncio.sleep(0.02)

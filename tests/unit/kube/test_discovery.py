@@ -18,14 +18,14 @@ from plimsoll.kube.discovery import (
     kinds_meant,
 )
 from plimsoll.kube.request import Request
-from tests.unit.api.asking import Asker, api
+from tests.unit.api.api_client import ApiClient, api
 
 
-async def _all(asker: Asker, accept: str | None) -> list[DiscoveredKind]:
-    """As the command line asks; `accept` in place of the aggregated form."""
+async def _all(client: ApiClient, accept: str | None) -> list[DiscoveredKind]:
+    """As the command line requests it; `accept` in place of the aggregated form."""
 
     async def asked(request: Request) -> list[DiscoveredKind]:
-        document = await asker.ok("GET", request.path, accept=accept or request.accept)
+        document = await client.ok("GET", request.path, accept=accept or request.accept)
         found = kinds_in(document)
         for each in further(document):
             found += await asked(each)
@@ -37,13 +37,13 @@ async def _all(asker: Asker, accept: str | None) -> list[DiscoveredKind]:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[DiscoveredKind], list[DiscoveredKind]]:
     async def run(path: Path) -> tuple[list[DiscoveredKind], list[DiscoveredKind]]:
-        async with api(path) as asker:
-            return await _all(asker, None), await _all(asker, "application/json")
+        async with api(path) as client:
+            return await _all(client, None), await _all(client, "application/json")
 
     return asyncio.run(run(tmp_path_factory.mktemp("api")))
 
 
-def test_both_forms_say_the_same(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
+def test_both_forms_are_equivalent(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
     aggregated, legacy = both
     assert {each.plural: each for each in aggregated} == {each.plural: each for each in legacy}
     assert "resize" in kind_named(aggregated, "pods").subresources
@@ -62,14 +62,14 @@ WORDS = [
 
 
 @pytest.mark.parametrize(("word", "kind"), [row[1:] for row in WORDS], ids=[row[0] for row in WORDS])
-def test_what_a_word_means(both: tuple[list[DiscoveredKind], list[DiscoveredKind]], word: str, kind: str) -> None:
+def test_names_resolve_to_kinds(both: tuple[list[DiscoveredKind], list[DiscoveredKind]], word: str, kind: str) -> None:
     found = kind_named(both[0], word)
     assert found.kind == kind
     assert word != "events" or found.group == ""
 
 
-def test_words_that_nobody_knows(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
-    with pytest.raises(UnknownKindError, match=r"no 'pads'; it has: .*pods"):
+def test_unknown_names(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
+    with pytest.raises(UnknownKindError, match=r"resource type 'pads'; it has: .*pods"):
         kind_named(both[0], "pads")
     with pytest.raises(UnknownKindError):
         kind_named(both[0], "pods.apps")

@@ -38,6 +38,6 @@ async def test_an_answer_without_a_length_ends_with_the_connection() -> None:
     [b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", b"HTTP/1.1 200 OK\r\nConte", b""],
     ids=["in its body", "in its head", "before it"],
 )
-async def test_half_an_answer_is_none(data: bytes) -> None:
+async def test_a_truncated_response_is_an_error(data: bytes) -> None:
     with pytest.raises(UnreachableError):
         await answered(data)

@@ -61,16 +61,16 @@ def test_exec_plugin(tmp_path: Path) -> None:
     [
         (CONFIG, "zzz", "f: contexts: there is no 'zzz'"),
         (CONFIG, "nowhere", "f: clusters: there is no 'gone'"),
-        (CONFIG, "bad", "an http(s) address is needed"),
+        (CONFIG, "bad", "must be an http or https URL"),
         (CONFIG, "b", "ca.pem: No such file"),
-        ("kind: Config", "", "no current-context"),
+        ("kind: Config", "", "current-context is not set"),
         ("[]", "", "cannot unmarshal array"),
         ("a: [", "", "f: "),
         ("", "", "not a kubeconfig"),
-        (CONFIG.replace(PEM, "a*"), "a", "no base64"),
+        (CONFIG.replace(PEM, "a*"), "a", "invalid base64"),
     ],
 )
-def test_what_is_wrong_is_said(text: str, context: str, complaint: str, tmp_path: Path) -> None:
+def test_errors_name_what_is_wrong(text: str, context: str, complaint: str, tmp_path: Path) -> None:
     with pytest.raises(KubeconfigError) as refused:
         access(text.encode(), tmp_path, "f", context)
     assert complaint in str(refused.value)

@@ -57,7 +57,7 @@ def test_expired_in_the_stream_or_as_status_means_list_again() -> None:
     assert not reflector.synced
 
 
-def test_other_errors_are_told() -> None:
+def test_other_errors_are_raised() -> None:
     reflector = Reflector(PODS)
     with pytest.raises(ApiError, match="no entry"):
         reflector.listed(ApiResponse(403, b'{"kind":"Status","message":"no entry","reason":"Forbidden"}'))
@@ -66,7 +66,7 @@ def test_other_errors_are_told() -> None:
         reflector.line(_line("ERROR", {"code": 500, "message": "x", "metadata": {}}))
 
 
-def test_a_namesake_is_another_object() -> None:
+def test_an_object_of_the_same_name_is_another_object() -> None:
     reflector = Reflector(PODS)
     reflector.listed(_list(1, _pod("a", 1, "old")))
     changes = reflector.line(_line("MODIFIED", _pod("a", 2, "new")))
@@ -76,7 +76,7 @@ def test_a_namesake_is_another_object() -> None:
 
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["put", "delete", "expire", "repeat"])), max_size=30))
 def test_changes_add_up(script: list[tuple[str, str]]) -> None:
-    """A server's history, with expiry and repeated lines anywhere: whoever applies the changes has the server's state."""
+    """A server's history, with expiry and repeated lines anywhere: applying the changes gives the server's state."""
     reflector, server, mine, version = Reflector(PODS), dict[str, dict[str, Any]](), dict[str, str](), 1
 
     def take(changes: list[ObjectChange] | None) -> None:

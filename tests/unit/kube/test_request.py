@@ -27,7 +27,7 @@ def test_paths(made: r.Request, method: str, path: str) -> None:
     assert (made.method, made.path) == (method, path)
 
 
-def test_delete_names_the_very_object() -> None:
+def test_delete_has_the_uid_as_precondition() -> None:
     made = r.delete(r.PODS, "p", "d", grace_s=0, uid="u")
     assert b'"gracePeriodSeconds":0' in made.body and b'"preconditions":{"uid":"u"}' in made.body
 

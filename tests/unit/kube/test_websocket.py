@@ -12,7 +12,8 @@ from wsproto.events import AcceptConnection, BytesMessage, CloseConnection, Reje
 
 from plimsoll.api.auth.ca import Authority
 from plimsoll.kube.request import ApiError
-from plimsoll.kube.websocket import WebSocket
+from plimsoll.kube.websocket import connect
+from plimsoll.net.websocket import WebSocket
 
 
 class _Served:
@@ -39,7 +40,7 @@ async def _connected(tmp_path: Path, *events: object) -> WebSocket:
     port = server.sockets[0].getsockname()[1]
     tls = ssl.create_default_context(cafile=str(authority.ca_file))
     async with asyncio.timeout(10), server:
-        return await WebSocket.connect(
+        return await connect(
             "127.0.0.1", port, "/", tls=tls, server_name="127.0.0.1", subprotocols=["v5.channel.k8s.io"]
         )
 
@@ -53,7 +54,7 @@ async def test_messages_that_come_with_the_handshake_are_not_lost(tmp_path: Path
     await far.close()
 
 
-async def test_a_refusal_has_the_servers_words(tmp_path: Path) -> None:
+async def test_a_rejection_has_the_servers_message(tmp_path: Path) -> None:
     refused = RejectConnection(status_code=404, has_body=True, headers=[(b"content-length", b"4")])
     with pytest.raises(ApiError) as error:
         await _connected(tmp_path, refused, RejectData(b"gone"))

@@ -1,4 +1,4 @@
-"""Files to which changes are appended: what the next reader finds, also after a kill in the middle of a line."""
+"""The append log: what the next reader gets, also after a kill in the middle of a line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.linux import append_log
-from plimsoll.linux.append_log import SPARE_BYTES, AppendLogCorruptError, MembersFile
+from plimsoll.linux.append_log import SPARE_BYTES, AppendLog, AppendLogCorruptError
 
 Changes = Mapping[str, bytes | None]
 values = st.none() | st.integers(0, 99).map(lambda number: b"%d" % number)
@@ -33,17 +33,17 @@ def applied(steps: list[Changes]) -> dict[str, bytes]:
 @given(st.lists(changes, min_size=1, max_size=12), st.sets(st.integers(0, 11)))
 def test_every_reader_finds_what_was_written_last(steps: list[Changes], restarts: set[int]) -> None:
     with tempfile.TemporaryDirectory() as directory:
-        file = MembersFile(Path(directory) / "file")
+        file = AppendLog(Path(directory) / "file")
         for number, each in enumerate(steps):
             if number and number in restarts:
-                file = MembersFile(file.path)
+                file = AppendLog(file.path)
                 file.read()
             file.write(each)
-            assert MembersFile(file.path).read() == applied(steps[: number + 1])
+            assert AppendLog(file.path).read() == applied(steps[: number + 1])
 
 
-def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
-    file = MembersFile(tmp_path / "file")
+def test_an_incomplete_line_is_dropped(tmp_path: Path) -> None:
+    file = AppendLog(tmp_path / "file")
     file.write({"a": b"1"})
     file.write({"b": b"2"})
     before = file.path.stat().st_size
@@ -51,30 +51,30 @@ def test_a_line_that_was_cut_off_counts_for_nothing(tmp_path: Path) -> None:
     whole = file.path.read_bytes()
     for length in range(before, len(whole)):
         file.path.write_bytes(whole[:length])
-        after = MembersFile(file.path)
+        after = AppendLog(file.path)
         assert after.read() == {"a": b"1", "b": b"2"}
         after.write({"d": b"4"})
-        assert MembersFile(file.path).read() == {"a": b"1", "b": b"2", "d": b"4"}
+        assert AppendLog(file.path).read() == {"a": b"1", "b": b"2", "d": b"4"}
 
 
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        (b"", "line 1: it is not whole"),
-        (b'[4,{"a":1}', "line 1: it is not whole"),
+        (b"", "line 1: the line is incomplete"),
+        (b'[4,{"a":1}', "line 1: the line is incomplete"),
         (b'[4,{"a":1}]\n', "line 1: the checksum is wrong"),
         (b"\0\0\0\n", "line 1: JSON is malformed"),
         (b"[2745614147,{}]\n[3,4]\n", "line 2: the checksum is wrong"),
     ],
 )
-def test_damage_is_told(tmp_path: Path, text: bytes, says: str) -> None:
+def test_damage_is_reported(tmp_path: Path, text: bytes, says: str) -> None:
     (tmp_path / "file").write_bytes(text)
     with pytest.raises(AppendLogCorruptError, match=says):
-        MembersFile(tmp_path / "file").read()
+        AppendLog(tmp_path / "file").read()
 
 
-def test_it_grows_no_more_than_it_must(tmp_path: Path) -> None:
-    file = MembersFile(tmp_path / "file")
+def test_the_file_is_replaced_before_it_grows_too_large(tmp_path: Path) -> None:
+    file = AppendLog(tmp_path / "file")
     value = b'"%b"' % (b"x" * 1000)
     inodes = set()
     for number in range(1000):
@@ -97,14 +97,14 @@ def no_file_longer_than(size: int) -> Iterator[None]:
 
 
 def test_a_full_disk_leaves_the_file_as_it_was(tmp_path: Path) -> None:
-    file = MembersFile(tmp_path / "file")
+    file = AppendLog(tmp_path / "file")
     file.write({"a": b"1", "b": b"2"})
     before = file.path.read_bytes()
     with no_file_longer_than(len(before) + 7), pytest.raises(OSError, match="too large"):
         file.write({"a": b"3", "b": None, "c": b'"much longer than before"'})
     assert file.path.read_bytes() == before
     file.write({"d": b"5"})
-    assert MembersFile(file.path).read() == {"a": b"1", "b": b"2", "d": b"5"}
+    assert AppendLog(file.path).read() == {"a": b"1", "b": b"2", "d": b"5"}
 
 
 @contextmanager
@@ -125,9 +125,9 @@ def full_file_system(place: Path) -> Iterator[Callable[[], None]]:
         subprocess.run(["umount", place], check=True)
 
 
-def test_what_stays_as_large_can_be_written_to_a_full_disk(tmp_path: Path) -> None:
+def test_a_state_of_the_same_size_can_be_written_to_a_full_disk(tmp_path: Path) -> None:
     with full_file_system(tmp_path) as fill:
-        file = MembersFile(tmp_path / "file")
+        file = AppendLog(tmp_path / "file")
         file.write({f"name{number}": b"0" for number in range(100)})
         fill()
         inodes = set()
@@ -135,16 +135,18 @@ def test_what_stays_as_large_can_be_written_to_a_full_disk(tmp_path: Path) -> No
             file.write({f"name{number % 100}": b'"%d"' % number})
             inodes.add(file.path.stat().st_ino)
         assert len(inodes) == 2  # appended to, and replaced
-        assert MembersFile(file.path).read() == {f"name{n % 100}": b'"%d"' % n for n in range(2900, 3000)}
+        assert AppendLog(file.path).read() == {f"name{n % 100}": b'"%d"' % n for n in range(2900, 3000)}
         with pytest.raises(OSError, match="No space"):
             file.write({"large": b'"%b"' % (b"x" * 1_000_000)})
         file.write({"small": b"1"})
-        assert MembersFile(file.path).read()["small"] == b"1"
+        assert AppendLog(file.path).read()["small"] == b"1"
 
 
-def test_what_is_written_is_written_though_its_twin_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    MembersFile(tmp_path / "file").write({"a": b"1"})
-    file, calls = MembersFile(tmp_path / "file"), 0
+def test_a_write_succeeds_although_the_other_file_gets_no_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    AppendLog(tmp_path / "file").write({"a": b"1"})
+    file, calls = AppendLog(tmp_path / "file"), 0
     file.read()
     really = append_log.replace_whole
 
@@ -157,26 +159,26 @@ def test_what_is_written_is_written_though_its_twin_is_not(tmp_path: Path, monke
 
     monkeypatch.setattr(append_log, "replace_whole", once)
     file.write({"a": b"2"})
-    assert calls == 2 and MembersFile(file.path).read() == {"a": b"2"}
+    assert calls == 2 and AppendLog(file.path).read() == {"a": b"2"}
     file.write({"b": b"3"})
-    assert MembersFile(file.path).read() == {"a": b"2", "b": b"3"}
+    assert AppendLog(file.path).read() == {"a": b"2", "b": b"3"}
 
 
-def test_a_file_that_somebody_else_has_changed_or_taken_away_is_made_anew(tmp_path: Path) -> None:
-    file = MembersFile(tmp_path / "file")
+def test_a_file_that_another_process_changed_or_removed_is_replaced(tmp_path: Path) -> None:
+    file = AppendLog(tmp_path / "file")
     file.write({"a": b"1"})
     file.path.write_bytes(b"what is this?")
     file.write({"b": b"2"})
-    assert MembersFile(file.path).read() == {"a": b"1", "b": b"2"}
+    assert AppendLog(file.path).read() == {"a": b"1", "b": b"2"}
     file.path.unlink()
     file.write({"c": b"3"})
-    assert MembersFile(file.path).read() == {"a": b"1", "b": b"2", "c": b"3"}
+    assert AppendLog(file.path).read() == {"a": b"1", "b": b"2", "c": b"3"}
 
 
-def test_to_begin_anew_is_to_forget_what_was_read(tmp_path: Path) -> None:
-    MembersFile(tmp_path / "file").write({"a": b"1"})
-    file = MembersFile(tmp_path / "file")
+def test_discard_drops_the_entries(tmp_path: Path) -> None:
+    AppendLog(tmp_path / "file").write({"a": b"1"})
+    file = AppendLog(tmp_path / "file")
     file.read()
-    file.begin_anew()
+    file.discard()
     file.write({"b": b"2"})
-    assert MembersFile(file.path).read() == {"b": b"2"}
+    assert AppendLog(file.path).read() == {"b": b"2"}

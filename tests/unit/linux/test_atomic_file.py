@@ -1,4 +1,4 @@
-"""Files that are replaced as a whole: shorter after longer, made anew, and never seen half."""
+"""Files that are replaced atomically: a shorter text after a longer one, a removed file, concurrent readers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from plimsoll.linux.atomic_file import read_whole, replace_whole
 
 
-def test_each_text_stands_alone(tmp_path: Path) -> None:
+def test_each_write_replaces_the_whole_text(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     for text in (b"long " * 1000, b"", b"short", b"long again " * 500):
         replace_whole(path, text)
@@ -16,7 +16,7 @@ def test_each_text_stands_alone(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_was_taken_away_is_made_anew(tmp_path: Path) -> None:
+def test_a_removed_file_is_created_again(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     replace_whole(path, b"one")
     path.unlink()
@@ -24,7 +24,7 @@ def test_a_file_that_was_taken_away_is_made_anew(tmp_path: Path) -> None:
     assert path.read_bytes() == b"two"
 
 
-def test_readers_see_one_or_the_other(tmp_path: Path) -> None:
+def test_readers_see_the_old_or_the_new_text(tmp_path: Path) -> None:
     path, texts = tmp_path / "state.json", (b"a" * 50_000, b"b" * 70_000)
     replace_whole(path, texts[0])
     ended = threading.Event()

@@ -1,4 +1,4 @@
-"""What may be opened and written at all: on plain directories; tests/kernel does the same on real cgroups."""
+"""Which paths and texts are accepted, on plain directories; tests/kernel does the same on real cgroups."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("file", "text"), TEXTS)
-def test_texts_that_control_files_take(file: str, text: str) -> None:
+def test_texts_that_control_files_accept(file: str, text: str) -> None:
     check_text("/sys/fs/cgroup/a", file, text)
 
 
@@ -233,7 +233,7 @@ def test_a_mount_point_that_is_missing_or_a_link(tmp_path: Path) -> None:
         assert caught.value.errno == number
 
 
-def test_kept_file_reads_anew_each_time(cgroup: Directory) -> None:
+def test_a_kept_file_is_read_each_time(cgroup: Directory) -> None:
     kept = KeptFile(cgroup, "memory.max")
     assert kept.read() == b"max\n"
     cgroup.write("memory.max", "4096")
@@ -268,4 +268,4 @@ def test_a_short_write_is_an_error(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", script, str(tmp_path / "f")], capture_output=True, text=True, check=True
     )
-    assert done.stdout == "write /x/memory.max '4096': EIO (only 2 of 4 bytes were taken)\n"
+    assert done.stdout == "write /x/memory.max '4096': EIO (only 2 of 4 bytes were written)\n"

@@ -1,4 +1,4 @@
-"""The bytes that inotify and taskstats exchange, and the windows that PSI takes."""
+"""The bytes that inotify and taskstats exchange, and the windows that PSI accepts."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ import struct
 import pytest
 
 from plimsoll.linux.cgroup_files import CgroupError
-from plimsoll.linux.inotify import IN_DELETE, IN_MODIFY, Noticed, noticed
+from plimsoll.linux.inotify import IN_DELETE, IN_MODIFY, InotifyEvent, parse_events
 from plimsoll.linux.psi import trigger, unprivileged_window_us
 from plimsoll.linux.taskstats import attributes, request
 
 
 def test_inotify_records_with_and_without_names() -> None:
     data = struct.pack("iIII", 1, IN_MODIFY, 0, 0) + struct.pack("iIII", 2, IN_DELETE, 0, 16) + b"web".ljust(16, b"\0")
-    assert noticed(data) == [Noticed(1, IN_MODIFY, ""), Noticed(2, IN_DELETE, "web")]
-    assert noticed(b"") == []
+    assert parse_events(data) == [InotifyEvent(1, IN_MODIFY, ""), InotifyEvent(2, IN_DELETE, "web")]
+    assert parse_events(b"") == []
 
 
 def test_a_netlink_request_and_its_attribute_read_back() -> None:

@@ -1,4 +1,4 @@
-"""Who this machine is (spec 05 B9, nodeInfo and addresses)."""
+"""The identity of this machine (05 B9, nodeInfo and addresses)."""
 
 from __future__ import annotations
 
@@ -59,5 +59,5 @@ def test_a_chosen_host_is_the_address(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
-def test_every_address_is_one_of_ours(host: str) -> None:
+def test_a_wildcard_address_becomes_an_own_address(host: str) -> None:
     assert not ipaddress.ip_address(internal_ip(host)).is_unspecified

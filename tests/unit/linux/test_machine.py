@@ -1,4 +1,4 @@
-"""What this machine has (spec 01 N-1, N-2)."""
+"""The capacity of this machine (01 N-1, N-2)."""
 
 from __future__ import annotations
 

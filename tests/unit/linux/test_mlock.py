@@ -1,4 +1,4 @@
-"""Memory that stays, in a process of its own."""
+"""Locked memory, in a separate process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAY = has_capability("IPC_LOCK")
 SAYS = """
 import mmap
 from plimsoll.linux.capabilities import set_own
-from plimsoll.linux.mlock import keep_in_memory
+from plimsoll.linux.mlock import lock_memory
 
 def locked_kib():
     with open("/proc/self/status") as lines:
         return next(int(line.split()[1]) for line in lines if line.startswith("VmLck:"))
 
 {before}
-done = keep_in_memory()
+done = lock_memory()
 at_first = locked_kib()
 later = mmap.mmap(-1, 64 << 20)
 print(done, at_first > 0, locked_kib() - at_first >= 60 << 10)
@@ -36,9 +36,9 @@ def said(before: str = "") -> str:
 
 
 @pytest.mark.skipif(not MAY, reason="CAP_IPC_LOCK is missing")
-def test_what_is_there_and_what_comes() -> None:
+def test_present_and_future_pages_are_locked() -> None:
     assert said() == "True True True"
 
 
-def test_nothing_is_locked_where_it_may_not() -> None:
+def test_nothing_is_locked_without_the_capability() -> None:
     assert said("set_own(0, 0)") == "False False False"

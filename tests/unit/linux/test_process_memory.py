@@ -1,4 +1,4 @@
-"""What the OOM killer weighs, of real processes and of a made-up /proc."""
+"""The figures of the OOM killer, of real processes and of a fake /proc."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ def test_this_process() -> None:
     assert os.getpid() in {each.pid for each in every_process()}
 
 
-def test_one_that_has_ended() -> None:
+def test_an_ended_process() -> None:
     child = subprocess.Popen(["true"])
     child.wait()
     assert process_memory(child.pid) is None
 
 
-def test_what_is_weighed(tmp_path: Path) -> None:
+def test_the_memory_that_counts(tmp_path: Path) -> None:
     """Resident memory, swap and page tables; a kernel thread has none of them."""
     for pid, status in ((7, "Name:\tweb\nVmRSS:\t 100 kB\nVmSwap:\t 20 kB\nVmPTE:\t 3 kB\n"), (2, "Name:\tkthreadd\n")):
         (tmp_path / str(pid)).mkdir()

@@ -49,8 +49,8 @@ def test_all_members_are_signalled(sleepers: Sleepers) -> None:
     assert [process.wait(10) for process in processes] == [-signal.SIGKILL] * 3
 
 
-def test_who_left_the_group_meanwhile_is_spared(sleepers: Sleepers) -> None:
-    """Between taking the pidfds and sending, the group is asked again: a pid that is no longer in it may be anybody's."""
+def test_a_process_that_left_the_group_meanwhile_is_not_signalled(sleepers: Sleepers) -> None:
+    """The group is listed again before the signals are sent: a pid that is no longer in it may be reused."""
     left, stayed = sleepers(2)
     answers = iter([[left.pid, stayed.pid, gone_pid()], [stayed.pid]])
     assert signal_members(lambda: next(answers), signal.SIGKILL) == 1
@@ -58,7 +58,7 @@ def test_who_left_the_group_meanwhile_is_spared(sleepers: Sleepers) -> None:
     assert left.poll() is None
 
 
-def test_who_came_meanwhile_waits_for_the_next_round(sleepers: Sleepers) -> None:
+def test_a_process_that_joined_meanwhile_is_signalled_in_the_next_round(sleepers: Sleepers) -> None:
     first, second = sleepers(2)
     answers = iter([[first.pid], [first.pid, second.pid]])
     assert signal_members(lambda: next(answers), signal.SIGTERM) == 1
@@ -80,7 +80,7 @@ def test_stat_and_cgroups(sleepers: Sleepers) -> None:
     assert cgroups_of(process.pid) is None
 
 
-def test_raising_the_score_is_everybodys_right(sleepers: Sleepers) -> None:
+def test_raising_the_score_needs_no_capability(sleepers: Sleepers) -> None:
     (process,) = sleepers(1)
     assert set_oom_score_adj(process.pid, 999) == ScoreAdjustment(999, 999)
     assert oom_score_adj(process.pid) == 999
@@ -99,6 +99,6 @@ def test_lowering_it_needs_a_capability(sleepers: Sleepers) -> None:
 
 def test_no_such_score_and_no_such_process(sleepers: Sleepers) -> None:
     (process,) = sleepers(1)
-    assert set_oom_score_adj(process.pid, 1001).reason == "the kernel takes −1000 to 1000"
+    assert set_oom_score_adj(process.pid, 1001).reason == "the kernel accepts −1000 to 1000"
     assert set_oom_score_adj(gone_pid(), 0) == ScoreAdjustment(0, None, "the process is gone")
     assert oom_score_adj(gone_pid()) is None

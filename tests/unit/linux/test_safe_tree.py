@@ -55,7 +55,7 @@ def test_paths_that_lead_out_are_not_opened(parent: int) -> None:
     assert refused(parent, "none") == errno.ENOENT
 
 
-def test_everything_goes_and_links_are_not_followed(parent: int, tmp_path: Path) -> None:
+def test_everything_is_removed_and_links_are_not_followed(parent: int, tmp_path: Path) -> None:
     victim = tmp_path / "in" / "pod"
     (victim / "a" / "b" / "c").mkdir(parents=True)
     (victim / "a" / "file").write_text("x")
@@ -70,13 +70,13 @@ def test_everything_goes_and_links_are_not_followed(parent: int, tmp_path: Path)
     remove_tree(parent, "pod")  # once more is fine
 
 
-def test_a_link_in_its_place_is_removed_itself(parent: int, tmp_path: Path) -> None:
+def test_a_link_of_that_name_is_removed_itself(parent: int, tmp_path: Path) -> None:
     (tmp_path / "in" / "pod").symlink_to("../outside")
     remove_tree(parent, "pod")
     assert os.listdir(tmp_path / "in") == []
 
 
-def test_depth_without_end(parent: int, tmp_path: Path) -> None:
+def test_any_depth(parent: int, tmp_path: Path) -> None:
     """Deeper than Python's stack, the longest path and the number of open files."""
     depth = 5000
     os.mkdir(tmp_path / "in" / "pod")

@@ -1,4 +1,4 @@
-"""Our text, read back by Prometheus' own parser."""
+"""The exposition text, read back by the Prometheus parser."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VALUES = st.text(
 
 
 @given(st.dictionaries(st.tuples(_VALUES, _VALUES), st.floats(allow_nan=False), max_size=5))
-def test_a_gauge_comes_back_whatever_its_labels_hold(values: dict[tuple[str, str], float]) -> None:
+def test_a_gauge_is_read_back_with_any_labels(values: dict[tuple[str, str], float]) -> None:
     gauge = Gauge("g", "help\nwith \\ lines", ("a", "b"))
     for (a, b), number in values.items():
         gauge.set(number, a, b)

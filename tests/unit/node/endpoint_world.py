@@ -17,7 +17,7 @@ from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ContainerStateSeen, ExecSession, RuntimeCallError
+from plimsoll.runtime.interface import ExecSession, ObservedContainer, RuntimeCallError
 from tests.unit.node.played_session import PlayedSession
 
 NODE = "n1"
@@ -36,7 +36,7 @@ def pod(name: str = "web", state: dict[str, Any] | None = None) -> JsonObject:
 class PlayedPods:
     def __init__(self) -> None:
         self.pods = {("default", "web"): pod()}
-        self.containers = {ID: ContainerStateSeen(ID, "s", "uid-web", "c", 0, "running")}
+        self.containers = {ID: ObservedContainer(ID, "c", "running", sandbox_id="s", pod_uid="uid-web")}
 
     def find(self, namespace: str, name: str) -> JsonObject | None:
         return self.pods.get((namespace, name))
@@ -44,12 +44,12 @@ class PlayedPods:
     def documents(self) -> Iterable[JsonObject]:
         return self.pods.values()
 
-    def container(self, container_id: str) -> ContainerStateSeen | None:
+    def container(self, container_id: str) -> ObservedContainer | None:
         return self.containers.get(container_id)
 
 
 class PlayedContainers:
-    """Of a runtime, logs and exec: `echo` runs for ever and gives back what it gets, anything else is not found."""
+    """Of a runtime, logs and exec: `echo` runs until it is closed and returns its input, anything else is not found."""
 
     def __init__(self, logs: Path) -> None:
         self.logs, self.sessions = logs, list[PlayedSession]()
@@ -62,7 +62,7 @@ class PlayedContainers:
         self.sessions.append(PlayedSession(echo=True))
         return self.sessions[-1]
 
-    def log_file(self, container: ContainerStateSeen) -> Path:
+    def log_file(self, container: ObservedContainer) -> Path:
         return self.logs / f"{container.attempt}.log"
 
 

@@ -1,4 +1,4 @@
-"""A node to live on: the real agent and the real API server in this process, a kernel in memory, a played runtime."""
+"""A whole node: the real agent and the real API server in this process, a simulated kernel, a fake runtime."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
-from tests.unit.api.asking import STRATEGIC, Asker, Said, api
+from tests.unit.api.api_client import STRATEGIC, ApiClient, ApiReply, api
 from tests.unit.node.played_runtime import PlayedKernel, RuntimeOnKernel
 
 NODE, PODS = "n1", "/api/v1/namespaces/default/pods"
 QUIET_S = 30.0
-# Memory that is in use here stays so until somebody says otherwise: there is nothing to wait for.
+# Memory in use stays in use until the test changes it: there is nothing to wait for.
 AT_ONCE = ShrinkPolicy(deadline_s=0.02, pause_s=0.005)
 RESIZE_CONDITIONS = {"PodResizePending", "PodResizeInProgress"}
 Document = dict[str, Any]
@@ -47,7 +47,7 @@ class Life:
         self._stack = contextlib.AsyncExitStack()
 
     async def begin(self) -> None:
-        self.ask: Asker = await self._stack.enter_async_context(api(self.directory / "api", self.profile))
+        self.ask: ApiClient = await self._stack.enter_async_context(api(self.directory / "api", self.profile))
         amounts = {name: str(amount) for name, amount in self.setting.allocatable.items()}
         node = {
             "apiVersion": "v1",
@@ -78,7 +78,7 @@ class Life:
             self.setting, self.runtime, self.kernel, tree, Client(InProcess(self.ask.app, user)),
             self.directory, NODE, conditions=lambda: self.conditions,
         )  # fmt: skip
-        tree.hurry(AT_ONCE)
+        tree.set_shrink_policy(AT_ONCE)
         self.task = asyncio.create_task(self.agent.run())
         await asyncio.wait_for(self.agent.ready.wait(), QUIET_S)
 
@@ -88,7 +88,7 @@ class Life:
         await asyncio.wait([self.task])
 
     async def lose_the_checkpoint(self) -> None:
-        """What the agent knew is gone when it starts again; what it had said by then is told."""
+        """Damage the checkpoint and restart the agent, after its statuses were sent."""
         await self.agent.reporter.drained(QUIET_S)
         await self.kill()
         (self.directory / "agent.jsonl").write_bytes(b"\0" * 64)
@@ -101,11 +101,11 @@ class Life:
         body = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
         await self.ask.ok("POST", PODS, body)
 
-    async def patch(self, name: str, spec: Document, subresource: str = "") -> Said:
+    async def patch(self, name: str, spec: Document, subresource: str = "") -> ApiReply:
         path = f"{PODS}/{name}" + (f"/{subresource}" if subresource else "")
         return await self.ask("PATCH", path, {"spec": spec}, content_type=STRATEGIC)
 
-    async def resize(self, name: str, sizes: dict[str, Document]) -> Said:
+    async def resize(self, name: str, sizes: dict[str, Document]) -> ApiReply:
         """Of regular containers, as the profile's users ask for it."""
         containers = [{"name": each, "resources": size} for each, size in sizes.items()]
         return await self.patch(name, {"containers": containers}, "" if self.profile == "1.27" else "resize")

@@ -14,15 +14,15 @@ from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.cgroups.engine.observe import walk
 from plimsoll.runtime.interface import (
     ContainerSpec,
-    ContainerStateSeen,
     CriResources,
     ExecResult,
     ExecSession,
     Image,
+    ObservedContainer,
+    ObservedSandbox,
     RuntimeCallError,
     RuntimeSnapshot,
     SandboxSpec,
-    SandboxStateSeen,
 )
 
 KILLED, TERMINATED = 137, 143
@@ -32,8 +32,8 @@ class PlayedRuntime:
     name, version, makes_cgroups = "played", "1", False
 
     def __init__(self) -> None:
-        self.sandboxes: dict[str, SandboxStateSeen] = {}
-        self.containers: dict[str, ContainerStateSeen] = {}
+        self.sandboxes: dict[str, ObservedSandbox] = {}
+        self.containers: dict[str, ObservedContainer] = {}
         self._listeners: list[asyncio.Queue[str]] = []
 
     async def open(self) -> None:
@@ -57,7 +57,15 @@ class PlayedRuntime:
     async def make_sandbox(self, spec: SandboxSpec) -> str:
         made = f"{spec.pod_uid}-{spec.attempt}"
         self.sandboxes.setdefault(
-            made, SandboxStateSeen(made, spec.pod_uid, spec.name, spec.namespace, spec.attempt, True, time.time())
+            made,
+            ObservedSandbox(
+                made,
+                spec.attempt,
+                created_s=time.time(),
+                pod_uid=spec.pod_uid,
+                name=spec.name,
+                namespace=spec.namespace,
+            ),
         )
         return made
 
@@ -75,8 +83,8 @@ class PlayedRuntime:
         made = self.container_id(sandbox, spec.name, spec.attempt)
         self.containers.setdefault(
             made,
-            ContainerStateSeen(
-                made, sandbox_id, sandbox.pod_uid, spec.name, spec.attempt, "created", spec.image,
+            ObservedContainer(
+                made, spec.name, "created", spec.attempt, sandbox_id, spec.image, pod_uid=sandbox.pod_uid,
                 created_s=time.time(), annotations=spec.annotations,
             ),
         )  # fmt: skip
@@ -116,7 +124,7 @@ class PlayedRuntime:
     async def reopen_log(self, container_id: str) -> None:
         """There are no logs."""
 
-    def log_file(self, container: ContainerStateSeen) -> Path:
+    def log_file(self, container: ObservedContainer) -> Path:
         return Path("/dev/null")
 
     def _changed(self, container_id: str, **changes: object) -> None:
@@ -126,7 +134,7 @@ class PlayedRuntime:
 
 
 class PlayedKernel(SimulatedKernel):
-    """Tells its runtime who has ended, whatever the reason."""
+    """Notifies its runtime of every process that ends."""
 
     exited: Callable[[int], None] | None = None
 

@@ -1,4 +1,4 @@
-"""A session of exec that is played: what comes in is noted, what goes out is told. The processes are the runtime's."""
+"""A fake exec session: records its input, and the test provides its output."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PlayedSession:
         self._outputs: tuple[asyncio.Queue[bytes], asyncio.Queue[bytes]] = (asyncio.Queue(1), asyncio.Queue(1))
         self._code: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._echo = echo
-        self.trouble: RuntimeCallError | None = None
+        self.error: RuntimeCallError | None = None
 
     async def put(self, data: bytes, *, stderr: bool = False) -> None:
         await self._outputs[stderr].put(data)
@@ -29,8 +29,8 @@ class PlayedSession:
             self._code.set_result(code)
 
     async def write(self, data: bytes) -> None:
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
         self.got += data
         if self._echo:
             await self.put(data)

@@ -1,4 +1,4 @@
-"""The whole agent on a kernel in memory, with the real embedded runtime and short real processes, without a server."""
+"""The whole agent on a simulated kernel, with the real embedded runtime and short real processes, without a server."""
 
 from __future__ import annotations
 
@@ -97,10 +97,10 @@ class World:
         return [each["reason"] for each in self.events]
 
 
-async def eventually(look: Callable[[], bool]) -> None:
+async def eventually(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_S):
         while True:
-            if look():
+            if is_so():
                 return
             await asyncio.sleep(0.02)
 
@@ -118,7 +118,7 @@ def container(status: Document, name: str = "c") -> Document:
     return next((each for each in status.get("containerStatuses", ()) if each["name"] == name), {})
 
 
-async def test_a_pod_succeeds_and_tells_how(tmp_path: Path) -> None:
+async def test_a_pod_succeeds_and_reports_how(tmp_path: Path) -> None:
     world = World(tmp_path, pod(shell("c", "echo done > /dev/termination-log"), restartPolicy="Never"))
     async with world.running() as agent:
         await world.until(phase("Succeeded"))
@@ -130,7 +130,7 @@ async def test_a_pod_succeeds_and_tells_how(tmp_path: Path) -> None:
     assert world.kernel.children("/") == []
 
 
-async def test_limits_that_are_not_real_are_said_so(tmp_path: Path) -> None:
+async def test_limits_without_effect_are_reported(tmp_path: Path) -> None:
     world = World(tmp_path, pod(shell("c", "sleep 1000")))
     async with world.running():
         await world.until(phase("Running"))
@@ -138,22 +138,22 @@ async def test_limits_that_are_not_real_are_said_so(tmp_path: Path) -> None:
         assert (enforced["status"], enforced["reason"]) == ("False", "CgroupsNotWritable")
 
 
-async def test_an_agent_that_comes_back_finds_its_container_running(tmp_path: Path) -> None:
+async def test_a_restarted_agent_finds_its_container_running(tmp_path: Path) -> None:
     world = World(tmp_path, pod(shell("c", "sleep 1000")))
     async with world.running(ends=False) as agent:
         await world.until(phase("Running"))
         before = container(world.statuses[-1])
-    told = len(world.statuses)
+    reported = len(world.statuses)
     async with world.running() as agent:
         await agent.ready.wait()
         parts = await agent.view.pod("u-1")
         assert [each.id for each in parts.containers] == [before["containerID"].removeprefix("plimsoll://")]
         assert parts.containers[0].phase == "running"
-        # Nothing is new, so nothing is told: the next status that comes is that of the end.
-        assert len(world.statuses) == told
+        # Nothing has changed, so nothing is reported: the next status is that of the end.
+        assert len(world.statuses) == reported
 
 
-async def test_an_exit_while_nobody_looked_is_found(tmp_path: Path) -> None:
+async def test_an_exit_while_no_agent_ran_is_reported(tmp_path: Path) -> None:
     world = World(tmp_path, pod(shell("c", "sleep 0.3; exit 9"), restartPolicy="Never"))
     async with world.running(ends=False) as agent:
         await world.until(phase("Running"))
@@ -164,7 +164,7 @@ async def test_an_exit_while_nobody_looked_is_found(tmp_path: Path) -> None:
         assert container(world.statuses[-1])["state"]["terminated"]["exitCode"] == 9
 
 
-async def test_a_lost_checkpoint_costs_nothing_that_runs(tmp_path: Path) -> None:
+async def test_a_lost_checkpoint_keeps_containers_running(tmp_path: Path) -> None:
     world = World(tmp_path, pod(shell("c", "sleep 1000")))
     async with world.running(ends=False):
         await world.until(phase("Running"))
@@ -177,12 +177,12 @@ async def test_a_lost_checkpoint_costs_nothing_that_runs(tmp_path: Path) -> None
         assert (tmp_path / "agent.damaged").exists()
 
 
-async def test_a_deleted_pod_ends_and_nothing_of_it_is_left(tmp_path: Path) -> None:
+async def test_a_deleted_pod_is_removed_completely(tmp_path: Path) -> None:
     script = "trap 'exit 3' TERM; touch /tmp/up; while :; do sleep 0.02; done"
     probe = {"exec": {"command": ["test", "-f", "/tmp/up"]}, "periodSeconds": 1}
     world = World(tmp_path, pod(shell("c", script, readinessProbe=probe), terminationGracePeriodSeconds=10))
     async with world.running() as agent:
-        await world.until(lambda status: container(status).get("ready"))  # only then it listens to TERM
+        await world.until(lambda status: container(status).get("ready"))  # only then it handles TERM
         world.api.delete(10, time.time())
         await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
         assert container(world.statuses[-1])["state"]["terminated"]["exitCode"] == 3
@@ -195,14 +195,14 @@ async def test_a_deleted_pod_ends_and_nothing_of_it_is_left(tmp_path: Path) -> N
         assert "Killing" in world.reasons()
 
 
-async def test_a_shorter_grace_ends_a_stop_that_is_under_way(tmp_path: Path) -> None:
+async def test_a_shorter_grace_period_ends_a_stop_in_progress(tmp_path: Path) -> None:
     world = World(
         tmp_path, pod(shell("c", "trap '' TERM; while :; do sleep 0.05; done"), terminationGracePeriodSeconds=600)
     )
     async with world.running():
         await world.until(phase("Running"))
         world.api.delete(600, time.time())
-        await asyncio.sleep(0.1)
+        await eventually(lambda: "Killing" in world.reasons())
         world.api.delete(1, time.time())
         await asyncio.wait_for(world.api.gone.wait(), WAIT_S)
         assert container(world.statuses[-1])["state"]["terminated"]["exitCode"] == 137
@@ -216,7 +216,7 @@ async def test_a_crash_waits_before_the_next_start(tmp_path: Path) -> None:
         assert container(world.statuses[-1])["restartCount"] == 1
 
 
-async def test_a_volume_that_cannot_be_is_said_so_and_tried_again(tmp_path: Path) -> None:
+async def test_an_unsupported_volume_is_reported_and_retried(tmp_path: Path) -> None:
     mounts = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
     world = World(
         tmp_path, pod(shell("c", "true", **mounts), volumes=[{"name": "v", "nfs": {"server": "x", "path": "/"}}])
@@ -227,8 +227,8 @@ async def test_a_volume_that_cannot_be_is_said_so_and_tried_again(tmp_path: Path
         assert (await agent.view.pod("u-1")).containers == ()
 
 
-async def test_the_agent_asks_only_what_a_kubelet_asks(tmp_path: Path) -> None:
-    """Spec 05 B9: LIST and WATCH of its own pods, status patches, deletion with a uid, events."""
+async def test_the_agent_sends_only_requests_that_a_kubelet_sends(tmp_path: Path) -> None:
+    """05 B9: LIST and WATCH of its own pods, status patches, deletion with a uid, events."""
     world = World(tmp_path, pod(shell("c", "exit 1"), restartPolicy="Never"))
     asked: set[tuple[str, str]] = set()
     send, lines = world.api.send, world.api.lines
@@ -273,26 +273,24 @@ async def test_a_pod_that_does_not_fit_is_refused_for_good(tmp_path: Path, spec:
         assert await agent.view.all() == {}
 
 
-async def test_a_worker_that_fails_in_an_unforeseen_way_is_started_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """The agent and everybody else's pods go on; the log has the traceback."""
+async def test_a_crashed_worker_is_restarted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The agent and all other pods continue; the log has the traceback."""
     world = World(tmp_path, pod(shell("c", "sleep 1000")))
     async with world.running() as agent:
         await world.until(phase("Running"))
         worker = agent.pods.workers["u-1"]
-        whole, looks = worker._observer.seen, 0
+        observe, calls = worker._observer.observe, 0
 
         def broken_once(*args: Any) -> Any:
-            nonlocal looks
-            looks += 1
-            if looks == 1:
-                raise ZeroDivisionError("nobody thought of this")
-            return whole(*args)
+            nonlocal calls
+            calls += 1
+            if calls == 1:
+                raise ZeroDivisionError("a defect")
+            return observe(*args)
 
-        worker._observer.seen = broken_once  # type: ignore[method-assign, assignment]
+        worker._observer.observe = broken_once  # type: ignore[method-assign, assignment]
         worker.wake()
-        await eventually(lambda: looks > 1)
+        await eventually(lambda: calls > 1)
         assert agent.pods.workers["u-1"] is worker
-    assert "its worker failed" in caplog.text
+    assert "worker crashed" in caplog.text
     assert "ZeroDivisionError" in caplog.text

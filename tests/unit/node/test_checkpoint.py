@@ -1,4 +1,4 @@
-"""What an agent finds again, and what it does with a file that cannot be read."""
+"""What a restarted agent reads back, and what it does with an unreadable file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from plimsoll.rules.resize.allocation import Allocation
 RESOURCES = Resources(requests={"cpu": parse("250m")}, limits={"memory": parse("64Mi")})
 
 
-async def test_everything_comes_back(tmp_path: Path) -> None:
+async def test_everything_is_read_back(tmp_path: Path) -> None:
     before = Checkpoint(tmp_path / "agent.jsonl")
     before.put("u1", allocation=Allocation({"c": RESOURCES}), actuated={"c": RESOURCES}, start_s=12.5)
     before.put("u1", backoffs={"c": Backoff(20.0, 100.0)}, oom_killed=("id1",))
@@ -27,7 +27,7 @@ async def test_everything_comes_back(tmp_path: Path) -> None:
     after.load()
     assert dict(after.all()) == dict(before.all())
     assert after.get("u1").actuated["c"] == RESOURCES
-    assert after.get("nobody").allocation is None
+    assert after.get("unknown").allocation is None
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ async def test_everything_comes_back(tmp_path: Path) -> None:
         pytest.param(b'[%d,{"u":{"allocation":7}}]\n' % crc32(b'{"u":{"allocation":7}}'), id="another shape"),
     ],
 )
-async def test_a_damaged_file_is_put_aside_and_the_node_begins_without(tmp_path: Path, damage: bytes) -> None:
+async def test_a_damaged_file_is_renamed_and_the_node_starts_without_it(tmp_path: Path, damage: bytes) -> None:
     path = tmp_path / "agent.jsonl"
     path.write_bytes(damage)
     checkpoint = Checkpoint(path)
@@ -54,7 +54,7 @@ async def test_a_damaged_file_is_put_aside_and_the_node_begins_without(tmp_path:
     assert again.get("u").start_s == 1.0
 
 
-async def test_a_pod_that_is_forgotten_is_not_found_again(tmp_path: Path) -> None:
+async def test_a_forgotten_pod_is_not_read_back(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "agent.jsonl")
     checkpoint.put("u", start_s=1.0)
     checkpoint.save()
@@ -65,7 +65,7 @@ async def test_a_pod_that_is_forgotten_is_not_found_again(tmp_path: Path) -> Non
     assert not again.all()
 
 
-async def test_what_could_not_be_written_is_written_later(tmp_path: Path) -> None:
+async def test_a_failed_write_is_retried_later(tmp_path: Path) -> None:
     checkpoint = Checkpoint(tmp_path / "gone" / "agent.jsonl")
     checkpoint.put("u", start_s=1.0)
     with pytest.raises(CheckpointWriteError, match="free some space"):

@@ -10,10 +10,10 @@ import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.node.pod_source import PodsShown
-from plimsoll.node.resources.pleg import PodParts
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
-from plimsoll.runtime.interface import ContainerStateSeen, SandboxStateSeen
+from plimsoll.rules.model.observed import ObservedPod
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox
 
 VOLUMES: list[tuple[dict[str, Any], bool | None]] = [
     ({"emptyDir": {}}, True),
@@ -27,35 +27,39 @@ VOLUMES: list[tuple[dict[str, Any], bool | None]] = [
 
 
 @pytest.mark.parametrize(("source", "on_disk"), VOLUMES, ids=str)
-def test_what_is_measured_and_what_is_on_disk(tmp_path: Path, source: dict[str, Any], on_disk: bool | None) -> None:
-    """A hostPath has no statistics of its own, so it counts for nobody."""
+def test_which_volumes_are_measured_and_which_are_on_disk(
+    tmp_path: Path, source: dict[str, Any], on_disk: bool | None
+) -> None:
+    """A hostPath has no statistics of its own, so it is not counted."""
     document = {
         "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},
         "spec": {"containers": [{"name": "c", "image": "x"}], "volumes": [{"name": "v", **source}]},
     }
     worker = SimpleNamespace(uid="u-1", pod=run_pod(document))
-    parts = PodParts(
-        (SandboxStateSeen("s", "u-1", "web", "default"),), (ContainerStateSeen("c-id", "s", "u-1", "c", 0, "running"),)
+    parts = ObservedPod(
+        (ObservedSandbox("s", pod_uid="u-1", name="web", namespace="default"),),
+        (ObservedContainer("c-id", "c", "running", sandbox_id="s", pod_uid="u-1"),),
     )
     agent: Any = SimpleNamespace(
         pods=[worker],
         view=SimpleNamespace(last={"u-1": parts}),
         cgroups=SimpleNamespace(enforced=False),
-        tools=SimpleNamespace(logs=tmp_path / "logs", volumes=Volumes(tmp_path)),
+        paths=SimpleNamespace(logs=tmp_path / "logs"),
+        volumes=Volumes(tmp_path),
     )
     (place,) = PodsShown(agent).places()
     assert [(each.name, each.on_disk) for each in place.volumes] == ([] if on_disk is None else [("v", on_disk)])
 
 
-def test_a_volume_is_measured_where_it_is_made(tmp_path: Path) -> None:
-    mounts = [{"name": "held", "mountPath": "/held"}]
+def test_a_volume_is_measured_where_it_is_created(tmp_path: Path) -> None:
+    mounts = [{"name": "data", "mountPath": "/data"}]
     document = {
         "metadata": {"name": "web", "namespace": "default", "uid": "u-1"},
         "spec": {
             "containers": [{"name": "c", "image": "x", "volumeMounts": mounts}],
-            "volumes": [{"name": "held", "emptyDir": {}}],
+            "volumes": [{"name": "data", "emptyDir": {}}],
         },
     }
     pod, volumes = run_pod(document), Volumes(tmp_path)
-    made = volumes.set_up(pod, {}, Surroundings()).by_name["held"].path
+    made = volumes.set_up(pod, {}, Surroundings()).by_name["data"].path
     assert str(volumes.directory(pod, pod.spec.volumes[0])) == made

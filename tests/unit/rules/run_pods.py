@@ -1,4 +1,4 @@
-"""Pods that run, short to write, and a node of plain values that carries out what `pod_work` asks."""
+"""Pods that run, short to write, and a node of plain values that carries out what `compute_pod_actions` asks."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.lean.runnable import run_pod
-from plimsoll.rules.lifecycle.pod_actions import pod_work, remember, started
+from plimsoll.rules.lifecycle.pod_actions import after_sync, compute_pod_actions, started
 from plimsoll.rules.model.objects import is_sidecar
 from plimsoll.rules.model.observed import (
     NO_MEMORY,
@@ -94,9 +94,9 @@ class ModelNode:
     def seen(self) -> ObservedPod:
         return ObservedPod(tuple(self.sandboxes), tuple(self.containers))
 
-    def turn(self) -> PodActions:
-        work = pod_work(self.pod, self.seen, self.memory, self.now_s)
-        self.memory = remember(self.memory, work)
+    def sync(self) -> PodActions:
+        work = compute_pod_actions(self.pod, self.seen, self.memory, self.now_s)
+        self.memory = after_sync(self.memory, work)
         if work.kill_pod:
             for each in self.containers:
                 self._end(each, 137)
@@ -111,13 +111,13 @@ class ModelNode:
             self._start(start.name, start.attempt, start.resume_id)
         return work
 
-    def settle(self, turns: int = 40) -> PodActions:
+    def settle(self, syncs: int = 40) -> PodActions:
         """Turns until there is nothing to do."""
-        for _ in range(turns):
-            work = self.turn()
+        for _ in range(syncs):
+            work = self.sync()
             if work.is_idle:
                 return work
-        raise AssertionError(f"still busy after {turns} turns: {work}")
+        raise AssertionError(f"still busy after {syncs} syncs: {work}")
 
     def exit(self, name: str, exit_code: int = 0) -> None:
         for each in self.seen.of(name):

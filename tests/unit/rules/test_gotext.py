@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from decimal import Decimal
 
 import pytest
 from hypothesis import given
@@ -16,7 +15,6 @@ from plimsoll.rules.gotext import (
     duration_seconds,
     nearest_float32,
     parsed_float32,
-    shortest_float32,
 )
 
 SECOND = 10**9
@@ -128,19 +126,3 @@ def test_odd_letters_are_quoted_as_go_does() -> None:
 @given(st.floats(-LARGEST_FLOAT32, LARGEST_FLOAT32))
 def test_rounding_agrees_with_the_machine(value: float) -> None:
     assert nearest_float32(*value.as_integer_ratio()) == struct.unpack("<f", struct.pack("<f", value))[0]
-
-
-def _digits(value: float) -> int:
-    """Those that count: zeros at either end do not."""
-    return len(Decimal(repr(value)).normalize().as_tuple().digits)
-
-
-@given(st.floats(-(2.0**100), 2.0**100, width=32))
-def test_a_float32_survives_its_shortest_text(value: float) -> None:
-    shortest = shortest_float32(value)
-    assert nearest_float32(*shortest.as_integer_ratio()) == value
-    assert _digits(shortest) <= _digits(value)
-
-
-def test_the_shortest_text_of_a_tenth() -> None:
-    assert shortest_float32(nearest_float32(1, 10)) == 0.1

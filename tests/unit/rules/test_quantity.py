@@ -119,8 +119,8 @@ ERRORS = [
     ("newline", "1\n", FORMAT_ERROR),
     ("other digits", "١", FORMAT_ERROR),
     ("NUL", "1\0", FORMAT_ERROR),
-    ("more digits than anybody needs", "1" * 1001, NUMERIC_ERROR),
-    ("a larger exponent than anybody needs", "1e1001", NUMERIC_ERROR),
+    ("too many digits", "1" * 1001, NUMERIC_ERROR),
+    ("too large an exponent", "1e1001", NUMERIC_ERROR),
     ("an exponent beyond int64", "1e99999999999999999999", SUFFIX_ERROR),
 ]
 

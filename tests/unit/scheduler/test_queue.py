@@ -1,4 +1,4 @@
-"""Who is tried next, and when again (spec 05 A4)."""
+"""The scheduling queue: order, back-off, and wake-ups (05 A4)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_a_failed_pod_waits_for_a_change_and_for_its_back_off() -> None:
     assert _popped(queue, 101) == [] and _popped(queue, 102) == ["a"]  # doubled
 
 
-def test_a_change_while_it_is_being_tried_is_not_lost() -> None:
+def test_a_change_during_an_attempt_is_not_lost() -> None:
     queue = Queue()
     queue.put(_pod("a"), 0)
     assert _popped(queue, 0) == ["a"]
@@ -51,7 +51,7 @@ def test_a_change_while_it_is_being_tried_is_not_lost() -> None:
     assert _popped(queue, 1) == ["a"]
 
 
-def test_a_wake_that_cannot_help_leaves_it() -> None:
+def test_a_change_that_cannot_help_does_not_wake_it() -> None:
     queue = Queue()
     queue.put(_pod("a"), 0)
     queue.put(_pod("b"), 0)
@@ -62,15 +62,15 @@ def test_a_wake_that_cannot_help_leaves_it() -> None:
     assert _popped(queue, 50) == ["b"]
 
 
-def test_five_minutes_wake_it_whatever_happens() -> None:
+def test_an_unschedulable_pod_is_tried_again_after_five_minutes() -> None:
     queue = Queue()
     queue.put(_pod("a"), 0)
     _popped(queue, 0)
-    queue.failed("a", 0)
-    queue.wake_old(299)
-    assert _popped(queue, 299) == []
-    queue.wake_old(300)
-    assert _popped(queue, 300) == ["a"]
+    queue.failed("a", 1000)  # the five minutes begin here
+    queue.wake_leftover(1299)
+    assert _popped(queue, 1299) == []
+    queue.wake_leftover(1300)
+    assert _popped(queue, 1300) == ["a"]
 
 
 def test_a_failed_request_is_tried_again_after_the_back_off() -> None:
@@ -81,7 +81,7 @@ def test_a_failed_request_is_tried_again_after_the_back_off() -> None:
     assert _popped(queue, 0.5) == [] and _popped(queue, 1) == ["a"]
 
 
-def test_a_changed_spec_makes_a_stuck_pod_ready_a_changed_status_does_not() -> None:
+def test_a_changed_spec_activates_an_unschedulable_pod_a_changed_status_does_not() -> None:
     queue = Queue()
     queue.put(_pod("a", cpu="100"), 0)
     _popped(queue, 0)

@@ -26,7 +26,7 @@ async def filled(directory: Path, count: int = 50) -> Store:
     return store
 
 
-async def test_a_backup_is_one_moment_while_writers_go_on(tmp_path: Path) -> None:
+async def test_a_backup_is_one_snapshot_while_writers_continue(tmp_path: Path) -> None:
     store = await filled(tmp_path / "store")
     stop = asyncio.Event()
     rounds = 0

@@ -65,7 +65,7 @@ def copy(left: tuple[Path, list[Contents]], tmp_path: Path) -> Iterator[Path]:
     yield directory
 
 
-def test_after_a_crash_everything_is_there_and_versions_go_on_above(
+def test_after_a_crash_everything_is_there_and_versions_continue_above(
     copy: Path, left: tuple[Path, list[Contents]]
 ) -> None:
     async def check() -> None:
@@ -75,7 +75,7 @@ def test_after_a_crash_everything_is_there_and_versions_go_on_above(
         assert tuple(store.list_at("", earlier)[1]) == then
         assert len(await store.watch("", earlier).changes()) == 9
         assert store.version > last
-        for lost in (last + 1, store.version - 1):  # somebody says he has seen what we have not
+        for lost in (last + 1, store.version - 1):  # a client has a version that this store does not know
             with pytest.raises(ExpiredError):
                 store.watch("", lost)
             with pytest.raises(ExpiredError):
@@ -205,8 +205,8 @@ def _statement(statement: str) -> object:
         pytest.param(_missing, r"it is missing while objects.db-wal is there", id="missing beside its log"),
         pytest.param(_half, "malformed|Page", id="half of it"),
         pytest.param(_text, "malformed|not a database", id="text"),
-        pytest.param(_foreign, "not a database of Plimsoll's", id="somebody else's"),
-        pytest.param(_statement("DELETE FROM object WHERE id = (SELECT max(id) FROM object)"), "14 objects where 15 were written", id="a row is gone"),
+        pytest.param(_foreign, "not a Plimsoll database", id="another program's"),
+        pytest.param(_statement("DELETE FROM object WHERE id = (SELECT max(id) FROM object)"), "14 objects where 15 were written", id="a row is missing"),
         pytest.param(_statement("UPDATE object SET body = x'7b7d'"), "wrong checksum", id="another body"),
         pytest.param(_statement("UPDATE object SET body = 5"), "wrong checksum", id="a body of another type"),
         pytest.param(_statement("UPDATE object SET key = 7"), "wrong checksum", id="a key of another type"),
@@ -218,7 +218,7 @@ def _statement(statement: str) -> object:
         pytest.param(_statement("DELETE FROM state"), "state row", id="no state"),
     ],
 )  # fmt: skip
-def test_damage_is_named_and_left_alone(copy: Path, damage: object, found: str) -> None:
+def test_damage_is_named_and_nothing_is_changed(copy: Path, damage: object, found: str) -> None:
     assert callable(damage)
     damage(copy / "objects.db")
 
@@ -244,7 +244,7 @@ def test_a_newer_schema_is_left_to_the_newer_version(copy: Path) -> None:
         opened(copy)
 
 
-def test_a_failing_open_lets_go_of_the_lock(copy: Path, left: tuple[Path, list[Contents]]) -> None:
+def test_a_failing_open_releases_the_lock(copy: Path, left: tuple[Path, list[Contents]]) -> None:
     path = copy / "objects.db"
     sound = path.read_bytes()
     path.write_bytes(b"")

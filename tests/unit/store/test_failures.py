@@ -1,4 +1,4 @@
-"""Commits that fail: everybody who waits is told, nobody sees anything of them, and the store goes on or says why not."""
+"""Commits that fail: every waiting caller gets the error, no reader sees them, and the store continues or says why not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio
 BIG = "x" * 400_000
 
 
-async def test_a_full_database_refuses_what_does_not_fit_and_goes_on(tmp_path: Path) -> None:
+async def test_a_full_database_refuses_what_does_not_fit_and_continues(tmp_path: Path) -> None:
     store = await Store.open(tmp_path, max_bytes=1_000_000)
     await store.change("/pods/default/small", put(1))
     version = store.version
@@ -31,7 +31,7 @@ async def test_a_full_database_refuses_what_does_not_fit_and_goes_on(tmp_path: P
         return_exceptions=True,
     )
     assert all(isinstance(error, WriteFailedError) and not error.lasting for error in refused), refused
-    assert "database or disk is full; later writes are tried" in str(refused[0])
+    assert "database or disk is full; later writes are attempted" in str(refused[0])
     assert (store.version, store.count(""), value_of(store.get("/pods/default/small"))) == (version, 1, 1)
     assert store.refusal is None
     assert store.meter.waiting == 0
@@ -49,25 +49,25 @@ async def test_a_full_database_refuses_what_does_not_fit_and_goes_on(tmp_path: P
     await store.close()
 
 
-async def test_those_who_decided_on_a_failed_state_fail_with_it(tmp_path: Path) -> None:
+async def test_changes_decided_on_a_failed_state_fail_with_it(tmp_path: Path) -> None:
     store = await Store.open(tmp_path, max_bytes=1_000_000)
     shown: list[object] = []
 
-    def look(current: Record | None, version: int) -> bytes:
+    def decide(current: Record | None, version: int) -> bytes:
         shown.append(len(str(value_of(current))))
         return body(version, "after")
 
     keys = ["/pods/default/web", *(f"/pods/default/p{i}" for i in range(300))]  # more than one transaction takes
     outcomes = await asyncio.gather(
         store.change("/pods/default/web", put(BIG * 3)),
-        *(store.change(key, look) for key in keys),
+        *(store.change(key, decide) for key in keys),
         return_exceptions=True,
     )
     assert shown == [len(BIG) * 3, *[len("None")] * 300]
     assert {type(outcome) for outcome in outcomes} == {WriteFailedError}
     assert store.meter.failed_commits == 1
     assert store.count("") == 0
-    await store.change("/pods/default/web", look)
+    await store.change("/pods/default/web", decide)
     assert shown[301:] == [len("None")]
     await store.close()
 
@@ -110,7 +110,7 @@ async def test_after_an_input_output_error_writes_are_refused_until_a_restart(tm
     result = json.loads(output)
     assert [lasting for lasting, _ in result["errors"]] == [True, True]
     for _, text in result["errors"]:
-        assert "I/O error; writes are refused until the server is restarted; reads go on" in text
+        assert "I/O error; writes are refused until the server is restarted; reads continue" in text
     assert result["seen"] == [1, 2, "disk I/O error"]
     assert result["count"] == 2
     assert result["version"] > 3

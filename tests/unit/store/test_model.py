@@ -265,7 +265,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.runner.run(settle())
         for reader in self.readers:
             expected = [c for c in self.changes if c.version > reader.after and c.key.startswith(reader.prefix)]
-            # Whoever was told to list again has seen everything up to some point; nobody else has missed anything.
+            # A watcher that must list again has got everything up to some point; no other has missed anything.
             assert reader.seen == (expected[: len(reader.seen)] if reader.expired else expected)
         self.readers = [reader for reader in self.readers if not reader.expired]
 
@@ -275,8 +275,8 @@ class StoreMachine(RuleBasedStateMachine):
             return
         kept = [change for change in self.changes if change.version > self.store.oldest]
         assert len(kept) <= EVENTS + max(EVENTS // 16, 12)
-        held = sum(len(c.before or b"") + 300 + len(c.body) for c in self.changes[-EVENTS:])
-        if held < 20_000 * 15 // 16:
+        history_bytes = sum(len(c.before or b"") + 300 + len(c.body) for c in self.changes[-EVENTS:])
+        if history_bytes < 20_000 * 15 // 16:
             assert len(kept) >= min(EVENTS, len(self.changes)) - 1
 
 

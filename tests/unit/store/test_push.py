@@ -1,4 +1,4 @@
-"""Changes that are pushed: at once, in order, each exactly once, whatever the one who takes them says."""
+"""Changes that are pushed: at once, in order, each exactly once, whether or not the receiver takes them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def written(store: Store, *names: str) -> None:
     await asyncio.sleep(0)
 
 
-async def test_what_is_taken_wakes_nobody(tmp_path: Path) -> None:
+async def test_changes_that_are_taken_wake_no_task(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "store")
     watch = store.watch("/pods/a/", store.version)
     taken: list[str] = []
@@ -39,7 +39,7 @@ async def test_what_is_taken_wakes_nobody(tmp_path: Path) -> None:
     assert await waiting == []
 
 
-async def test_what_is_refused_comes_to_the_task_first(tmp_path: Path) -> None:
+async def test_changes_that_are_refused_reach_the_task_first(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "store")
     watch = store.watch("/pods/", store.version)
     waiting = asyncio.ensure_future(watch.changes(lambda _: False))
@@ -53,10 +53,10 @@ async def test_what_is_refused_comes_to_the_task_first(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_what_a_push_raises_is_its_own_and_loses_nothing(tmp_path: Path) -> None:
+async def test_an_exception_in_a_push_loses_no_change(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "store")
-    told: list[object] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context["exception"]))
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
     watch, other = store.watch("/pods/", store.version), store.watch("/pods/", store.version)
     seen: list[str] = []
 
@@ -71,7 +71,7 @@ async def test_what_a_push_raises_is_its_own_and_loses_nothing(tmp_path: Path) -
     await asyncio.sleep(0)
     await written(store, "a/1")
     assert [change.key for change in await waiting] == ["/pods/a/1"]
-    assert (seen, [type(each) for each in told]) == (["/pods/a/1"], [KeyError])
+    assert (seen, [type(each) for each in reported]) == (["/pods/a/1"], [KeyError])
     follower.cancel()
     await store.close()
 

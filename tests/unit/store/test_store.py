@@ -28,7 +28,7 @@ async def seen(watch: Watch, count: int) -> list[Change]:
         return [await anext(watch) for _ in range(count)]
 
 
-async def test_a_record_lives_through_create_update_and_delete(tmp_path: Path) -> None:
+async def test_a_record_is_created_updated_and_deleted(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "store")
     start = store.version
     watch = store.watch("/pods/", start)
@@ -128,7 +128,7 @@ async def test_readers_see_nothing_before_it_is_durable(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_no_op_uses_no_version_and_makes_no_event(tmp_path: Path) -> None:
+async def test_a_no_op_uses_no_version_and_emits_no_event(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
     record = await store.change(POD, put(1))
     version = store.version
@@ -184,13 +184,13 @@ async def test_several_keys_change_together_or_not_at_all(tmp_path: Path) -> Non
 
     with pytest.raises(ValueError, match="shorter"):
         await store.change_many(keys, lambda current, versions: [body(versions[0], 9)])
-    with pytest.raises(ValueError, match="one key twice"):
+    with pytest.raises(ValueError, match="duplicate key"):
         await store.change_many([POD, POD], lambda current, versions: [body(version, 9) for version in versions])
     assert [value_of(store.get(key)) for key in (*keys, POD)] == [1, None, 2, None]
     await store.close()
 
 
-async def test_a_cancelled_writer_leaves_its_change_and_everybody_elses(tmp_path: Path) -> None:
+async def test_a_cancelled_writer_loses_no_change(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
     tasks = [asyncio.ensure_future(store.change(f"/pods/default/p{i}", put(i))) for i in range(4)]
     await asyncio.sleep(0)
@@ -275,7 +275,7 @@ async def test_a_watch_from_the_future_waits_for_it(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_bookmark_covers_all_that_was_handed_out_and_no_more(tmp_path: Path) -> None:
+async def test_a_bookmark_covers_all_that_was_returned_and_no_more(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
     watch = store.watch("/pods/a/", store.version)
     for key in ("/pods/a/1", "/pods/a/2", "/nodes//n"):
@@ -329,9 +329,9 @@ async def test_a_close_ends_watches_and_refuses_writes(tmp_path: Path) -> None:
     assert set(os.listdir(tmp_path)) == {"lock", "objects.db"}
 
 
-async def test_a_second_server_is_kept_out_and_told_by_whom(tmp_path: Path) -> None:
+async def test_a_second_server_is_refused_with_the_process_id_of_the_first(tmp_path: Path) -> None:
     store = await Store.open(tmp_path)
-    with pytest.raises(StoreLockedError, match=f"in use by process {os.getpid()}: stop that one first"):
+    with pytest.raises(StoreLockedError, match=f"in use by process {os.getpid()}: stop that process first"):
         await Store.open(tmp_path)
     script = "import asyncio, pathlib, sys; from plimsoll.store.store import Store; asyncio.run(Store.open(pathlib.Path(sys.argv[1])))"
     process = await asyncio.create_subprocess_exec(

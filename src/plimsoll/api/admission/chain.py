@@ -3,7 +3,7 @@
     NamespaceLifecycle → LimitRanger → ServiceAccount → Priority → DefaultTolerationSeconds → (validation) → LimitRanger
     → resize capacity → ResourceQuota (`quota`, inside the write)
 
-Each link looks up the policies it needs, asks a rule and writes the result into a copy of the document.
+Each step reads the policies it needs, calls a rule and writes the result into a copy of the document.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 def check_namespace(record: Record | None, resource: ApiResource, namespace: str, name: str) -> None:
-    """New objects need a namespace that is there to stay."""
+    """New objects need a namespace that exists and is not being deleted."""
     if record is None:
         raise not_found(_NAMESPACES, namespace)
     if b'"deletionTimestamp":' in record.body and decoded(record)["metadata"].get("deletionTimestamp"):
@@ -61,7 +61,7 @@ def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
 
 
 def admitted_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
-    """A PUT need not repeat what admission added when the pod was made."""
+    """A PUT need not repeat what admission added at creation."""
     spec, before = dict(new.get("spec") or {}), old.get("spec") or {}
     for field in ("serviceAccountName", "serviceAccount", "priority", "preemptionPolicy", "priorityClassName"):
         if spec.get(field) is None and before.get(field) is not None:
@@ -72,10 +72,7 @@ def admitted_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
 
 def limit_ranged_resize(cluster: Cluster, old: JsonObject, new: JsonObject) -> JsonObject:
     """Profile 1.36: a resize gets the namespace's defaults too (L-3)."""
-    deleted = bool(old["metadata"].get("deletionTimestamp"))
-    if is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted):
-        return _limit_ranged(cluster, new)
-    return new
+    return _limit_ranged(cluster, new) if _is_resize_limited(cluster, old) else new
 
 
 def check_limit_ranges(cluster: Cluster, document: JsonObject) -> None:
@@ -88,18 +85,22 @@ def check_limit_ranges(cluster: Cluster, document: JsonObject) -> None:
 
 
 def check_limit_ranges_on_resize(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
-    deleted = bool(old["metadata"].get("deletionTimestamp"))
-    if is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted):
+    if _is_resize_limited(cluster, old):
         check_limit_ranges(cluster, new)
 
 
+def _is_resize_limited(cluster: Cluster, old: JsonObject) -> bool:
+    deleted = bool(old["metadata"].get("deletionTimestamp"))
+    return is_limited("UPDATE", "resize", cluster.profile, old_is_deleted=deleted)
+
+
 def check_capacity(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
-    """PodResizeValidator: profile 1.36 refuses what the node can never hold."""
+    """PodResizeValidator: profile 1.36 refuses a resize that exceeds the node's allocatable."""
     if not cluster.profile.too_large_refused_by_api:
         return
     node_name = (new.get("spec") or {}).get("nodeName") or ""
-    found = cluster.document("nodes", "", node_name) if node_name else None
-    node = None if found is None else from_document(found, Node)
+    document = cluster.document("nodes", "", node_name) if node_name else None
+    node = None if document is None else from_document(document, Node)
     refusal = capacity_verdict(version_of(old), version_of(new), node)
     if refusal is not None:
         causes = [{"reason": refusal.reason}] if refusal.reason else []
@@ -107,8 +108,8 @@ def check_capacity(cluster: Cluster, old: JsonObject, new: JsonObject) -> None:
 
 
 def _limit_ranges(cluster: Cluster, document: JsonObject) -> list[LimitRange]:
-    found = cluster.policies("limitranges", document["metadata"]["namespace"])
-    return [from_document(each, LimitRange) for each in found]
+    ranges = cluster.policies("limitranges", document["metadata"]["namespace"])
+    return [from_document(limit_range, LimitRange) for limit_range in ranges]
 
 
 def _limit_ranged(cluster: Cluster, document: JsonObject) -> JsonObject:
@@ -131,10 +132,10 @@ def _set_service_account(spec: JsonObject) -> None:
 
 def _set_priority(cluster: Cluster, spec: JsonObject, pod_name: str) -> None:
     name = spec.get("priorityClassName") or ""
-    found = _default_class(cluster) if not name else cluster.document("priorityclasses", "", name)
-    if found is not None:
-        spec["priorityClassName"] = found["metadata"]["name"]
-        priority, policy = found.get("value") or 0, found.get("preemptionPolicy") or _PREEMPT
+    priority_class = _default_class(cluster) if not name else cluster.document("priorityclasses", "", name)
+    if priority_class is not None:
+        spec["priorityClassName"] = priority_class["metadata"]["name"]
+        priority, policy = priority_class.get("value") or 0, priority_class.get("preemptionPolicy") or _PREEMPT
     elif name in BUILT_IN:
         priority, policy = BUILT_IN[name], _PREEMPT
     elif name:
@@ -161,26 +162,16 @@ def _priority_refusal(pod_name: str, words: str, sent: object, value: object) ->
 
 def _default_class(cluster: Cluster) -> JsonObject | None:
     """The class with globalDefault; of several, the lowest (as Kubernetes chooses)."""
-    found = [each for each in cluster.policies("priorityclasses") if each.get("globalDefault")]
-    return min(found, key=lambda each: each.get("value") or 0, default=None)
+    classes = cluster.policies("priorityclasses")
+    defaults = [priority_class for priority_class in classes if priority_class.get("globalDefault")]
+    return min(defaults, key=lambda priority_class: priority_class.get("value") or 0, default=None)
 
 
 def _set_tolerations(spec: JsonObject) -> None:
-    """Pods stay 5 minutes on a node that fails, unless they say otherwise."""
-    tolerations = list(spec.get("tolerations") or [])
-    for taint in _DEFAULT_TAINTS:
-        if any(
-            each.get("key") in (taint, "", None) and each.get("effect") in ("NoExecute", "", None)
-            for each in spec.get("tolerations") or []
-        ):
-            continue
-        tolerations.append(
-            {
-                "key": taint,
-                "operator": "Exists",
-                "effect": "NoExecute",
-                "tolerationSeconds": _DEFAULT_TOLERATION_S,
-            }
-        )
-    if tolerations:
-        spec["tolerations"] = tolerations
+    """Pods stay 5 minutes on a node that fails, unless they set the tolerations themselves."""
+    own = list(spec.get("tolerations") or [])
+    covered = {toleration.get("key") for toleration in own if toleration.get("effect") in ("NoExecute", "", None)}
+    added = {"operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _DEFAULT_TOLERATION_S}
+    missing = [{"key": taint, **added} for taint in _DEFAULT_TAINTS if covered.isdisjoint((taint, "", None))]
+    if own or missing:
+        spec["tolerations"] = own + missing

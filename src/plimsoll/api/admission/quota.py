@@ -1,6 +1,6 @@
-"""ResourceQuota: an object is charged in the transaction that stores it, so that no two share the last room (01 §9).
+"""ResourceQuota: an object is charged in the transaction that stores it, so two never use the same remainder (01 §9).
 
-Pods are charged for what they ask for and as objects; everything else only as objects (`count/…`).
+Pods are charged for their requests and limits and as objects; everything else only as objects (`count/…`).
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from plimsoll.store.records import Decision, Record
 
 _PODS = stored_resource("pods")
 _QUOTAS = stored_resource("resourcequotas")
-_NOT_COUNTED = frozenset({"events", "leases"})  # they come by the second, and nobody bounds them
+_NOT_COUNTED = frozenset({"events", "leases"})  # frequent, and never limited
 
 
 def quota_keys(
     cluster: Cluster, operation: str, subresource: str, namespace: str, new: JsonObject | None, old: JsonObject | None
 ) -> list[str]:
-    """The quotas that a write of this pod must be measured by; mostly none."""
-    found = cluster.policies("resourcequotas", namespace)
-    if not found:
+    """The quotas that apply to a write of this pod; mostly none."""
+    quotas = cluster.policies("resourcequotas", namespace)
+    if not quotas:
         return []
     if new is not None:
         before = None if old is None else lean_pod(old)
         if not is_charged(operation, subresource, lean_pod(new), before, cluster.profile):
             return []
-    return [key(_QUOTAS, namespace, each["metadata"]["name"]) for each in found]
+    return [key(_QUOTAS, namespace, quota["metadata"]["name"]) for quota in quotas]
 
 
 def charge(
@@ -57,13 +57,13 @@ def charge(
 
 
 def counting_keys(cluster: Cluster, resource: ApiResource, namespace: str) -> list[str]:
-    """The quotas that bound how many objects of a kind, that is not pods, there are; mostly none."""
+    """The quotas that limit the number of objects of a kind other than pods; mostly none."""
     names = counted_names(resource)
-    found = cluster.policies("resourcequotas", namespace) if names else []
+    quotas = cluster.policies("resourcequotas", namespace) if names else []
     return [
-        key(_QUOTAS, namespace, each["metadata"]["name"])
-        for each in found
-        if not names.isdisjoint((each.get("spec") or {}).get("hard") or ())
+        key(_QUOTAS, namespace, quota["metadata"]["name"])
+        for quota in quotas
+        if not names.isdisjoint((quota.get("spec") or {}).get("hard") or ())
     ]
 
 
@@ -75,7 +75,7 @@ def charge_object(
     *,
     dry_run: bool = False,
 ) -> list[Decision]:
-    """As `charge`, for one more object that is no pod."""
+    """As `charge`, for one more object that is not a pod."""
     documents, quotas = _read(records)
     result = charged_object(quotas, counted_names(resource))
     if result.refusal:
@@ -85,20 +85,20 @@ def charge_object(
 
 @cache
 def counted_names(resource: ApiResource) -> frozenset[str]:
-    """What quotas call the number of these; nothing for what is not counted."""
-    is_counted = resource.namespaced and resource.storage == resource.plural and resource.plural not in _NOT_COUNTED
+    """The names of this kind's object count in quotas; empty for kinds that are not counted."""
+    is_counted = resource.namespaced and resource.storage and resource.plural not in _NOT_COUNTED
     return frozenset(object_names(resource.group, resource.plural)) if is_counted else frozenset()
 
 
 def _read(records: Sequence[Record | None]) -> tuple[list[JsonObject | None], list[ResourceQuota]]:
     documents = [decoded(record) if record is not None else None for record in records]
-    return documents, [from_document(each, ResourceQuota) for each in documents if each is not None]
+    return documents, [from_document(document, ResourceQuota) for document in documents if document is not None]
 
 
 def _decisions(
     documents: Sequence[JsonObject | None], versions: Sequence[int], result: Charge, *, dry_run: bool
 ) -> list[Decision]:
-    changed = {each.metadata.name: each for each in result.quotas}
+    changed = {quota.metadata.name: quota for quota in result.quotas}
     decisions: list[Decision] = []
     for document, version in zip(documents, versions, strict=True):
         if document is None or dry_run:

@@ -1,4 +1,4 @@
-"""How the server knows who asks, put together: the CA's certificates first, then bearer tokens (design §1)."""
+"""Assemble authentication: the CA's client certificates first, then bearer tokens."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from plimsoll.api.auth.ca import Authority, kubeconfig
 from plimsoll.api.machinery.exchange import Authenticator, Headers, Scope
-from plimsoll.api.machinery.users import MASTERS, Tokens, User, authenticated
+from plimsoll.api.machinery.users import MASTERS, Tokens, User, authenticate_user
 from plimsoll.linux.state_dir import write_private
 
 ADMIN = "admin"
@@ -19,13 +19,13 @@ def authenticator(state: Path) -> Authenticator:
 
     def authenticate(scope: Scope, headers: Headers) -> User:
         authorization = headers.get(b"authorization", b"").decode("latin-1")
-        return authenticated(authorization, scope.get("state", {}).get("peer"), tokens)
+        return authenticate_user(authorization, scope.get("state", {}).get("peer"), tokens)
 
     return authenticate
 
 
 def server_names(host: str) -> tuple[str, ...]:
-    """What the server's certificate must answer to: where it listens, and this machine's name."""
+    """The names in the server's certificate: where it listens, and this machine's name."""
     names = ["127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default"]
     if host not in ("", "0.0.0.0", "::"):
         names.append(host)
@@ -34,7 +34,7 @@ def server_names(host: str) -> tuple[str, ...]:
 
 
 def write_admin_kubeconfig(state: Path, authority: Authority, url: str) -> Path:
-    """Written at every start, since the address may have changed; the certificate is new each time, too."""
+    """Written at every start, because the address may have changed; the certificate is new each time, too."""
     path = state / ADMIN_FILE
     issued = authority.issue(ADMIN, (MASTERS,))
     write_private(path, kubeconfig(url, authority.ca_file.read_bytes(), ADMIN, issued))

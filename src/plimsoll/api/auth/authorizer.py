@@ -1,9 +1,9 @@
-"""Authorization as the app asks for it: a request in RBAC's words, the role's verdict, a refusal or a guard."""
+"""Authorize a request: its RBAC attributes, the verdict of the roles, then an error or a guard."""
 
 from __future__ import annotations
 
 from plimsoll.api.auth.roles import Attributes, denial, own_name_refusal, own_pod_refusal, verdict
-from plimsoll.api.machinery.call import Guard
+from plimsoll.api.machinery.call import Guard, allow_any
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.selectors import field_terms
@@ -25,24 +25,24 @@ def attributes(info: RequestInfo, user: User) -> Attributes:
     )
 
 
-def authorize(user: User, info: RequestInfo) -> Guard | None:
-    """Raises 403. A guard has the last word where the object itself decides; None: the user may."""
-    asked = attributes(info, user)
-    found = verdict(user, asked)
-    if found == "deny":
-        raise forbidden(info.resource, info.name, denial(user, asked))
-    if found == "own-pod":
-        return _own_pod(user, asked)
+def authorize(user: User, info: RequestInfo) -> Guard:
+    """Raises 403. Returns the guard that decides by the object itself."""
+    request = attributes(info, user)
+    decision = verdict(user, request)
+    if decision == "deny":
+        raise forbidden(info.resource, info.name, denial(user, request))
+    if decision == "own-pod":
+        return _own_pod(user, request)
     if user.node and info.verb == "create" and info.resource.storage in ("nodes", "leases"):
         return _own_name(user, info)
-    return None
+    return allow_any
 
 
-def _own_pod(user: User, asked: Attributes) -> Guard:
+def _own_pod(user: User, request: Attributes) -> Guard:
     def guard(pod: JsonObject) -> None:
         mirror = MIRROR_ANNOTATION in (pod["metadata"].get("annotations") or {})
         node_name = (pod.get("spec") or {}).get("nodeName") or ""
-        refusal = own_pod_refusal(user.node, asked, node_name, is_mirror=mirror)
+        refusal = own_pod_refusal(user.node, request, node_name, is_mirror=mirror)
         if refusal:
             raise forbidden(_PODS, pod["metadata"].get("name") or "", refusal)
 

@@ -1,8 +1,8 @@
-"""The certificate authority of one cluster: made at first start, then only read.
+"""The certificate authority of one cluster: created at the first start, then only read.
 
-Files in `pki/` of the state directory, all 0600: `ca.crt`, `ca.key`, `server.crt`, `server.key` (renewed with the
-names it must answer to, and before it ends), `client.crt`, `client.key` (with which the server calls nodes). Keys are
-EC P-256. `cryptography` is imported only here and only while something is made: it costs 130 ms and 14 MB.
+Files in `pki/` of the state directory, all 0600: `ca.crt`, `ca.key`, `server.crt`, `server.key` (renewed when
+its names change, and before it expires), `client.crt`, `client.key` (with which the server calls nodes). Keys are
+EC P-256. `cryptography` is imported only here and only to create something: it costs 130 ms and 14 MB.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey, EllipticCurvePublicKey
 
 CA_YEARS, LEAF_DAYS = 10, 365
-RENEW_AT = 0.8  # of a certificate's life
+RENEW_AT = 0.8  # of a certificate's lifetime
 CLOCK_SKEW = timedelta(minutes=5)
 
 
@@ -38,7 +38,7 @@ class Issued(msgspec.Struct, frozen=True):
 
 
 class CertificateNotSignedError(PlimsollError):
-    """A request for a certificate that is not granted, and why."""
+    """Why a signing request is refused."""
 
 
 class Authority:
@@ -48,12 +48,12 @@ class Authority:
         self._key_file = self.directory / "ca.key"
 
     def prepare(self, names: Sequence[str], now: datetime | None = None) -> None:
-        """Make what is missing, ended or answers to other names; idempotent."""
+        """Create what is missing, expired or has other names; idempotent."""
         now = now or datetime.now(UTC)
         if not self.ca_file.exists() or not self._key_file.exists():
-            made = _self_signed(now)
-            write_private(self._key_file, made.key)
-            write_private(self.ca_file, made.certificate)
+            authority = _self_signed(now)
+            write_private(self._key_file, authority.key)
+            write_private(self.ca_file, authority.certificate)
         self._renew("server", now, common_name="plimsoll-api", organizations=(), names=names)
         self._renew("client", now, common_name="plimsoll-api", organizations=("plimsoll:api",), names=())
 
@@ -67,54 +67,59 @@ class Authority:
         days: int = LEAF_DAYS,
         calls_too: bool = False,
     ) -> Issued:
-        """With `names` a server's certificate, without a client's (user = CN, groups = O, as Kubernetes reads it).
+        """With `names` a server certificate, without a client certificate (user = CN, groups = O).
 
-        `calls_too`: both in one, for a node, which calls the API and answers at its own endpoint.
+        `calls_too`: both in one, for a node, which calls the API and serves its own endpoint.
         """
-        from cryptography import x509
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+        from cryptography.hazmat.primitives.asymmetric import ec
 
-        now = now or datetime.now(UTC)
-        key = load_pem_private_key(self._key_file.read_bytes(), None)
-        ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
-        return _signed(
-            ca.subject, _elliptic(key), common_name, organizations, names, now, timedelta(days=days), calls_too
-        )
+        key, subject = ec.generate_private_key(ec.SECP256R1()), _name(common_name, organizations)
+        now, life = now or datetime.now(UTC), timedelta(days=days)
+        leaf = _leaf(*self._issuer(), subject, key.public_key(), names, now, life, calls_too=calls_too)
+        return _pem(leaf, key)
 
     def issue_node(self, name: str) -> Issued:
-        """A node's identity: user system:node:NAME, and the name it answers to at its endpoint."""
+        """A node's identity: user system:node:NAME, and the server name of its endpoint."""
         return self.issue(f"{NODE_PREFIX}{name}", [NODES], [name], calls_too=True)
 
     def sign_node(self, request: bytes, name: str, life: timedelta, now: datetime | None = None) -> bytes:
         """The certificate, PEM, for a node's own request (PKCS#10, PEM), whose key stays with the node.
 
-        Raises NotSigned unless the request is made out to that very node and signed with the key it is for.
+        Raises CertificateNotSignedError unless its subject is this node and it is signed with its own key.
         """
         from cryptography import x509
         from cryptography.exceptions import UnsupportedAlgorithm
-        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 
         try:
-            asked = x509.load_pem_x509_csr(request)
-            public_key = asked.public_key()
-            is_proved = asked.is_signature_valid
+            csr = x509.load_pem_x509_csr(request)
+            public_key = csr.public_key()
+            is_proved = csr.is_signature_valid
         except (ValueError, UnsupportedAlgorithm) as error:
-            raise CertificateNotSignedError(f"no request for a certificate: {error}") from None
+            raise CertificateNotSignedError(f"invalid certificate signing request: {error}") from None
         if not is_proved:
-            raise CertificateNotSignedError("it is not signed with the key that it is for")
-        if asked.subject != _name(f"{NODE_PREFIX}{name}", [NODES]):
+            raise CertificateNotSignedError("it is not signed with its own key")
+        if csr.subject != _name(f"{NODE_PREFIX}{name}", [NODES]):
             raise CertificateNotSignedError(
-                f"subject {asked.subject.rfc4514_string()} is not this node: O={NODES},CN={NODE_PREFIX}{name}"
+                f"subject {csr.subject.rfc4514_string()} is not this node: O={NODES},CN={NODE_PREFIX}{name}"
             )
-        if not isinstance(public_key, _elliptic_public()):
-            raise CertificateNotSignedError(f"a {type(public_key).__name__} cannot be signed here: use an EC key")
-        key = _elliptic(load_pem_private_key(self._key_file.read_bytes(), None))
-        ca = x509.load_pem_x509_certificate(self.ca_file.read_bytes())
+        if not isinstance(public_key, EllipticCurvePublicKey):
+            raise CertificateNotSignedError(f"a {type(public_key).__name__} is not supported: use an EC key")
         now = now or datetime.now(UTC)
-        return _pem_certificate(_leaf(ca.subject, key, asked.subject, public_key, [name], now, life, calls_too=True))
+        return _pem_certificate(_leaf(*self._issuer(), csr.subject, public_key, [name], now, life, calls_too=True))
+
+    def _issuer(self) -> tuple[x509.Name, EllipticCurvePrivateKey]:
+        from cryptography import x509
+        from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+        from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+        key = load_pem_private_key(self._key_file.read_bytes(), None)
+        if not isinstance(key, EllipticCurvePrivateKey):
+            raise TypeError(f"ca.key contains a {type(key).__name__}, not an EC key")
+        return x509.load_pem_x509_certificate(self.ca_file.read_bytes()).subject, key
 
     def server_context(self) -> ssl.SSLContext:
-        """A client may show a certificate of ours; one of anybody else's, or an ended one, ends the handshake."""
+        """A client may send a certificate of this CA; any other or an expired one ends the handshake."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.minimum_version = ssl.TLSVersion.TLSv1_2
         context.load_cert_chain(self.directory / "server.crt", self.directory / "server.key")
@@ -123,7 +128,7 @@ class Authority:
         return context
 
     def client_context(self) -> ssl.SSLContext:
-        """With which the API server calls a node's endpoint."""
+        """For calls of the API server to a node's endpoint."""
         context = ssl.create_default_context(cafile=str(self.ca_file))
         context.load_cert_chain(self.directory / "client.crt", self.directory / "client.key")
         return context
@@ -134,9 +139,9 @@ class Authority:
         certificate, key = self.directory / f"{stem}.crt", self.directory / f"{stem}.key"
         if certificate.exists() and key.exists() and _still_good(certificate.read_bytes(), names, now):
             return
-        made = self.issue(common_name, organizations, names, now=now)
-        write_private(key, made.key)
-        write_private(certificate, made.certificate)
+        issued = self.issue(common_name, organizations, names, now=now)
+        write_private(key, issued.key)
+        write_private(certificate, issued.certificate)
 
 
 def kubeconfig(server: str, ca_certificate: bytes, user: str, credential: Issued | str) -> bytes:
@@ -193,23 +198,6 @@ def _self_signed(now: datetime) -> Issued:
     return _pem(certificate, key)
 
 
-def _signed(
-    issuer: x509.Name,
-    issuer_key: EllipticCurvePrivateKey,
-    common_name: str,
-    organizations: Sequence[str],
-    names: Sequence[str],
-    now: datetime,
-    life: timedelta,
-    calls_too: bool,
-) -> Issued:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = _name(common_name, organizations)
-    return _pem(_leaf(issuer, issuer_key, subject, key.public_key(), names, now, life, calls_too=calls_too), key)
-
-
 def _leaf(
     issuer: x509.Name,
     issuer_key: EllipticCurvePrivateKey,
@@ -235,7 +223,7 @@ def _leaf(
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key.public_key()), critical=False)
     )
     if names:
-        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(each) for each in names]), False)
+        builder = builder.add_extension(x509.SubjectAlternativeName([_alternative(name) for name in names]), False)
     return builder.sign(issuer_key, hashes.SHA256())
 
 
@@ -259,7 +247,7 @@ def _name(common_name: str, organizations: Sequence[str]) -> x509.Name:
     from cryptography import x509
     from cryptography.x509.oid import NameOID
 
-    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, each) for each in organizations]
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization) for organization in organizations]
     return x509.Name([*attributes, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
@@ -270,20 +258,6 @@ def _alternative(name: str) -> x509.GeneralName:
         return x509.IPAddress(ipaddress.ip_address(name))
     except ValueError:
         return x509.DNSName(name)
-
-
-def _elliptic(key: object) -> EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-
-    if not isinstance(key, EllipticCurvePrivateKey):
-        raise TypeError(f"ca.key holds a {type(key).__name__}, not an EC key")
-    return key
-
-
-def _elliptic_public() -> type[EllipticCurvePublicKey]:
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-
-    return EllipticCurvePublicKey
 
 
 def _pem_certificate(certificate: x509.Certificate) -> bytes:
@@ -302,7 +276,7 @@ def _pem(certificate: x509.Certificate, key: EllipticCurvePrivateKey) -> Issued:
 
 
 def _still_good(pem: bytes, names: Sequence[str], now: datetime) -> bool:
-    """Under 80 % of its life, and it answers to every name that is asked for."""
+    """Whether it is below 80 % of its lifetime and has every one of the names."""
     from cryptography import x509
 
     certificate = x509.load_pem_x509_certificate(pem)
@@ -312,5 +286,4 @@ def _still_good(pem: bytes, names: Sequence[str], now: datetime) -> bool:
     if not names:
         return True
     extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    held = {str(each.value) for each in extension}
-    return held.issuperset(names)
+    return {str(name.value) for name in extension}.issuperset(names)

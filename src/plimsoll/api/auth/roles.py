@@ -1,20 +1,18 @@
-"""Who may do what: three roles, decided without looking anything up.
+"""Authorization: what a user may do, decided from the user and the request alone. Three roles.
 
-admin (group system:masters) may everything. viewer (plimsoll:viewers) may read everything but may not run commands in
+admin (group system:masters) may do everything. viewer (plimsoll:viewers) may read everything but not run commands in
 containers. node (system:nodes, user system:node:NAME) may do what a kubelet does, for itself: its Node, its Lease,
-events, its own pods. Whether a pod is a node's own stands in the pod, so for those requests the verdict is OWN_POD and
-whoever holds the pod asks `own_pod_refusal`.
+events, its own pods (`NODE_RULES`). Which node a pod belongs to is in the pod, so for these requests the verdict is
+"own-pod", and the handler that has read the pod calls `own_pod_refusal`.
 
-What a user may do, as RBAC would write it down (`kubectl auth can-i --list`).
-
-Nothing is decided here: `roles.verdict` is asked about every verb of everything that is served, without a name and with
-the name that a node has, and equal answers are put together. What depends on an object (a node's own pods) is no rule;
-it is told in words.
+`rules_of` writes the same down as RBAC would (`kubectl auth can-i --list`). It decides nothing: it asks `verdict` about
+every verb of every resource, without a name and with the node's name, and joins equal answers. Rules that depend on an
+object (a node's own pods) cannot be written that way, so a sentence says them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Literal
 
 import msgspec
@@ -24,17 +22,15 @@ from plimsoll.api.machinery.users import ANONYMOUS, AUTHENTICATED, MASTERS, VIEW
 
 Verdict = Literal["allow", "deny", "own-pod"]
 READ = frozenset({"get", "list", "watch"})
-OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/version"})  # for anybody
-KNOWN_PATHS = ("/api", "/apis", "/openapi/")  # for anybody who is known
+OPEN_PATHS = frozenset({"/livez", "/readyz", "/healthz", "/version"})  # for everyone
+KNOWN_PATHS = ("/api", "/apis", "/openapi/")  # for authenticated users
 REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews"})
 NODE_LEASES = "kube-node-lease"
 _INTERACTIVE = frozenset({"exec", "attach", "portforward", "proxy"})
-_NODE_READS = frozenset({"configmaps", "serviceaccounts", "namespaces", "priorityclasses", "runtimeclasses"})
-_OWN_POD_WRITES = {("delete", ""), ("create", ""), ("create", "eviction"), ("update", "status"), ("patch", "status")}
 
 
 class Attributes(msgspec.Struct, frozen=True):
-    """What is asked, in RBAC's words."""
+    """What a request is about, in RBAC's words."""
 
     verb: str
     resource: str
@@ -57,49 +53,67 @@ def path_verdict(user: User, path: str) -> Verdict:
     return "allow" if plain.startswith(KNOWN_PATHS) else "deny"
 
 
-def verdict(user: User, asked: Attributes) -> Verdict:
+def verdict(user: User, request: Attributes) -> Verdict:
     if MASTERS in user.groups:
         return "allow"
     if AUTHENTICATED not in user.groups:
         return "deny"
-    if asked.resource in REVIEWS and asked.verb == "create":
+    if request.resource in REVIEWS and request.verb == "create":
         return "allow"
     if user.node:
-        return _node_verdict(user.node, asked)
-    if VIEWERS in user.groups and asked.verb in READ and asked.subresource not in _INTERACTIVE:
+        return _node_verdict(user.node, request)
+    if VIEWERS in user.groups and request.verb in READ and request.subresource not in _INTERACTIVE:
         return "allow"
     return "deny"
 
 
-def _node_verdict(node: str, asked: Attributes) -> Verdict:
-    match asked.resource:
-        case "nodes" if asked.verb in READ:
-            own = asked.name == node or ("metadata.name", node) in asked.field_selector
-            return "allow" if own and asked.subresource in ("", "status") else "deny"
-        case "nodes" if asked.verb in ("create", "update", "patch") and asked.subresource in ("", "status"):
-            return "allow" if asked.name in ("", node) else "deny"  # at create the body names it: `own_node_refusal`
-        case "leases" if asked.namespace == NODE_LEASES and asked.verb != "deletecollection":
-            return "allow" if asked.name == node or (asked.verb == "create" and not asked.name) else "deny"
-        case "certificatesigningrequests" if asked.verb == "create":
-            return "allow"  # for a new certificate of its own: `api.handlers.csr` looks whose it is
-        case "events" if asked.verb in ("create", "update", "patch"):
-            return "allow"
-        case "pods" if asked.verb in ("list", "watch") and not asked.subresource:
-            return "allow" if ("spec.nodeName", node) in asked.field_selector else "deny"
-        case "pods" if asked.verb == "get" and asked.subresource in ("", "status"):
-            return "own-pod"
-        case "pods" if (asked.verb, asked.subresource) in _OWN_POD_WRITES:
-            return "own-pod"
-        case resource if resource in _NODE_READS and asked.verb in READ and not asked.subresource:
-            return "allow"
+# What a node may do: resources, verbs, subresources, and which objects. Everything else is denied.
+_Scope = Literal["any", "own-name", "own-or-new", "own-lease", "on-this-node", "own-pod"]
+_WRITE = frozenset({"create", "update", "patch"})
+_NODE_READS = ("configmaps", "serviceaccounts", "namespaces", "priorityclasses", "runtimeclasses")
+NODE_RULES: tuple[tuple[tuple[str, ...], Collection[str], tuple[str, ...], _Scope], ...] = (
+    (("nodes",), READ, ("", "status"), "own-name"),
+    (("nodes",), _WRITE, ("", "status"), "own-or-new"),
+    (("leases",), READ | _WRITE | {"delete"}, ("",), "own-lease"),
+    (("certificatesigningrequests",), ("create",), ("",), "any"),  # `api.handlers.csr` checks whose certificate it is
+    (("events",), _WRITE, ("",), "any"),
+    (("pods",), ("list", "watch"), ("",), "on-this-node"),
+    (("pods",), ("get",), ("", "status"), "own-pod"),
+    (("pods",), ("create", "delete"), ("",), "own-pod"),
+    (("pods",), ("create",), ("eviction",), "own-pod"),
+    (("pods",), ("update", "patch"), ("status",), "own-pod"),
+    (_NODE_READS, READ, ("",), "any"),
+)
+
+
+def _node_verdict(node: str, request: Attributes) -> Verdict:
+    for resources, verbs, subresources, scope in NODE_RULES:
+        if request.resource in resources and request.verb in verbs and request.subresource in subresources:
+            if scope == "own-pod":
+                return "own-pod"
+            return "allow" if _is_in_scope(scope, node, request) else "deny"
+    return "deny"
+
+
+def _is_in_scope(scope: _Scope, node: str, request: Attributes) -> bool:
+    match scope:
+        case "own-name":
+            return request.name == node or ("metadata.name", node) in request.field_selector
+        case "own-or-new":
+            return request.name in ("", node)  # the body names a new one: `own_name_refusal`
+        case "own-lease":
+            is_new = request.verb == "create" and not request.name
+            return request.namespace == NODE_LEASES and (request.name == node or is_new)
+        case "on-this-node":
+            return ("spec.nodeName", node) in request.field_selector
         case _:
-            return "deny"
+            return True
 
 
-def own_pod_refusal(node: str, asked: Attributes, node_name: str, *, is_mirror: bool = False) -> str:
+def own_pod_refusal(node: str, request: Attributes, node_name: str, *, is_mirror: bool = False) -> str:
     """Why a node may not do this to a pod that runs on `node_name`; empty where it may."""
     if node_name != node:
-        match asked.verb, asked.subresource:
+        match request.verb, request.subresource:
             case _, "status":
                 return f'node "{node}" can only update pod status for pods with spec.nodeName set to itself'
             case "create", "":
@@ -110,13 +124,13 @@ def own_pod_refusal(node: str, asked: Attributes, node_name: str, *, is_mirror: 
                 return f'node "{node}" can only delete pods with spec.nodeName set to itself'
             case _:
                 return f'node "{node}" can only read pods with spec.nodeName set to itself'
-    if asked.verb == "create" and not asked.subresource and not is_mirror:
+    if request.verb == "create" and not request.subresource and not is_mirror:
         return f'pod does not have "kubernetes.io/config.mirror" annotation, node "{node}" can only create mirror pods'
     return ""
 
 
 def own_name_refusal(node: str, resource: str, name: str) -> str:
-    """A node creates only itself and its own lease; the name stands in the body."""
+    """A node creates only itself and its own lease; the name is in the body."""
     if name == node:
         return ""
     if resource == "leases":
@@ -124,11 +138,11 @@ def own_name_refusal(node: str, resource: str, name: str) -> str:
     return f'node "{node}" is not allowed to modify node "{name}"'
 
 
-def denial(user: User, asked: Attributes) -> str:
+def denial(user: User, request: Attributes) -> str:
     """Kubernetes' sentence, which follows `<resource> "<name>" is forbidden: `."""
-    resource = f"{asked.resource}/{asked.subresource}" if asked.subresource else asked.resource
-    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    return f'User "{user.name}" cannot {asked.verb} resource "{resource}" in API group "{asked.group}" {where}'
+    resource = f"{request.resource}/{request.subresource}" if request.subresource else request.resource
+    where = f'in the namespace "{request.namespace}"' if request.namespace else "at the cluster scope"
+    return f'User "{user.name}" cannot {request.verb} resource "{resource}" in API group "{request.group}" {where}'
 
 
 _ANY = ("*",)
@@ -150,32 +164,32 @@ class PathRule(msgspec.Struct, frozen=True):
 class Rules(msgspec.Struct, frozen=True):
     resources: tuple[ResourceRule, ...]
     paths: tuple[PathRule, ...]
-    beyond: str = ""  # what no rule can say
+    beyond: str = ""  # what no rule can express
 
 
 def rules_of(user: User, namespace: str) -> Rules:
     if MASTERS in user.groups:
         return Rules((ResourceRule(_ANY, _ANY, _ANY),), (PathRule(_ANY, _ANY),))
-    found: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[str]] = {}
+    grouped: dict[tuple[tuple[str, ...], str, tuple[str, ...]], list[str]] = {}
     for resource in RESOURCES:
         for subresource, verbs in _parts(resource):
             shown = f"{resource.plural}/{subresource}" if subresource else resource.plural
             for names, allowed in _allowed(user, resource, subresource, verbs, namespace):
-                found.setdefault((allowed, resource.group, names), []).append(shown)
-    rules = (ResourceRule(verbs, (group,), tuple(some), names) for (verbs, group, names), some in found.items())
+                grouped.setdefault((allowed, resource.group, names), []).append(shown)
+    rules = (ResourceRule(verbs, (group,), tuple(some), names) for (verbs, group, names), some in grouped.items())
     return Rules(tuple(rules), (PathRule(("get",), _paths(user)),), _OWN_PODS if user.node else "")
 
 
 def _parts(resource: ApiResource) -> Iterator[tuple[str, tuple[str, ...]]]:
     yield "", resource.verbs
-    for each in resource.subresources:
-        yield each.name, each.verbs
+    for subresource in resource.subresources:
+        yield subresource.name, subresource.verbs
 
 
 def _allowed(
     user: User, resource: ApiResource, subresource: str, verbs: tuple[str, ...], namespace: str
 ) -> Iterator[tuple[tuple[str, ...], tuple[str, ...]]]:
-    """(names, verbs): what is allowed whatever the name, and what only for the node's own."""
+    """(names, verbs): what is allowed for every name, and what only for the node's own."""
 
     def answer(verb: str, name: str) -> Verdict:
         place = namespace if resource.namespaced else ""
@@ -191,7 +205,7 @@ def _allowed(
 
 
 def _paths(user: User) -> tuple[str, ...]:
-    """Below each known path everything is as it is at its top."""
+    """The verdict for a known path holds for everything below it."""
     if path_verdict(user, "/any") == "allow":
         return _ANY
     known = (path for top in KNOWN_PATHS for path in (top.rstrip("/"), f"{top.rstrip('/')}/*"))

@@ -1,61 +1,63 @@
-"""What all loops share: a set of keys to look at again, fed by the store's changes, and one worker.
+"""What all controllers share: a work queue of keys, fed by the store's changes, and one worker.
 
-Level-triggered: a change only says which key to look at; `look` then reads what is there now and does what is missing.
-A key that fails is tried again with growing pauses; the others go on meanwhile. An object that our own code stumbles
-over is told with its traceback, the first time, and is no reason to leave the others alone. What is read comes from the
-store (committed, in memory), what is written goes through the API like anybody's request, so its rules hold for loops,
-too.
+Level-triggered: a change only says which key to reconcile; `reconcile` then reads the current state and does what is
+missing. A key that fails is requeued with a growing delay while the other keys continue. An error in our own code about
+one object is logged with its traceback the first time and does not stop the controller. Controllers read committed
+objects from the store and write through the API like any other client, so its rules apply to them, too.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff, Wakeup
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.errors import PlimsollError
+from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, UnreachableError
+from plimsoll.kube.request import ApiError, Request, ResourcePath, UnreachableError
 from plimsoll.rules.controllers.owner_references import controller_of
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Change, Record
 from plimsoll.store.store import Store
 
-# Which keys a stored object concerns: called with its key and its body.
+# The keys to reconcile when a stored object changes: called with its key and its body.
 Concerns = Callable[[str, bytes], Iterable[str]]
 
-RETRY_FIRST_S, RETRY_MOST_S = 0.1, 30.0
-# What an object that is not as we thought makes our code raise: it lacks a member, has one of another type or with a
-# value that cannot be computed with. What says that the process itself is not well (memory, files) is not among them.
+RETRY_FIRST_S, RETRY_MOST_S = 0.2, 30.0
+# What code raises on an object that is not as it expects: a member is missing, has another type or an unusable value.
+# Errors of the process itself (memory, files) are not among them.
 FAULTS = (PlimsollError, msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
 
 log = logging.getLogger(__name__)
 
 
 class Controller:
-    """`sources`: prefix in the store → which keys a change there concerns. `every_s`: look at `periodic` that often."""
+    """`sources`: store prefix → keys that a change there concerns. `periodic`: keys to reconcile every `every_s`."""
 
     def __init__(
         self,
         name: str,
         store: Store,
         sources: Mapping[str, Concerns],
-        look: Callable[[str], Awaitable[float | None]],
+        reconcile: Callable[[str], Awaitable[float | None]],
         *,
         periodic: Callable[[], Iterable[str]] | None = None,
         every_s: float = 10.0,
     ) -> None:
-        """`look(key)` may return after how many seconds it wants to be asked again."""
+        """`reconcile(key)` may return after how many seconds to requeue the key."""
         self.name = name
-        self._store, self._sources, self._look = store, sources, look
+        self._store, self._sources, self._reconcile = store, sources, reconcile
         self._periodic, self._every_s = periodic, every_s
-        self._dirty: dict[str, None] = {}  # in order of arrival
-        self._failures: dict[str, int] = {}
-        self._later: dict[str, float] = {}  # key → when to look again
-        self._wake = asyncio.Event()
+        self._queue: dict[str, None] = {}  # in order of arrival
+        self._backoffs: dict[str, ExponentialBackoff] = {}  # of keys that failed last time
+        self._due: dict[str, float] = {}  # key → when to requeue it
+        self._wakeup = Wakeup()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -65,88 +67,76 @@ class Controller:
                 group.create_task(self._tick(self._periodic))
             await self._work()
 
-    def mark(self, key: str) -> None:
-        self._dirty[key] = None
-        self._wake.set()
+    def enqueue(self, key: str) -> None:
+        self._queue[key] = None
+        self._wakeup.set()
 
     async def _follow(self, prefix: str, concerns: Concerns) -> None:
-        def noted(changes: list[Change]) -> bool:
+        def take(changes: list[Change]) -> bool:
             for change in changes:
-                self._concerned(change, concerns)
+                self._enqueue_concerned(concerns, change.key, change.body)
+                if change.before is not None and change.kind == "MODIFIED":
+                    self._enqueue_concerned(concerns, change.key, change.before)
             return True
 
         while True:
             version, records = self._store.list(prefix)
             for record in records:
-                self._mark_concerned(concerns, record.key, record.body)
+                self._enqueue_concerned(concerns, record.key, record.body)
             watch = self._store.watch(prefix, version)
             try:
-                while changes := await watch.changes(noted):
-                    noted(changes)
+                while changes := await watch.changes(take):
+                    take(changes)
                 return  # the store closes
             except ExpiredError:
-                log.info("%s: fell behind, looking at everything again", self.name)
+                log.info("%s: the watch expired; listing again", self.name)
 
-    def _concerned(self, change: Change, concerns: Concerns) -> None:
-        self._mark_concerned(concerns, change.key, change.body)
-        if change.before is not None and change.kind == "MODIFIED":
-            self._mark_concerned(concerns, change.key, change.before)
-
-    def _mark_concerned(self, concerns: Concerns, key: str, body: bytes) -> None:
+    def _enqueue_concerned(self, concerns: Concerns, key: str, body: bytes) -> None:
         try:
-            for each in concerns(key, body):
-                self.mark(each)
+            for concerned in concerns(key, body):
+                self.enqueue(concerned)
         except FAULTS:
-            log.exception("%s: whom %s concerns cannot be told", self.name, key)
+            log.exception("%s: cannot determine which objects %s concerns", self.name, key)
 
     async def _tick(self, periodic: Callable[[], Iterable[str]]) -> None:
         while True:
             for key in periodic():
-                self.mark(key)
+                self.enqueue(key)
             await asyncio.sleep(self._every_s)
 
     async def _work(self) -> None:
         clock = asyncio.get_running_loop().time
         while True:
             now = clock()
-            for key in [key for key, due in self._later.items() if due <= now]:
-                del self._later[key]
-                self._dirty[key] = None
-            if not self._dirty:
-                await self._pause(now)
+            for key in [key for key, due in self._due.items() if due <= now]:
+                del self._due[key]
+                self._queue[key] = None
+            if not self._queue:
+                due = min(self._due.values(), default=None)
+                await self._wakeup.wait(None if due is None else max(due - now, 0))
                 continue
-            key = next(iter(self._dirty))
-            del self._dirty[key]
-            pause = await self._looked(key)
-            if pause is not None:
-                self._later[key] = clock() + pause
+            key = next(iter(self._queue))
+            del self._queue[key]
+            requeue_s = await self._sync(key)
+            if requeue_s is not None:
+                self._due[key] = clock() + requeue_s
 
-    async def _pause(self, now: float) -> None:
-        self._wake.clear()
-        due = min(self._later.values(), default=None)
+    async def _sync(self, key: str) -> float | None:
         try:
-            async with asyncio.timeout(None if due is None else max(due - now, 0)):
-                await self._wake.wait()
-        except TimeoutError:
-            pass
-
-    async def _looked(self, key: str) -> float | None:
-        try:
-            again = await self._look(key)
+            requeue_s = await self._reconcile(key)
         except (ApiError, UnreachableError, TimeoutError) as error:
             log.warning("%s: %s: %s", self.name, key, error)
         except FAULTS as error:
-            is_first = key not in self._failures
+            is_first = key not in self._backoffs
             log.error("%s: %s: %r", self.name, key, error, exc_info=is_first)
         else:
-            self._failures.pop(key, None)
-            return again
-        count = self._failures[key] = self._failures.get(key, 0) + 1
-        return min(RETRY_FIRST_S * 2.0 ** min(count, 16), RETRY_MOST_S)
+            self._backoffs.pop(key, None)
+            return requeue_s
+        return self._backoffs.setdefault(key, ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S)).next_s()
 
 
 class ControllerContext:
-    """Objects in the store, read as documents."""
+    """Reads stored objects as documents and writes them through the API."""
 
     def __init__(self, store: Store, client: Client) -> None:
         self.store, self.client = store, client
@@ -158,15 +148,40 @@ class ControllerContext:
     def documents(self, prefix: str) -> list[JsonObject]:
         return [read(record) for record in self.store.list(prefix)[1]]
 
+    async def attempt(self, change: Request, tolerated: Collection[int] = (404,)) -> bool:
+        """Send a change whose object may be gone (404) or replaced (409) by now; whether it was made."""
+        try:
+            await self.client.ask(change)
+        except ApiError as error:
+            if error.code not in tolerated:
+                raise
+            return False
+        return True
+
+    async def patch_status(self, resource: ResourcePath, document: JsonObject, status: JsonObject) -> None:
+        name, namespace = document["metadata"]["name"], document["metadata"].get("namespace", "")
+        change = {"status": status}
+        await self.client.ask(request.patch(resource, name, change, namespace, "status", content_type=request.MERGE))
+
 
 def read(record: Record) -> JsonObject:
-    found: JsonObject = msgspec.json.decode(record.body)
-    return found
+    document: JsonObject = msgspec.json.decode(record.body)
+    return document
 
 
-def itself(key: str, _: bytes) -> Iterable[str]:
+def own_key(key: str, _: bytes) -> Iterable[str]:
     """An object concerns its own key."""
     return (key,)
+
+
+def namespace_of(key: str, _: bytes) -> Iterable[str]:
+    """An object concerns its namespace."""
+    return (key.split("/")[2],)
+
+
+def resource_path(resource: ApiResource) -> ResourcePath:
+    group, version = resource.group, resource.version
+    return ResourcePath(f"/apis/{group}/{version}" if group else f"/api/{version}", resource.plural)
 
 
 class _Reference(msgspec.Struct):
@@ -190,11 +205,11 @@ _OWNERS = b'"ownerReferences":'
 
 
 class Dependents:
-    """Which objects each controlling owner of one kind has, kept from the changes that pass by."""
+    """An index of the objects that each owner of one kind controls, kept from the store's changes."""
 
-    def __init__(self, shelf: ControllerContext, kind: str, prefix: str) -> None:
-        """The owners lie under `prefix` in the store."""
-        self._shelf, self._kind, self._prefix = shelf, kind, prefix
+    def __init__(self, context: ControllerContext, kind: str, prefix: str) -> None:
+        """`prefix`: of the owners in the store."""
+        self._context, self._kind, self._prefix = context, kind, prefix
         self._keys: dict[str, set[str]] = {}  # owner's uid → keys
 
     def concerns(self, key: str, body: bytes) -> Iterable[str]:
@@ -202,14 +217,14 @@ class Dependents:
         if _OWNERS not in body:
             return
         metadata = _OWNED.decode(body).metadata
-        for each in metadata.owner_references or ():
-            if each.controller and each.kind == self._kind:
-                self._note(each.uid, key)
-                yield f"{self._prefix}{metadata.namespace}/{each.name}"
+        for owner in metadata.owner_references or ():
+            if owner.controller and owner.kind == self._kind:
+                self._note(owner.uid, key)
+                yield f"{self._prefix}{metadata.namespace}/{owner.name}"
 
     def _note(self, owner: str, key: str) -> None:
         keys = self._keys.setdefault(owner, set())
-        if self._shelf.store.get(key) is not None:
+        if self._context.store.get(key) is not None:
             keys.add(key)
             return
         keys.discard(key)
@@ -217,6 +232,6 @@ class Dependents:
             del self._keys[owner]
 
     def of(self, uid: str) -> list[JsonObject]:
-        """Those that are there now and still the owner's."""
-        documents = [self._shelf.document(key) for key in sorted(self._keys.get(uid, ()))]
-        return [each for each in documents if each is not None and controller_of(each) == uid]
+        """Those that exist now and still have this owner."""
+        documents = [self._context.document(key) for key in sorted(self._keys.get(uid, ()))]
+        return [document for document in documents if document is not None and controller_of(document) == uid]

@@ -1,7 +1,8 @@
-"""What is left over when an owner goes: pods of a deleted ReplicaSet, ReplicaSets of a deleted Deployment.
+"""Delete the dependents of deleted owners: pods of a ReplicaSet, ReplicaSets of a Deployment.
 
-Background deletion removes the owner at once, and here its dependents follow. With foreground deletion the owner waits,
-marked, until those that block it are gone; with orphan deletion they lose their reference first.
+Background deletion removes the owner at once, and this controller then deletes its dependents. With foreground deletion
+the owner keeps a finalizer until the dependents that block it are gone; with orphan deletion the dependents first lose
+their owner reference.
 """
 
 from __future__ import annotations
@@ -10,14 +11,15 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.api.controllers.controller import Controller, ControllerContext
+from plimsoll.api.controllers.controller import Controller, ControllerContext, resource_path
 from plimsoll.api.machinery.kinds import RESOURCES
 from plimsoll.kube import request
-from plimsoll.kube.request import ApiError, ResourcePath
+from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.owner_references import FOREGROUND, ORPHAN, blocks, is_left_over, owner_uids
 from plimsoll.rules.model.json_object import JsonObject
 
-AGAIN_S = 0.5
+REQUEUE_S = 0.5
+_REPLACED = (404, 409)  # the object is gone, or another one has its name
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -36,82 +38,75 @@ _OWNERS, _FINALIZERS, _UID = b'"ownerReferences":', b'"finalizers":', b'"uid":"'
 
 
 def _uid(body: bytes) -> str:
-    """Of an object as it is stored: metadata comes first, and nothing before the uid can hold such a member."""
+    """Of a stored object: metadata comes first, and nothing before the uid can contain this member."""
     start = body.index(_UID) + len(_UID)
     return body[start : body.index(b'"', start)].decode()
 
 
-def loop(shelf: ControllerContext) -> Controller:
-    shelves = {
-        f"{each.group}/{each.plural}/": ResourcePath(
-            f"/apis/{each.group}/{each.version}" if each.group else f"/api/{each.version}", each.plural
-        )
-        for each in RESOURCES
-        if each.storage == each.plural and "delete" in each.verbs and each.plural != "events"
+def controller(context: ControllerContext) -> Controller:
+    resources = {
+        f"{kind.group}/{kind.plural}/": resource_path(kind)
+        for kind in RESOURCES
+        if kind.storage and kind.plural != "events"
     }
-    living: dict[str, str] = {}  # uid → key, of everything that may own something
+    existing: dict[str, str] = {}  # uid → key, of every object that may be an owner
     dependents: dict[str, set[str]] = {}  # owner's uid → keys
 
     def concerns(key: str, body: bytes) -> Iterable[str]:
-        if _OWNERS not in body and _FINALIZERS not in body and shelf.store.get(key) is not None:
-            living[_uid(body)] = key  # nearly all that happens ends here
+        if _OWNERS not in body and _FINALIZERS not in body and context.store.get(key) is not None:
+            existing[_uid(body)] = key  # nearly every change ends here
             return ()
         metadata = _HEAD.decode(body).metadata
-        if shelf.store.get(key) is None:
-            living.pop(metadata.uid, None)
+        if context.store.get(key) is None:
+            existing.pop(metadata.uid, None)
             return dependents.pop(metadata.uid, set())
-        living[metadata.uid] = key
-        found = [key] if metadata.owner_references or metadata.finalizers else []
-        for each in metadata.owner_references or ():
-            dependents.setdefault(str(each.get("uid", "")), set()).add(key)
-        return found
+        existing[metadata.uid] = key
+        for owner in metadata.owner_references or ():
+            dependents.setdefault(str(owner.get("uid", "")), set()).add(key)
+        return [key] if metadata.owner_references or metadata.finalizers else []
 
     def resource_of(key: str) -> ResourcePath:
         group, plural, _, _ = key.split("/")
-        return shelves[f"{group}/{plural}/"]
+        return resources[f"{group}/{plural}/"]
 
-    async def look(key: str) -> float | None:
-        found = shelf.document(key)
-        if found is None:
+    async def reconcile(key: str) -> float | None:
+        document = context.document(key)
+        if document is None:
             return None
-        metadata = found["metadata"]
+        metadata = document["metadata"]
         resource, name, namespace = resource_of(key), metadata["name"], metadata.get("namespace", "")
         finalizers = metadata.get("finalizers") or []
         if metadata.get("deletionTimestamp") and (FOREGROUND in finalizers or ORPHAN in finalizers):
-            return await owner_leaves(found, resource, finalizers)
-        if owner_uids(found) and is_left_over(found, living.keys()) and not metadata.get("deletionTimestamp"):
-            await quietly(request.delete(resource, name, namespace, uid=metadata["uid"]))
+            return await finalize_owner(document, resource, finalizers)
+        if owner_uids(document) and is_left_over(document, existing.keys()) and not metadata.get("deletionTimestamp"):
+            await context.attempt(request.delete(resource, name, namespace, uid=metadata["uid"]), _REPLACED)
         return None
 
-    async def owner_leaves(owner: JsonObject, resource: ResourcePath, finalizers: list[str]) -> float | None:
+    async def finalize_owner(owner: JsonObject, resource: ResourcePath, finalizers: list[str]) -> float | None:
         metadata = owner["metadata"]
         waiting = False
         for key in sorted(dependents.get(metadata["uid"], ())):
-            each = shelf.document(key)
-            if each is None or metadata["uid"] not in owner_uids(each):
+            dependent = context.document(key)
+            if dependent is None or metadata["uid"] not in owner_uids(dependent):
                 continue
-            name, namespace = each["metadata"]["name"], each["metadata"].get("namespace", "")
+            name, namespace = dependent["metadata"]["name"], dependent["metadata"].get("namespace", "")
             if ORPHAN in finalizers:
-                left = [kept for kept in each["metadata"]["ownerReferences"] if kept["uid"] != metadata["uid"]]
+                references = dependent["metadata"]["ownerReferences"]
+                left = [reference for reference in references if reference["uid"] != metadata["uid"]]
                 change = {"metadata": {"ownerReferences": left or None}}
-                await quietly(request.patch(resource_of(key), name, change, namespace, content_type=request.MERGE))
+                orphan = request.patch(resource_of(key), name, change, namespace, content_type=request.MERGE)
+                await context.attempt(orphan, _REPLACED)
                 continue
-            waiting = waiting or blocks(each, metadata["uid"])
-            if not each["metadata"].get("deletionTimestamp"):
-                await quietly(request.delete(resource_of(key), name, namespace, uid=each["metadata"]["uid"]))
+            waiting = waiting or blocks(dependent, metadata["uid"])
+            if not dependent["metadata"].get("deletionTimestamp"):
+                delete = request.delete(resource_of(key), name, namespace, uid=dependent["metadata"]["uid"])
+                await context.attempt(delete, _REPLACED)
         if waiting:
-            return AGAIN_S
-        change = {"metadata": {"finalizers": [each for each in finalizers if each not in (FOREGROUND, ORPHAN)] or None}}
+            return REQUEUE_S
+        left = [finalizer for finalizer in finalizers if finalizer not in (FOREGROUND, ORPHAN)]
+        change = {"metadata": {"finalizers": left or None}}
         name, namespace = metadata["name"], metadata.get("namespace", "")
-        await quietly(request.patch(resource, name, change, namespace, content_type=request.MERGE))
+        await context.attempt(request.patch(resource, name, change, namespace, content_type=request.MERGE), _REPLACED)
         return None
 
-    async def quietly(asked: request.Request) -> None:
-        """What is gone by itself, or is another object by now, is no trouble."""
-        try:
-            await shelf.client.ask(asked)
-        except ApiError as error:
-            if not error.is_gone and error.code != 409:
-                raise
-
-    return Controller("owners", shelf.store, dict.fromkeys(shelves, concerns), look)
+    return Controller("garbage-collector", context.store, dict.fromkeys(resources, concerns), reconcile)

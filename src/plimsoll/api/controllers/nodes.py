@@ -1,4 +1,4 @@
-"""Nodes: who has fallen silent, which taints follow from that and from pressure, and whom they send away."""
+"""Nodes: the conditions of nodes that stopped reporting, the taints that follow, and the pods these taints evict."""
 
 from __future__ import annotations
 
@@ -6,19 +6,18 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.api.controllers.controller import Controller, ControllerContext, itself
-from plimsoll.api.machinery.timestamps import Clock, epoch_seconds, rfc3339
+from plimsoll.api.controllers.controller import Controller, ControllerContext, own_key
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
-from plimsoll.kube.request import ApiError
 from plimsoll.rules.controllers.node_lifecycle import stay_s, taints, unknown_conditions
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.fit import is_terminal
+from plimsoll.rules.timestamps import Clock, epoch_seconds, rfc3339
 
 LEASES = "coordination.k8s.io/leases/kube-node-lease/"
-LOOK_EVERY_S = 5.0
+INTERVAL_S = 5.0
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -32,70 +31,63 @@ class _Placed(msgspec.Struct):
 _PLACED = msgspec.json.Decoder(_Placed)
 
 
-def lifecycle_loop(shelf: ControllerContext, profile: Profile, clock: Clock) -> Controller:
-    """Conditions of silent nodes, and taints."""
+def lifecycle_controller(context: ControllerContext, profile: Profile, clock: Clock) -> Controller:
+    """Conditions of nodes that stopped reporting, and taints."""
 
-    async def look(key: str) -> float | None:
-        node = shelf.document(key)
+    async def reconcile(key: str) -> float | None:
+        node = context.document(key)
         if node is None:
             return None
         name, now_s = node["metadata"]["name"], clock()
-        silent_s = now_s - _last_heard(shelf, node)
-        if silent_s > profile.node_grace_s:
+        silence_s = now_s - _last_report(context, node)
+        if silence_s > profile.node_grace_s:
             changed = unknown_conditions(node, rfc3339(now_s))
             if changed:
                 change = {"status": {"conditions": changed}}
-                node = await shelf.client.ask(request.patch(request.NODES, name, change, subresource="status"))
-        wanted = taints(node, rfc3339(now_s))
-        if wanted is not None:
-            change = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": wanted}}
-            try:
-                await shelf.client.ask(request.patch(request.NODES, name, change))
-            except ApiError as error:
-                if not error.is_conflict:  # somebody changed it meanwhile, which brings us back
-                    raise
+                node = await context.client.ask(request.patch(request.NODES, name, change, subresource="status"))
+        desired = taints(node, rfc3339(now_s))
+        if desired is not None:
+            change = {"metadata": {"resourceVersion": node["metadata"]["resourceVersion"]}, "spec": {"taints": desired}}
+            # 409: it has changed meanwhile, which enqueues it again
+            await context.attempt(request.patch(request.NODES, name, change), (409,))
         return None
 
     def every_node() -> Iterable[str]:
-        return [record.key for record in shelf.store.list("/nodes/")[1]]
+        return [record.key for record in context.store.list("/nodes/")[1]]
 
-    return Controller("nodes", shelf.store, {"/nodes/": itself}, look, periodic=every_node, every_s=LOOK_EVERY_S)
+    return Controller("nodes", context.store, {"/nodes/": own_key}, reconcile, periodic=every_node, every_s=INTERVAL_S)
 
 
-def _last_heard(shelf: ControllerContext, node: JsonObject) -> float:
+def _last_report(context: ControllerContext, node: JsonObject) -> float:
     """The newest of lease, status and creation, in seconds since the epoch."""
-    lease = shelf.document(f"{LEASES}{node['metadata']['name']}") or {}
+    lease = context.document(f"{LEASES}{node['metadata']['name']}") or {}
     times = [lease.get("spec", {}).get("renewTime"), node["metadata"].get("creationTimestamp")]
     times += [
-        each.get("lastHeartbeatTime")
-        for each in node.get("status", {}).get("conditions") or ()
-        if each.get("status") != "Unknown"
+        condition.get("lastHeartbeatTime")
+        for condition in node.get("status", {}).get("conditions") or ()
+        if condition.get("status") != "Unknown"
     ]
-    return max((seconds for each in times if (seconds := epoch_seconds(each)) is not None), default=0.0)
+    return max((seconds for time in times if (seconds := epoch_seconds(time)) is not None), default=0.0)
 
 
-def eviction_loop(shelf: ControllerContext, clock: Clock) -> Controller:
-    """Pods on nodes with NoExecute taints, when their tolerations have run out."""
+def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Controller:
+    """Evict pods from nodes with NoExecute taints when their tolerations have expired."""
 
     def of_pod(_: str, body: bytes) -> Iterable[str]:
         name = _PLACED.decode(body).spec.node_name if b'"nodeName":' in body else ""
         return (f"/nodes//{name}",) if name else ()
 
-    async def look(key: str) -> float | None:
-        document = shelf.document(key)
-        if document is None or not any(
-            each.get("effect") == "NoExecute" for each in document.get("spec", {}).get("taints") or ()
-        ):
+    async def reconcile(key: str) -> float | None:
+        document = context.document(key)
+        every_taint = (document or {}).get("spec", {}).get("taints") or ()
+        no_execute = [taint for taint in every_taint if taint.get("effect") == "NoExecute"]
+        if document is None or not no_execute:
             return None
         node = from_document(document, Node)
-        began = [
-            seconds
-            for each in document["spec"]["taints"]
-            if each.get("effect") == "NoExecute" and (seconds := epoch_seconds(each.get("timeAdded"))) is not None
-        ]
+        began = [seconds for taint in no_execute if (seconds := epoch_seconds(taint.get("timeAdded"))) is not None]
         now_s, waits = clock(), []
         since_s = min(began, default=now_s)
-        for record in shelf.store.list("/pods/")[1]:
+        for record in context.store.list("/pods/")[1]:
             if _PLACED.decode(record.body).spec.node_name != node.metadata.name:
                 continue
             pod = pod_from_json(record.body)
@@ -107,12 +99,8 @@ def eviction_loop(shelf: ControllerContext, clock: Clock) -> Controller:
                 waits.append(left)
                 continue
             metadata = pod.metadata
-            gone = request.delete(request.PODS, metadata.name, metadata.namespace, uid=metadata.uid)
-            try:
-                await shelf.client.ask(gone)
-            except ApiError as error:
-                if not error.is_gone and error.code != 409:
-                    raise
+            eviction = request.delete(request.PODS, metadata.name, metadata.namespace, uid=metadata.uid)
+            await context.attempt(eviction, (404, 409))
         return min(waits, default=None)
 
-    return Controller("taint-eviction", shelf.store, {"/nodes/": itself, "/pods/": of_pod}, look)
+    return Controller("taint-eviction", context.store, {"/nodes/": own_key, "/pods/": of_pod}, reconcile)

@@ -1,6 +1,6 @@
-"""What the server offers, in the two forms clients ask for (05 B3, 06 E1): aggregated (two documents) and legacy.
+"""The discovery documents, in two forms (05 B3, 06 E1): aggregated (two documents) and legacy.
 
-Both are made from the table of resources once, at start, and are served as ready bytes.
+Both are encoded once at startup from the table of resources.
 """
 
 from __future__ import annotations
@@ -66,8 +66,10 @@ def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
 
 
 def _served(resource: ApiResource, absent: Collection[str]) -> ApiResource:
-    kept = tuple(each for each in resource.subresources if f"{resource.plural}/{each.name}" not in absent)
-    return msgspec.structs.replace(resource, subresources=kept)
+    subresources = tuple(
+        subresource for subresource in resource.subresources if f"{resource.plural}/{subresource.name}" not in absent
+    )
+    return msgspec.structs.replace(resource, subresources=subresources)
 
 
 def _page(document: JsonObject) -> DiscoveryPage:
@@ -99,7 +101,7 @@ def _entry(resource: ApiResource) -> JsonObject:
     if resource.categories:
         entry["categories"] = list(resource.categories)
     if resource.subresources:
-        entry["subresources"] = [_subentry(each) for each in resource.subresources]
+        entry["subresources"] = [_subentry(subresource) for subresource in resource.subresources]
     return entry
 
 
@@ -130,7 +132,7 @@ def _legacy_entries(resource: ApiResource) -> list[JsonObject]:
         main["categories"] = list(resource.categories)
     if resource.storage:
         main["storageVersionHash"] = _storage_hash(resource)
-    return [main, *(_legacy_subentry(resource, each) for each in resource.subresources)]
+    return [main, *(_legacy_subentry(resource, subresource) for subresource in resource.subresources)]
 
 
 def _legacy_subentry(resource: ApiResource, subresource: Subresource) -> JsonObject:

@@ -1,7 +1,4 @@
-"""Pages that are no resources: discovery, OpenAPI, version, health (05 B1, B3, B4). Made once, served as they are.
-
-What the server says about itself: /version, and the health endpoints that anybody may ask (05 B1, B3).
-"""
+"""Pages that are not resources: discovery, OpenAPI, /version and the health endpoints (05 B1, B3, B4)."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-import plimsoll
 from plimsoll.api.discovery.discovery import discovery
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.negotiate import DISCOVERY, JSON, wants_discovery
@@ -19,13 +15,9 @@ from plimsoll.api.machinery.status import method_not_allowed, not_acceptable
 from plimsoll.codec.openapi import v2 as openapi_v2
 from plimsoll.codec.openapi.v3 import openapi_document, openapi_hash, openapi_index
 from plimsoll.rules.profile import Profile
+from plimsoll.version import git_version
 
 HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
-
-
-def git_version(profile: Profile) -> str:
-    """`v1.27.0+plimsoll.X`, as kubelets report it too."""
-    return f"v{profile.name}.0+plimsoll.{plimsoll.__version__}"
 
 
 def version_body(profile: Profile) -> bytes:
@@ -71,7 +63,7 @@ class StaticPage(msgspec.Struct, frozen=True):
 
 
 class StaticPages:
-    """`added` maps a path to what computes its page: /metrics and the like, from other parts."""
+    """`added` maps a path to the function that renders its page: /metrics and others."""
 
     def __init__(self, profile: Profile) -> None:
         self._version, self._absent = version_body(profile), frozenset[str]()
@@ -80,19 +72,19 @@ class StaticPages:
         self.added: dict[str, Callable[[], StaticPage]] = {}
 
     def set_address(self, address: str) -> None:
-        """Known only when the socket is bound."""
+        """The server's address, known when its socket is bound."""
         self.address = address
         self._discovery = discovery(address, self._absent)
 
     def leave_out(self, *subresources: str) -> None:
-        """Those that a gate has switched off, as `pods/resize`."""
+        """Omit subresources that a feature gate disables, such as `pods/resize`."""
         self._absent = frozenset(subresources)
         self._discovery = discovery(self.address, self._absent)
 
     def find(
         self, method: str, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]
     ) -> StaticPage | None:
-        """None: the path is for somebody else. Raises 405, 406."""
+        """None where the path is not one of these pages. Raises 405, 406."""
         plain = path.removesuffix("/") if path != "/" else path
         page = self._found(plain, query, accept, faults)
         if page is not None and method not in ("GET", "HEAD"):
@@ -123,9 +115,9 @@ class StaticPages:
 
     def _discovered(self, path: str, accept: str) -> StaticPage:
         aggregated = wants_discovery(accept) and path in self._discovery.aggregated
-        found = (self._discovery.aggregated if aggregated else self._discovery.legacy)[path]
+        page = (self._discovery.aggregated if aggregated else self._discovery.legacy)[path]
         headers = ((b"vary", b"Accept"), (b"cache-control", b"public"))
-        return StaticPage(200, found.body, DISCOVERY if aggregated else JSON, found.etag, headers)
+        return StaticPage(200, page.body, DISCOVERY if aggregated else JSON, page.etag, headers)
 
     def _single_check(self, path: str, faults: Mapping[str, str]) -> StaticPage | None:
         name = path.rsplit("/", 1)[1]
@@ -143,8 +135,8 @@ def _openapi(path: str) -> StaticPage | None:
 
 
 def _older_openapi(accept: str) -> StaticPage:
-    """Only as protobuf, which is what kubectl asks for."""
-    kinds = [each.partition(";")[0].strip() for each in accept.split(",")]
+    """Only as protobuf, which kubectl requests."""
+    kinds = [clause.partition(";")[0].strip() for clause in accept.split(",")]
     if openapi_v2.MEDIA_TYPE not in kinds and "*/*" not in kinds:
         raise not_acceptable(f"only the following media types are accepted: {openapi_v2.MEDIA_TYPE}")
     return StaticPage(200, openapi_v2.openapi_v2(), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))

@@ -1,6 +1,6 @@
 """POST: from a body to a stored object.
 
-decode → metadata → defaults → owners of fields → admission → prepare → validate → write
+decode → metadata → defaults → managedFields → admission → prepare → validate → write
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Record
 
 _NAMESPACES = stored_resource("namespaces")
-_NAME_TRIES = 8  # a generated name may be taken
+_NAME_TRIES = 8  # a generated name may be in use
 
 
 async def create(cluster: Cluster, call: ApiCall) -> Response:
@@ -44,7 +44,7 @@ async def create(cluster: Cluster, call: ApiCall) -> Response:
 async def create_object(
     cluster: Cluster, call: ApiCall, options: WriteOptions, document: JsonObject, *, tracked: bool = False
 ) -> Response:
-    """`tracked`: managedFields are written already (server-side apply)."""
+    """`tracked`: managedFields are set already (server-side apply)."""
     info, resource = call.info, call.info.resource
     sent = dict(document.get("metadata") or {})
     check_place(sent, info.namespace, info.name, namespaced=resource.namespaced)
@@ -61,11 +61,11 @@ async def create_object(
         except StatusError as error:
             if error.reason != "AlreadyExists" or sent.get("name") or left == 1:
                 raise
-    raise AssertionError("the last try raised")
+    raise AssertionError("the last attempt raised")
 
 
-def setting_of(cluster: Cluster) -> WriteContext:
-    return WriteContext(cluster.profile, cluster.resize_gates, cluster.in_place, cluster.now())
+def write_context(cluster: Cluster) -> WriteContext:
+    return WriteContext(cluster.profile, cluster.gates, cluster.in_place, cluster.now())
 
 
 def defaulted(
@@ -75,7 +75,7 @@ def defaulted(
         return with_kind_defaults(
             kind_of(resource),
             document,
-            pod_level=cluster.pod_level,
+            gates=cluster.gates,
             resize_policy=cluster.profile.resize_policy_defaulted and cluster.in_place,
             stored=stored,
         )
@@ -95,22 +95,22 @@ def prepared(
 ) -> JsonObject:
     """The object as it would be stored; raises 403, 422."""
     info, resource = call.info, call.info.resource
-    setting = setting_of(cluster)
-    metadata = created_metadata(sent, info.namespace, name, cluster.new_uid(), setting.now)
+    context = write_context(cluster)
+    metadata = created_metadata(sent, info.namespace, name, cluster.new_uid(), context.now)
     if resource.has_generation:
         metadata["generation"] = 1
     new = defaulted(cluster, resource, {**document, "metadata": metadata}, name)
     if not tracked:
-        new = track_update(kind_of(resource), None, new, options.field_manager, "", setting.now)
+        new = track_update(kind_of(resource), None, new, options.field_manager, "", context.now)
     if resource.group == "events.k8s.io":
         new = as_core(new)
     call.guard(new)
     if resource.storage == "pods":
         new = admitted_pod(cluster, new)
     rules = strategy(resource)
-    new = rules.prepared_for_create(new, setting)
-    errors = rules.create_errors(new, setting)
-    if resource.storage != "pods":  # whose rules look at metadata too
+    new = rules.prepared_for_create(new, context)
+    errors = rules.create_errors(new, context)
+    if resource.storage != "pods":  # whose rules check metadata, too
         errors = object_errors(resource, new["metadata"]) + errors
     if errors:
         raise invalid_object(resource, name, errors)
@@ -133,7 +133,7 @@ async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: J
     elif resource.namespaced:
         keys += counting_keys(cluster, resource, info.namespace)
     if cluster.store.count() >= cluster.limits.objects:
-        reason = f"the store holds {cluster.limits.objects} objects, which is its limit: delete some first"
+        reason = f"the store has {cluster.limits.objects} objects, which is its limit: delete some first"
         raise too_many_requests(reason)
 
     def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:

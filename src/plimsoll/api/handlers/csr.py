@@ -1,8 +1,8 @@
-"""certificatesigningrequests: a node asks for its next certificate, and has it in the answer.
+"""certificatesigningrequests: a node requests its next certificate, and the response contains it.
 
-A kubelet posts its request and waits until somebody has approved and somebody has signed it. Both are us: a node that
-is known by its certificate gets the same identity for a new key (spec 05 B9, design: renewed at 80 % of its life), at
-once, so nothing is stored. Anybody else, any other subject and any other signer is refused.
+A kubelet posts its request and waits until it is approved and signed. This server does both at once: a node that
+authenticates with its certificate gets the same identity for a new key (05 B9; renewed at 80 % of its lifetime), so
+nothing is stored. Other users, other subjects and other signers are refused.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ LEAST_S, MOST_S = 600, LEAF_DAYS * 86400
 def certificate_requests(authority: Authority) -> dict[Route, Handler]:
     async def create(cluster: Cluster, call: ApiCall) -> Response:
         resource = call.info.resource
-        asked = read_object(call, kind_of(resource), write_options(call.info, call.user_agent))
-        spec, name = asked.get("spec") or {}, (asked.get("metadata") or {}).get("name") or ""
+        document = read_object(call, kind_of(resource), write_options(call.info, call.user_agent))
+        spec, name = document.get("spec") or {}, (document.get("metadata") or {}).get("name") or ""
         life_s = spec.get("expirationSeconds") or MOST_S
 
         def refused(field: str, reason: str) -> Exception:
             return invalid_object(resource, name, [FieldError("FieldValueInvalid", f"spec.{field}", reason)])
 
         if spec.get("signerName") not in SIGNERS:
-            raise refused("signerName", f"only {' and '.join(SIGNERS)} sign here")
+            raise refused("signerName", f"must be {' or '.join(SIGNERS)}")
         if not call.user.node:
-            raise refused("username", f"{call.user.name} is no node, and only nodes get certificates this way")
+            raise refused("username", f"{call.user.name} is not a node, and only nodes can request certificates")
         if life_s < LEAST_S:
             raise refused("expirationSeconds", f"may not be less than {LEAST_S}")
         try:
@@ -47,17 +47,17 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
         except (binascii.Error, CertificateNotSignedError) as error:
             raise refused("request", str(error)) from None
         now = cluster.now()
-        metadata = {**(asked.get("metadata") or {}), "uid": cluster.new_uid(), "creationTimestamp": now}
+        metadata = {**(document.get("metadata") or {}), "uid": cluster.new_uid(), "creationTimestamp": now}
         approved = {
             "type": "Approved",
             "status": "True",
             "reason": "AutoApproved",
-            "message": "Auto approving kubelet certificate for a node that asks for itself.",
+            "message": "Auto approving the certificate of a node that requests it for itself.",
             "lastUpdateTime": now,
             "lastTransitionTime": now,
         }
         answer = {
-            **asked,
+            **document,
             "metadata": metadata,
             "spec": {**spec, "username": call.user.name, "groups": sorted(call.user.groups)},
             "status": {"conditions": [approved], "certificate": base64.b64encode(certificate).decode()},

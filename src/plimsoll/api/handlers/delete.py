@@ -1,8 +1,8 @@
 """DELETE, in one step or in two (05 B6 Deletion).
 
-A pod that runs somewhere is first marked (deletionTimestamp, grace period), and its node removes it with grace 0 when
-it has stopped. A grace of 0 writes the mark too, so that watchers see MODIFIED before DELETED. Finalizers keep any
-object until somebody takes the last one away; a namespace is kept by `spec.finalizers` as well.
+A pod on a node first gets a deletionTimestamp and a grace period, and its node deletes it with grace period 0 when it
+has stopped. Grace period 0 also writes the timestamp, so that watchers get MODIFIED before DELETED. Finalizers keep any
+object until the last one is removed; a namespace is kept by `spec.finalizers` as well.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.metadata import body_of, check_preconditions, unstamped_body
 from plimsoll.api.machinery.request_info import DeleteOptions, delete_options
-from plimsoll.api.machinery.status import StatusError, forbidden, not_found, success
-from plimsoll.api.machinery.timestamps import epoch_seconds, rfc3339
+from plimsoll.api.machinery.status import StatusError, forbidden, not_found, object_details, success
 from plimsoll.api.tables.views import item_list
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
+from plimsoll.rules.timestamps import epoch_seconds, rfc3339
 from plimsoll.store.records import Decision, Delete, Record
 
 _FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
 class Deletion(msgspec.Struct, frozen=True):
-    """What a delete does to an object: leave it, write `document`, or write it and then remove it."""
+    """What a delete does to an object: nothing, write `document`, or write it and then remove it."""
 
     act: Literal["leave", "mark", "mark-and-remove", "remove"]
     document: JsonObject
@@ -62,7 +62,7 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
         old = decoded(record)
         call.guard(old)
         check_preconditions(resource, name, old["metadata"], options.uid, options.resource_version)
-        deletion = decided(resource, old, options, cluster.clock())
+        deletion = decide_deletion(resource, old, options, cluster.clock())
         seen.append(deletion)
         if options.dry_run or deletion.act == "leave":
             return None
@@ -70,7 +70,7 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
         return Delete(body) if deletion.act == "remove" else body
 
     def remove(record: Record | None, version: int) -> Decision:
-        """The second stage of a grace-0 delete, if nobody came between."""
+        """The second step of a grace-0 delete, if the object has not changed in between."""
         if record is None or not seen or seen[0].act != "mark-and-remove" or options.dry_run:
             return None
         old = decoded(record)
@@ -79,7 +79,7 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
         return Delete(body_of(old, version))
 
     if resource.graceful:
-        # Both in one batch: the second decides on what the first is about to write.
+        # Both in one transaction: the second decides on what the first writes.
         marked, removed = await asyncio.gather(
             cluster.store.change(where, mark), cluster.store.change(where, remove), return_exceptions=True
         )
@@ -101,17 +101,14 @@ def _answer(resource: ApiResource, deletion: Deletion, body: bytes) -> Response:
     if deletion.act != "remove" or resource.graceful:
         return Response(200, body)
     metadata = deletion.document["metadata"]
-    details: JsonObject = {"name": metadata["name"]}
-    if resource.group:
-        details["group"] = resource.group
-    details |= {"kind": resource.plural, "uid": metadata["uid"]}
-    return Response(200, success(details=details), is_ready=True)
+    details = object_details(metadata["name"], resource.group, resource.plural)
+    return Response(200, success(details={**details, "uid": metadata["uid"]}), is_ready=True)
 
 
-# --- what becomes of the object ---
+# --- the effect on one object ---
 
 
-def decided(resource: ApiResource, old: JsonObject, options: DeleteOptions, now_s: float) -> Deletion:
+def decide_deletion(resource: ApiResource, old: JsonObject, options: DeleteOptions, now_s: float) -> Deletion:
     """The table of 05 B6, row by row."""
     document = {**old, "metadata": _with_propagation(dict(old["metadata"]), options.propagation)}
     if resource.graceful:
@@ -137,16 +134,13 @@ def _with_propagation(metadata: JsonObject, propagation: str) -> JsonObject:
 
 def _namespace(document: JsonObject, now_s: float) -> Deletion:
     metadata, spec = document["metadata"], document.get("spec") or {}
+    kept: Literal["leave", "mark"] = "leave"
     if not metadata.get("deletionTimestamp"):
         metadata["deletionTimestamp"] = rfc3339(now_s)
         status = {**(document.get("status") or {}), "phase": "Terminating"}
-        document = {**document, "status": status}
-        if spec.get("finalizers") or metadata.get("finalizers"):
-            return Deletion("mark", document)
-        return Deletion("remove", document)
-    if spec.get("finalizers") or metadata.get("finalizers"):
-        return Deletion("leave", document)
-    return Deletion("remove", document)
+        document, kept = {**document, "status": status}, "mark"
+    is_kept = spec.get("finalizers") or metadata.get("finalizers")
+    return Deletion(kept if is_kept else "remove", document)
 
 
 def _graceful(document: JsonObject, old: JsonObject, options: DeleteOptions, now_s: float) -> Deletion:
@@ -158,22 +152,22 @@ def _graceful(document: JsonObject, old: JsonObject, options: DeleteOptions, now
         metadata["deletionTimestamp"] = rfc3339(now_s + grace_s)
         metadata["deletionGracePeriodSeconds"] = grace_s
     else:
-        held_s = metadata.get("deletionGracePeriodSeconds") or 0
-        if options.grace_s is None and grace_s and held_s:
+        before_s = metadata.get("deletionGracePeriodSeconds") or 0
+        if options.grace_s is None and grace_s and before_s:
             return _unchanged(old, document)
-        if grace_s >= held_s and held_s:
+        if grace_s >= before_s and before_s:
             return _unchanged(old, document)
         if grace_s:
-            if not held_s:
+            if not before_s:
                 return _unchanged(old, document)
-            first_s = (epoch_seconds(before) or now_s) - held_s
+            first_s = (epoch_seconds(before) or now_s) - before_s
             due_s = first_s + grace_s
             if due_s < now_s:
                 due_s, grace_s = now_s, 1
             metadata["deletionTimestamp"] = rfc3339(due_s)
             metadata["deletionGracePeriodSeconds"] = grace_s
             return Deletion("mark", document)
-        if held_s:
+        if before_s:
             metadata["deletionTimestamp"] = rfc3339(now_s)
             metadata["deletionGracePeriodSeconds"] = 0
     if grace_s:
@@ -184,7 +178,7 @@ def _graceful(document: JsonObject, old: JsonObject, options: DeleteOptions, now
 
 
 def _unchanged(old: JsonObject, document: JsonObject) -> Deletion:
-    """Only a propagation policy can still have added something."""
+    """Only a propagation policy can have changed it."""
     return Deletion("leave", old) if document["metadata"] == old["metadata"] else Deletion("mark", document)
 
 
@@ -199,11 +193,11 @@ def _grace(pod: JsonObject, options: DeleteOptions) -> int:
     return 1 if grace_s < 0 else grace_s
 
 
-# --- many at once ---
+# --- collections ---
 
 
 async def delete_collection(cluster: Cluster, call: ApiCall) -> Response:
-    """Every match by the rules above; the answer shows them as they were."""
+    """Delete every match by the rules above; the response has them as they were."""
     info, resource = call.info, call.info.resource
     options = delete_options(read_delete_options(call), info)
     version, records = await selected_records(cluster, info)
@@ -214,7 +208,7 @@ async def delete_collection(cluster: Cluster, call: ApiCall) -> Response:
         try:
             await delete_object(cluster, call, name, options)
         except StatusError as error:
-            if error.code != 404:  # gone meanwhile: that is what was asked for
+            if error.code != 404:  # deleted meanwhile, as requested
                 raise
     meta = b'{"resourceVersion":"%d"}' % version
     return Response(200, item_list(resource, [record.body for record in records], meta), is_ready=True)

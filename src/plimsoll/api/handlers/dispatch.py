@@ -1,4 +1,4 @@
-"""Which handler answers which request. Other parts add theirs for what is no plain object: metrics, reviews."""
+"""Which handler serves which request. Other parts add handlers for what is not a stored object: metrics, reviews."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ _SPECIAL: dict[Route, Handler] = {
 _OF_THE_OBJECT = frozenset({"", "status", "resize", "finalize"})
 
 
-async def answered(cluster: Cluster, call: ApiCall, wanted: MediaType, added: dict[Route, Handler]) -> Response:
-    """Raises ApiError. `added` are the handlers of other parts; watches are not answered but streamed."""
+async def handle(cluster: Cluster, call: ApiCall, form: MediaType, added: dict[Route, Handler]) -> Response:
+    """Raises StatusError. `added` are the handlers of other parts; watches are streamed elsewhere."""
     info = call.info
     route = (info.resource.group, info.resource.plural, info.subresource, info.verb)
     special = _SPECIAL.get(route) or added.get(route)
@@ -53,12 +53,12 @@ async def answered(cluster: Cluster, call: ApiCall, wanted: MediaType, added: di
     if info.subresource == "resize" and not cluster.in_place:
         raise no_such_resource()
     if info.verb == "list":
-        return await list_objects(cluster, call, wanted)
+        return await list_objects(cluster, call, form)
     return await _PLAIN[info.verb](cluster, call)
 
 
 def _not_served(route: Route) -> StatusError:
     what = "/".join(part for part in route[:3] if part)
     return StatusError(
-        503, "ServiceUnavailable", f"this server does not answer {what}: the part for it is not running", {}
+        503, "ServiceUnavailable", f"this server does not serve {what}: the component for it is not running", {}
     )

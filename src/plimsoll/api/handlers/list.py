@@ -22,7 +22,7 @@ from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Record
 
 FUTURE_WAIT_S = 3.0
-PIECE = 256  # objects that are looked at in one go
+PIECE = 256  # objects that are checked in one step
 _POLL_S = 0.02
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
@@ -38,7 +38,7 @@ async def get(cluster: Cluster, call: ApiCall) -> Response:
     info = call.info
     version = info.option("resourceVersion")
     if version and version != "0":
-        await reached(cluster, parsed_version(version))
+        await wait_for_version(cluster, parse_version(version))
     record = cluster.store.get(key(info.resource, info.namespace, info.name))
     if record is None:
         raise not_found(info.resource, info.name)
@@ -47,7 +47,7 @@ async def get(cluster: Cluster, call: ApiCall) -> Response:
     return Response(200, record.body)
 
 
-def parsed_version(text: str) -> int:
+def parse_version(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise bad_request(
             f'invalid resource version: resourceVersion: Invalid value: "{text}": '
@@ -56,8 +56,8 @@ def parsed_version(text: str) -> int:
     return min(int(text[:25]), 2**63)
 
 
-async def reached(cluster: Cluster, version: int) -> None:
-    """Wait a little for a version that another server may have given out; then 504."""
+async def wait_for_version(cluster: Cluster, version: int) -> None:
+    """Wait a little for a version that another server may have returned; then 504."""
     deadline = asyncio.get_running_loop().time() + FUTURE_WAIT_S
     while cluster.store.version < version:
         if asyncio.get_running_loop().time() >= deadline:
@@ -105,27 +105,27 @@ class ListPage(msgspec.Struct, frozen=True):
         return encoded(meta)
 
 
-async def list_objects(cluster: Cluster, call: ApiCall, wanted: MediaType) -> Response:
+async def list_objects(cluster: Cluster, call: ApiCall, form: MediaType) -> Response:
     info = call.info
     options = list_options(info)
     chosen = selection(info.resource, options.label_selector, options.field_selector)
     page = await _page(cluster, info, options, chosen)
     bodies = [record.body for record in page.records]
-    if wanted.view:
-        viewer = Viewer(info.resource, wanted, info.option("includeObject"), cluster.profile.name)
+    if form.view:
+        viewer = Viewer(info.resource, form, info.option("includeObject"), cluster.profile.name)
         return Response(200, viewer.many(bodies, page.metadata(), cluster.clock()), is_ready=True)
     return Response(200, item_list(info.resource, bodies, page.metadata()), is_ready=True)
 
 
 async def selected_records(cluster: Cluster, info: RequestInfo) -> tuple[int, list[Record]]:
-    """All that a collection delete is about, now."""
+    """The current objects that a collection delete selects."""
     chosen = selection(info.resource, info.option("labelSelector"), info.option("fieldSelector"))
     version, records = candidates(cluster, info, chosen)
     return version, await matching(records, chosen)
 
 
 def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[int, list[Record]]:
-    """What may match now: one object if the selector names it, as kubectl's waiting commands do; else all."""
+    """The objects that may match: one if the selector names it, as `kubectl wait` does; else all."""
     resource, name = info.resource, chosen.required("metadata.name")
     namespace = info.namespace or chosen.required("metadata.namespace") or ""
     if name and bool(namespace) == resource.namespaced:
@@ -135,15 +135,15 @@ def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[
 
 
 async def matching(records: list[Record], chosen: Selection) -> list[Record]:
-    """In pieces: looking at thousands takes a while, and others want their turn."""
+    """In pieces: checking thousands takes a while, and other tasks must run in between."""
     if not chosen:
         return records
-    found: list[Record] = []
+    matches: list[Record] = []
     for start in range(0, len(records), PIECE):
         if start:
             await asyncio.sleep(0)
-        found += [record for record in records[start : start + PIECE] if chosen.matches(record.body)]
-    return found
+        matches += [record for record in records[start : start + PIECE] if chosen.matches(record.body)]
+    return matches
 
 
 async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chosen: Selection) -> ListPage:
@@ -152,16 +152,16 @@ async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chose
     if options.continue_token:
         return await _continued(cluster, base, options, chosen, limit)
     version = options.resource_version
-    number = parsed_version(version) if version else 0
+    number = parse_version(version) if version else 0
     if version == "0":
-        limit = None  # any state will do, and then it comes whole
+        limit = None  # any version is allowed, and the list is returned whole
     if number:
-        await reached(cluster, number)
+        await wait_for_version(cluster, number)
     exact = bool(number) and (options.match == "Exact" or (limit is not None and not options.match))
     if not exact:
         if chosen:
-            found, records = candidates(cluster, info, chosen)
-            return _first(base, found, await matching(records, chosen), limit)
+            newest, records = candidates(cluster, info, chosen)
+            return _first(base, newest, await matching(records, chosen), limit)
         return await _cut(cluster, base, None, None, chosen, limit)
     try:
         return await _cut(cluster, base, number, None, chosen, limit)
@@ -189,27 +189,23 @@ async def _continued(
 async def _cut(
     cluster: Cluster, base: str, version: int | None, start_after: str | None, chosen: Selection, limit: int | None
 ) -> ListPage:
-    """One page: of now, or of `version`. With a selector nobody knows how many are left (05 B6)."""
-    store = cluster.store
-    if not chosen:
-        if version is None:
-            found, records = store.list(base, start_after=start_after, limit=limit)
-        else:
-            found, records = store.list_at(base, version, start_after=start_after, limit=limit)
-        if limit is None or len(records) < limit:
-            return ListPage(found, records)
-        last = records[-1].key
-        left = store.count(base, start_after=last, version=version)
-        return ListPage(found, records, _token_after(found, base, last), left) if left else ListPage(found, records)
+    """One page: current, or at `version`. With a selector the remaining count is unknown (05 B6)."""
+    store, read_limit = cluster.store, None if chosen else limit
     if version is None:
-        found, records = store.list(base, start_after=start_after)
+        at, records = store.list(base, start_after=start_after, limit=read_limit)
     else:
-        found, records = store.list_at(base, version, start_after=start_after)
-    return _first(base, found, await matching(records, chosen), limit)
+        at, records = store.list_at(base, version, start_after=start_after, limit=read_limit)
+    if chosen:
+        return _first(base, at, await matching(records, chosen), limit)
+    if limit is None or len(records) < limit:
+        return ListPage(at, records)
+    last = records[-1].key
+    left = store.count(base, start_after=last, version=version)
+    return ListPage(at, records, _token_after(at, base, last), left) if left else ListPage(at, records)
 
 
 def _first(base: str, version: int, records: list[Record], limit: int | None) -> ListPage:
-    """Of all that match, the first so many."""
+    """The first `limit` matches."""
     if limit is None or len(records) <= limit:
         return ListPage(version, records)
     return ListPage(version, records[:limit], _token_after(version, base, records[limit - 1].key))

@@ -1,4 +1,4 @@
-"""PATCH: four ways to say a change (05 B6 Patch types), then the same way as PUT."""
+"""PATCH: four patch types (05 B6 Patch types), then the same steps as PUT."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ async def patch(cluster: Cluster, call: ApiCall) -> Response:
         return await _apply(cluster, call, options)
     patched = patcher(call, options, kind_of(info.resource))
 
-    def wish(live: JsonObject) -> tuple[JsonObject, bool]:
+    def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
         document = patched(live)
         check_place(document.get("metadata") or {}, info.namespace, info.name, namespaced=info.resource.namespaced)
         return document, False
 
-    return await write(cluster, call, options, wish)
+    return await write(cluster, call, options, mutate)
 
 
 def _patch_type(call: ApiCall) -> str:
@@ -66,7 +66,7 @@ def _patch_type(call: ApiCall) -> str:
 
 
 def patcher(call: ApiCall, options: WriteOptions, kind: SchemaKind) -> Callable[[JsonObject], JsonObject]:
-    """The patch in the body as a function from one whole object to the next; both raise ApiError."""
+    """The patch in the body as a function from one whole object to the next; both raise StatusError."""
     type_ = _patch_type(call)
     if options.force is not None:
         reason = "may not be specified for non-apply patch"
@@ -116,18 +116,18 @@ def _decoded(
     shown: Callable[[], str],
     doubled: tuple[str, ...] = (),
 ) -> JsonObject:
-    """The patched object by its schema; a patch that makes it another thing is refused as a whole (422)."""
+    """The patched object by its schema; a patch whose result does not fit it is refused (422)."""
     try:
-        found = decode_document(kind, patched)
+        result = decode_document(kind, patched)
     except DecodeError as error:
         raise _unfit(shown(), error.detail) from None
-    problems = doubled + found.problems
+    problems = doubled + result.problems
     if problems:
         if options.field_validation == "Strict":
             raise _unfit(shown(), f"strict decoding error: {', '.join(problems)}")
         if options.field_validation == "Warn":
             call.warnings += problems
-    return found.document
+    return result.document
 
 
 def _unfit(shown: str, detail: str) -> StatusError:
@@ -154,13 +154,13 @@ async def _apply(cluster: Cluster, call: ApiCall, options: WriteOptions) -> Resp
             raise not_found(resource, info.name)
         return await _create(cluster, call, options, named, manager)
 
-    def wish(live: JsonObject) -> tuple[JsonObject, bool]:
+    def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
         sent_version = metadata.get("resourceVersion")
         if sent_version and sent_version != live["metadata"]["resourceVersion"]:
             raise conflict(resource, info.name)
         return _merged(cluster, call, options, live, named, manager), True
 
-    return await write(cluster, call, options, wish)
+    return await write(cluster, call, options, mutate)
 
 
 async def _create(
@@ -190,29 +190,29 @@ def _merged(
         )
     except ApplyConflictError as error:
         causes = [
-            {"reason": "FieldManagerConflict", "message": each.message, "field": each.field} for each in error.conflicts
+            {"reason": "FieldManagerConflict", "message": item.message, "field": item.field} for item in error.conflicts
         ]
-        raise StatusError(409, "Conflict", error.message, {"causes": causes}) from None
+        raise StatusError(409, "Conflict", str(error), {"causes": causes}) from None
     except ApplyError as error:
         raise internal(error.message) from None
     return _decoded(call, options, kind, merged, lambda: encoded(merged).decode())
 
 
 def _applied_document(call: ApiCall, options: WriteOptions) -> JsonObject:
-    """YAML, or JSON under YAML's name, as kubectl sends it."""
-    for found in read(call.body):
-        if isinstance(found, YamlError):
-            raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {found}")
-        if found.duplicates:
-            told = [f'line {line}: key "{path[-1]}" already set in map' for path, line in found.duplicates]
+    """YAML, or JSON with the media type of YAML, as kubectl sends it."""
+    for document in read(call.body):
+        if isinstance(document, YamlError):
+            raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {document}")
+        if document.duplicates:
+            duplicates = [f'line {line}: key "{path[-1]}" already set in map' for path, line in document.duplicates]
             if options.field_validation == "Strict":
-                lines = "\n  ".join(told)
+                lines = "\n  ".join(duplicates)
                 raise bad_request(
                     f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}"
                 )
             if options.field_validation == "Warn":
-                call.warnings += told
-        return _applied_object(found.value)
+                call.warnings += duplicates
+        return _applied_object(document.value)
     return {}
 
 

@@ -1,6 +1,8 @@
-"""`kubectl auth can-i [--list]` and `auth whoami`: questions about oneself, answered and never stored."""
+"""`kubectl auth can-i [--list]` and `auth whoami`: reviews of the requesting user, never stored."""
 
 from __future__ import annotations
+
+import msgspec
 
 from plimsoll.api.auth.roles import Attributes, ResourceRule, path_verdict, rules_of, verdict
 from plimsoll.api.handlers.dispatch import Handler, Route
@@ -17,30 +19,24 @@ from plimsoll.rules.model.json_object import JsonObject
 async def access_review(cluster: Cluster, call: ApiCall) -> Response:
     review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
     spec = review.get("spec") or {}
-    asked, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
-    if (asked is None) == (path is None):
+    attributes, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
+    if (attributes is None) == (path is None):
         reason = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         raise invalid_object(call.info.resource, "", [FieldError("FieldValueInvalid", "spec", reason)])
-    if asked is not None:
-        found = verdict(call.user, _attributes(asked))
+    if attributes is not None:
+        decision = verdict(call.user, _attributes(attributes))
     else:
-        found = path_verdict(call.user, (path or {}).get("path") or "/")
-    status: JsonObject = {"allowed": found != "deny"}
-    if found == "own-pod":
+        decision = path_verdict(call.user, (path or {}).get("path") or "/")
+    status: JsonObject = {"allowed": decision != "deny"}
+    if decision == "own-pod":
         status["reason"] = "for pods that are bound to this node"
     document = {**review, "metadata": review.get("metadata") or {}, "status": status}
     return Response(201, line(document), is_ready=True)
 
 
-def _attributes(asked: JsonObject) -> Attributes:
-    return Attributes(
-        asked.get("verb") or "",
-        asked.get("resource") or "",
-        asked.get("group") or "",
-        asked.get("subresource") or "",
-        asked.get("namespace") or "",
-        asked.get("name") or "",
-    )
+def _attributes(attributes: JsonObject) -> Attributes:
+    fields = ("verb", "resource", "group", "subresource", "namespace", "name")
+    return msgspec.convert({field: attributes.get(field) or "" for field in fields}, Attributes)
 
 
 async def rules_review(cluster: Cluster, call: ApiCall) -> Response:
@@ -50,8 +46,8 @@ async def rules_review(cluster: Cluster, call: ApiCall) -> Response:
         raise bad_request("no namespace on request")
     rules = rules_of(call.user, namespace)
     status: JsonObject = {
-        "resourceRules": [_written(each) for each in rules.resources],
-        "nonResourceRules": [{"verbs": list(each.verbs), "nonResourceURLs": list(each.paths)} for each in rules.paths],
+        "resourceRules": [_written(rule) for rule in rules.resources],
+        "nonResourceRules": [{"verbs": list(rule.verbs), "nonResourceURLs": list(rule.paths)} for rule in rules.paths],
         "incomplete": bool(rules.beyond),
     }
     if rules.beyond:

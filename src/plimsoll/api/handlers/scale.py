@@ -46,19 +46,19 @@ async def get_scale(cluster: Cluster, call: ApiCall) -> Response:
 
 
 async def write_scale(cluster: Cluster, call: ApiCall) -> Response:
-    """PUT or PATCH: only the number of replicas is taken, by the version that the Scale shows."""
+    """PUT or PATCH: only `spec.replicas` is used, with the resourceVersion of the Scale as a precondition."""
     info = call.info
     options = write_options(info, call.user_agent)
     kind = schema("autoscaling/v1", "Scale")
-    wanted: Callable[[JsonObject], JsonObject]
+    desired_scale: Callable[[JsonObject], JsonObject]
     if info.verb == "update":
         sent = read_object(call, kind, options)
-        wanted = lambda _: sent  # noqa: E731
+        desired_scale = lambda _: sent  # noqa: E731
     else:
-        wanted = patcher(call, options, kind)
+        desired_scale = patcher(call, options, kind)
 
-    def wish(live: JsonObject) -> tuple[JsonObject, bool]:
-        scale = wanted(scale_of(live))
+    def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
+        scale = desired_scale(scale_of(live))
         metadata = scale.get("metadata") or {}
         check_place(metadata, info.namespace, info.name, namespaced=True)
         replicas = (scale.get("spec") or {}).get("replicas") or 0
@@ -70,5 +70,5 @@ async def write_scale(cluster: Cluster, call: ApiCall) -> Response:
         changed["metadata"] = {**live["metadata"], "resourceVersion": version or live["metadata"]["resourceVersion"]}
         return changed, False
 
-    answer = await write(cluster, call, options, wish)
+    answer = await write(cluster, call, options, mutate)
     return Response(answer.code, line(scale_of(document_of(answer.body))), is_ready=True)

@@ -1,4 +1,4 @@
-"""pods/binding and pods/eviction: requests that are no objects themselves but change a pod (05 A4, B6)."""
+"""pods/binding and pods/eviction: requests that are not objects but change a pod (05 A4, B6)."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ def _not_bindable(name: str, why: str) -> StatusError:
 
 
 def bound(pod: JsonObject, node: str, binding: JsonObject, now: str, profile: str) -> JsonObject:
-    """The pod on its node: one write, generation unchanged."""
+    """The bound pod: one write, generation unchanged."""
     metadata, status = dict(pod["metadata"]), dict(pod.get("status") or {})
     for field in ("annotations", "labels"):
         if binding.get(field):
             metadata[field] = {**(metadata.get(field) or {}), **binding[field]}
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    others = [each for each in status.get("conditions") or [] if each.get("type") != "PodScheduled"]
+    others = [condition for condition in status.get("conditions") or [] if condition.get("type") != "PodScheduled"]
     status["conditions"] = [*others, scheduled]
     if profile != "1.27":
         status.pop("nominatedNodeName", None)
@@ -105,10 +105,10 @@ async def evict(cluster: Cluster, call: ApiCall) -> Response:
     deletion = delete_options(eviction.get("deleteOptions") or {}, info)
     if options.dry_run:
         deletion = msgspec.structs.replace(deletion, dry_run=True)
-    found = cluster.store.get(key(_PODS, info.namespace, info.name))
-    if found is None:
+    record = cluster.store.get(key(_PODS, info.namespace, info.name))
+    if record is None:
         raise not_found(_PODS, info.name)
-    pod = decoded(found)
+    pod = decoded(record)
     runs = (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed", "Pending")
     if runs and not pod["metadata"].get("deletionTimestamp"):
         await _disrupt(cluster, info.namespace, pod, dry_run=deletion.dry_run)
@@ -120,15 +120,15 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
     """Take one disruption from the budget that covers this pod; 429 where there is none left."""
     labels = pod["metadata"].get("labels")
     names = [
-        each["metadata"]["name"]
-        for each in cluster.documents("poddisruptionbudgets", namespace)
-        if selects(from_document(each, PodDisruptionBudget).spec.selector, labels)
+        budget["metadata"]["name"]
+        for budget in cluster.documents("poddisruptionbudgets", namespace)
+        if selects(from_document(budget, PodDisruptionBudget).spec.selector, labels)
     ]
     if not names:
         return
     if len(names) > 1:
-        # A kube-apiserver calls this an error of its own (500); it is one of the cluster's state, and waiting for it to
-        # pass (429) would be in vain. `kubectl drain` prints the sentence and gives up, as there.
+        # As in kube-apiserver this is a 500: the state of the cluster is wrong, and a retry (429) would not help.
+        # `kubectl drain` prints the message and stops.
         why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise StatusError(409, "Conflict", why, {"name": pod["metadata"]["name"], "kind": "pods"})
 
@@ -142,9 +142,9 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
             text = f"The disruption budget {name} is still being processed by the server."
             raise _no_disruption(text, _RETRY_S)
         if (status.get("disruptionsAllowed") or 0) <= 0:
-            healthy, wanted = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+            healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
             raise _no_disruption(
-                f"The disruption budget {name} needs {wanted} healthy pods and has {healthy} currently"
+                f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
             )
         if dry_run:
             return None

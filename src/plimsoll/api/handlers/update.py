@@ -1,9 +1,9 @@
-"""PUT, and what PATCH does after patching: from two versions of an object to the one that is stored.
+"""PUT, and what PATCH does after patching: from the stored and the sent version of an object to the new one.
 
-    version → defaults → prepare (by subresource) → owners of fields → admission → validate → generation → write
+    version → defaults → prepare (by subresource) → managedFields → admission → validate → generation → write
 
 `decide` runs inside the store's write, on the newest state, so two writers never overwrite each other's fields. A
-result that equals what is stored is no write: the old version is answered and nobody hears of it.
+result that equals the stored object is not written: the response has the old version, and there is no event.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plimsoll.api.admission.chain import (
     limit_ranged_resize,
 )
 from plimsoll.api.admission.quota import charge, quota_keys
-from plimsoll.api.handlers.create import create_object, defaulted, setting_of
+from plimsoll.api.handlers.create import create_object, defaulted, write_context
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
@@ -45,7 +45,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Delete, Record
 
-# From the live object (with kind and apiVersion) to the wanted one; `True` if managedFields are written already.
+# From the live object (with kind and apiVersion) to the desired one; `True` if managedFields are set already.
 Mutation = Callable[[JsonObject], tuple[JsonObject, bool]]
 
 _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
@@ -62,12 +62,12 @@ async def update(cluster: Cluster, call: ApiCall) -> Response:
         named = {**sent, "metadata": {**metadata, "name": info.name}}
         return await create_object(cluster, call, options, named)
 
-    def wish(live: JsonObject) -> tuple[JsonObject, bool]:
+    def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
         check_preconditions(resource, info.name, live["metadata"], metadata.get("uid") or "", "")
         _check_version_given(resource, info.name, metadata)
         return sent, False
 
-    return await write(cluster, call, options, wish)
+    return await write(cluster, call, options, mutate)
 
 
 def _check_version_given(resource: ApiResource, name: str, metadata: JsonObject) -> None:
@@ -76,13 +76,13 @@ def _check_version_given(resource: ApiResource, name: str, metadata: JsonObject)
         raise invalid_object(resource, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", reason, 0)])
 
 
-async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, wish: Mutation) -> Response:
-    """Read, wish, check and write one object as a single step."""
+async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: Mutation) -> Response:
+    """Read, mutate, check and write one object as a single step."""
     info, resource = call.info, call.info.resource
     keys = [key(resource, info.namespace, info.name)]
     if resource.storage == "pods" and info.subresource in ("", "resize"):
         keys += quota_keys(cluster, "UPDATE", info.subresource, info.namespace, None, None)
-    made: list[bytes] = []
+    bodies: list[bytes] = []
 
     def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:
         record = records[0]
@@ -90,49 +90,49 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, wish: Mu
             raise not_found(resource, info.name)
         old = decoded(record)
         call.guard(old)
-        new = _step(cluster, call, options, old, wish)
+        new = _step(cluster, call, options, old, mutate)
         nothing: list[Decision] = [None] * len(keys)
         if _same(old, new):
-            made.append(record.body)
+            bodies.append(record.body)
             return nothing
         charges: list[Decision] = nothing[1:]
         if keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
             charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)
         if options.dry_run:
-            made.append(unstamped_body(new))
+            bodies.append(unstamped_body(new))
             return nothing
         if _is_finished(resource, new):
-            # The answer shows the object without its last finalizer; the event, as it was stored (05 B6).
-            made.append(unstamped_body(new))
+            # The response has the object without its last finalizer; the event has it as it was stored (05 B6).
+            bodies.append(unstamped_body(new))
             return [Delete(body_of(old, versions[0])), *charges]
         return [body_of(new, versions[0]), *charges]
 
     written = await cluster.store.change_many(keys, decide)
     assert written[0] is not None
-    return Response(200, made[0] if made else written[0].body)
+    return Response(200, bodies[0] if bodies else written[0].body)
 
 
-def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, wish: Mutation) -> JsonObject:
-    """The new version, checked; raises ApiError."""
+def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, mutate: Mutation) -> JsonObject:
+    """The new version, checked; raises StatusError."""
     info, resource = call.info, call.info.resource
-    kind, setting, rules = kind_of(resource), setting_of(cluster), strategy(resource)
-    live = in_words(resource, old)
-    sent, tracked = wish(live)
+    kind, context, rules = kind_of(resource), write_context(cluster), strategy(resource)
+    live = as_served(resource, old)
+    sent, tracked = mutate(live)
     sent_metadata = sent.get("metadata") or {}
     _check_version(resource, info.name, sent_metadata.get("resourceVersion"), old["metadata"]["resourceVersion"])
     errors = update_errors(old["metadata"], sent_metadata)
     new = defaulted(cluster, resource, sent, info.name, old)
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
-    new = _prepared(rules, info.subresource, live, new, setting)
+    new = _prepared(rules, info.subresource, live, new, context)
     if not tracked:
-        new = track_update(kind, live, new, options.field_manager, info.subresource, setting.now)
+        new = track_update(kind, live, new, options.field_manager, info.subresource, context.now)
     if resource.group == "events.k8s.io":
         new = as_core(new)
     if resource.storage == "pods" and not info.subresource:
         new = admitted_pod_update(old, new)
     elif info.subresource == "resize":
         new = limit_ranged_resize(cluster, old, new)
-    errors += _errors(rules, info.subresource, old, new, setting)
+    errors += _errors(rules, info.subresource, old, new, context)
     if resource.storage != "pods":
         errors += object_errors(resource, new["metadata"])
     if errors:
@@ -145,36 +145,36 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
     return new
 
 
-def in_words(resource: ApiResource, stored: JsonObject) -> JsonObject:
-    """A stored object as this resource shows it, with kind and apiVersion."""
+def as_served(resource: ApiResource, stored: JsonObject) -> JsonObject:
+    """A stored object as this resource serves it, with kind and apiVersion."""
     words = as_new(stored) if resource.group == "events.k8s.io" else stored
     return {"kind": resource.kind, "apiVersion": resource.group_version, **words}
 
 
-def _prepared(rules: Strategy, subresource: str, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
+def _prepared(rules: Strategy, subresource: str, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
     if subresource == "status":
-        return rules.prepared_for_status(old, new, setting)
+        return rules.prepared_for_status(old, new, context)
     if subresource == "resize" and isinstance(rules, PodStrategy):
-        return rules.prepared_for_resize(old, new, setting)
+        return rules.prepared_for_resize(old, new, context)
     if subresource == "finalize" and isinstance(rules, NamespaceStrategy):
         return rules.prepared_for_finalize(old, new)
-    return rules.prepared_for_update(old, new, setting)
+    return rules.prepared_for_update(old, new, context)
 
 
 def _errors(
-    rules: Strategy, subresource: str, old: JsonObject, new: JsonObject, setting: WriteContext
+    rules: Strategy, subresource: str, old: JsonObject, new: JsonObject, context: WriteContext
 ) -> list[FieldError]:
     if subresource == "status":
-        return rules.status_errors(old, new, setting)
+        return rules.status_errors(old, new, context)
     if subresource == "resize" and isinstance(rules, PodStrategy):
-        return rules.resize_errors(old, new, setting)
+        return rules.resize_errors(old, new, context)
     if subresource == "finalize":
         return []
-    return rules.update_errors(old, new, setting)
+    return rules.update_errors(old, new, context)
 
 
 def _check_version(resource: ApiResource, name: str, sent: Any, stored: str) -> None:
-    """A version in the body is a precondition; none, or 0, is no condition."""
+    """A resourceVersion in the body is a precondition, unless it is empty or 0."""
     if sent in (None, "", "0", stored):
         return
     if not isinstance(sent, str) or not _NUMBER.fullmatch(sent):
@@ -183,12 +183,12 @@ def _check_version(resource: ApiResource, name: str, sent: Any, stored: str) -> 
 
 
 def _same(old: JsonObject, new: JsonObject) -> bool:
-    """Nothing to write: at most the times of managedFields would move."""
+    """Whether at most the times of managedFields differ."""
     return same_but_times(old, {name: value for name, value in new.items() if name not in ("kind", "apiVersion")})
 
 
 def _is_finished(resource: ApiResource, new: JsonObject) -> bool:
-    """Deleted before, and nothing holds it any longer."""
+    """Whether it is being deleted and the last finalizer is removed."""
     metadata = new["metadata"]
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return False

@@ -1,8 +1,8 @@
 """Watch streams (05 B6 Watch protocol, 06 E4): one JSON line per change, from any version on.
 
-Every watcher gets the same `Change` from the store. What is computed from it for one watcher (what selectors ask, the
-encoded line) is kept in `Change.shared` for the others, so that a change costs one encoding whatever the audience. With
-a `Wire` the line goes to the connection right behind the commit, without a turn of the watcher's task. An object that
+Every watcher gets the same `Change` from the store. What is computed from it for one watcher (the fields of selectors,
+the encoded line) is kept in `Change.shared` for the others, so a change is encoded once for all watchers. With a `Wire`
+the line is written to the connection directly after the commit, without waking the watcher's task. An object that
 starts to match a selector is ADDED for that watcher, one that stops is DELETED in its last matching state.
 """
 
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
-from plimsoll.api.handlers.list import PIECE, candidates, matching, parsed_version
+from plimsoll.api.handlers.list import PIECE, candidates, matching, parse_version
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, prefix
 from plimsoll.api.machinery.encoding import encoded
@@ -35,7 +35,7 @@ SHORTEST_S, LONGEST_S = 1800, 3600  # of a watch that names no timeout
 
 
 class _Shared(msgspec.Struct):
-    """What is known about one change, for all watchers."""
+    """What has been computed from one change, for all watchers."""
 
     before: Selectable | None = None
     after: Selectable | None = None
@@ -43,16 +43,16 @@ class _Shared(msgspec.Struct):
 
 
 def _shared(change: Change) -> _Shared:
-    found = change.shared
-    if not isinstance(found, _Shared):
-        found = change.shared = _Shared()
-    return found
+    shared = change.shared
+    if not isinstance(shared, _Shared):
+        shared = change.shared = _Shared()
+    return shared
 
 
 class WatchStream:
-    """One watcher. Making it checks everything that is refused before the stream starts."""
+    """One watcher. The constructor raises every error that comes before the stream starts."""
 
-    def __init__(self, cluster: Cluster, call: ApiCall, wanted: MediaType) -> None:
+    def __init__(self, cluster: Cluster, call: ApiCall, form: MediaType) -> None:
         info = call.info
         self._cluster = cluster
         self._info = info
@@ -61,16 +61,16 @@ class WatchStream:
         self._chosen = selection(info.resource, self._options.label_selector, self._options.field_selector)
         self._prefix = prefix(info.resource, info.namespace)
         self._viewer: Viewer | None = None
-        if wanted.view:
-            self._viewer = Viewer(info.resource, wanted, info.option("includeObject"), cluster.profile.name)
+        if form.view:
+            self._viewer = Viewer(info.resource, form, info.option("includeObject"), cluster.profile.name)
         self._has_columns = False  # a Table's columns are sent once
         try:
-            self._after = parsed_version(self._options.resource_version or "0")
+            self._after = parse_version(self._options.resource_version or "0")
         except StatusError as error:
             raise internal(error.message) from None
 
     async def lines(self, wire: Wire | None = None) -> AsyncIterator[bytes]:
-        """Bytes to send, each a number of whole lines; ends with the watch. What `wire` takes is not among them."""
+        """Bytes to send, each a number of whole lines; ends with the watch. What `wire` accepts is not among them."""
         loop = asyncio.get_running_loop()
         given = self._options.timeout_s
         timeout_s = float(given) if given else random.uniform(SHORTEST_S, LONGEST_S)
@@ -80,7 +80,7 @@ class WatchStream:
                 yield piece
             watch = self._cluster.store.watch(self._prefix, self._after)
             push = None if wire is None else self._pushing(wire)
-            # Bookmarks now and then, and one shortly before the end.
+            # Periodic bookmarks, and one shortly before the end.
             marks = [loop.time() + BOOKMARK_EVERY_S, end - LAST_BOOKMARK_S]
             while True:
                 due = min([*marks, end] if self._options.bookmarks else [end])
@@ -101,10 +101,10 @@ class WatchStream:
         except ExpiredError as error:
             yield b'{"type":"ERROR","object":%s}\n' % encoded(expired(str(error)).status())
 
-    # --- what is there at the start ---
+    # --- initial events ---
 
     async def _initial(self) -> AsyncIterator[bytes]:
-        """ADDED for every object, where the version asks for it, and the mark at their end."""
+        """ADDED for every object, where the resourceVersion requires it, and the bookmark at their end."""
         options, store = self._options, self._cluster.store
         if options.send_initial is None:
             wants = options.resource_version in ("", "0")
@@ -121,9 +121,9 @@ class WatchStream:
         version, records = candidates(self._cluster, self._info, self._chosen)
         self._after = version
         for start in range(0, len(records), PIECE):
-            found = await matching(records[start : start + PIECE], self._chosen)
-            if found:
-                yield b"".join(map(self._added, found))
+            matches = await matching(records[start : start + PIECE], self._chosen)
+            if matches:
+                yield b"".join(map(self._added, matches))
             await asyncio.sleep(0)
         if options.send_initial and options.bookmarks:
             yield self._bookmark(None, ends_initial=True)
@@ -139,7 +139,7 @@ class WatchStream:
             shown = self._viewer.bookmark(version, ends_initial=ends_initial, columns=self._columns_due())
         return self._line("BOOKMARK", shown)
 
-    # --- what happens then ---
+    # --- changes ---
 
     def _pushing(self, wire: Wire) -> Push:
         def push(changes: list[Change]) -> bool:
@@ -163,11 +163,11 @@ class WatchStream:
                 continue
             lines = _shared(change).lines
             where = (self._resource.group, kind, is_framed)
-            found = lines.get(where)
-            if found is None:
+            encoded = lines.get(where)
+            if encoded is None:
                 line = self._line(kind, self._object(_shown(change, kind)))
-                found = lines[where] = framed(line) if is_framed else line
-            yield found
+                encoded = lines[where] = framed(line) if is_framed else line
+            yield encoded
 
     def _object(self, body: bytes) -> bytes:
         if self._viewer is None:
@@ -183,7 +183,7 @@ class WatchStream:
 
 
 def event_kind(change: Change, chosen: Selection) -> str:
-    """What the change is to a watcher with this selector; empty if it is nothing to it."""
+    """The type of event for a watcher with this selector; empty where there is none."""
     if not chosen:
         return change.kind
     shared = _shared(change)
@@ -200,7 +200,7 @@ def event_kind(change: Change, chosen: Selection) -> str:
 
 
 def _shown(change: Change, kind: str) -> bytes:
-    """The new state; for an object that only left the selection its last state in it, with the new version."""
+    """The new state; for an object that stopped matching, its last matching state with the new version."""
     if kind == "DELETED" and change.kind != "DELETED" and change.before is not None:
         before, after = (b'"resourceVersion":"%d"' % version for version in (change.before_version, change.version))
         return change.before.replace(before, after, 1)

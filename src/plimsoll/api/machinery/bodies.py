@@ -1,4 +1,4 @@
-"""Request bodies → documents: JSON, YAML or protobuf, checked against the kind, strict problems told (05 B2, B4)."""
+"""Request bodies → documents: JSON, YAML or protobuf, checked against the schema of the kind (05 B2, B4)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from plimsoll.rules.model.json_object import JsonObject
 
 
 def read_object(call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
-    """The object in the body of a POST or PUT; what is only doubtful goes to `call.warnings`."""
+    """The object in the body of a POST or PUT; findings that do not refuse it are added to `call.warnings`."""
     try:
-        found = _decoded(call.body, media_type(call.content_type), kind)
+        decoded = _decoded(call.body, media_type(call.content_type), kind)
     except DecodeError as error:
         raise bad_request(error.message) from None
-    if found.problems and options is not None:
+    if decoded.problems and options is not None:
         if options.field_validation == "Strict":
-            raise bad_request(strict_error(kind, found.problems))
+            raise bad_request(strict_error(kind, decoded.problems))
         if options.field_validation == "Warn":
-            call.warnings += found.problems
-    return found.document
+            call.warnings += decoded.problems
+    return decoded.document
 
 
 def _decoded(body: bytes, type_: str, kind: SchemaKind) -> Decoded:
@@ -41,17 +41,17 @@ def _decoded(body: bytes, type_: str, kind: SchemaKind) -> Decoded:
 
 
 def _from_yaml(body: bytes, kind: SchemaKind) -> Decoded:
-    for found in read(body):
-        if isinstance(found, YamlError):
-            shown = f"error converting YAML to JSON: yaml: {found}"
+    for document in read(body):
+        if isinstance(document, YamlError):
+            shown = f"error converting YAML to JSON: yaml: {document}"
             where = f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind"
             raise DecodeError(f"{where}; {shown}", shown)
-        decoded = decode_document(kind, found.value)
-        doubled = tuple(f'line {line}: key "{path[-1]}" already set in map' for path, line in found.duplicates)
+        decoded = decode_document(kind, document.value)
+        doubled = tuple(f'line {line}: key "{path[-1]}" already set in map' for path, line in document.duplicates)
         return Decoded(decoded.document, decoded.problems + doubled)
     return decode(kind, b"null")
 
 
 def read_delete_options(call: ApiCall) -> JsonObject | None:
-    """The DeleteOptions of a DELETE, None without a body; unknown fields are nobody's business."""
+    """The DeleteOptions of a DELETE, None without a body; unknown fields are ignored."""
     return read_object(call, schema("v1", "DeleteOptions"), None) if call.body else None

@@ -1,4 +1,4 @@
-"""One request on its way through the handlers, and what they answer."""
+"""One request to a handler, and its response."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.users import User
 from plimsoll.rules.model.json_object import JsonObject
 
-# Called with the object that a request is about, where only the object tells whether the user may (a node's own pods).
-# Raises ApiError.
+# Called with the object of a request where only the object decides whether the user may (a node's own pods).
+# Raises StatusError.
 Guard = Callable[[JsonObject], None]
 
 
-def _anything(_: JsonObject) -> None:
-    """Who may do this may do it to any object."""
+def allow_any(_: JsonObject) -> None:
+    """The user may do this to every object."""
 
 
 class ApiCall(msgspec.Struct):
@@ -26,11 +26,11 @@ class ApiCall(msgspec.Struct):
     content_type: str = ""
     user_agent: str = ""
     warnings: list[str] = []
-    guard: Guard = _anything
+    guard: Guard = allow_any
 
 
 class Response(msgspec.Struct, frozen=True):
-    """`body` is a stored object, to be printed in the form that the client wants; if `is_ready` it is sent as is."""
+    """`body` is a stored object, to be printed in the form that the client accepts, or with `is_ready` final."""
 
     code: int
     body: bytes

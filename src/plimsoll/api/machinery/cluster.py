@@ -1,7 +1,7 @@
-"""What every handler works with: the store, the profile and its gates, the clock; and where objects lie in the store.
+"""What every handler works with: the store, the profile and its gates, the clock; and the keys of objects in the store.
 
-A key is `<group>/<resource>/<namespace>/<name>` in the words of the resource that the shelf belongs to, so both views
-of an event have the same key.
+A key is `<group>/<resource>/<namespace>/<name>` of the resource in which the object is stored, so both API groups of
+events have the same keys.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from functools import cache
 import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
-from plimsoll.api.machinery.timestamps import Clock, rfc3339
 from plimsoll.codec.schema.schema import SchemaKind, schema
-from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.gates import resolved_gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
+from plimsoll.rules.timestamps import Clock, rfc3339
 from plimsoll.store.records import Record
 from plimsoll.store.store import Store
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
-_POLICIES = 1024  # decoded ones that are kept
+_POLICIES = 1024  # decoded policies in the cache
 _decode = msgspec.json.Decoder().decode
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What one server takes on; beyond it clients are told to come back or to ask for less."""
+    """The limits of one server; beyond them it answers 429 or refuses the write."""
 
     body_bytes: int = 3 * 1024 * 1024
     objects: int = 200_000
@@ -57,17 +57,12 @@ class Cluster:
     ) -> None:
         self.store = store
         self.profile = profile
-        self.gates: Mapping[str, bool] = gates if gates is not None else default_config(profile).feature_gates
+        feature_gates = gates if gates is not None else default_config(profile).feature_gates
         self.clock = clock
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
-        self.pod_level = self.gates["PodLevelResources"]
-        self.in_place = self.gates["InPlacePodVerticalScaling"]
-        self.resize_gates = ResizeGates(
-            pod_level=self.pod_level,
-            pod_level_resize=self.gates["InPlacePodLevelResourcesVerticalScaling"],
-            init_containers=self.gates["InPlacePodVerticalScalingInitContainers"],
-        )
+        self.in_place = feature_gates["InPlacePodVerticalScaling"]
+        self.gates = resolved_gates(feature_gates)
 
     def now(self) -> str:
         return rfc3339(self.clock())
@@ -76,23 +71,23 @@ class Cluster:
         return str(uuid.uuid4())
 
     def generated_name(self, prefix: str) -> str:
-        """`prefix` and five letters; a long prefix is cut so that the whole is a name."""
+        """`prefix` and five letters; a long prefix is cut so that the result is a valid name."""
         suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
         return prefix[: 63 - _SUFFIX_LENGTH] + suffix
 
     def policies(self, storage: str, namespace: str = "") -> list[JsonObject]:
-        """Committed objects as `documents`, of a kind that is few and asked for with every write. Not to be changed:
-        who asks next gets the same."""
+        """Committed objects like `documents`, cached, of kinds that are few and read with every write. Do not change
+        them: the next caller gets the same."""
         _, records = self.store.list(prefix(stored_resource(storage), namespace))
         return [self._policy(record) for record in records]
 
     def _policy(self, record: Record) -> JsonObject:
-        found = self._policies.get(record.key)
-        if found is None or found[0] is not record:
+        cached = self._policies.get(record.key)
+        if cached is None or cached[0] is not record:
             if len(self._policies) >= _POLICIES:
                 self._policies.clear()
-            found = self._policies[record.key] = record, decoded(record)
-        return found[1]
+            cached = self._policies[record.key] = record, decoded(record)
+        return cached[1]
 
     def document(self, storage: str, namespace: str, name: str) -> JsonObject | None:
         """A committed object, decoded."""
@@ -111,21 +106,21 @@ def decoded(record: Record) -> JsonObject:
 
 
 @cache
-def _shelf(resource: ApiResource) -> str:
+def _storage_path(resource: ApiResource) -> str:
     owner = stored_resource(resource.storage)
     return f"{owner.group}/{owner.plural}/"
 
 
 def key(resource: ApiResource, namespace: str, name: str) -> str:
-    return f"{_shelf(resource)}{namespace}/{name}"
+    return f"{_storage_path(resource)}{namespace}/{name}"
 
 
 def prefix(resource: ApiResource, namespace: str = "") -> str:
     """Of all objects, or of those in one namespace."""
-    return f"{_shelf(resource)}{namespace}/" if namespace else _shelf(resource)
+    return f"{_storage_path(resource)}{namespace}/" if namespace else _storage_path(resource)
 
 
 @cache
 def kind_of(resource: ApiResource) -> SchemaKind:
-    """The schema of what this resource sends and takes."""
+    """The schema of what this resource returns and accepts."""
     return schema(resource.group_version, resource.kind)

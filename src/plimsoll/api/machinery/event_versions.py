@@ -1,4 +1,4 @@
-"""Events exist once and are seen in two ways: as core/v1 (how they are stored) and as events.k8s.io/v1 (05 B8)."""
+"""Events are stored as core/v1 and served in two versions: core/v1 and events.k8s.io/v1 (05 B8)."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ ALWAYS_PRINTED: JsonObject = {
 
 
 def as_new(event: JsonObject) -> JsonObject:
-    """A stored event in events.k8s.io/v1's words, without kind and apiVersion.
+    """A stored event as events.k8s.io/v1, without kind and apiVersion.
 
-    An unknown field under a name of the other group is left out, both ways: nobody has checked what it holds.
+    An unknown field with a name of the other group is left out, both ways: its value has not been validated.
     """
     return {_TO_NEW.get(key, key): value for key, value in event.items() if key not in _TO_CORE}
 
 
 def as_core(event: JsonObject) -> JsonObject:
-    """A body in events.k8s.io/v1's words as it is stored."""
+    """A body in events.k8s.io/v1 as it is stored."""
     return {_TO_CORE.get(key, key): value for key, value in event.items() if key not in _TO_NEW}
 
 

@@ -1,11 +1,9 @@
-"""One HTTP exchange over ASGI: what came, how to read it, and whether an answer has begun.
+"""One HTTP exchange over ASGI: the request, how to read it, and whether the response has started.
 
-The short way from an answer to its connection: one write for a whole answer, none of a task's turns for a stream.
-
-uvicorn writes the head and the body of an answer apart, which over TLS are two records and two packets; and whatever a
-stream says passes through a coroutine. A `Wire` writes to the same connection, in the same order, and leaves uvicorn's
-account of the exchange as its own `send` would. It stands in the scope under `WIRE` where there is one: requests from
-inside the process have none and go the ordinary way of ASGI.
+uvicorn writes the head and the body of a response separately, which over TLS are two records and two packets, and every
+line of a stream passes through a coroutine. A `Wire` writes to the same connection directly: one write for a whole
+response, no task switch for a stream. It keeps the order and uvicorn's state of the exchange as its own `send` would.
+The scope has it under `WIRE`; requests from inside the process have none and use ASGI's `send`.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from plimsoll.api.machinery.users import ANONYMOUS, User
 WIRE = "plimsoll.wire"
 SURPLUS = "plimsoll.surplus"  # the limit, in the scope of a request on a connection beyond it
 
-_STATUS_LINES = {each.value: b"HTTP/1.1 %d %s" % (each.value, each.phrase.encode()) for each in HTTPStatus}
+_STATUS_LINES = {status.value: b"HTTP/1.1 %d %s" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 
 
 class Wire:
@@ -33,7 +31,7 @@ class Wire:
         self._cycle = cycle
 
     def whole_body(self) -> bytes | None:
-        """The request's body if all of it is there already, as it mostly is; None: receive it."""
+        """The request's body if it has arrived completely, as it mostly has; None: receive it."""
         cycle = self._cycle
         if cycle.more_body or cycle.disconnected or cycle.response_complete or cycle.waiting_for_100_continue:
             return None
@@ -44,7 +42,7 @@ class Wire:
         return body
 
     async def answer(self, code: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
-        """The whole answer; nothing if the client has left."""
+        """The whole response; nothing if the client has disconnected."""
         cycle = self._cycle
         if cycle.flow.write_paused and not cycle.disconnected:
             await cycle.flow.drain()
@@ -69,7 +67,7 @@ class Wire:
 
     @property
     def is_open(self) -> bool:
-        """Whether a stream that has begun can take more at once: the client has not left and reads what it is sent."""
+        """Whether a started stream accepts more at once: the client is connected and reads what it is sent."""
         cycle = self._cycle
         return not (cycle.flow.write_paused or cycle.disconnected or cycle.response_complete)
 
@@ -92,11 +90,11 @@ Headers = dict[bytes, bytes]
 _PIECE_BYTES = 256 * 1024
 
 
-Authenticator = Callable[[Scope, Headers], User]  # raises InvalidCredentials
+Authenticator = Callable[[Scope, Headers], User]  # raises InvalidCredentialsError
 
 
 class Exchange:
-    """One HTTP exchange: what came, and whether an answer has begun."""
+    """One HTTP exchange: the request, and whether the response has started."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -106,7 +104,7 @@ class Exchange:
         self.user: User = ANONYMOUS
         self.info: RequestInfo | None = None
         self.code = 0
-        # Taken out: the wire knows its scope, and what is held in a circle stays until somebody collects it.
+        # Removed from the scope: the wire refers to its scope, and a cycle would live until a garbage collection.
         self.wire: Wire | None = scope.pop(WIRE, None)
 
     def header(self, name: bytes) -> str:
@@ -124,8 +122,8 @@ class Exchange:
         size, more = 0, True
         while more:
             message = await self.receive()
-            if message["type"] == "http.disconnect":  # half a body may well be a whole one of another meaning
-                raise bad_request("the client left before its request was complete")
+            if message["type"] == "http.disconnect":  # half a body may be valid with another meaning
+                raise bad_request("the client disconnected before its request was complete")
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > limit_bytes:
@@ -142,7 +140,7 @@ class Exchange:
         await self.send({"type": "http.response.start", "status": code, "headers": headers})
 
     async def respond(self, code: int, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        if self.code:  # a stream has begun: all that is left is to end it
+        if self.code:  # a stream has started: it can only be ended
             await self.send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         if self.wire is not None and len(body) <= _PIECE_BYTES and self.scope["method"] != "HEAD":
@@ -152,7 +150,7 @@ class Exchange:
         await self.start(code, [*headers, (b"content-length", b"%d" % len(body))])
         at = 0
         while len(body) - at > _PIECE_BYTES:
-            # Large lists in pieces: others get their turn, and asyncio does not move megabytes with every packet.
+            # Large lists in pieces: other tasks run in between, and asyncio does not move megabytes with every packet.
             await self.send({"type": "http.response.body", "body": body[at : at + _PIECE_BYTES], "more_body": True})
             at += _PIECE_BYTES
         await self.send({"type": "http.response.body", "body": body[at:] if at else body, "more_body": False})

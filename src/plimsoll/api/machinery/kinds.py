@@ -1,7 +1,7 @@
 """What the server serves: one row per resource. Discovery, routing, storage and tables all read this table.
 
-A resource is known by (group, version, plural). `storage` names the shelf its objects lie on in the store: both event
-groups share one. `fields` are the field selectors beside `metadata.name` and `metadata.namespace` (05 B6 Selectors).
+A resource is known by (group, version, plural). Its objects are stored by its plural, which both event groups share.
+`fields` are the field selectors beside `metadata.name` and `metadata.namespace` (05 B6 Selectors).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import msgspec
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _NO_COLLECTION_DELETE = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
+_CREATE = ("create",)
 _EDIT = ("get", "patch", "update")
 _PROXY = ("create", "delete", "get", "patch", "update")
 _READ = ("get", "list")
@@ -30,18 +31,25 @@ class ApiResource(msgspec.Struct, frozen=True):
     version: str
     plural: str
     kind: str
-    singular: str = ""
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     namespaced: bool = True
     verbs: tuple[str, ...] = ALL_VERBS
     subresources: tuple[Subresource, ...] = ()
-    storage: str = ""  # empty: nothing is stored (reviews, bindings, metrics)
     has_generation: bool = False
     graceful: bool = False  # deletion in two steps (pods)
-    fields: tuple[str, ...] = ()
-    own_fields: bool = False  # the kind words its own refusal of an unknown field selector
+    fields: tuple[str, ...] = ()  # a kind that has some also has its own error for an unknown field selector
     dns_label_name: bool = False  # the name may have no dots
+
+    @property
+    def singular(self) -> str:
+        """metrics-server has none."""
+        return "" if self.group == "metrics.k8s.io" else self.kind.lower()
+
+    @property
+    def storage(self) -> str:
+        """Under which name its objects are stored; empty for reviews, bindings and metrics, which are not."""
+        return self.plural if "update" in self.verbs else ""
 
     @property
     def group_version(self) -> str:
@@ -57,10 +65,10 @@ class ApiResource(msgspec.Struct, frozen=True):
         return f"{self.kind}.{self.group}" if self.group else self.kind
 
     def subresource(self, name: str) -> Subresource | None:
-        return next((each for each in self.subresources if each.name == name), None)
+        return next((subresource for subresource in self.subresources if subresource.name == name), None)
 
     def opening(self) -> bytes:
-        """What stands before the stored members of one object of this kind."""
+        """What precedes the stored members of one object of this kind."""
         return b'{"kind":"%s","apiVersion":"%s",' % (self.kind.encode(), self.group_version.encode())
 
 
@@ -70,36 +78,32 @@ def _status(kind: str) -> Subresource:
 
 _SCALE = Subresource("scale", "Scale", _EDIT, "autoscaling", "v1")
 _OBJECT_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
-_EVENT_FIELDS = ("reason", "source", "type")
+
+
+def _event_fields(about: str, reporter: str) -> tuple[str, ...]:
+    return (*(f"{about}.{name}" for name in _OBJECT_REFERENCE), reporter, "reason", "source", "type")
+
+
+def _review(group: str, kind: str, *short_names: str) -> ApiResource:
+    """A request that is answered and never stored."""
+    return ApiResource(group, "v1", f"{kind.lower()}s", kind, short_names, namespaced=False, verbs=_CREATE)
+
 
 RESOURCES: tuple[ApiResource, ...] = (
-    ApiResource("", "v1", "bindings", "Binding", "binding", verbs=("create",)),
-    ApiResource("", "v1", "configmaps", "ConfigMap", "configmap", ("cm",), storage="configmaps"),
-    ApiResource(
-        "",
-        "v1",
-        "events",
-        "Event",
-        "event",
-        ("ev",),
-        storage="events",
-        fields=(*(f"involvedObject.{name}" for name in _OBJECT_REFERENCE), "reportingComponent", *_EVENT_FIELDS),
-        own_fields=True,
-    ),
-    ApiResource("", "v1", "limitranges", "LimitRange", "limitrange", ("limits",), storage="limitranges"),
+    ApiResource("", "v1", "bindings", "Binding", verbs=_CREATE),
+    ApiResource("", "v1", "configmaps", "ConfigMap", ("cm",)),
+    ApiResource("", "v1", "events", "Event", ("ev",), fields=_event_fields("involvedObject", "reportingComponent")),
+    ApiResource("", "v1", "limitranges", "LimitRange", ("limits",)),
     ApiResource(
         "",
         "v1",
         "namespaces",
         "Namespace",
-        "namespace",
         ("ns",),
         namespaced=False,
         verbs=_NO_COLLECTION_DELETE,
         subresources=(Subresource("finalize", "Namespace", ("update",)), _status("Namespace")),
-        storage="namespaces",
         fields=("status.phase",),
-        own_fields=True,
         dns_label_name=True,
     ),
     ApiResource(
@@ -107,31 +111,26 @@ RESOURCES: tuple[ApiResource, ...] = (
         "v1",
         "nodes",
         "Node",
-        "node",
         ("no",),
         namespaced=False,
         subresources=(Subresource("proxy", "NodeProxyOptions", _PROXY), _status("Node")),
-        storage="nodes",
         fields=("spec.unschedulable",),
-        own_fields=True,
     ),
     ApiResource(
         "",
         "v1",
         "pods",
         "Pod",
-        "pod",
         ("po",),
         ("all",),
         subresources=(
-            Subresource("binding", "Binding", ("create",)),
-            Subresource("eviction", "Eviction", ("create",), "policy", "v1"),
+            Subresource("binding", "Binding", _CREATE),
+            Subresource("eviction", "Eviction", _CREATE, "policy", "v1"),
             Subresource("exec", "PodExecOptions", ("create", "get")),
             Subresource("log", "Pod", ("get",)),
             Subresource("resize", "Pod", _EDIT),
             _status("Pod"),
         ),
-        storage="pods",
         has_generation=True,
         graceful=True,
         fields=(
@@ -146,29 +145,17 @@ RESOURCES: tuple[ApiResource, ...] = (
             "status.podIPs",
             "status.nominatedNodeName",
         ),
-        own_fields=True,
     ),
-    ApiResource(
-        "",
-        "v1",
-        "resourcequotas",
-        "ResourceQuota",
-        "resourcequota",
-        ("quota",),
-        subresources=(_status("ResourceQuota"),),
-        storage="resourcequotas",
-    ),
-    ApiResource("", "v1", "serviceaccounts", "ServiceAccount", "serviceaccount", ("sa",), storage="serviceaccounts"),
+    ApiResource("", "v1", "resourcequotas", "ResourceQuota", ("quota",), subresources=(_status("ResourceQuota"),)),
+    ApiResource("", "v1", "serviceaccounts", "ServiceAccount", ("sa",)),
     ApiResource(
         "apps",
         "v1",
         "deployments",
         "Deployment",
-        "deployment",
         ("deploy",),
         ("all",),
         subresources=(_SCALE, _status("Deployment")),
-        storage="deployments",
         has_generation=True,
     ),
     ApiResource(
@@ -176,77 +163,29 @@ RESOURCES: tuple[ApiResource, ...] = (
         "v1",
         "replicasets",
         "ReplicaSet",
-        "replicaset",
         ("rs",),
         ("all",),
         subresources=(_SCALE, _status("ReplicaSet")),
-        storage="replicasets",
         has_generation=True,
         fields=("status.replicas",),
-        own_fields=True,
     ),
-    ApiResource(
-        "authentication.k8s.io",
-        "v1",
-        "selfsubjectreviews",
-        "SelfSubjectReview",
-        "selfsubjectreview",
-        namespaced=False,
-        verbs=("create",),
-    ),
-    ApiResource(
-        "authorization.k8s.io",
-        "v1",
-        "selfsubjectaccessreviews",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreview",
-        namespaced=False,
-        verbs=("create",),
-    ),
-    ApiResource(
-        "authorization.k8s.io",
-        "v1",
-        "selfsubjectrulesreviews",
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreview",
-        namespaced=False,
-        verbs=("create",),
-    ),
+    _review("authentication.k8s.io", "SelfSubjectReview"),
+    _review("authorization.k8s.io", "SelfSubjectAccessReview"),
+    _review("authorization.k8s.io", "SelfSubjectRulesReview"),
     ApiResource(
         "batch",
         "v1",
         "jobs",
         "Job",
-        "job",
-        (),
-        ("all",),
+        categories=("all",),
         subresources=(_status("Job"),),
-        storage="jobs",
         has_generation=True,
         fields=("status.successful",),
-        own_fields=True,
     ),
+    _review("certificates.k8s.io", "CertificateSigningRequest", "csr"),
+    ApiResource("coordination.k8s.io", "v1", "leases", "Lease"),
     ApiResource(
-        "certificates.k8s.io",
-        "v1",
-        "certificatesigningrequests",
-        "CertificateSigningRequest",
-        "certificatesigningrequest",
-        ("csr",),
-        namespaced=False,
-        verbs=("create",),  # answered at once and never stored
-    ),
-    ApiResource("coordination.k8s.io", "v1", "leases", "Lease", "lease", storage="leases"),
-    ApiResource(
-        "events.k8s.io",
-        "v1",
-        "events",
-        "Event",
-        "event",
-        ("ev",),
-        storage="events",
-        fields=(*(f"regarding.{name}" for name in _OBJECT_REFERENCE), "reportingController", *_EVENT_FIELDS),
-        own_fields=True,
+        "events.k8s.io", "v1", "events", "Event", ("ev",), fields=_event_fields("regarding", "reportingController")
     ),
     ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False, verbs=_READ),
     ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
@@ -255,30 +194,18 @@ RESOURCES: tuple[ApiResource, ...] = (
         "v1",
         "poddisruptionbudgets",
         "PodDisruptionBudget",
-        "poddisruptionbudget",
         ("pdb",),
         subresources=(_status("PodDisruptionBudget"),),
-        storage="poddisruptionbudgets",
         has_generation=True,
     ),
     ApiResource(
-        "scheduling.k8s.io",
-        "v1",
-        "priorityclasses",
-        "PriorityClass",
-        "priorityclass",
-        ("pc",),
-        namespaced=False,
-        storage="priorityclasses",
-        has_generation=True,
+        "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",), namespaced=False, has_generation=True
     ),
 )
 
-_BY_PATH = {(each.group, each.version, each.plural): each for each in RESOURCES}
-_BY_STORAGE: dict[str, ApiResource] = {}
-for _each in RESOURCES:
-    if _each.storage:
-        _BY_STORAGE.setdefault(_each.storage, _each)
+GROUPS = frozenset((resource.group, resource.version) for resource in RESOURCES)
+_BY_PATH = {(resource.group, resource.version, resource.plural): resource for resource in RESOURCES}
+_BY_STORAGE = {resource.storage: resource for resource in reversed(RESOURCES) if resource.storage}  # of events: core/v1
 
 
 def resource_at(group: str, version: str, plural: str) -> ApiResource | None:
@@ -286,21 +213,11 @@ def resource_at(group: str, version: str, plural: str) -> ApiResource | None:
 
 
 def stored_resource(storage: str) -> ApiResource:
-    """The resource in whose form objects of this shelf are stored."""
+    """The resource whose form the stored objects have."""
     return _BY_STORAGE[storage]
-
-
-def shelves() -> tuple[str, ...]:
-    return tuple(_BY_STORAGE)
 
 
 def group_versions() -> Iterator[tuple[str, str, tuple[ApiResource, ...]]]:
     """(group, version, resources), core first, then by group name."""
-    seen: dict[tuple[str, str], list[ApiResource]] = {}
-    for each in RESOURCES:
-        seen.setdefault((each.group, each.version), []).append(each)
-    for (group, version), resources in sorted(seen.items()):
-        yield group, version, tuple(resources)
-
-
-GROUPS = frozenset((each.group, each.version) for each in RESOURCES)
+    for group, version in sorted(GROUPS):
+        yield group, version, tuple(row for row in RESOURCES if (row.group, row.version) == (group, version))

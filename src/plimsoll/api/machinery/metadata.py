@@ -1,4 +1,4 @@
-"""Metadata that the server keeps: what a create starts with, what an update may not touch, how bodies are stored."""
+"""Metadata that the server controls: what a create sets, what an update may not change, how bodies are stored."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import qualified_name_problems
 from plimsoll.rules.model.objects import Metadata
 
+_TIMES = ("creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds")
 # As Go prints them.
 _ORDER = (
     "name",
@@ -19,9 +20,7 @@ _ORDER = (
     "uid",
     "resourceVersion",
     "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
+    *_TIMES,
     "labels",
     "annotations",
     "ownerReferences",
@@ -29,25 +28,16 @@ _ORDER = (
     "managedFields",
 )
 _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
-_OF_THE_SERVER = (
-    "uid",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "generation",
-    "selfLink",
-)
+_OF_THE_SERVER = ("uid", *_TIMES, "generation", "selfLink")
 
 
 def body_of(document: JsonObject, version: int) -> bytes:
     """The object as it is stored and printed in lists: no kind and apiVersion, its version in it, metadata first."""
     metadata = document["metadata"]
     metadata["resourceVersion"] = str(version)
-    ordered: JsonObject = {"metadata": {name: metadata[name] for name in _ORDER if name in metadata}}
-    for name, value in document.items():
-        if name not in ("kind", "apiVersion", "metadata"):
-            ordered[name] = value
-    return encoded(ordered)
+    ordered = {name: metadata[name] for name in _ORDER if name in metadata}
+    others = {name: value for name, value in document.items() if name not in ("kind", "apiVersion", "metadata")}
+    return encoded({"metadata": ordered, **others})
 
 
 def unstamped_body(document: JsonObject) -> bytes:
@@ -57,12 +47,8 @@ def unstamped_body(document: JsonObject) -> bytes:
     return body if version else body.replace(b'"resourceVersion":"0",', b"", 1)
 
 
-def without_type(document: JsonObject) -> JsonObject:
-    return {name: value for name, value in document.items() if name not in ("kind", "apiVersion")}
-
-
 def created_metadata(sent: JsonObject, namespace: str, name: str, uid: str, now: str) -> JsonObject:
-    """What the client sent, but for what is the server's to say."""
+    """What the client sent, with the fields that the server sets."""
     if sent.get("resourceVersion"):
         raise internal("resourceVersion should not be set on objects to be created")
     metadata = {key: value for key, value in sent.items() if key not in _OF_THE_SERVER and key != "resourceVersion"}
@@ -77,7 +63,7 @@ def created_metadata(sent: JsonObject, namespace: str, name: str, uid: str, now:
 
 
 def check_place(metadata: JsonObject, namespace: str, name: str, *, namespaced: bool) -> None:
-    """Does the body speak of the object that the URL names?"""
+    """Raise 400 where the body names another object than the URL."""
     sent_namespace, sent_name = metadata.get("namespace") or "", metadata.get("name") or ""
     if sent_namespace and (sent_namespace != namespace if namespaced else True):
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
@@ -86,7 +72,7 @@ def check_place(metadata: JsonObject, namespace: str, name: str, *, namespaced: 
 
 
 def updated_metadata(old: JsonObject, sent: JsonObject) -> JsonObject:
-    """The client's labels, annotations, finalizers, owners and managedFields on the server's old facts."""
+    """The client's labels, annotations, finalizers, owners and managedFields with the stored fields of the server."""
     metadata = {key: value for key, value in sent.items() if key not in _OF_THE_SERVER}
     for field in (*_OF_THE_SERVER, "name", "namespace", "resourceVersion"):
         if field in old:
@@ -97,7 +83,7 @@ def updated_metadata(old: JsonObject, sent: JsonObject) -> JsonObject:
 
 
 def check_preconditions(resource: ApiResource, name: str, metadata: JsonObject, uid: str, version: str) -> None:
-    """409 where the stored object is not the one that was meant."""
+    """409 where the stored object does not meet the preconditions."""
     stored_uid, stored_version = metadata.get("uid", ""), metadata.get("resourceVersion", "")
     if uid and uid != stored_uid:
         why = (
@@ -114,14 +100,14 @@ def check_preconditions(resource: ApiResource, name: str, metadata: JsonObject, 
 
 
 def finalizer_errors(old: JsonObject, new: JsonObject) -> list[FieldError]:
-    """What is being deleted takes no new finalizers."""
+    """An object that is being deleted accepts no new finalizers."""
     if not old.get("deletionTimestamp"):
         return []
     before = old.get("finalizers") or []
-    added = [each for each in new.get("finalizers") or [] if each not in before]
+    added = [finalizer for finalizer in new.get("finalizers") or [] if finalizer not in before]
     if not added:
         return []
-    shown = ", ".join(f'"{each}"' for each in added)
+    shown = ", ".join(f'"{finalizer}"' for finalizer in added)
     reason = f"no new finalizers can be added if the object is being deleted, found new finalizers []string{{{shown}}}"
     return [FieldError("FieldValueForbidden", "metadata.finalizers", reason)]
 
@@ -147,15 +133,15 @@ def object_errors(resource: ApiResource, metadata: JsonObject) -> list[FieldErro
 
 
 def update_errors(old: JsonObject, sent: JsonObject) -> list[FieldError]:
-    """What no update may change; what it leaves out is filled in (05 B6)."""
-    # A deletion that has begun is kept whatever the client sends.
+    """Fields that no update may change; those it omits are filled in (05 B6)."""
+    # A deletion that has started stays, whatever the client sends.
     deletion = old.get("deletionTimestamp") or sent.get("deletionTimestamp")
     lean = [
         Metadata(
-            uid=each.get("uid") or "",
-            creation_timestamp=each.get("creationTimestamp"),
-            deletion_timestamp=deletion if each is sent else old.get("deletionTimestamp"),
+            uid=metadata.get("uid") or "",
+            creation_timestamp=metadata.get("creationTimestamp"),
+            deletion_timestamp=deletion if metadata is sent else old.get("deletionTimestamp"),
         )
-        for each in (old, sent)
+        for metadata in (old, sent)
     ]
     return metadata_update_errors(*lean) + finalizer_errors(old, sent)

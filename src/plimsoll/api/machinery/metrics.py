@@ -1,4 +1,4 @@
-"""What happened, as plain numbers for /metrics, and one line of JSON per request for the audit log."""
+"""Request counters for /metrics, and one line of JSON per request for the audit log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import IO
 
 import msgspec
 
-# Seconds; the buckets that kube-apiserver's request durations have, thinned out.
+# Seconds; a subset of the buckets of kube-apiserver's request durations.
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 
 
@@ -28,16 +28,16 @@ class RequestMetrics(msgspec.Struct):
     watchers: dict[str, int] = {}  # by resource
     in_flight: int = 0
     refused: int = 0  # by rate or number
-    faults: int = 0  # 500s that are ours
+    faults: int = 0  # responses with 500 from an error of the server
 
     def count(self, verb: str, group: str, resource: str, subresource: str, code: int, seconds: float) -> None:
         what = (verb, group, resource, subresource)
         self.requests[(*what, code)] = self.requests.get((*what, code), 0) + 1
         if verb != "watch":
-            found = self.durations.get(what)
-            if found is None:
-                found = self.durations[what] = RequestHistogram()
-            found.add(seconds)
+            histogram = self.durations.get(what)
+            if histogram is None:
+                histogram = self.durations[what] = RequestHistogram()
+            histogram.add(seconds)
 
     @property
     def all_watchers(self) -> int:
@@ -45,7 +45,7 @@ class RequestMetrics(msgspec.Struct):
 
 
 class Audit:
-    """Who asked what and what came of it. Reads are left out unless asked for: they are most of the traffic."""
+    """Who requested what, with which result. Without `reads` they are left out: they are most of the traffic."""
 
     def __init__(self, stream: IO[bytes], *, reads: bool = False) -> None:
         self._stream = stream

@@ -1,7 +1,7 @@
-"""Content negotiation (05 B2): which form of an answer a client takes, and what form its body has.
+"""Content negotiation (05 B2): which form of a response a client accepts, and which form its body has.
 
-We answer JSON, and YAML to who asks for it; Tables and PartialObjectMetadata are conversions (`as=`) of JSON. Protobuf
-is read in bodies but never answered, so such a clause of an Accept header is passed over and the next one counts.
+Responses are JSON, or YAML on request; Tables and PartialObjectMetadata are conversions (`as=`) of JSON. Protobuf is
+accepted in bodies but never sent, so such a clause of an Accept header is skipped and the next one applies.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ JSON, YAML, PROTOBUF = "application/json", "application/yaml", "application/vnd.
 DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 _VIEWS: tuple[View, ...] = ("Table", "PartialObjectMetadata", "PartialObjectMetadataList")
+_AGGREGATED = ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2")
 _OFFERED = f"{JSON}, {YAML}, {PROTOBUF}"
 _NONE_OFFERED = f"406: Not Acceptable\n\nAvailable representations: {_OFFERED}"
 _ONLY_OFFERED = f"only the following media types are accepted: {_OFFERED}"
@@ -26,7 +27,7 @@ _CLAUSES = 64  # more than any client sends
 
 
 class MediaType(msgspec.Struct, frozen=True):
-    """How to answer: `view` and its API version, and JSON or YAML."""
+    """The form of a response: `view` and its API version, and JSON or YAML."""
 
     view: View = ""
     view_version: str = "v1"
@@ -48,7 +49,7 @@ class _Clause(msgspec.Struct, frozen=True):
 
 @lru_cache(256)
 def _clauses(accept: str) -> tuple[_Clause, ...]:
-    found = []
+    clauses = []
     for text in accept.split(",")[:_CLAUSES]:
         type_, *rest = (part.strip() for part in text.split(";"))
         if not type_:
@@ -61,13 +62,13 @@ def _clauses(accept: str) -> tuple[_Clause, ...]:
             quality = float(parameters.pop("q", "1"))
         except ValueError:
             quality = 1.0
-        found.append(_Clause(type_.lower(), parameters, quality))
-    return tuple(sorted(found, key=lambda clause: -clause.quality))
+        clauses.append(_Clause(type_.lower(), parameters, quality))
+    return tuple(sorted(clauses, key=lambda clause: -clause.quality))
 
 
 @lru_cache(256)
-def wanted(accept: str, *, is_list: bool = False) -> MediaType:
-    """The first clause that we can answer; raises 406 where there is none. `is_list` is true for lists and watches."""
+def accepted_form(accept: str, *, is_list: bool = False) -> MediaType:
+    """The first clause that the server supports; else raises 406. `is_list`: for lists and watches."""
     clauses = _clauses(accept)
     if not clauses:
         return PLAIN
@@ -76,35 +77,31 @@ def wanted(accept: str, *, is_list: bool = False) -> MediaType:
         is_yaml = clause.type == YAML
         if not is_yaml and clause.type not in (JSON, "*/*", "application/*"):
             continue
-        asked = clause.parameters.get("as", "")
-        if not asked:
+        view_name = clause.parameters.get("as", "")
+        if not view_name:
             return MediaType(is_yaml=is_yaml)
         version = clause.parameters.get("v", "")
-        known = asked in _VIEWS and clause.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
-        fits = asked == "Table" or (asked == "PartialObjectMetadataList") == is_list
+        known = view_name in _VIEWS and clause.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
+        fits = view_name == "Table" or (view_name == "PartialObjectMetadataList") == is_list
         if known and fits:
-            view: View = next(each for each in _VIEWS if each == asked)
+            view: View = next(known for known in _VIEWS if known == view_name)
             return MediaType(view, version, is_yaml)
         unknown_view = True
     raise _refusal(clauses, unknown_view)
 
 
 def wants_discovery(accept: str) -> bool:
-    """Aggregated discovery (True) or the legacy documents; raises 406 where neither is taken."""
+    """Aggregated discovery (True) or the legacy documents; raises 406 where neither is accepted."""
     clauses = _clauses(accept)
     if not clauses:
         return False
     for clause in clauses:
         if clause.type not in (JSON, "*/*", "application/*"):
             continue
-        asked = clause.parameters.get("as", "")
-        if not asked:
+        view_name = clause.parameters.get("as", "")
+        if not view_name:
             return False
-        if (
-            asked == "APIGroupDiscoveryList"
-            and clause.parameters.get("g") == "apidiscovery.k8s.io"
-            and clause.parameters.get("v") == "v2"
-        ):
+        if (view_name, clause.parameters.get("g"), clause.parameters.get("v")) == _AGGREGATED:
             return True
     raise _refusal(clauses, unknown_view=False)
 

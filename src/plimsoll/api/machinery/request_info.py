@@ -1,11 +1,10 @@
-"""Kubernetes' paths are one small grammar; this reads them, and the options in the query (05 B1, B6).
+"""Parse the paths of the Kubernetes API, and the options in the query (05 B1, B6).
 
     /api/v1                           /{resource}[/{name}[/{subresource}[/rest…]]]
     /apis/{group}/{version}           /namespaces/{namespace}/{resource}[/{name}[/{subresource}[/rest…]]]
                                       /watch/…                                        (the old spelling of ?watch=1)
 
-A path that leaves the served groups is no business of the API machinery (`None`: plain text 404); inside them every
-refusal is a Status.
+A path outside the served groups is not parsed (`None`: plain text 404); inside them every error is a Status.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ _VERBS: dict[tuple[str, bool], Verb] = {
 
 
 class RequestInfo(msgspec.Struct, frozen=True):
-    """What a request is about, in the words that authorization and audit use too."""
+    """What a request is about, as authorization and audit use it."""
 
     verb: Verb
     resource: ApiResource
@@ -60,8 +59,6 @@ class RequestInfo(msgspec.Struct, frozen=True):
 
 
 def parsed_query(text: bytes) -> Query:
-    if not text:
-        return {}
     query: Query = {}
     for key, value in parse_qsl(text.decode("latin-1"), keep_blank_values=True, max_num_fields=1000):
         query.setdefault(key, []).append(value)
@@ -69,7 +66,7 @@ def parsed_query(text: bytes) -> Query:
 
 
 def request_info(method: str, path: str, query: Query) -> RequestInfo | None:
-    """`path` is percent-encoded. Raises ApiError (404, 405) for what a served group does not have."""
+    """`path` is percent-encoded. Raises StatusError (404, 405) for what a served group does not have."""
     parts = path.removesuffix("/").split("/")[1:] if path != "/" else []
     if "" in parts:
         return None
@@ -94,17 +91,18 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo | None:
     name = steps[1] if len(steps) > 1 else ""
     subresource = steps[2] if len(steps) > 2 else ""
     rest = "/".join(steps[3:])
-    if name and resource.namespaced and not namespace:
-        raise no_such_resource()
-    if subresource and resource.subresource(subresource) is None:
-        raise no_such_resource()
-    if rest and subresource != "proxy":
+    if (
+        (name and resource.namespaced and not namespace)
+        or (subresource and resource.subresource(subresource) is None)
+        or (rest and subresource != "proxy")
+    ):
         raise no_such_resource()
     info = RequestInfo(_verb(method, bool(name)), resource, namespace, name, subresource, rest, query)
     if info.verb == "list" and (watching or info.flag("watch")):
         info = msgspec.structs.replace(info, verb="watch")
     elif watching and info.verb == "get":
-        info = msgspec.structs.replace(info, verb="watch", name="", query=_only_named(query, name))
+        named = {**query, "fieldSelector": [f"metadata.name={name}"]}
+        info = msgspec.structs.replace(info, verb="watch", name="", query=named)
     _check_allowed(info)
     return info
 
@@ -116,10 +114,6 @@ def _verb(method: str, named: bool) -> Verb:
     return verb
 
 
-def _only_named(query: Query, name: str) -> Query:
-    return {**query, "fieldSelector": [f"metadata.name={name}"]}
-
-
 def _check_allowed(info: RequestInfo) -> None:
     resource = info.resource
     if info.subresource:
@@ -129,7 +123,7 @@ def _check_allowed(info: RequestInfo) -> None:
         return
     if info.verb not in resource.verbs or (info.verb == "create" and info.name):
         raise method_not_allowed()
-    # Across all namespaces one can only read.
+    # Across all namespaces only reads are possible.
     if resource.namespaced and not info.namespace and info.verb not in ("list", "watch"):
         raise method_not_allowed()
 
@@ -138,7 +132,7 @@ def _check_allowed(info: RequestInfo) -> None:
 
 
 class WriteOptions(msgspec.Struct, frozen=True):
-    """Create, update and patch: `kind` is how Kubernetes names them in refusals."""
+    """Create, update and patch: `kind` is their name in error messages."""
 
     kind: str
     dry_run: bool
@@ -189,7 +183,7 @@ def _dry_run_errors(values: list[str]) -> list[FieldError]:
 
 
 def _agent(user_agent: str) -> str:
-    """The manager of who names none: the program's name."""
+    """The default field manager: the name of the client program."""
     name = user_agent.partition("/")[0][:MAX_MANAGER_BYTES]
     return "".join(letter for letter in name if letter.isprintable()) or "unknown"
 
@@ -291,7 +285,7 @@ def delete_options(document: dict[str, Any] | None, info: RequestInfo) -> Delete
 
 
 def check_timeout(info: RequestInfo, *, is_watch: bool = False) -> None:
-    """We answer at once, so only the text is judged."""
+    """The server answers at once, so only the syntax is checked."""
     text = info.option("timeout")
     if not text or is_watch:
         return

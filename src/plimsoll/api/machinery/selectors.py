@@ -1,12 +1,14 @@
 """Label and field selectors of list, watch and collection delete, with Kubernetes' own parse errors (05 B6).
 
-A selector is parsed once per request into a `Selection`; what it asks about an object is read from the stored bytes
-into a small struct (`Selectable`), not from a whole document: a list may look at thousands.
+A selector is parsed once per request into a `Selection`; the fields it needs are read from the stored bytes into a
+small struct (`Selectable`), not from a whole document: a list may check thousands of objects.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import cache
+from operator import attrgetter
 from typing import Any, Literal
 
 import msgspec
@@ -19,7 +21,7 @@ from plimsoll.rules.scheduling.selectors import go_integer, matches_label
 
 MAX_TERMS = 10_000
 
-# --- what an object is asked for ---
+# --- fields that selectors read ---
 
 
 class _Metadata(msgspec.Struct, frozen=True, gc=False):
@@ -91,19 +93,14 @@ _SHAPES: dict[str, type[Selectable]] = {
 }
 
 
-def reader(storage: str) -> Callable[[bytes], Selectable]:
-    """From an object's stored bytes to what selectors ask of it. Stored objects have the right types."""
+@cache
+def _reader(storage: str) -> Callable[[bytes], Selectable]:
     return msgspec.json.Decoder(_SHAPES.get(storage, Selectable)).decode
 
 
-_READERS: dict[str, Callable[[bytes], Selectable]] = {}
-
-
 def selectable(storage: str, body: bytes) -> Selectable:
-    read = _READERS.get(storage)
-    if read is None:
-        read = _READERS[storage] = reader(storage)
-    return read(body)
+    """From an object's stored bytes to the fields that selectors read. Stored objects have the right types."""
+    return _reader(storage)(body)
 
 
 def _flag(value: bool) -> str:
@@ -122,17 +119,14 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
     "spec.unschedulable": lambda o: _flag(o.spec.unschedulable),
     "status.phase": lambda o: o.status.phase,
     "status.podIP": lambda o: o.status.pod_ip or (o.status.pod_ips[0].ip if o.status.pod_ips else ""),
-    "status.podIPs": lambda o: ",".join(each.ip for each in o.status.pod_ips),
+    "status.podIPs": lambda o: ",".join(address.ip for address in o.status.pod_ips),
     "status.nominatedNodeName": lambda o: o.status.nominated_node_name,
     "status.replicas": lambda o: str(o.status.replicas),
     "status.successful": lambda o: str(o.status.succeeded),
-    "involvedObject.kind": lambda o: o.involved_object.kind,
-    "involvedObject.namespace": lambda o: o.involved_object.namespace,
-    "involvedObject.name": lambda o: o.involved_object.name,
-    "involvedObject.uid": lambda o: o.involved_object.uid,
-    "involvedObject.apiVersion": lambda o: o.involved_object.api_version,
-    "involvedObject.resourceVersion": lambda o: o.involved_object.resource_version,
-    "involvedObject.fieldPath": lambda o: o.involved_object.field_path,
+    **{
+        f"involvedObject.{field.encode_name}": attrgetter(f"involved_object.{field.name}")
+        for field in msgspec.structs.fields(_Reference)
+    },
     "reason": lambda o: o.reason,
     "reportingComponent": lambda o: o.reporting_component,
     "source": lambda o: o.source.component or o.reporting_component,
@@ -152,7 +146,7 @@ class FieldTerm(msgspec.Struct, frozen=True):
 
 
 class Selection(msgspec.Struct, frozen=True):
-    """All terms must hold."""
+    """All terms must match."""
 
     storage: str
     labels: tuple[SelectorTerm, ...] = ()
@@ -164,22 +158,22 @@ class Selection(msgspec.Struct, frozen=True):
     def matches(self, body: bytes) -> bool:
         return self.matches_selectable(selectable(self.storage, body))
 
-    def matches_selectable(self, found: Selectable) -> bool:
+    def matches_selectable(self, selectable: Selectable) -> bool:
         for term in self.fields:
-            if (_FIELDS[term.field](found) == term.value) != term.is_equal:
+            if (_FIELDS[term.field](selectable) == term.value) != term.is_equal:
                 return False
         if self.labels:
-            labels = found.metadata.labels or {}
+            labels = selectable.metadata.labels or {}
             return all(matches_label(term, labels) for term in self.labels)
         return True
 
     def required(self, field: str) -> str | None:
-        """The only value that this field may have, if the selector says so."""
+        """The only value that this field may have, if the selector requires one."""
         return next((term.value for term in self.fields if term.field == field and term.is_equal), None)
 
 
 def selection(resource: ApiResource, label_selector: str, field_selector: str) -> Selection:
-    """Raises a 400 in Kubernetes' words."""
+    """Raises 400 with Kubernetes' message."""
     labels = tuple(label_terms(label_selector)) if label_selector else ()
     fields = tuple(field_terms(resource, field_selector)) if field_selector else ()
     return Selection(resource.storage, labels, fields)
@@ -195,7 +189,7 @@ def field_terms(resource: ApiResource, text: str) -> Iterator[FieldTerm]:
         place = next((i for i in range(len(part)) if part.startswith(("!=", "="), i)), None)
         if place is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-        operator = next(each for each in ("!=", "==", "=") if part.startswith(each, place))
+        operator = next(symbol for symbol in ("!=", "==", "=") if part.startswith(symbol, place))
         field, value = part[:place], _unescaped(part[place + len(operator) :])
         if not field and not value:
             continue
@@ -220,32 +214,32 @@ def _split_terms(text: str) -> list[str]:
 def _unescaped(text: str) -> str:
     if not any(letter in text for letter in "\\,="):
         return text
-    found, escaped = [], False
+    letters, escaped = [], False
     for letter in text:
         if escaped:
             if letter not in "\\,=":
                 raise bad_request(f"invalid field selector: invalid escape sequence: \\{letter}")
-            found.append(letter)
+            letters.append(letter)
             escaped = False
         elif letter == "\\":
             escaped = True
         elif letter in ",=":
             raise bad_request(f"invalid field selector: unescaped character in value: {ord(letter)}")
         else:
-            found.append(letter)
+            letters.append(letter)
     if escaped:
         raise bad_request("invalid field selector: invalid escape sequence: \\")
-    return "".join(found)
+    return "".join(letters)
 
 
 def _known_field(resource: ApiResource, field: str) -> str:
-    if field == "metadata.name" or (field == "metadata.namespace" and (resource.namespaced or not resource.own_fields)):
+    if field == "metadata.name" or (field == "metadata.namespace" and (resource.namespaced or not resource.fields)):
         return field
     if field in resource.fields:
         if field.startswith("regarding."):
             return "involvedObject." + field.removeprefix("regarding.")
         return _ALIASES.get(field, field)
-    if resource.own_fields:
+    if resource.fields:
         raise bad_request(f"field label not supported: {field}")
     raise bad_request(f'"{field}" is not a known field selector: only "metadata.name", "metadata.namespace"')
 
@@ -261,7 +255,7 @@ _NAMES = {"=": "In", "==": "In", "in": "In", "!=": "NotIn", "notin": "NotIn", ">
 
 
 class _SelectorError(Exception):
-    """What stands after `unable to parse requirement: `."""
+    """What follows `unable to parse requirement: `."""
 
 
 def label_terms(text: str) -> list[SelectorTerm]:
@@ -297,13 +291,13 @@ class _LabelParser:
 
     def _next(self, *, operators: bool = False) -> tuple[_Token, str]:
         token, literal = self._tokens[self._at]
-        # Only where an operator is due are `in` and `notin` keywords.
+        # `in` and `notin` are keywords only where an operator is expected.
         return ("word" if token in ("in", "notin") and not operators else token), literal
 
     def _take(self, *, operators: bool = False) -> tuple[_Token, str]:
-        found = self._next(operators=operators)
+        token = self._next(operators=operators)
         self._at = min(self._at + 1, len(self._tokens) - 1)
-        return found
+        return token
 
     def _term(self) -> SelectorTerm:
         token, key = self._take()
@@ -372,15 +366,15 @@ class _LabelParser:
 
 
 def _checked(term: SelectorTerm) -> SelectorTerm:
-    found = []
+    errors = []
     if term.operator in ("Gt", "Lt") and go_integer(term.values[0]) is None:
         reason = "for 'Gt', 'Lt' operators, the value must be an integer"
-        found.append(f'values[0]: Invalid value: "{term.values[0]}": {reason}')
+        errors.append(f'values[0]: Invalid value: "{term.values[0]}": {reason}')
     for index, value in enumerate(term.values):
         if problems := label_value_problems(value):
-            found.append(f'values[{index}][{term.key}]: Invalid value: "{value}": {"; ".join(problems)}')
-    if found:
-        raise _SelectorError(found[0] if len(found) == 1 else f"[{', '.join(found)}]")
+            errors.append(f'values[{index}][{term.key}]: Invalid value: "{value}": {"; ".join(problems)}')
+    if errors:
+        raise _SelectorError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
     return term
 
 

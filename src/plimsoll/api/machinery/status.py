@@ -1,6 +1,6 @@
-"""Kubernetes' Status: what every answer that is not an object looks like, and one function per kind of refusal (05 B6).
+"""Kubernetes' Status: the response that is not an object, and one function for each kind of error (05 B6).
 
-Handlers raise `StatusError`; the app turns it into bytes once. A rule's findings (`FieldError`) become causes here.
+Handlers raise `StatusError`; the app encodes it. A rule's findings (`FieldError`) become causes here.
 """
 
 from __future__ import annotations
@@ -9,36 +9,22 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.kinds import ApiResource
-from plimsoll.errors import FieldError, PlimsollError
+from plimsoll.errors import FieldError, StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
 CONFLICT_TEXT = "the object has been modified; please apply your changes to the latest version and try again"
 MAX_BODY_BYTES = 3 * 1024 * 1024
 
 
-class StatusError(PlimsollError):
-    """A refusal with everything its Status says."""
+class StatusError(StructuredError):
+    """An error with everything that its Status contains."""
 
-    def __init__(
-        self,
-        code: int,
-        reason: str,
-        message: str,
-        details: JsonObject | None = None,
-        *,
-        retry_after_s: int = 0,
-        continue_token: str = "",
-    ) -> None:
-        super().__init__(code, reason, message)
-        self.code = code
-        self.reason = reason
-        self.message = message
-        self.details = details
-        self.retry_after_s = retry_after_s
-        self.continue_token = continue_token
-
-    def __str__(self) -> str:
-        return self.message
+    code: int
+    reason: str
+    message: str
+    details: JsonObject | None = None
+    retry_after_s: int = 0
+    continue_token: str = ""
 
     def status(self) -> JsonObject:
         body: JsonObject = {
@@ -65,7 +51,7 @@ class StatusError(PlimsollError):
 
 
 def success(code: int = 0, details: JsonObject | None = None) -> bytes:
-    """What a request answers that returns no object: binding, eviction, deletion of a plain kind."""
+    """The response to a request that returns no object: binding, eviction, deletion of a plain kind."""
     body: JsonObject = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details is not None:
         body["details"] = details
@@ -74,7 +60,7 @@ def success(code: int = 0, details: JsonObject | None = None) -> bytes:
     return line(body)
 
 
-# --- the kinds of refusal ---
+# --- the kinds of errors ---
 
 
 def bad_request(message: str) -> StatusError:
@@ -120,19 +106,14 @@ def already_exists(resource: ApiResource, name: str, *, is_deleting: bool = Fals
 def conflict(resource: ApiResource, name: str, why: str = CONFLICT_TEXT, subresource: str = "") -> StatusError:
     what = f"{resource.plural}/{subresource}" if subresource else resource.plural
     shown = f"{what}.{resource.group}" if resource.group else what
-    details = _details(resource, name)
-    details["kind"] = what
+    details = object_details(name, resource.group, what)
     return StatusError(409, "Conflict", f'Operation cannot be fulfilled on {shown} "{name}": {why}', details)
 
 
 def precondition_failed(resource: ApiResource, name: str, why: str) -> StatusError:
     """Preconditions name the Kind where other conflicts name the resource (05 B6 Deletion)."""
-    details: JsonObject = {"name": name}
-    if resource.group:
-        details["group"] = resource.group
-    details["kind"] = resource.kind
     message = f'Operation cannot be fulfilled on {resource.group_kind} "{name}": {why}'
-    return StatusError(409, "Conflict", message, details)
+    return StatusError(409, "Conflict", message, object_details(name, resource.group, resource.kind))
 
 
 def expired(message: str, continue_token: str = "") -> StatusError:
@@ -156,19 +137,12 @@ def unsupported_patch() -> StatusError:
 
 
 def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> StatusError:
-    """422 from a rule's findings. The sentence says each finding once; the causes keep every one."""
+    """422 from a rule's findings. The message has each finding once; the causes have every one."""
     findings = list(errors)
-    told = list(dict.fromkeys(map(str, findings)))
-    text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    messages = list(dict.fromkeys(map(str, findings)))
+    text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     shown = f"{kind}.{group}" if group else kind
-    details: JsonObject = {}
-    if name:
-        details["name"] = name
-    if group:
-        details["group"] = group
-    if kind:
-        details["kind"] = kind
-    details["causes"] = [_cause(finding) for finding in findings]
+    details = {**object_details(name, group, kind), "causes": [_cause(finding) for finding in findings]}
     return StatusError(422, "Invalid", f'{shown} "{name}" is invalid: {text}', details)
 
 
@@ -181,8 +155,7 @@ def invalid_options(kind: str, errors: Iterable[FieldError]) -> StatusError:
 
 
 def rejected_patch() -> StatusError:
-    message = "the server rejected our request due to an error in our request"
-    return StatusError(422, "Invalid", message, {})
+    return StatusError(422, "Invalid", "the server rejected our request due to an error in our request", {})
 
 
 def too_many_requests(message: str, causes: Sequence[Mapping[str, str]] = (), retry_after_s: int = 0) -> StatusError:
@@ -195,12 +168,12 @@ def too_many_requests(message: str, causes: Sequence[Mapping[str, str]] = (), re
 
 
 def internal(message: str) -> StatusError:
-    """The 500s that Kubernetes answers on purpose: neither reason nor details."""
+    """A 500 that Kubernetes returns deliberately: neither reason nor details."""
     return StatusError(500, "", message)
 
 
 def internal_error(message: str) -> StatusError:
-    """A fault of ours: the log has the rest."""
+    """An error of the server: the log has the rest."""
     text = f"Internal error occurred: {message}"
     return StatusError(500, "InternalError", text, {"causes": [{"message": message}]})
 
@@ -209,25 +182,22 @@ def unavailable(message: str, retry_after_s: int = 1) -> StatusError:
     return StatusError(503, "ServiceUnavailable", message, {}, retry_after_s=retry_after_s)
 
 
-def too_large_version(wanted: int, current: int) -> StatusError:
+def too_large_version(requested: int, current: int) -> StatusError:
     details: JsonObject = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
         "retryAfterSeconds": 1,
     }
-    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return StatusError(504, "Timeout", message, details, retry_after_s=1)
 
 
 def _details(resource: ApiResource, name: str, causes: Sequence[Mapping[str, str]] = ()) -> JsonObject:
-    details: JsonObject = {}
-    if name:
-        details["name"] = name
-    if resource.group:
-        details["group"] = resource.group
-    details["kind"] = resource.plural
-    if causes:
-        details["causes"] = list(causes)
-    return details
+    details = object_details(name, resource.group, resource.plural)
+    return {**details, "causes": list(causes)} if causes else details
+
+
+def object_details(name: str, group: str, kind: str) -> JsonObject:
+    return {key: value for key, value in (("name", name), ("group", group), ("kind", kind)) if value}
 
 
 def _cause(finding: FieldError) -> JsonObject:

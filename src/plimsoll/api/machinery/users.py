@@ -1,7 +1,7 @@
-"""Who is asking: a client certificate's subject (user = CN, groups = O) or a bearer token, as Kubernetes reads them.
+"""The user of a request: a client certificate's subject (user = CN, groups = O) or a bearer token, as in Kubernetes.
 
-Tokens are random; only their SHA-256 is kept (`tokens.json`, 0600), so that nobody can take them out of a backup. A
-request that shows a token we don't know is refused everywhere, also where nobody need be known.
+Tokens are random; only their SHA-256 is stored (`tokens.json`, 0600), so a backup does not contain them. A request with
+an unknown token is refused for every path, also where anonymous requests are allowed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import msgspec
 from plimsoll.linux.state_dir import write_private
 
 MASTERS, VIEWERS, NODES, AUTHENTICATED = "system:masters", "plimsoll:viewers", "system:nodes", "system:authenticated"
-SERVER = "plimsoll:api"  # the API server itself, where it calls a node
+SERVER = "plimsoll:api"  # the API server itself, when it calls a node
 NODE_PREFIX = "system:node:"
 TOKEN_PREFIX = "plm_"  # lets a secret scanner find a token that was committed by mistake
 
@@ -28,7 +28,7 @@ class User(msgspec.Struct, frozen=True):
 
     @property
     def node(self) -> str:
-        """The node that this user is, else empty."""
+        """The name of the node, where the user is one; else empty."""
         if NODES in self.groups and self.name.startswith(NODE_PREFIX):
             return self.name.removeprefix(NODE_PREFIX)
         return ""
@@ -37,18 +37,18 @@ class User(msgspec.Struct, frozen=True):
 ANONYMOUS = User("system:anonymous", frozenset({"system:unauthenticated"}))
 
 
-class _Kept(msgspec.Struct, frozen=True):
+class _StoredToken(msgspec.Struct, frozen=True):
     name: str
     groups: tuple[str, ...]
     digest: str
 
 
 class InvalidCredentialsError(Exception):
-    """401, whatever was asked for."""
+    """401 for every request."""
 
 
 def certificate_user(peer: dict[str, Any]) -> User | None:
-    """From `SSLObject.getpeercert()`, which has been verified by then; None where there is no common name."""
+    """From `SSLObject.getpeercert()`, which TLS has verified; None where there is no common name."""
     name, groups = "", {AUTHENTICATED}
     for relative in peer.get("subject", ()):
         for key, value in relative:
@@ -65,23 +65,23 @@ class Tokens:
     def __init__(self, state: Path) -> None:
         self._file = state / "tokens.json"
         self._stamp: tuple[int, int] | None = None
-        self._kept: list[_Kept] = []
+        self._stored: list[_StoredToken] = []
 
     def create(self, name: str, groups: tuple[str, ...]) -> str:
         token = TOKEN_PREFIX + secrets.token_urlsafe(32)
         self._refresh()
-        self._write([*self._kept, _Kept(name, groups, _digest(token))])
+        self._write([*self._stored, _StoredToken(name, groups, _digest(token))])
         return token
 
     def names(self) -> list[str]:
         self._refresh()
-        return [each.name for each in self._kept]
+        return [token.name for token in self._stored]
 
     def revoke(self, name: str) -> int:
-        """How many tokens of that user there were."""
+        """Remove the tokens of a user; how many there were."""
         self._refresh()
-        left = [each for each in self._kept if each.name != name]
-        gone = len(self._kept) - len(left)
+        left = [token for token in self._stored if token.name != name]
+        gone = len(self._stored) - len(left)
         if gone:
             self._write(left)
         return gone
@@ -89,29 +89,29 @@ class Tokens:
     def user(self, token: str) -> User:
         self._refresh()
         digest = _digest(token)
-        for each in self._kept:
-            if hmac.compare_digest(each.digest, digest):
-                return User(each.name, frozenset({*each.groups, AUTHENTICATED}))
+        for stored in self._stored:
+            if hmac.compare_digest(stored.digest, digest):
+                return User(stored.name, frozenset({*stored.groups, AUTHENTICATED}))
         raise InvalidCredentialsError
 
-    def _write(self, kept: list[_Kept]) -> None:
-        write_private(self._file, msgspec.json.format(msgspec.json.encode(kept)))
+    def _write(self, tokens: list[_StoredToken]) -> None:
+        write_private(self._file, msgspec.json.format(msgspec.json.encode(tokens)))
         self._refresh()
 
     def _refresh(self) -> None:
         try:
-            found = self._file.stat()
+            status = self._file.stat()
         except FileNotFoundError:
-            self._kept, self._stamp = [], None
+            self._stored, self._stamp = [], None
             return
-        stamp = (found.st_mtime_ns, found.st_ino)
+        stamp = (status.st_mtime_ns, status.st_ino)
         if stamp != self._stamp:
-            self._kept = msgspec.json.decode(self._file.read_bytes(), type=list[_Kept])
+            self._stored = msgspec.json.decode(self._file.read_bytes(), type=list[_StoredToken])
             self._stamp = stamp
 
 
-def authenticated(authorization: str, peer: dict[str, Any] | None, tokens: Tokens) -> User:
-    """A certificate counts before a token, as in Kubernetes; neither is anonymous, a wrong one is refused."""
+def authenticate_user(authorization: str, peer: dict[str, Any] | None, tokens: Tokens) -> User:
+    """A certificate takes precedence over a token, as in Kubernetes; without either the user is anonymous."""
     if peer and (user := certificate_user(peer)) is not None:
         return user
     if not authorization:

@@ -1,7 +1,7 @@
-"""Calls from the API server to a node's endpoint (design §1): logs, exec, stats, metrics.
+"""Calls from the API server to a node's endpoint: logs, exec, stats, metrics.
 
-Which node stands in the pod, where it listens stands in the Node. The node must show a certificate of our CA that bears
-its name, so nobody else can answer for it; the server shows its own client certificate.
+The pod names its node, and the Node has the address of its endpoint. The node must present a certificate of the
+cluster's CA with its name, so no other process can answer for it; the server presents its own client certificate.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import UnreachableError
-from plimsoll.kube.websocket import WebSocket
+from plimsoll.kube.websocket import connect
+from plimsoll.net.websocket import WebSocket
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_subdomain_problems
 
@@ -39,25 +40,25 @@ class NodeCalls:
         self._transports: dict[str, tuple[NodeAddress, HttpTransport]] = {}  # by node: where it listened last
 
     async def transport(self, endpoint: NodeAddress) -> HttpTransport:
-        kept = self._transports.get(endpoint.node)
-        if kept is not None and kept[0] == endpoint:
-            return kept[1]
+        known = self._transports.get(endpoint.node)
+        if known is not None and known[0] == endpoint:
+            return known[1]
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
         access = Access(f"https://{host}:{endpoint.port}", server_name=endpoint.node)
-        made = HttpTransport(access, tls=self._tls())
-        self._transports[endpoint.node] = (endpoint, made)
-        if kept is not None:
-            await kept[1].close()
-        return made
+        transport = HttpTransport(access, tls=self._tls())
+        self._transports[endpoint.node] = (endpoint, transport)
+        if known is not None:
+            await known[1].close()
+        return transport
 
     async def keep_only(self, nodes: Collection[str]) -> None:
-        """Hang up on nodes that are no more."""
+        """Close the connections to nodes that no longer exist."""
         for gone in self._transports.keys() - nodes:
             _, transport = self._transports.pop(gone)
             await transport.close()
 
     async def websocket(self, endpoint: NodeAddress, target: str, subprotocols: Sequence[str]) -> WebSocket:
-        return await WebSocket.connect(
+        return await connect(
             endpoint.host,
             endpoint.port,
             target,
@@ -76,25 +77,27 @@ class NodeCalls:
 
 
 def node_endpoint(cluster: Cluster, name: str) -> NodeAddress:
-    """Raises 404 for a node that is not there, 503 for one that has not said where it listens."""
+    """Raises 404 for a node that does not exist, 503 for one that has not reported its endpoint."""
     node = cluster.document("nodes", "", name)
     if node is None:
         raise not_found(_NODES, name)
     status = node.get("status") or {}
     port = ((status.get("daemonEndpoints") or {}).get("kubeletEndpoint") or {}).get("Port") or 0
-    addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
+    addresses = {address.get("type"): address.get("address") for address in status.get("addresses") or ()}
     host = addresses.get("InternalIP") or addresses.get("Hostname")
     if not port or not host:
-        raise StatusError(503, "ServiceUnavailable", f'node "{name}" has not told where its endpoint listens', {})
+        raise StatusError(503, "ServiceUnavailable", f'node "{name}" has not reported the address of its endpoint', {})
     if not 0 < port < 65536 or not _is_host(host) or not _is_host(name):
-        raise StatusError(503, "ServiceUnavailable", f'node "{name}" says that it listens at {host!r}, port {port}', {})
+        raise StatusError(
+            503, "ServiceUnavailable", f'node "{name}" reports an invalid endpoint: {host!r}, port {port}', {}
+        )
     return NodeAddress(name, host, port)
 
 
 def _is_host(text: str) -> bool:
-    """Nobody checks the addresses in a node's status when they are written, so it is done before they are used.
+    """The addresses in a node's status are not validated when they are written, so they are checked before use.
 
-    Labels are 63 letters at most, which Kubernetes does not ask of a node's name; TLS and the resolver do.
+    Labels have 63 characters at most: Kubernetes does not require it of a node's name, but TLS and the resolver do.
     """
     try:
         ipaddress.ip_address(text)

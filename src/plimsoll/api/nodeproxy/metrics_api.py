@@ -1,9 +1,9 @@
-"""metrics.k8s.io, made from what the nodes' endpoints say at /metrics/resource (05 B9, 06 E7).
+"""metrics.k8s.io, computed from /metrics/resource of the nodes' endpoints (05 B9, 06 E7).
 
-Every 15 s each node that is ready is asked, and on demand when what is known is older than 2 s. CPU is a counter there;
-usage is its growth between two readings, divided by the time between them, which is the `window`. The counter of a
-container was 0 when it started, so one reading is enough for it. Whoever asks about a container that has just started,
-or a node that was never asked, waits a moment for what is missing: its endpoint keeps a page for a second.
+Each ready node is scraped every 15 s, and on demand when its readings are older than 2 s. CPU is a counter there; usage
+is its growth between two readings, divided by the time between them, which is the `window`. The counter of a container
+was 0 when it started, so one reading is enough for it. A request for a container that has just started, or for a node
+that has not been scraped, waits a moment for what is missing: the endpoint caches a page for a second.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.selectors import label_terms
 from plimsoll.api.machinery.status import StatusError, not_found
-from plimsoll.api.machinery.timestamps import epoch_seconds, rfc3339
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint
 from plimsoll.api.server.app import App
 from plimsoll.kube.request import Request, UnreachableError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.scheduling.selectors import matches_label
+from plimsoll.rules.timestamps import epoch_seconds, rfc3339
 
 GROUP = "metrics.k8s.io"
 EVERY_S, FRESH_S = 15.0, 2.0
 MORE_S, TRIES, NEW_S = 0.55, 3, 10.0  # how long to wait for what is missing, how often, and how new it must be
-ANSWER_S = 2.0  # whoever asks for metrics waits no longer for a node that does not answer
+ANSWER_S = 2.0  # how long a request waits for a node that does not answer
 _SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)(?: (\d+))?$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 class UsageReading(msgspec.Struct, frozen=True):
-    """One look at one thing (a node, or a container of a pod)."""
+    """One reading of a node, or of a container of a pod."""
 
     at_s: float
     cpu_s: float
@@ -52,13 +52,13 @@ Key = tuple[str, str, str]  # namespace, pod, container; all empty for the node 
 
 
 def readings(text: str, now_s: float) -> dict[Key, UsageReading]:
-    """The samples of one /metrics/resource page; what lacks cpu or memory is left out."""
+    """The samples of one /metrics/resource page; those without cpu or memory are left out."""
     cpu: dict[Key, tuple[float, float]] = {}
     memory: dict[Key, int] = {}
     started: dict[Key, float] = {}
     for name, labels, number, stamp in _SAMPLE.findall(text):
-        found = dict(_LABEL.findall(labels))
-        key = (found.get("namespace", ""), found.get("pod", ""), found.get("container", ""))
+        label = dict(_LABEL.findall(labels))
+        key = (label.get("namespace", ""), label.get("pod", ""), label.get("container", ""))
         at_s = int(stamp) / 1000 if stamp else now_s
         match name:
             case "node_cpu_usage_seconds_total" | "container_cpu_usage_seconds_total":
@@ -91,7 +91,7 @@ class PodMetrics(msgspec.Struct, frozen=True):
 
 
 class NodeMetrics:
-    """Keeps the last two readings of everything on every node."""
+    """Stores the last two readings of everything on every node."""
 
     def __init__(self, calls: NodeCalls) -> None:
         self._calls = calls
@@ -122,7 +122,7 @@ class NodeMetrics:
             await asyncio.sleep(EVERY_S)
 
     async def refresh(self, cluster: Cluster, age_s: float) -> None:
-        """Ask every node whose numbers are older than that."""
+        """Scrape every node whose readings are older than that."""
         now_s = cluster.clock()
         names = [node["metadata"]["name"] for node in cluster.documents("nodes")]
         for gone in self._asked_s.keys() - set(names):
@@ -130,9 +130,9 @@ class NodeMetrics:
             self._nodes.pop(gone, None)
         await self._calls.keep_only(set(names))
         stale = [name for name in names if now_s - self._asked_s.get(name, 0.0) > age_s]
-        await asyncio.gather(*(self._ask(cluster, name) for name in stale))
+        await asyncio.gather(*(self._scrape(cluster, name) for name in stale))
 
-    async def _ask(self, cluster: Cluster, name: str) -> None:
+    async def _scrape(self, cluster: Cluster, name: str) -> None:
         self._asked_s[name] = cluster.clock()
         try:
             transport = await self._calls.transport(node_endpoint(cluster, name))
@@ -149,7 +149,7 @@ class NodeMetrics:
         for key, reading in readings(answer.body.decode("utf-8", "replace"), cluster.clock()).items():
             before, after = known.get(key, (None, None))
             if after is not None and (reading.at_s <= after.at_s or reading.cpu_s < after.cpu_s):
-                if reading.cpu_s < after.cpu_s:  # it was started anew
+                if reading.cpu_s < after.cpu_s:  # it was restarted
                     fresh[key] = (None, reading)
                 else:
                     fresh[key] = (before, after)
@@ -166,11 +166,11 @@ class NodeMetrics:
         return None if before is None else PodMetrics(before, after)
 
     async def _refresh_for(self, cluster: Cluster, nodes: list[JsonObject], pods: list[JsonObject]) -> None:
-        """Until everything has its numbers, or has had its chance."""
+        """Until everything has its readings, or the attempts are used up."""
         await self.refresh(cluster, FRESH_S)
         for _ in range(TRIES):
-            lacks_pod = any(_is_new(each, cluster.clock()) and self._pod(each) is None for each in pods)
-            names = (each["metadata"]["name"] for each in nodes)
+            lacks_pod = any(_is_new(pod, cluster.clock()) and self._pod(pod) is None for pod in pods)
+            names = (node["metadata"]["name"] for node in nodes)
             if not lacks_pod and not any(
                 name in self._nodes and self._usage(name, ("", "", "")) is None for name in names
             ):
@@ -178,34 +178,34 @@ class NodeMetrics:
             await asyncio.sleep(MORE_S)
             await self.refresh(cluster, MORE_S / 2)
 
-    # --- answers ---
+    # --- handlers ---
 
     async def _list_nodes(self, cluster: Cluster, call: ApiCall) -> Response:
         nodes = _selected(cluster.documents("nodes"), call)
         await self._refresh_for(cluster, nodes, [])
-        items = [found for each in nodes if (found := self._node(each)) is not None]
+        items = [metrics for node in nodes if (metrics := self._node(node)) is not None]
         return _list("NodeMetricsList", items)
 
     async def _get_node(self, cluster: Cluster, call: ApiCall) -> Response:
         node = cluster.document("nodes", "", call.info.name)
         await self._refresh_for(cluster, [] if node is None else [node], [])
-        found = None if node is None else self._node(node)
-        if found is None:
+        metrics = None if node is None else self._node(node)
+        if metrics is None:
             raise not_found(call.info.resource, call.info.name)
-        return _one("NodeMetrics", found)
+        return _one("NodeMetrics", metrics)
 
     async def _list_pods(self, cluster: Cluster, call: ApiCall) -> Response:
         pods = _selected(cluster.documents("pods", call.info.namespace), call)
         await self._refresh_for(cluster, [], pods)
-        return _list("PodMetricsList", [found for each in pods if (found := self._pod(each)) is not None])
+        return _list("PodMetricsList", [metrics for pod in pods if (metrics := self._pod(pod)) is not None])
 
     async def _get_pod(self, cluster: Cluster, call: ApiCall) -> Response:
         pod = cluster.document("pods", call.info.namespace, call.info.name)
         await self._refresh_for(cluster, [], [] if pod is None else [pod])
-        found = None if pod is None else self._pod(pod)
-        if found is None:
+        metrics = None if pod is None else self._pod(pod)
+        if metrics is None:
             raise not_found(call.info.resource, call.info.name)
-        return _one("PodMetrics", found)
+        return _one("PodMetrics", metrics)
 
     def _node(self, node: JsonObject) -> JsonObject | None:
         usage = self._usage(node["metadata"]["name"], ("", "", ""))
@@ -215,21 +215,21 @@ class NodeMetrics:
 
     def _pod(self, pod: JsonObject) -> JsonObject | None:
         metadata, node = pod["metadata"], pod["spec"].get("nodeName") or ""
-        found = [
-            (each["name"], usage)
-            for each in pod["spec"]["containers"]
-            if (usage := self._usage(node, (metadata["namespace"], metadata["name"], each["name"]))) is not None
+        usages = [
+            (container["name"], usage)
+            for container in pod["spec"]["containers"]
+            if (usage := self._usage(node, (metadata["namespace"], metadata["name"], container["name"]))) is not None
         ]
-        if not found:
+        if not usages:
             return None
-        containers = [{"name": name, "usage": usage.amounts()} for name, usage in found]
-        return {**_frame(pod, found[0][1]), "containers": containers}
+        containers = [{"name": name, "usage": usage.amounts()} for name, usage in usages]
+        return {**_frame(pod, usages[0][1]), "containers": containers}
 
 
 def _is_new(pod: JsonObject, now_s: float) -> bool:
-    """Whether a container of it has started a moment ago: one that has no numbers for longer will not get any."""
-    for each in pod.get("status", {}).get("containerStatuses") or ():
-        started = each.get("state", {}).get("running", {}).get("startedAt")
+    """Whether one of its containers has just started: an older one without readings will not get any."""
+    for status in pod.get("status", {}).get("containerStatuses") or ():
+        started = status.get("state", {}).get("running", {}).get("startedAt")
         if started and now_s - (epoch_seconds(started) or 0.0) < NEW_S:
             return True
     return False
@@ -238,7 +238,9 @@ def _is_new(pod: JsonObject, now_s: float) -> bool:
 def _selected(documents: list[JsonObject], call: ApiCall) -> list[JsonObject]:
     terms = label_terms(call.info.option("labelSelector"))
     return [
-        each for each in documents if all(matches_label(term, each["metadata"].get("labels") or {}) for term in terms)
+        document
+        for document in documents
+        if all(matches_label(term, document["metadata"].get("labels") or {}) for term in terms)
     ]
 
 
@@ -252,5 +254,5 @@ def _list(kind: str, items: list[JsonObject]) -> Response:
     return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}), True)
 
 
-def _one(kind: str, found: JsonObject) -> Response:
-    return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", **found}), True)
+def _one(kind: str, document: JsonObject) -> Response:
+    return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", **document}), True)

@@ -1,14 +1,14 @@
-"""What only a node can answer, passed on to it: `pods/log`, `pods/exec`, `nodes/proxy` (05 B6 Subresources).
+"""Requests that the API server forwards to a node: `pods/log`, `pods/exec`, `nodes/proxy` (05 B6 Subresources).
 
-A log is streamed as it comes. Exec is a WebSocket on both sides, and every message is handed over as it is, so its
-channels are between kubectl and the node alone. SPDY, kubectl's older way, gets a 400 that says so.
+A log is streamed as it arrives. Exec is a WebSocket on both sides, and every message is forwarded unchanged, so its
+channels concern only kubectl and the node. SPDY, kubectl's older protocol, gets a 400 with the reason.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
-from urllib.parse import quote, urlencode
+from contextlib import aclosing, suppress
+from urllib.parse import quote
 
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.exchange import Message, Receive, Scope, Send
@@ -17,8 +17,8 @@ from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, unre
 from plimsoll.api.server.app import App
 from plimsoll.errors import FieldError
 from plimsoll.kube.request import ApiError as NodeRefused
-from plimsoll.kube.request import ApiResponse, Method, Request, UnreachableError
-from plimsoll.kube.websocket import WebSocket
+from plimsoll.kube.request import ApiResponse, Method, Request, UnreachableError, with_query
+from plimsoll.net.websocket import WebSocket
 from plimsoll.rules.model.json_object import JsonObject
 
 SUBPROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -45,43 +45,43 @@ class NodeStreams:
             return
         query = [(name, info.option(name)) for name in _LOG_OPTIONS if info.option(name)]
         path = f"/containerLogs/{info.namespace}/{info.name}/{container}"
-        asked = Request("GET", _with(path, query), accept="*/*")
-        await self._passed(app, node, asked, receive, send, refusals_are_ours=True)
+        request = Request("GET", with_query(path, query), accept="*/*")
+        await self._forward(app, node, request, receive, send, errors_as_status=True)
 
     async def proxy(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         info = call.info
         method: Method = scope["method"]
         query = scope["query_string"].decode("latin-1")
-        # Quoted again: a line break in it would begin a header, or another request.
+        # Quoted again: a line break in it would start a header, or another request.
         path = "/" + quote(info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
-        await self._passed(app, info.name, Request(method, path, accept="*/*"), receive, send)
+        await self._forward(app, info.name, Request(method, path, accept="*/*"), receive, send)
 
     async def no_upgrade(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
-        """exec over plain HTTP, or with SPDY, which kubectl tries when a WebSocket was refused: then say why it was."""
+        """exec over plain HTTP, or with SPDY, which kubectl tries when the WebSocket failed: raise the same error."""
         _exec_target(app, call)
         headers = dict(scope["headers"])
         if b"spdy" in headers.get(b"upgrade", b"").lower():
-            raise bad_request("SPDY is not spoken here: exec is a WebSocket (kubectl 1.30 or newer does it by itself)")
+            raise bad_request("SPDY is not supported: exec uses WebSockets (kubectl 1.30 or newer)")
         raise bad_request("Upgrade request required")
 
-    async def _passed(
-        self, app: App, node: str, asked: Request, receive: Receive, send: Send, *, refusals_are_ours: bool = False
+    async def _forward(
+        self, app: App, node: str, request: Request, receive: Receive, send: Send, *, errors_as_status: bool = False
     ) -> None:
-        """The node's answer, piece by piece, until it ends or the client has left.
+        """Forward the node's response, piece by piece, until it ends or the client disconnects.
 
-        `refusals_are_ours`: what the node says against it becomes a Status.
+        `errors_as_status`: an error of the node becomes a Status.
         """
         transport = await self._calls.transport(node_endpoint(app.cluster, node))
         task = asyncio.current_task()
         assert task is not None
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(_disconnected(receive))
         passing = True
         leaving.add_done_callback(lambda done: task.cancel() if passing and not done.cancelled() else None)
         try:
-            async with aclosing(transport.stream(asked)) as stream:
+            async with aclosing(transport.stream(request)) as stream:
                 async for part in stream:
                     if isinstance(part, ApiResponse):
-                        if refusals_are_ours and part.status >= 400:
+                        if errors_as_status and part.status >= 400:
                             raise _refusal(part)
                         await send({"type": "http.response.start", "status": part.status, "headers": _TEXT})
                         part = part.body
@@ -98,15 +98,15 @@ class NodeStreams:
             leaving.cancel()
 
     async def exec(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
-        """A WebSocket that has asked to be let in."""
+        """A WebSocket that has not been accepted yet."""
         info = call.info
         node, container = _exec_target(app, call)
-        offered = [each for each in SUBPROTOCOLS if each in scope.get("subprotocols", ())]
+        offered = [protocol for protocol in SUBPROTOCOLS if protocol in scope.get("subprotocols", ())]
         if not offered:
             raise bad_request(f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
-        query = [("command", each) for each in info.query["command"]]
+        query = [("command", argument) for argument in info.query["command"]]
         query += [(name, info.option(name)) for name in _EXEC_OPTIONS if info.option(name)]
-        target = _with(f"/exec/{info.namespace}/{info.name}/{container}", query)
+        target = with_query(f"/exec/{info.namespace}/{info.name}/{container}", query)
         try:
             far = await self._calls.websocket(node_endpoint(app.cluster, node), target, offered)
         except NodeRefused as error:
@@ -115,12 +115,12 @@ class NodeStreams:
             raise unreachable(error) from error
         try:
             await send({"type": "websocket.accept", "subprotocol": far.subprotocol or offered[0]})
-            await _relayed(far, receive, send)
+            await _relay(far, receive, send)
         finally:
             await far.close()
 
 
-async def _relayed(far: WebSocket, receive: Receive, send: Send) -> None:
+async def _relay(far: WebSocket, receive: Receive, send: Send) -> None:
     async def outward() -> None:
         while (message := await far.receive()) is not None:
             await send({"type": "websocket.send", "bytes": message})
@@ -132,16 +132,17 @@ async def _relayed(far: WebSocket, receive: Receive, send: Send) -> None:
             if message["type"] == "websocket.disconnect":
                 return
             data = message.get("bytes")
-            await far.send(data if data is not None else message["text"].encode())
+            with suppress(ConnectionError):  # `outward` ends when the node has closed
+                await far.send(data if data is not None else message["text"].encode())
 
     tasks = [asyncio.create_task(outward()), asyncio.create_task(inward())]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for each in done:
-            each.result()
+        for task in done:
+            task.result()
     finally:
-        for each in tasks:
-            each.cancel()
+        for task in tasks:
+            task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -152,20 +153,20 @@ def _refusal(answer: ApiResponse) -> StatusError:
     return internal_error(text) if answer.status == 500 else StatusError(answer.status, "", text, {})
 
 
-async def _left(receive: Receive) -> None:
+async def _disconnected(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 def _container(pod: JsonObject, name: str) -> str:
     spec = pod["spec"]
-    names = [each["name"] for kind in ("initContainers", "containers") for each in spec.get(kind) or ()]
+    names = [container["name"] for kind in ("initContainers", "containers") for container in spec.get(kind) or ()]
     own = pod["metadata"]["name"]
     if name:
         if name not in names:
             raise bad_request(f"container {name} is not valid for pod {own}")
         return name
-    regular: list[str] = [each["name"] for each in spec["containers"]]
+    regular: list[str] = [container["name"] for container in spec["containers"]]
     if len(regular) > 1:
         raise bad_request(f"a container name must be specified for pod {own}, choose one of: [{' '.join(names)}]")
     return regular[0]
@@ -199,7 +200,3 @@ def _check_log_options(call: ApiCall) -> None:
             errors.append(FieldError("FieldValueInvalid", name, detail, number))
     if errors:
         raise invalid("", "PodLogOptions", call.info.name, errors)
-
-
-def _with(path: str, query: list[tuple[str, str]]) -> str:
-    return f"{path}?{urlencode(query)}" if query else path

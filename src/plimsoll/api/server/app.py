@@ -1,8 +1,8 @@
-"""The ASGI application: authenticate, route, authorize, answer, count. Everything about HTTP is here and nothing else.
+"""The ASGI application: authenticate, route, authorize, respond, count. It contains all that concerns HTTP.
 
-Paths outside the resources (discovery, health, version, OpenAPI) are ready pages. A resource's request becomes a
-`ApiCall` for `api.handlers.dispatch`; a watch becomes a stream. Whatever goes wrong is an `StatusError` with its
-Status, or a fault of ours, which is logged with its traceback and answered as 500 without one.
+Paths outside the resources (discovery, health, version, OpenAPI) are static pages. A request for a resource becomes an
+`ApiCall` for `api.handlers.dispatch`; a watch becomes a stream. Every error is a `StatusError` with its Status, or an
+error of the server, which is logged with its traceback and answered with 500 without one.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ import msgspec
 from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.roles import path_verdict
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
-from plimsoll.api.handlers.dispatch import Handler, Route, answered
+from plimsoll.api.handlers.dispatch import Handler, Route, handle
 from plimsoll.api.handlers.watch import WatchStream
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, Limits
 from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
 from plimsoll.api.machinery.metrics import Audit, RequestMetrics
-from plimsoll.api.machinery.negotiate import YAML, MediaType, wanted
+from plimsoll.api.machinery.negotiate import YAML, MediaType, accepted_form
 from plimsoll.api.machinery.request_info import RequestInfo, parsed_query, request_info
 from plimsoll.api.machinery.status import (
     StatusError,
@@ -36,7 +36,7 @@ from plimsoll.api.machinery.status import (
     unauthorized,
     unavailable,
 )
-from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError
+from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.bootstrap import bootstrap
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.rate_limit import Limiter
@@ -45,9 +45,9 @@ from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.store.errors import StoreClosedError, StoreError, WriteFailedError
 from plimsoll.store.store import Store
 
-# Another part that lives as long as the server: loops, the scheduler.
+# Another part that runs as long as the server: the controllers, the scheduler.
 Service = Callable[["App"], AbstractAsyncContextManager[None]]
-# Answers by itself what cannot be one answer: log -f, exec, proxy. (group, resource, subresource)
+# Handles what is not a single response: log -f, exec, proxy. (group, resource, subresource)
 Streamer = Callable[["App", ApiCall, Scope, Receive, Send], Awaitable[None]]
 
 log = logging.getLogger("plimsoll.api")
@@ -58,7 +58,7 @@ _NOT_FOUND = b"404 page not found\n"
 
 
 class Options(msgspec.Struct, frozen=True):
-    """What a server is made of. `authenticate` has no default: who may ask is the first thing to decide."""
+    """The configuration of a server. `authenticate` has no default: the caller must choose it."""
 
     state_directory: Path
     authenticate: Authenticator
@@ -68,13 +68,13 @@ class Options(msgspec.Struct, frozen=True):
     services: Sequence[Service] = ()
     handlers: dict[Route, Handler] = {}
     streamers: dict[tuple[str, str, str], Streamer] = {}
-    sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for what comes as a WebSocket
+    sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for WebSockets
     audit: Audit | None = None
     clock: Callable[[], float] = time.time
 
 
 class App:
-    """`cluster` is there between startup and shutdown."""
+    """`cluster` exists between startup and shutdown."""
 
     def __init__(self, options: Options) -> None:
         self.options = options
@@ -85,11 +85,11 @@ class App:
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
 
-    # --- life ---
+    # --- startup and shutdown ---
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Open the store, fill in what every cluster has, start the services; the reverse at the end."""
+        """Open the store, create what every cluster has, start the services; the reverse at the end."""
         options = self.options
         store = await Store.open(options.state_directory / "store")
         try:
@@ -109,13 +109,13 @@ class App:
             await store.close()
 
     def faults(self) -> dict[str, str]:
-        """Health checks by name; an empty text has passed."""
+        """Health checks by name; an empty text means that it passed."""
         if not self._is_open:
             return {"ping": "", "store": "not open", "shutdown": "the server is not serving"}
         return {"ping": "", "store": self.cluster.store.refusal or ""}
 
     def end_watches(self) -> None:
-        """Cleanly, so that a server that stops need not wait for those who would never hang up."""
+        """End every watch, so that shutdown does not wait for clients that never disconnect."""
         self._is_open = False
         for task in self._watches:
             task.cancel()
@@ -158,7 +158,7 @@ class App:
         except Exception:
             meter.faults += 1
             log.exception("%s %s failed", scope["method"], scope["path"])
-            refusal = internal_error("the server failed to answer; its log says why")
+            refusal = internal_error("the server failed to handle the request; its log has the reason")
             await request.respond(refusal.code, refusal.body(), _JSON_HEADERS)
         finally:
             meter.in_flight -= 1
@@ -167,11 +167,7 @@ class App:
     async def _answer(self, request: Exchange) -> None:
         scope = request.scope
         path = scope["raw_path"].decode("latin-1")
-        try:
-            # Our own parts say who they are in the scope, which no connection can (`in_process`).
-            user = request.user = scope.get(USER) or self.options.authenticate(scope, request.headers)
-        except InvalidCredentialsError:
-            raise unauthorized() from None
+        user = self._authenticate(request)
         query = parsed_query(scope["query_string"])
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
@@ -187,34 +183,25 @@ class App:
             await request.respond(404, _NOT_FOUND, headers)
             return
         request.info = info
-        if SURPLUS in scope and not user.node:  # a node that cannot report would be taken for dead
+        if SURPLUS in scope and not user.node:  # a node that cannot report would become NotReady
             self.meter.refused += 1
             raise too_many_requests(
                 f"{scope[SURPLUS]} connections are open, which is the limit: close some, or try again later",
                 retry_after_s=_SURPLUS_RETRY_S,
             )
         self._limiter.check(user.name, self.meter, is_watch=info.verb == "watch")
-        guard = authorize(user, info)
-        call = ApiCall(
-            info,
-            user,
-            content_type=request.header(b"content-type"),
-            user_agent=request.header(b"user-agent"),
-            warnings=[],
-        )
-        if guard is not None:
-            call.guard = guard
+        call = _authorized_call(request, info)
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
             await streamer(self, call, scope, request.receive, request.send)
             return
-        form = wanted(request.header(b"accept"), is_list=info.verb in ("list", "watch", "deletecollection"))
+        form = accepted_form(request.header(b"accept"), is_list=info.verb in ("list", "watch", "deletecollection"))
         if info.verb == "watch":
             await self._watch(request, WatchStream(self.cluster, call, form), info)
             return
         if info.verb not in ("get", "list"):
             call.body = await request.body(self.options.limits.body_bytes)
-        answer = await answered(self.cluster, call, form, self.options.handlers)
+        answer = await handle(self.cluster, call, form, self.options.handlers)
         await self._send(request, call, answer, form)
 
     async def _send(self, request: Exchange, call: ApiCall, answer: Response, form: MediaType) -> None:
@@ -232,17 +219,17 @@ class App:
         await request.respond(answer.code, body, headers)
 
     async def _watch(self, request: Exchange, stream: WatchStream, info: RequestInfo) -> None:
-        """Until the watch ends, the client leaves or the server closes."""
+        """Until the watch ends, the client disconnects or the server closes."""
         watchers, what = self.meter.watchers, info.resource.plural
         watchers[what] = watchers.get(what, 0) + 1
-        self.meter.in_flight -= 1  # a watch is no request in flight
+        self.meter.in_flight -= 1  # a watch does not count as a request in flight
         task = asyncio.current_task()
         assert task is not None
         self._watches.add(task)
         leaving = asyncio.create_task(request.disconnected())
 
         def left(done: asyncio.Task[None]) -> None:
-            if task in self._watches and not done.cancelled():  # who leaves as the watch ends cancels nothing after it
+            if task in self._watches and not done.cancelled():  # else the watch has ended
                 task.cancel()
 
         leaving.add_done_callback(left)
@@ -262,7 +249,7 @@ class App:
         await request.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _websocket(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """exec: who may is asked as for any request, and a refusal is an answer to the upgrade, with its Status."""
+        """exec: authorized like any request; an error is the response to the upgrade, with its Status."""
         began = time.perf_counter()
         scope["method"] = "GET"  # a WebSocket begins with one
         request = Exchange(scope, receive, send)
@@ -286,10 +273,7 @@ class App:
 
     def _socket_call(self, request: Exchange) -> ApiCall:
         scope = request.scope
-        try:
-            user = request.user = self.options.authenticate(scope, request.headers)
-        except InvalidCredentialsError:
-            raise unauthorized() from None
+        user = self._authenticate(request)
         if user == ANONYMOUS:
             raise unauthorized()
         info = request_info("GET", scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"]))
@@ -297,11 +281,15 @@ class App:
             raise no_such_resource()
         request.info = info
         self._limiter.check(user.name, self.meter, is_watch=True)
-        guard = authorize(user, info)
-        call = ApiCall(info, user, user_agent=request.header(b"user-agent"), warnings=[])
-        if guard is not None:
-            call.guard = guard
-        return call
+        return _authorized_call(request, info)
+
+    def _authenticate(self, request: Exchange) -> User:
+        """Parts in this process put their user into the scope, which no connection can do (`in_process`)."""
+        try:
+            request.user = request.scope.get(USER) or self.options.authenticate(request.scope, request.headers)
+        except InvalidCredentialsError:
+            raise unauthorized() from None
+        return request.user
 
     def _note(self, request: Exchange, seconds: float) -> None:
         info, code = request.info, request.code
@@ -315,6 +303,17 @@ class App:
             audit.write(_audit_entry(request, seconds, self.options.clock()))
 
 
+def _authorized_call(request: Exchange, info: RequestInfo) -> ApiCall:
+    return ApiCall(
+        info,
+        request.user,
+        content_type=request.header(b"content-type"),
+        user_agent=request.header(b"user-agent"),
+        warnings=[],
+        guard=authorize(request.user, info),
+    )
+
+
 async def _send_page(request: Exchange, page: StaticPage) -> None:
     if page.etag and request.header(b"if-none-match").strip('"') == page.etag:
         await request.respond(304, b"", [(b"etag", f'"{page.etag}"'.encode())])
@@ -326,13 +325,13 @@ async def _send_page(request: Exchange, page: StaticPage) -> None:
 
 
 def _warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """One each; a header is one line of printable text."""
-    found = []
+    """One header for each warning: one line of printable text."""
+    headers = []
     for text in dict.fromkeys(warnings):
         quoted = text.replace("\\", "\\\\").replace('"', '\\"')
         shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
-        found.append((b"warning", f'299 - "{shown}"'.encode()))
-    return found
+        headers.append((b"warning", f'299 - "{shown}"'.encode()))
+    return headers
 
 
 def _as_yaml(body: bytes) -> bytes:

@@ -1,6 +1,6 @@
-"""What a cluster has before anybody asks: namespaces, the two system priority classes, a service account each.
+"""What a new cluster has: namespaces with a service account each, and the two system priority classes.
 
-It also finishes deletions that a crash cut between their two writes: marked with grace 0, nothing holding them.
+It also finishes deletions that a crash interrupted between their two writes: grace period 0 and no finalizers.
 """
 
 from __future__ import annotations
@@ -60,10 +60,10 @@ async def _finish_deletions(cluster: Cluster) -> None:
         if b'"deletionGracePeriodSeconds":0' not in record.body:
             continue
 
-        def decide(found: Record | None, version: int) -> Decision:
-            if found is None:
+        def decide(record: Record | None, version: int) -> Decision:
+            if record is None:
                 return None
-            document = decoded(found)
+            document = decoded(record)
             metadata = document["metadata"]
             is_over = metadata.get("deletionTimestamp") and metadata.get("deletionGracePeriodSeconds") == 0
             return Delete(body_of(document, version)) if is_over and not metadata.get("finalizers") else None

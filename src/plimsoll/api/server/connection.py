@@ -1,10 +1,10 @@
-"""One client's connection: who it is by its certificate, what it may cost before that, how long it may be idle.
+"""One client's connection: its certificate, its limits before the first request, how long it may be idle.
 
-Nobody is known before the head of a request is complete, so until then a client gets little memory and little time. A
-connection beyond the server's number of them is a surplus one: its first request is answered, mostly by a refusal, and
-closes it; beyond the reserve nothing is answered at all.
+No user is known before the head of a request is complete, so until then a client gets little memory and little time. A
+connection above the limit is a surplus connection: the server answers its first request, mostly with an error, and
+closes it; above the reserve it answers nothing.
 
-Timers are per connection and not per request: what ends an idle connection looks at the clock now and then.
+Timers are per connection and not per request: the idle timer checks the clock when it fires.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from plimsoll.api.machinery.exchange import SURPLUS, WIRE, Wire
 
 KEEP_ALIVE_S = 120
 HEAD_BYTES, HEAD_S = 1024 * 1024, 32.0  # of a request's line and headers, as a kube-apiserver has it
-SPILL_BYTES = 8 * 1024 * 1024  # of a body that goes on after its answer: most clients read only when they have sent all
+SPILL_BYTES = 8 * 1024 * 1024  # of a body after its response: most clients read only when they have sent all
 RESERVE = 1024  # connections beyond the limit that still get an answer
-# asyncio keeps a buffer of 256 KiB for each TLS connection, also for a watcher that never sends anything more. Two of
+# asyncio keeps a buffer of 256 KiB for each TLS connection, also for a watcher that sends nothing more. Two of
 # TLS's records are enough: 200 watchers cost 50 MB otherwise.
 SSLProtocol.max_size = 32 * 1024
 
 
 class HttpConnection(HttpToolsProtocol):
-    """Puts the client's certificate, verified by TLS, into `scope["state"]["peer"]`. Made with `limited`."""
+    """Puts the client's certificate, verified by TLS, into `scope["state"]["peer"]`. Use `limited`."""
 
     limit = 0  # of connections; 0: none
 
@@ -57,7 +57,7 @@ class HttpConnection(HttpToolsProtocol):
                 self._await_head()
         else:
             self._head_bytes = 0
-        cycle: RequestResponseCycle | None = self.cycle  # none before the first request, whatever its type says
+        cycle: RequestResponseCycle | None = self.cycle  # None before the first request, against its declared type
         answered = cycle is not None and cycle.response_complete
         self._spilled_bytes = self._spilled_bytes + len(data) if self._body_open and answered else 0
         if self._head_bytes > HEAD_BYTES or self._spilled_bytes > SPILL_BYTES:
@@ -92,7 +92,7 @@ class HttpConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
-        """uvicorn's, without a timer of its own for each answer."""
+        """uvicorn's, without a timer for each response."""
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -102,16 +102,16 @@ class HttpConnection(HttpToolsProtocol):
             return
         self._idle_since = self.loop.time()
         if self._idle_timer is None:
-            self._idle_timer = self.loop.call_at(self._idle_since + KEEP_ALIVE_S, self._look_if_idle)
+            self._idle_timer = self.loop.call_at(self._idle_since + KEEP_ALIVE_S, self._check_idle)
 
-    def _look_if_idle(self) -> None:
+    def _check_idle(self) -> None:
         self._idle_timer = None
         cycle: RequestResponseCycle | None = self.cycle
         if cycle is not None and not cycle.response_complete:
-            return  # its answer sets the next timer
+            return  # its response sets the next timer
         end = self._idle_since + KEEP_ALIVE_S
         if end > self.loop.time() or self._head_open:
-            self._idle_timer = self.loop.call_at(max(end, self.loop.time() + 1), self._look_if_idle)
+            self._idle_timer = self.loop.call_at(max(end, self.loop.time() + 1), self._check_idle)
         else:
             self.transport.close()
 
@@ -120,5 +120,5 @@ class HttpConnection(HttpToolsProtocol):
 
 
 def limited(limit: int) -> type[HttpConnection]:
-    """The class of connections of a server that takes so many of them."""
+    """The connection class of a server with this limit."""
     return type("LimitedConnection", (HttpConnection,), {"limit": limit})

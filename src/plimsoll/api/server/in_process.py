@@ -1,7 +1,7 @@
-"""Requests of the control plane's own parts, handed to the application without a socket.
+"""Requests of the control plane's own parts, passed to the application without a socket.
 
-Loops and the scheduler use the same client as everybody (`kube.client`); here their requests become ASGI calls in the
-same process. Who asks stands in the scope under `USER`, which no connection from outside can set.
+Controllers and the scheduler use the same client as every other program (`kube.client`); here their requests become
+ASGI calls in the same process. The scope has their user under `USER`, which no connection can set.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ AsgiApp = Callable[
 USER = "plimsoll.user"
 
 
-def part_of_us(name: str) -> User:
-    """A part of the control plane: it may do everything, and its name stands in the audit log."""
+def control_plane_user(name: str) -> User:
+    """A part of the control plane: it may do everything, and the audit log has its name."""
     return User(name, frozenset({MASTERS, AUTHENTICATED}))
 
 
@@ -105,13 +105,13 @@ def _body(request: Request) -> Callable[[], Awaitable[Message]]:
             given = True
             return {"type": "http.request", "body": request.body, "more_body": False}
         never: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        return await never  # nobody hangs up but by cancelling
+        return await never  # the client disconnects only by cancelling
 
     return receive
 
 
 async def _next(messages: asyncio.Queue[Message], call: asyncio.Future[None]) -> Message | None:
-    """The next message; None when the application has ended without one; its exception is ours."""
+    """The next message; None when the application has ended without one; its exception is raised."""
     getting = asyncio.ensure_future(messages.get())
     try:
         await asyncio.wait((getting, call), return_when=asyncio.FIRST_COMPLETED)

@@ -1,4 +1,4 @@
-"""/metrics of the API server: requests, durations, watchers, the store; names are kube-apiserver's where it has one."""
+"""/metrics of the API server: requests, durations, watchers, the store; named as in kube-apiserver."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _REQUEST = ("verb", "group", "resource", "subresource")
 
 
 @asynccontextmanager
-async def measured(app: App) -> AsyncIterator[None]:
-    """Serves the page while the server runs."""
-    found = registry(app.meter, app.cluster.store)
-    app.pages.added[PATH] = lambda: StaticPage(200, found.text().encode(), CONTENT_TYPE)
+async def metrics_service(app: App) -> AsyncIterator[None]:
+    """Serve the page while the server runs."""
+    registered = registry(app.meter, app.cluster.store)
+    app.pages.added[PATH] = lambda: StaticPage(200, registered.text().encode(), CONTENT_TYPE)
     try:
         yield
     finally:
@@ -28,12 +28,12 @@ async def measured(app: App) -> AsyncIterator[None]:
 
 
 def registry(meter: RequestMetrics, store: Store) -> Registry:
-    found = Registry()
-    found.add(
+    metrics = Registry()
+    metrics.add(
         Computed(
             "counter",
             "apiserver_request_total",
-            "Requests by what was asked and the answer's code.",
+            "Requests by verb, resource and response code.",
             (*_REQUEST, "code"),
             lambda: (((*what[:4], str(what[4])), count) for what, count in meter.requests.items()),
         ),
@@ -41,50 +41,45 @@ def registry(meter: RequestMetrics, store: Store) -> Registry:
         Computed(
             "gauge",
             "apiserver_longrunning_requests",
-            "Watches that are open.",
+            "Open watches.",
             ("verb", "resource"),
             lambda: ((("watch", resource), count) for resource, count in meter.watchers.items()),
         ),
-        _gauge("apiserver_current_inflight_requests", "Requests being answered.", lambda: meter.in_flight),
-        _counter("apiserver_refused_requests_total", "Requests refused by rate or number.", lambda: meter.refused),
-        _counter("apiserver_faults_total", "Answers 500 that are the server's own fault.", lambda: meter.faults),
-        _gauge("plimsoll_store_objects", "Objects stored.", store.count),
-        _gauge("plimsoll_store_resource_version", "The newest version.", lambda: store.version),
-        _gauge("plimsoll_store_waiting_changes", "Changes not yet durable.", lambda: store.meter.waiting),
-        _counter("plimsoll_store_changes_total", "Changes on disk.", lambda: store.meter.committed_changes),
-        _counter(
-            "plimsoll_store_failed_commits_total", "Transactions that failed.", lambda: store.meter.failed_commits
+        _single("gauge", "apiserver_current_inflight_requests", "Requests being answered.", lambda: meter.in_flight),
+        _single("counter", "apiserver_refused_requests_total", "Requests refused by a limit.", lambda: meter.refused),
+        _single("counter", "apiserver_faults_total", "Responses with 500.", lambda: meter.faults),
+        _single("gauge", "plimsoll_store_objects", "Objects stored.", store.count),
+        _single("gauge", "plimsoll_store_resource_version", "The newest version.", lambda: store.version),
+        _single("gauge", "plimsoll_store_waiting_changes", "Changes not yet durable.", lambda: store.meter.waiting),
+        _single("counter", "plimsoll_store_changes_total", "Changes on disk.", lambda: store.meter.committed_changes),
+        _single(
+            "counter",
+            "plimsoll_store_failed_commits_total",
+            "Transactions that failed.",
+            lambda: store.meter.failed_commits,
         ),
         _commits(store),
     )
-    return found
+    return metrics
 
 
 class Durations(Histogram):
-    """What the meter has counted, read when it is asked for."""
+    """The histogram of the request metrics, read at each scrape."""
 
     def __init__(self, meter: RequestMetrics) -> None:
-        name, text = "apiserver_request_duration_seconds", "How long answers took; watches are left out."
+        name, text = "apiserver_request_duration_seconds", "Duration of requests in seconds, without watches."
         super().__init__(name, text, _REQUEST, BUCKETS)
         self._meter = meter
 
     def lines(self) -> Iterable[str]:
-        self._counts = {what: [*each.counts, each.sum_s] for what, each in self._meter.durations.items()}
+        self._counts = {what: [*histogram.counts, histogram.sum_s] for what, histogram in self._meter.durations.items()}
         return super().lines()
 
 
 def _commits(store: Store) -> Histogram:
-    made = Histogram("plimsoll_store_commit_duration_seconds", "How long a transaction took until it was on disk.")
-    store.observe_commits(lambda _, seconds: made.observe(seconds))
-    return made
-
-
-def _gauge(name: str, text: str, read: Reader) -> Computed:
-    return _single("gauge", name, text, read)
-
-
-def _counter(name: str, text: str, read: Reader) -> Computed:
-    return _single("counter", name, text, read)
+    histogram = Histogram("plimsoll_store_commit_duration_seconds", "Seconds until a transaction is on disk.")
+    store.observe_commits(lambda _, seconds: histogram.observe(seconds))
+    return histogram
 
 
 def _single(kind: str, name: str, text: str, read: Reader) -> Computed:

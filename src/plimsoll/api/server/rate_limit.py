@@ -1,4 +1,4 @@
-"""How much one server takes on: requests per second and user, requests at a time, watchers."""
+"""The limits of one server: requests per second and user, concurrent requests, watchers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from plimsoll.api.machinery.cluster import Limits
 from plimsoll.api.machinery.metrics import RequestMetrics
 from plimsoll.api.machinery.status import too_many_requests
 
-_USERS = 10_000  # beyond it the oldest are forgotten, which only gives them a full bucket again
+_USERS = 10_000  # above it the oldest are dropped, which only gives them a full bucket again
 
 
 class Limiter:
-    """One bucket of tokens per user: a burst, then so many requests per second."""
+    """One token bucket per user: a burst, then a rate per second."""
 
     def __init__(self, limits: Limits, clock: Callable[[], float]) -> None:
         self._limits = limits
@@ -36,4 +36,4 @@ class Limiter:
             raise too_many_requests(f"{self._limits.watchers} watches are open, which is the limit", retry_after_s=5)
         if not is_watch and meter.in_flight >= self._limits.in_flight:
             meter.refused += 1
-            raise too_many_requests("too many requests at a time, please try again later", retry_after_s=1)
+            raise too_many_requests("too many concurrent requests, please try again later", retry_after_s=1)

@@ -1,6 +1,6 @@
-"""The listening server: uvicorn with our application, a certificate, and connections of ours (`connection`).
+"""The listening server: uvicorn with the application, a certificate, and its own connection class (`connection`).
 
-`serving` is for whoever runs the server beside something else (tests, `up`); `serve` runs it until a signal ends it.
+`serving` is for callers that run the server beside other things (tests, `up`); `serve` runs it until it is stopped.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHUTDOWN_S = 5
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """Where to listen and how to be known. Port 0 takes any free one. A client need not show a certificate."""
+    """The address and the certificate. Port 0 takes any free port. Client certificates are optional."""
 
     host: str = "127.0.0.1"
     port: int = 6443
@@ -31,11 +31,11 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class ServerStartError(PlimsollError):
-    """The server did not start; the log says why."""
+    """The server did not start; the log has the reason."""
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the caller and tells when it listens."""
+    """Leaves signals to the caller and sets `listening` when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -72,25 +72,25 @@ def _config(app: App, listener: Listener) -> uvicorn.Config:
 
 
 def _bound_socket(listener: Listener) -> socket.socket:
-    """Bound here, so that a taken port is an error of ours and port 0 is known before anybody connects."""
+    """Bound here, so that a port in use is a clear error and port 0 is known before the first connection."""
     family = socket.AF_INET6 if ":" in listener.host else socket.AF_INET
-    # Named by its protocol: asyncio sets TCP_NODELAY only on sockets that say they are TCP, and without it every answer
-    # waits for the client's delayed acknowledgement (40 ms).
-    found = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    # With its protocol: asyncio sets TCP_NODELAY only on sockets that name TCP, and without it every response waits for
+    # the client's delayed acknowledgement (40 ms).
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        found.bind((listener.host, listener.port))
+        bound.bind((listener.host, listener.port))
     except OSError as error:
-        found.close()
+        bound.close()
         raise ServerStartError(
             f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; choose another with --listen"
         ) from error
-    return found
+    return bound
 
 
 @contextlib.asynccontextmanager
 async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
-    """Yields the server's URL once it answers; shuts it down at the end."""
+    """Yield the server's URL once it answers; shut it down at the end."""
     bound = _bound_socket(listener)
     address = f"{listener.host}:{bound.getsockname()[1]}"
     app.pages.set_address(address)
@@ -102,7 +102,7 @@ async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
         listening.cancel()
         bound.close()
         running.result()
-        raise ServerStartError("the API server did not start; its log says why")
+        raise ServerStartError("the API server did not start; its log has the reason")
     try:
         yield f"{'https' if listener.tls else 'http'}://{address}"
     finally:
@@ -112,7 +112,7 @@ async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
 
 
 async def serve(app: App, listener: Listener, announce: Callable[[str], None], stop: asyncio.Event) -> None:
-    """Runs until `stop` is set. `announce` is called with the URL as soon as the server answers."""
+    """Run until `stop` is set. `announce` is called with the URL as soon as the server answers."""
     async with serving(app, listener) as url:
         announce(url)
         await stop.wait()

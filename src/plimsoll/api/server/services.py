@@ -1,13 +1,13 @@
-"""The parts of a control plane that live in the API server's process: its loops and, by default, the scheduler."""
+"""The parts of the control plane that run in the API server's process: controllers and, by default, the scheduler."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+from plimsoll.aio import ExponentialBackoff, supervise
 from plimsoll.api.controllers import (
     deployments,
     disruption_budgets,
@@ -22,41 +22,40 @@ from plimsoll.api.controllers import (
 )
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.server.app import App, Service
-from plimsoll.api.server.in_process import InProcess, part_of_us
+from plimsoll.api.server.in_process import InProcess, control_plane_user
 from plimsoll.kube.client import Client
 
 CONTROLLERS = "system:kube-controller-manager"
-
-log = logging.getLogger(__name__)
+RESTART_S = 5.0
 
 
 def client_of(app: App, name: str) -> Client:
-    return Client(InProcess(app, part_of_us(name)))
+    return Client(InProcess(app, control_plane_user(name)))
 
 
 @asynccontextmanager
-async def loops(app: App) -> AsyncIterator[None]:
+async def controllers(app: App) -> AsyncIterator[None]:
     cluster = app.cluster
-    shelf, clock = ControllerContext(cluster.store, client_of(app, CONTROLLERS)), cluster.clock
+    context, clock = ControllerContext(cluster.store, client_of(app, CONTROLLERS)), cluster.clock
     every = (
-        namespaces.loop(shelf),
-        nodes.lifecycle_loop(shelf, cluster.profile, clock),
-        nodes.eviction_loop(shelf, clock),
-        pod_gc.loop(shelf),
-        event_ttl.loop(shelf, clock),
-        quotas.loop(shelf, cluster.profile, clock),
-        garbage_collector.loop(shelf),
-        replicasets.loop(shelf),
-        deployments.loop(shelf, clock),
-        jobs.loop(shelf, clock),
-        disruption_budgets.loop(shelf),
+        namespaces.controller(context),
+        nodes.lifecycle_controller(context, cluster.profile, clock),
+        nodes.taint_eviction_controller(context, clock),
+        pod_gc.controller(context),
+        event_ttl.controller(context, clock),
+        quotas.controller(context, cluster.profile, clock),
+        garbage_collector.controller(context),
+        replicasets.controller(context),
+        deployments.controller(context, clock),
+        jobs.controller(context, clock),
+        disruption_budgets.controller(context),
     )
-    async with _running({f"loop {each.name}": each.run for each in every}):
+    async with _running({f"controller {controller.name}": controller.run for controller in every}):
         yield
 
 
 def running(name: str, run: Callable[[App], Coroutine[Any, Any, None]]) -> Service:
-    """A service out of one endless coroutine."""
+    """A service that runs one endless coroutine."""
 
     @asynccontextmanager
     async def service(app: App) -> AsyncIterator[None]:
@@ -68,21 +67,14 @@ def running(name: str, run: Callable[[App], Coroutine[Any, Any, None]]) -> Servi
 
 @asynccontextmanager
 async def _running(parts: dict[str, Callable[[], Coroutine[Any, Any, None]]]) -> AsyncIterator[None]:
-    """A part that fails is logged and started again after a pause; the others go on."""
-    tasks = [asyncio.create_task(_kept_alive(name, run)) for name, run in parts.items()]
+    """A part that fails is logged and restarted after a pause; the others continue."""
+    tasks = [
+        asyncio.create_task(supervise(name, run, ExponentialBackoff(RESTART_S, RESTART_S)))
+        for name, run in parts.items()
+    ]
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def _kept_alive(name: str, run: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    while True:
-        try:
-            await run()
-            return
-        except Exception:  # a fault of ours in one part must not end the API for everybody
-            log.exception("%s failed; it is started again in 5 s", name)
-            await asyncio.sleep(5)

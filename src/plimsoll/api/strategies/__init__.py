@@ -1,1 +1,1 @@
-"""What is special about each kind when it is written. One module per family of kinds, all pure; `table` lists them."""
+"""What is specific to each kind when it is written. One module per family of kinds, all pure; `table` lists them."""

@@ -1,7 +1,7 @@
-"""What a kind may say about being written, and the common answers.
+"""What a kind decides when it is written, and the common defaults.
 
-A strategy works on whole documents and never changes its arguments. It sees defaulted documents whose metadata the
-server has filled in, and returns findings; it never raises.
+A strategy works on whole documents and never changes its arguments. It gets defaulted documents whose metadata the
+server has set, and returns findings; it never raises.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.resize import ResizeGates
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
 
@@ -24,7 +24,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     """What strategies may depend on besides the object."""
 
     profile: Profile
-    resize_gates: ResizeGates
+    gates: Gates
     in_place: bool  # gate InPlacePodVerticalScaling
     now: str
 
@@ -33,44 +33,44 @@ class Strategy:
     """The common kind: status has its own subresource if there is one, everything else belongs to the client."""
 
     unconditional_update = True  # a PUT without resourceVersion
-    create_on_update = False  # a PUT of an object that is not there
+    create_on_update = False  # a PUT of an object that does not exist
 
     def __init__(self, resource: ApiResource) -> None:
         self.resource = resource
         self.has_status = resource.subresource("status") is not None
 
-    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         return without(document, "status") if self.has_status else document
 
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         return []
 
-    def prepared_for_update(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
-        """Through the object itself: status stays as it is."""
+    def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
+        """A write to the object itself: status stays as it is."""
         return with_old(new, old, "status") if self.has_status else new
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return []
 
-    def prepared_for_status(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
-        """Through /status: only the status is taken."""
-        kept = with_old(old, new, "status")
-        return {**kept, "metadata": {**old["metadata"], **_managed(new)}}
+    def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
+        """A write to /status: only the status is used."""
+        prepared = with_old(old, new, "status")
+        return {**prepared, "metadata": {**old["metadata"], **_managed(new)}}
 
-    def status_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return []
 
     def warnings(self, document: JsonObject) -> list[str]:
-        """For the client of a create, beside what decoding found."""
+        """For the client of a create, in addition to the warnings of decoding."""
         return []
 
     def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
-        """Does the generation move?"""
+        """Whether the generation increases."""
         return relevant(old) != relevant(new)
 
 
 def relevant(document: JsonObject) -> JsonObject:
-    """All that is neither metadata nor status."""
+    """Everything except metadata and status."""
     return {
         name: value
         for name, value in document.items()
@@ -110,12 +110,12 @@ def invalid(path: str, value: str | int | None, detail: str) -> FieldError:
 
 
 def unsupported(path: str, value: str, supported: tuple[str, ...]) -> FieldError:
-    listed = ", ".join(f'"{each}"' for each in supported)
+    listed = ", ".join(f'"{name}"' for name in supported)
     return FieldError("FieldValueNotSupported", path, f"supported values: {listed}", value)
 
 
 def immutable(path: str, value: Any) -> FieldError:
-    """A value that is no text is shown as JSON."""
+    """A value that is not text is shown as JSON."""
     if isinstance(value, (str, int)) and not isinstance(value, bool):
         return FieldError("FieldValueInvalid", path, "field is immutable", value)
     shown = msgspec.json.encode(value).decode()

@@ -25,18 +25,18 @@ _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
 class NamespaceStrategy(Strategy):
-    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         spec = dict(document.get("spec") or {})
         finalizers = list(spec.get("finalizers") or [])
         if "kubernetes" not in finalizers:
             finalizers.append("kubernetes")
         return {**_labelled(document), "spec": {**spec, "finalizers": finalizers}, "status": {"phase": "Active"}}
 
-    def prepared_for_update(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         """spec.finalizers have their own subresource."""
-        kept = super().prepared_for_update(old, new, setting)
-        spec = {**(kept.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers") or []}
-        return {**_labelled(kept), "spec": spec}
+        prepared = super().prepared_for_update(old, new, context)
+        spec = {**(prepared.get("spec") or {}), "finalizers": (old.get("spec") or {}).get("finalizers") or []}
+        return {**_labelled(prepared), "spec": spec}
 
     def prepared_for_finalize(self, old: JsonObject, new: JsonObject) -> JsonObject:
         finalizers = (new.get("spec") or {}).get("finalizers") or []
@@ -51,21 +51,19 @@ def _labelled(document: JsonObject) -> JsonObject:
 
 
 class NodeStrategy(Strategy):
-    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
-        """A node brings its status; what it does not set aside is allocatable. Nobody goes there before it is Ready."""
-        spec, status = dict(document.get("spec") or {}), dict(document.get("status") or {})
-        if status.get("capacity") and not status.get("allocatable"):
-            status["allocatable"] = dict(status["capacity"])
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
+        """A node registers with its status; allocatable defaults to capacity. It is tainted until it is Ready."""
+        spec = document.get("spec") or {}
         taints = list(spec.get("taints") or [])
-        if all(each.get("key") != _NOT_READY["key"] or each.get("effect") != "NoSchedule" for each in taints):
+        if all(taint.get("key") != _NOT_READY["key"] or taint.get("effect") != "NoSchedule" for taint in taints):
             taints.append(dict(_NOT_READY))
-        return {**document, "spec": {**spec, "taints": taints}, "status": status}
+        return _with_allocatable({**document, "spec": {**spec, "taints": taints}})
 
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         return _taint_errors((document.get("spec") or {}).get("taints") or [])
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        errors = self.create_errors(new, setting)
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        errors = self.create_errors(new, context)
         before, after = old.get("spec") or {}, new.get("spec") or {}
         for field in ("podCIDR", "providerID"):
             if before.get(field) and after.get(field) != before[field]:
@@ -73,12 +71,15 @@ class NodeStrategy(Strategy):
                 errors.append(forbidden(f"spec.{field}", reason))
         return errors
 
-    def prepared_for_status(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
-        kept = super().prepared_for_status(old, new, setting)
-        status = dict(kept.get("status") or {})
-        if status.get("capacity") and not status.get("allocatable"):
-            status["allocatable"] = dict(status["capacity"])
-        return {**kept, "status": status}
+    def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
+        return _with_allocatable(super().prepared_for_status(old, new, context))
+
+
+def _with_allocatable(node: JsonObject) -> JsonObject:
+    status = dict(node.get("status") or {})
+    if status.get("capacity") and not status.get("allocatable"):
+        status["allocatable"] = dict(status["capacity"])
+    return {**node, "status": status}
 
 
 def _taint_errors(taints: list[JsonObject]) -> list[FieldError]:
@@ -94,11 +95,8 @@ def _taint_errors(taints: list[JsonObject]) -> list[FieldError]:
         elif effect not in _EFFECTS:
             errors.append(unsupported(f"{path}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
-            errors.append(
-                FieldError(
-                    "FieldValueDuplicate", path, "taints must be unique by key and effect pair", f"{key}:{effect}"
-                )
-            )
+            reason = "taints must be unique by key and effect pair"
+            errors.append(FieldError("FieldValueDuplicate", path, reason, f"{key}:{effect}"))
         seen.add((key, effect))
     return errors
 
@@ -107,23 +105,22 @@ class LeaseStrategy(Strategy):
     unconditional_update = False
     create_on_update = True
 
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
+        duration, transitions = spec.get("leaseDurationSeconds"), spec.get("leaseTransitions")
         errors = []
-        duration = spec.get("leaseDurationSeconds")
         if duration is not None and duration <= 0:
             errors.append(invalid("spec.leaseDurationSeconds", duration, "must be greater than 0"))
-        transitions = spec.get("leaseTransitions")
         if transitions is not None and transitions < 0:
             errors.append(invalid("spec.leaseTransitions", transitions, "must be greater than or equal to 0"))
         return errors
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        return self.create_errors(new, setting)
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return self.create_errors(new, context)
 
 
 class ConfigMapStrategy(Strategy):
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
         total = 0
         for field in ("data", "binaryData"):
@@ -139,7 +136,7 @@ class ConfigMapStrategy(Strategy):
             errors.append(FieldError("FieldValueTooLong", "[]", reason))
         return errors
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = []
         if old.get("immutable"):
             if not new.get("immutable"):
@@ -147,19 +144,19 @@ class ConfigMapStrategy(Strategy):
             for field in ("data", "binaryData"):
                 if (old.get(field) or {}) != (new.get(field) or {}):
                     errors.append(forbidden(field, "field is immutable when `immutable` is set"))
-        return errors + self.create_errors(new, setting)
+        return errors + self.create_errors(new, context)
 
 
 class EventStrategy(Strategy):
-    """Documents are in core/v1's words here, whichever group the request came through."""
+    """Documents are in core/v1 here, whichever API group the request used."""
 
-    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         return completed(document)
 
-    def prepared_for_update(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         return completed(new)
 
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
         about = document.get("involvedObject") or {}
         own, other = document["metadata"].get("namespace") or "", about.get("namespace") or ""

@@ -1,6 +1,6 @@
 """Pods: what create fills into the status, which updates pass, what /status and /resize take (01 §3–4, 03 §4, 05 B6).
 
-Every rule is in `rules/`; here the document is brought into the two views (`PodVersion`) that they ask for.
+Every rule is in `rules/`; this module converts documents to the views (`PodVersion`) that the rules need.
 """
 
 from __future__ import annotations
@@ -38,47 +38,47 @@ def version_of(document: JsonObject) -> PodVersion:
 
 
 class PodStrategy(Strategy):
-    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
-        if not setting.resize_gates.pod_level and "resources" in document.get("spec", {}):
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
+        if not context.gates.pod_level and "resources" in document.get("spec", {}):
             document = {**document, "spec": {**document["spec"]}}
             del document["spec"]["resources"]
         pod = lean_pod(document)
         status: JsonObject = {"phase": "Pending"}
         if (document.get("spec") or {}).get("schedulingGates"):
             status["conditions"] = [_gated()]
-        if setting.profile.allocated_at_create and setting.in_place:
+        if context.profile.allocated_at_create and context.in_place:
             statuses = _allocated_statuses(document, pod)
             if statuses:
                 status["containerStatuses"] = statuses
-        status["qosClass"] = computed_qos_class(pod, pod_level=setting.resize_gates.pod_level)
+        status["qosClass"] = computed_qos_class(pod, gates=context.gates)
         return {**document, "status": status}
 
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
-        return create_errors(lean_pod(document), pod_level=setting.resize_gates.pod_level)
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
+        return create_errors(lean_pod(document), gates=context.gates)
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return plain_patch_errors(
             version_of(old),
             version_of(new),
-            setting.profile,
-            gate=setting.in_place,
-            pod_level=setting.resize_gates.pod_level,
+            context.profile,
+            gate=context.in_place,
+            gates=context.gates,
         )
 
-    def prepared_for_update(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         new = with_old(new, old, "status")
-        if setting.profile.resize_by_plain_patch and setting.in_place:
-            return _marked(old, new, setting)
+        if context.profile.resize_by_plain_patch and context.in_place:
+            return _with_resize_status(old, new, context)
         return new
 
-    def prepared_for_resize(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
-        """Everything that is no resource is put back (03 §4.1), then the change is marked as in profile 1.27."""
-        return _marked(old, kept_for_resize(old, new, setting.resize_gates), setting)
+    def prepared_for_resize(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
+        """Everything but resources is restored (03 §4.1), then the resize is marked Proposed in profile 1.27."""
+        return _with_resize_status(old, kept_for_resize(old, new, context.gates), context)
 
-    def resize_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        return resize_errors(version_of(old), version_of(new), setting.resize_gates, setting.profile)
+    def resize_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return resize_errors(version_of(old), version_of(new), context.gates, context.profile)
 
-    def prepared_for_status(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         """Status, and with it labels, annotations and finalizers; owners and spec stay."""
         metadata = with_old(new["metadata"], old["metadata"], "ownerReferences")
         status = dict(new.get("status") or {})
@@ -87,7 +87,7 @@ class PodStrategy(Strategy):
             status["qosClass"] = before["qosClass"]
         return {**old, "metadata": metadata, "status": _with_addresses(before, status)}
 
-    def status_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         before, after = old.get("status") or {}, new.get("status") or {}
         errors: list[FieldError] = []
         qos_class = before.get("qosClass")
@@ -129,12 +129,12 @@ def _gated() -> JsonObject:
 
 
 def _allocated_statuses(document: JsonObject, pod: Pod) -> list[JsonObject]:
-    """Document 003, T=1: what is asked for counts as allocated until the node says otherwise."""
-    found = []
+    """Document 003, T=1: requests count as allocated until the node reports otherwise."""
+    statuses = []
     for container in document.get("spec", {}).get("containers") or []:
         requests = (container.get("resources") or {}).get("requests")
         if requests:
-            found.append(
+            statuses.append(
                 {
                     "name": container.get("name", ""),
                     "image": container.get("image", ""),
@@ -146,23 +146,23 @@ def _allocated_statuses(document: JsonObject, pod: Pod) -> list[JsonObject]:
                     "allocatedResources": dict(requests),
                 }
             )
-    return found
+    return statuses
 
 
-def _marked(old: JsonObject, new: JsonObject, setting: WriteContext) -> JsonObject:
-    """`status.resize: Proposed` in the same write as the change (03 §4.3); before a node has it, a size is just as new
-    as it was at create."""
-    if not setting.profile.resize_status_field:
+def _with_resize_status(old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
+    """`status.resize: Proposed` in the same write as the change (03 §4.3); a pod without a node gets its allocated
+    resources as at creation."""
+    if not context.profile.resize_status_field:
         return new
     pod = lean_pod(new)
-    if not pod.spec.node_name and setting.profile.allocated_at_create:
-        return _allocated_anew(new, pod)
+    if not pod.spec.node_name and context.profile.allocated_at_create:
+        return _with_allocated_statuses(new, pod)
     if not proposed(lean_pod(old), pod):
         return new
     return {**new, "status": {**(new.get("status") or {}), "resize": "Proposed"}}
 
 
-def _allocated_anew(document: JsonObject, pod: Pod) -> JsonObject:
+def _with_allocated_statuses(document: JsonObject, pod: Pod) -> JsonObject:
     status = document.get("status") or {}
     statuses = _allocated_statuses(document, pod)
     if (status.get("containerStatuses") or []) == statuses:
@@ -192,28 +192,28 @@ def _is_ip(text: str) -> bool:
 
 
 def _state_errors(before: JsonObject, after: JsonObject, field: str, policy: Any) -> list[FieldError]:
-    """A container that has ended for good stays ended."""
+    """A container that has terminated and will not restart stays terminated."""
     if policy == "Always":
         return []
-    known = {each.get("name"): each for each in before.get(field) or []}
+    known = {status.get("name"): status for status in before.get(field) or []}
     errors = []
-    for index, each in enumerate(after.get(field) or []):
-        was = ((known.get(each.get("name")) or {}).get("state") or {}).get("terminated")
+    for index, status in enumerate(after.get(field) or []):
+        was = ((known.get(status.get("name")) or {}).get("state") or {}).get("terminated")
         if was is None or (policy == "OnFailure" and was.get("exitCode")):
             continue
-        if (each.get("state") or {}).get("terminated") is None:
+        if (status.get("state") or {}).get("terminated") is None:
             path = f"status.{field}[{index}].state"
             errors.append(forbidden(path, "may not be transitioned to non-terminated state"))
     return errors
 
 
 def _container_warnings(container: JsonObject, path: str) -> list[str]:
-    found = []
+    warnings = []
     names: set[str] = set()
     for index, entry in enumerate(container.get("env") or []):
         name = entry.get("name") or ""
         if name in names:
-            found.append(
+            warnings.append(
                 f'{path}.env[{index}]: hides previous definition of "{name}", which may be dropped when using apply'
             )
         names.add(name)
@@ -222,12 +222,12 @@ def _container_warnings(container: JsonObject, path: str) -> list[str]:
         identity = tuple(port.get(field) for field in ("containerPort", "protocol", "hostIP", "hostPort"))
         if identity in ports:
             first = f"{path}.ports[{ports[identity]}]"
-            found.append(f"{path}.ports[{index}]: duplicate port definition with {first}")
+            warnings.append(f"{path}.ports[{index}]: duplicate port definition with {first}")
         ports.setdefault(identity, index)
     for kind in ("limits", "requests"):
         amount = ((container.get("resources") or {}).get(kind) or {}).get("memory")
         if isinstance(amount, str) and QUANTITIES[amount].milli % 1000:
-            found.append(
+            warnings.append(
                 f'{path}.resources.{kind}[memory]: fractional byte value "{amount}" is invalid, must be an integer'
             )
-    return found
+    return warnings

@@ -17,7 +17,7 @@ from plimsoll.api.strategies.base import (
 from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.quota import bounds_pods, scope_may_bound
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.model.names import qualified_name_problems
+from plimsoll.rules.model.names import OBJECT_COUNTS, qualified_name_problems
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resources.defaulting import BUILT_IN
 
@@ -25,19 +25,8 @@ MAX_USER_PRIORITY = 1_000_000_000
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
 _SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
-_COUNTED = frozenset(
-    {
-        "configmaps",
-        "persistentvolumeclaims",
-        "replicationcontrollers",
-        "resourcequotas",
-        "secrets",
-        "services",
-        "services.loadbalancers",
-        "services.nodeports",
-        "requests.storage",
-    }
-)
+_COUNTED = OBJECT_COUNTS | {"requests.storage"}
+_BOUNDS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 _LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 
 
@@ -49,7 +38,7 @@ def _amount(value: Any) -> Quantity | None:
 
 
 class QuotaStrategy(Strategy):
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         errors = []
         for name, value in (spec.get("hard") or {}).items():
@@ -70,16 +59,16 @@ class QuotaStrategy(Strategy):
                 errors.append(invalid("spec.scopes", scope, "unsupported scope applied to resource"))
         return errors
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        errors = self.create_errors(new, setting)
-        before, after = (sorted((each.get("spec") or {}).get("scopes") or []) for each in (old, new))
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        errors = self.create_errors(new, context)
+        before, after = (sorted((document.get("spec") or {}).get("scopes") or []) for document in (old, new))
         if before != after:
             errors.append(immutable("spec.scopes", after))
         return errors
 
 
 class LimitRangeStrategy(Strategy):
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
         seen: set[str] = set()
         for index, item in enumerate((document.get("spec") or {}).get("limits") or []):
@@ -99,11 +88,11 @@ class LimitRangeStrategy(Strategy):
             errors += _item_errors(item, path)
         return errors
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        return self.create_errors(new, setting)
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return self.create_errors(new, context)
 
 
-# (path of the finding, smaller, larger, words about the pair)
+# (path of the finding, smaller, larger, message)
 _PAIRS = (
     ("min", "min", "max", "min value {} is greater than max value {}"),
     ("defaultRequest", "min", "defaultRequest", "min value {} is greater than default request value {}"),
@@ -116,27 +105,25 @@ _PAIRS = (
 
 def _item_errors(item: JsonObject, path: str) -> list[FieldError]:
     errors = []
-    names = {name for field in ("min", "max", "default", "defaultRequest") for name in item.get(field) or {}}
-    for name in sorted(names | set(item.get("maxLimitRequestRatio") or {})):
-        found = {field: _amount((item.get(field) or {}).get(name, "")) for field in ("min", "max", "default")}
-        found["defaultRequest"] = _amount((item.get("defaultRequest") or {}).get(name, ""))
+    for name in sorted({name for field in _BOUNDS for name in item.get(field) or {}}):
+        amounts = {field: _amount((item.get(field) or {}).get(name, "")) for field in _BOUNDS}
         for field, low, high, words in _PAIRS:
-            least, most = found[low], found[high]
+            least, most = amounts[low], amounts[high]
             if least is not None and most is not None and least > most:
                 where = f"{path}.{field}[{name}]"
                 shown = (item.get(field) or {})[name]
                 errors.append(invalid(where, str(shown), words.format(least, most)))
-        ratio = _amount((item.get("maxLimitRequestRatio") or {}).get(name, ""))
+        ratio = amounts["maxLimitRequestRatio"]
         if ratio is not None and ratio.milli < 1000:
             errors.append(invalid(f"{path}.maxLimitRequestRatio[{name}]", str(ratio), f"ratio {ratio} is less than 1"))
     return errors
 
 
 class PriorityClassStrategy(Strategy):
-    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         return {**document, "value": document.get("value") or 0}
 
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
         name, value = document["metadata"]["name"], document.get("value") or 0
         if name.startswith("system-"):
@@ -152,7 +139,7 @@ class PriorityClassStrategy(Strategy):
             errors.append(unsupported("preemptionPolicy", policy, PREEMPTION_POLICIES))
         return errors
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = []
         if (old.get("value") or 0) != (new.get("value") or 0):
             errors.append(forbidden("value", "may not be changed in an update."))
@@ -162,7 +149,7 @@ class PriorityClassStrategy(Strategy):
 
 
 class DisruptionBudgetStrategy(Strategy):
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         errors = []
         least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
@@ -172,14 +159,14 @@ class DisruptionBudgetStrategy(Strategy):
             errors += count_or_percent_errors(f"spec.{field}", value)
         return errors
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        return self.create_errors(new, setting)
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return self.create_errors(new, context)
 
 
 class ServiceAccountStrategy(Strategy):
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         return [
             required(f"imagePullSecrets[{index}].name")
-            for index, each in enumerate(document.get("imagePullSecrets") or [])
-            if not each.get("name")
+            for index, secret in enumerate(document.get("imagePullSecrets") or [])
+            if not secret.get("name")
         ]

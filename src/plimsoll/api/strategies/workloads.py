@@ -12,7 +12,6 @@ from plimsoll.api.strategies.base import (
     count_or_percent_errors,
     immutable,
     invalid,
-    relevant,
     required,
     unsupported,
 )
@@ -29,46 +28,38 @@ _LABELS = ("batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name",
 class WorkloadStrategy(Strategy):
     restart_policies: tuple[str, ...] = ("Always",)
 
-    def create_errors(self, document: JsonObject, setting: WriteContext) -> list[FieldError]:
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         errors = _replica_errors(spec) + _rolling_errors(spec) + _selector_errors(spec)
-        return errors + _template_errors(spec.get("template") or {}, self.restart_policies, setting)
+        return errors + _template_errors(spec.get("template") or {}, self.restart_policies, context)
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        errors = self.create_errors(new, setting)
-        before, after = ((each.get("spec") or {}).get("selector") for each in (old, new))
-        if before != after:
-            errors.append(immutable("spec.selector", after))
-        return errors
-
-    def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
-        return relevant(old) != relevant(new)
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return self.create_errors(new, context) + _immutable_errors(old, new, "selector")
 
 
 class JobStrategy(WorkloadStrategy):
     restart_policies = ("OnFailure", "Never")
 
-    def prepared_for_create(self, document: JsonObject, setting: WriteContext) -> JsonObject:
+    def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         """A job without a selector gets one by its uid, and its pods the labels for it."""
-        document = super().prepared_for_create(document, setting)
+        document = super().prepared_for_create(document, context)
         spec, metadata = dict(document.get("spec") or {}), document["metadata"]
         if spec.get("manualSelector") or spec.get("selector"):
             return document
         template = dict(spec.get("template") or {})
-        own = {_LABELS[0]: metadata["uid"], _LABELS[1]: metadata["name"], _LABELS[2]: metadata["uid"]}
-        own[_LABELS[3]] = metadata["name"]
+        own = dict(zip(_LABELS, (metadata["uid"], metadata["name"]) * 2, strict=True))
         labels = {**((template.get("metadata") or {}).get("labels") or {}), **own}
         template["metadata"] = {**(template.get("metadata") or {}), "labels": labels}
-        spec["template"] = template
-        spec["selector"] = {"matchLabels": {_LABELS[0]: metadata["uid"]}}
-        return {**document, "spec": spec}
+        selector = {"matchLabels": {_LABELS[0]: metadata["uid"]}}
+        return {**document, "spec": {**spec, "template": template, "selector": selector}}
 
-    def update_errors(self, old: JsonObject, new: JsonObject, setting: WriteContext) -> list[FieldError]:
-        errors = super().update_errors(old, new, setting)
-        before, after = ((each.get("spec") or {}).get("template") for each in (old, new))
-        if before != after:
-            errors.append(immutable("spec.template", after))
-        return errors
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return super().update_errors(old, new, context) + _immutable_errors(old, new, "template")
+
+
+def _immutable_errors(old: JsonObject, new: JsonObject, field: str) -> list[FieldError]:
+    before, after = ((document.get("spec") or {}).get(field) for document in (old, new))
+    return [] if before == after else [immutable(f"spec.{field}", after)]
 
 
 def _replica_errors(spec: JsonObject) -> list[FieldError]:
@@ -81,7 +72,7 @@ def _replica_errors(spec: JsonObject) -> list[FieldError]:
 
 
 def _rolling_errors(spec: JsonObject) -> list[FieldError]:
-    """Only Deployments have a strategy. A loop computes with these numbers, so they must be some."""
+    """Only Deployments have a strategy. A controller computes with these numbers, so they must be valid."""
     rolling = (spec.get("strategy") or {}).get("rollingUpdate") or {}
     errors = []
     for field in ("maxUnavailable", "maxSurge"):
@@ -94,11 +85,11 @@ def _selector_errors(spec: JsonObject) -> list[FieldError]:
     if selector is None:
         return [required("spec.selector")]
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels") or {}
-    wanted: dict[str, Any] = selector.get("matchLabels") or {}
-    terms = [msgspec.convert(each, SelectorTerm) for each in selector.get("matchExpressions") or []]
-    if not wanted and not terms:
+    match_labels: dict[str, Any] = selector.get("matchLabels") or {}
+    terms = [msgspec.convert(term, SelectorTerm) for term in selector.get("matchExpressions") or []]
+    if not match_labels and not terms:
         return [invalid("spec.selector", None, "{}: empty selector is invalid for deployment")]
-    if all(labels.get(key) == value for key, value in wanted.items()) and all(
+    if all(labels.get(key) == value for key, value in match_labels.items()) and all(
         matches_label(term, labels) for term in terms
     ):
         return []
@@ -107,13 +98,13 @@ def _selector_errors(spec: JsonObject) -> list[FieldError]:
     return [FieldError("FieldValueInvalid", path, f"{{{shown}}}: `selector` does not match template `labels`")]
 
 
-def _template_errors(template: JsonObject, policies: tuple[str, ...], setting: WriteContext) -> list[FieldError]:
+def _template_errors(template: JsonObject, policies: tuple[str, ...], context: WriteContext) -> list[FieldError]:
     """The template is validated like a pod, below `spec.template`."""
     pod = lean_pod(
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
     )
-    found = pod_errors(pod, pod_level=setting.resize_gates.pod_level)
-    errors = [msgspec.structs.replace(each, field=f"spec.template.{each.field}") for each in found]
+    findings = pod_errors(pod, gates=context.gates)
+    errors = [msgspec.structs.replace(finding, field=f"spec.template.{finding.field}") for finding in findings]
     policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
     if policy not in policies:
         errors.append(unsupported("spec.template.spec.restartPolicy", policy, policies))

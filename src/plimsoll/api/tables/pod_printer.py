@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.machinery.timestamps import epoch_seconds, human_duration
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import epoch_seconds, human_duration
 
 NONE = "<none>"
 _ENDED = {
@@ -26,17 +26,16 @@ class _Shown(msgspec.Struct):
 
     def count_restarts(self, status: JsonObject) -> None:
         self.restarts += status.get("restartCount") or 0
-        ended = epoch_seconds(_part(status, "lastState", "terminated").get("finishedAt"))
+        ended = epoch_seconds(part(status, "lastState", "terminated").get("finishedAt"))
         if ended is not None and (self.last_restart_s is None or ended > self.last_restart_s):
             self.last_restart_s = ended
 
 
 def pod_cells(pod: JsonObject, now_s: float) -> list[Any]:
     """Ready, Status, Restarts, then the wide ones: IP, Node, Nominated Node, Readiness Gates."""
-    spec, status = _part(pod, "spec"), _part(pod, "status")
+    spec, status = part(pod, "spec"), part(pod, "status")
     shown = _walked(pod, spec, status)
-    sidecars = sum(1 for each in _items(spec, "initContainers") if each.get("restartPolicy") == "Always")
-    total = len(_items(spec, "containers")) + sidecars
+    total = len(_items(spec, "containers")) + len(_sidecar_names(spec))
     restarts = str(shown.restarts)
     if shown.restarts and shown.last_restart_s is not None:
         restarts = f"{restarts} ({human_duration(now_s - shown.last_restart_s)} ago)"
@@ -53,8 +52,8 @@ def pod_cells(pod: JsonObject, now_s: float) -> list[Any]:
 
 
 def pod_conditions(pod: JsonObject) -> list[JsonObject]:
-    """Of the row, not of the pod: kubectl leaves finished pods out of some views by it."""
-    ended = _ENDED.get(_part(pod, "status").get("phase") or "")
+    """Of the row, not of the pod: kubectl omits finished pods from some views by them."""
+    ended = _ENDED.get(part(pod, "status").get("phase") or "")
     if ended is None:
         return []
     return [{"type": "Completed", "status": "True", "reason": ended[0], "message": ended[1]}]
@@ -63,24 +62,25 @@ def pod_conditions(pod: JsonObject) -> list[JsonObject]:
 def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
     reason = status.get("reason") or status.get("phase") or ""
     conditions = _items(status, "conditions")
-    if any(each.get("type") == "PodScheduled" and each.get("reason") == "SchedulingGated" for each in conditions):
+    if any(
+        condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated"
+        for condition in conditions
+    ):
         reason = "SchedulingGated"
-    sidecar_names = {
-        each.get("name") for each in _items(spec, "initContainers") if each.get("restartPolicy") == "Always"
-    }
+    sidecar_names = _sidecar_names(spec)
     initializing, of_sidecars = _Shown(reason), _Shown(reason)
     still = False
-    for index, each in enumerate(_items(status, "initContainerStatuses")):
-        is_sidecar = each.get("name") in sidecar_names
-        initializing.count_restarts(each)
+    for index, container in enumerate(_items(status, "initContainerStatuses")):
+        is_sidecar = container.get("name") in sidecar_names
+        initializing.count_restarts(container)
         if is_sidecar:
-            of_sidecars.count_restarts(each)
-        terminated, waiting = _part(each, "state", "terminated"), _part(each, "state", "waiting")
-        has_ended = _present(each, "state", "terminated")
+            of_sidecars.count_restarts(container)
+        terminated, waiting = part(container, "state", "terminated"), part(container, "state", "waiting")
+        has_ended = _present(container, "state", "terminated")
         if has_ended and not terminated.get("exitCode"):
             continue
-        if is_sidecar and each.get("started"):
-            initializing.ready += bool(each.get("ready"))
+        if is_sidecar and container.get("started"):
+            initializing.ready += bool(container.get("ready"))
             continue
         still = True
         if has_ended:
@@ -97,19 +97,24 @@ def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
     return _running(of_sidecars, status, conditions)
 
 
+def _sidecar_names(spec: JsonObject) -> list[str]:
+    containers = _items(spec, "initContainers")
+    return [container.get("name") or "" for container in containers if container.get("restartPolicy") == "Always"]
+
+
 def _running(shown: _Shown, status: JsonObject, conditions: list[JsonObject]) -> _Shown:
-    """From the last container to the first, so that the first with something to say has the last word."""
+    """From the last container to the first, so that the first one with a reason wins."""
     some_run, failure = False, ""
-    for each in reversed(_items(status, "containerStatuses")):
-        shown.count_restarts(each)
-        waiting, terminated = _part(each, "state", "waiting"), _part(each, "state", "terminated")
+    for container in reversed(_items(status, "containerStatuses")):
+        shown.count_restarts(container)
+        waiting, terminated = part(container, "state", "waiting"), part(container, "state", "terminated")
         if waiting.get("reason"):
             shown.reason = waiting["reason"]
-        elif _present(each, "state", "terminated"):
+        elif _present(container, "state", "terminated"):
             shown.reason = _end_reason(terminated)
             if terminated.get("exitCode"):
                 failure = shown.reason
-        elif each.get("ready") and _present(each, "state", "running"):
+        elif container.get("ready") and _present(container, "state", "running"):
             some_run = True
             shown.ready += 1
     if shown.reason == "Completed":
@@ -131,7 +136,7 @@ def _end_reason(terminated: JsonObject) -> str:
 
 
 def _with_deletion(reason: str, pod: JsonObject, status: JsonObject) -> str:
-    if not _part(pod, "metadata").get("deletionTimestamp"):
+    if not part(pod, "metadata").get("deletionTimestamp"):
         return reason
     if status.get("reason") == "NodeLost":
         return "Unknown"
@@ -143,19 +148,19 @@ def _readiness_gates(spec: JsonObject, status: JsonObject) -> str:
     if not gates:
         return NONE
     conditions = _items(status, "conditions")
-    held = sum(1 for gate in gates if _is_true(conditions, gate.get("conditionType")))
-    return f"{held}/{len(gates)}"
+    met = sum(1 for gate in gates if _is_true(conditions, gate.get("conditionType")))
+    return f"{met}/{len(gates)}"
 
 
 def _is_true(conditions: list[JsonObject], type_: str | None) -> bool:
-    return any(each.get("type") == type_ and each.get("status") == "True" for each in conditions)
+    return any(condition.get("type") == type_ and condition.get("status") == "True" for condition in conditions)
 
 
 def _present(document: JsonObject, outer: str, inner: str) -> bool:
     return (document.get(outer) or {}).get(inner) is not None
 
 
-def _part(document: JsonObject, *path: str) -> JsonObject:
+def part(document: JsonObject, *path: str) -> JsonObject:
     for step in path:
         document = document.get(step) or {}
     return document

@@ -1,7 +1,7 @@
 """One line of `kubectl get` for every kind but pods: columns and cells (05 B7).
 
 A `Printer` has its columns in the order they are sent; those with priority 1 show up with `-o wide`. Cells are computed
-when the answer is, because ages and some states are relative to now.
+for each response, because ages and some states depend on the current time.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.api.machinery.timestamps import age, epoch_seconds, human_duration
-from plimsoll.api.tables.pod_printer import NONE, pod_cells
+from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.timestamps import age, epoch_seconds, human_duration
 
 Cells = Callable[[JsonObject, float], list[Any]]
 
@@ -36,13 +36,7 @@ class TableColumn(msgspec.Struct, frozen=True):
     format: str = ""
 
     def definition(self) -> JsonObject:
-        return {
-            "name": self.name,
-            "type": self.type,
-            "format": self.format,
-            "description": self.description,
-            "priority": self.priority,
-        }
+        return {field: getattr(self, field) for field in ("name", "type", "format", "description", "priority")}
 
 
 class Printer(msgspec.Struct, frozen=True):
@@ -60,22 +54,21 @@ def _columns(*names: str, wide: tuple[str, ...] = ()) -> tuple[TableColumn, ...]
     return (NAME, *plain, *(TableColumn(name, priority=1) for name in wide))
 
 
-def _part(document: JsonObject, *path: str) -> JsonObject:
-    for step in path:
-        document = document.get(step) or {}
-    return document
-
-
 def _created(document: JsonObject) -> Any:
-    return _part(document, "metadata").get("creationTimestamp")
+    return part(document, "metadata").get("creationTimestamp")
 
 
 def _name(document: JsonObject) -> str:
-    return _part(document, "metadata").get("name") or ""
+    return part(document, "metadata").get("name") or ""
 
 
 def _age(document: JsonObject, now_s: float) -> str:
     return age(_created(document), now_s)
+
+
+def _named(middle: Callable[[JsonObject], list[Any]]) -> Cells:
+    """Name, these cells, Age."""
+    return lambda document, now_s: [_name(document), *middle(document), _age(document, now_s)]
 
 
 # --- kinds ---
@@ -88,7 +81,7 @@ def _pod(pod: JsonObject, now_s: float) -> list[Any]:
 
 def _node(profile: str) -> Cells:
     def cells(node: JsonObject, now_s: float) -> list[Any]:
-        status, info = _part(node, "status"), _part(node, "status", "nodeInfo")
+        status, info = part(node, "status"), part(node, "status", "nodeInfo")
         addresses = status.get("addresses") or []
         kernel = info.get("kernelVersion") or UNKNOWN
         if profile != "1.27" and info.get("architecture"):
@@ -110,14 +103,15 @@ def _node(profile: str) -> Cells:
 
 
 def _node_status(node: JsonObject) -> str:
-    ready = [each for each in _part(node, "status").get("conditions") or [] if each.get("type") == "Ready"]
-    told = "Unknown" if not ready else "Ready" if ready[0].get("status") == "True" else "NotReady"
-    return f"{told},SchedulingDisabled" if _part(node, "spec").get("unschedulable") else told
+    conditions = part(node, "status").get("conditions") or []
+    ready = [condition.get("status") for condition in conditions if condition.get("type") == "Ready"]
+    status = "Unknown" if not ready else "Ready" if ready[0] == "True" else "NotReady"
+    return f"{status},SchedulingDisabled" if part(node, "spec").get("unschedulable") else status
 
 
 def _node_roles(node: JsonObject) -> str:
     prefix = "node-role.kubernetes.io/"
-    labels = _part(node, "metadata", "labels")
+    labels = part(node, "metadata", "labels")
     roles = {key.removeprefix(prefix) for key in labels if key.startswith(prefix) and key != prefix}
     if labels.get("kubernetes.io/role"):
         roles.add(labels["kubernetes.io/role"])
@@ -125,13 +119,13 @@ def _node_roles(node: JsonObject) -> str:
 
 
 def _address(addresses: list[JsonObject], type_: str) -> str:
-    return next((each.get("address") or NONE for each in addresses if each.get("type") == type_), NONE)
+    return next((address.get("address") or NONE for address in addresses if address.get("type") == type_), NONE)
 
 
 def _event(event: JsonObject, now_s: float) -> list[Any]:
-    """In core/v1's words, whichever group asks."""
-    about, source = _part(event, "involvedObject"), _part(event, "source")
-    series = _part(event, "series")
+    """In core/v1, whichever API group is requested."""
+    about, source = part(event, "involvedObject"), part(event, "source")
+    series = part(event, "series")
     first = event.get("firstTimestamp") or event.get("eventTime")
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or event.get("eventTime")
     component = source.get("component") or event.get("reportingComponent") or ""
@@ -164,23 +158,14 @@ _EVENT_COLUMNS = (
 )
 
 
-def _namespace(namespace: JsonObject, now_s: float) -> list[Any]:
-    return [_name(namespace), _part(namespace, "status").get("phase") or "", _age(namespace, now_s)]
-
-
-def _config_map(document: JsonObject, now_s: float) -> list[Any]:
-    count = len(document.get("data") or {}) + len(document.get("binaryData") or {})
-    return [_name(document), count, _age(document, now_s)]
-
-
-def _quota(quota: JsonObject, now_s: float) -> list[Any]:
-    hard, used = _part(quota, "status", "hard"), _part(quota, "status", "used")
+def _quota(quota: JsonObject) -> list[Any]:
+    hard, used = part(quota, "status", "hard"), part(quota, "status", "used")
     requests: list[str] = []
     limits: list[str] = []
     for name in sorted(hard):
         text = f"{name}: {_quantity(used.get(name))}/{_quantity(hard[name])}"
         (limits if name.startswith("limits") else requests).append(text)
-    return [_name(quota), ", ".join(requests), ", ".join(limits), _age(quota, now_s)]
+    return [", ".join(requests), ", ".join(limits)]
 
 
 def _quantity(value: Any) -> str:
@@ -188,18 +173,6 @@ def _quantity(value: Any) -> str:
         return str(QUANTITIES[str(value)]) if value is not None else "0"
     except InvalidQuantityError:
         return str(value)
-
-
-def _named(document: JsonObject, now_s: float) -> list[Any]:
-    return [_name(document), _age(document, now_s)]
-
-
-def _created_at(document: JsonObject, now_s: float) -> list[Any]:
-    return [_name(document), _created(document)]
-
-
-def _lease(lease: JsonObject, now_s: float) -> list[Any]:
-    return [_name(lease), _part(lease, "spec").get("holderIdentity") or "", _age(lease, now_s)]
 
 
 def _priority_class(priority: JsonObject, now_s: float) -> list[Any]:
@@ -212,25 +185,19 @@ def _priority_class(priority: JsonObject, now_s: float) -> list[Any]:
     ]
 
 
-def _disruption_budget(budget: JsonObject, now_s: float) -> list[Any]:
-    spec = _part(budget, "spec")
-    least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
-    return [
-        _name(budget),
-        "N/A" if least is None else str(least),
-        "N/A" if most is None else str(most),
-        _part(budget, "status").get("disruptionsAllowed") or 0,
-        _age(budget, now_s),
-    ]
+def _disruption_budget(budget: JsonObject) -> list[Any]:
+    bounds = [part(budget, "spec").get(field) for field in ("minAvailable", "maxUnavailable")]
+    shown = ["N/A" if bound is None else str(bound) for bound in bounds]
+    return [*shown, part(budget, "status").get("disruptionsAllowed") or 0]
 
 
 def _template(document: JsonObject) -> list[str]:
     """Containers, Images, Selector: the wide cells of every workload."""
-    containers = _part(document, "spec", "template", "spec").get("containers") or []
+    containers = part(document, "spec", "template", "spec").get("containers") or []
     return [
-        ",".join(each.get("name") or "" for each in containers),
-        ",".join(each.get("image") or "" for each in containers),
-        _selector(_part(document, "spec").get("selector")),
+        ",".join(container.get("name") or "" for container in containers),
+        ",".join(container.get("image") or "" for container in containers),
+        _selector(part(document, "spec").get("selector")),
     ]
 
 
@@ -239,72 +206,49 @@ def _selector(selector: JsonObject | None) -> str:
         return NONE
     parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
     words = {"In": "in", "NotIn": "notin"}
-    for each in selector.get("matchExpressions") or []:
-        key, operator = each.get("key"), each.get("operator")
+    for term in selector.get("matchExpressions") or []:
+        key, operator = term.get("key"), term.get("operator")
         if operator in words:
-            parts.append(f"{key} {words[operator]} ({','.join(sorted(each.get('values') or []))})")
+            parts.append(f"{key} {words[operator]} ({','.join(sorted(term.get('values') or []))})")
         else:
             parts.append(f"!{key}" if operator == "DoesNotExist" else f"{key}")
     return ",".join(parts) or NONE
 
 
 def _deployment(document: JsonObject, now_s: float) -> list[Any]:
-    spec, status = _part(document, "spec"), _part(document, "status")
-    return [
-        _name(document),
-        f"{status.get('readyReplicas') or 0}/{_replicas(spec)}",
-        status.get("updatedReplicas") or 0,
-        status.get("availableReplicas") or 0,
-        _age(document, now_s),
-        *_template(document),
-    ]
+    desired, ready, updated, available = _replicas(document, "readyReplicas", "updatedReplicas", "availableReplicas")
+    replicas = [f"{ready}/{desired}", updated, available]
+    return [_name(document), *replicas, _age(document, now_s), *_template(document)]
 
 
 def _replica_set(document: JsonObject, now_s: float) -> list[Any]:
-    spec, status = _part(document, "spec"), _part(document, "status")
-    return [
-        _name(document),
-        _replicas(spec),
-        status.get("replicas") or 0,
-        status.get("readyReplicas") or 0,
-        _age(document, now_s),
-        *_template(document),
-    ]
+    replicas = _replicas(document, "replicas", "readyReplicas")
+    return [_name(document), *replicas, _age(document, now_s), *_template(document)]
 
 
-def _replicas(spec: JsonObject) -> int:
-    found = spec.get("replicas")
-    return 1 if found is None else int(found)
+def _replicas(document: JsonObject, *fields: str) -> list[int]:
+    """The desired number, then these of the status."""
+    desired, status = part(document, "spec").get("replicas"), part(document, "status")
+    return [1 if desired is None else int(desired), *(status.get(field) or 0 for field in fields)]
 
 
 def _job(job: JsonObject, now_s: float) -> list[Any]:
-    spec, status = _part(job, "spec"), _part(job, "status")
-    done, wanted, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
-    if wanted is not None:
-        completions = f"{done}/{wanted}"
+    spec, status = part(job, "spec"), part(job, "status")
+    done, desired, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
+    if desired is not None:
+        completions = f"{done}/{desired}"
     else:
         completions = f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
-    return [
-        _name(job),
-        _job_status(job, status),
-        completions,
-        _job_duration(status, now_s),
-        _age(job, now_s),
-        *_template(job),
-    ]
+    cells = [_job_status(job, status), completions, _job_duration(status, now_s)]
+    return [_name(job), *cells, _age(job, now_s), *_template(job)]
 
 
 def _job_status(job: JsonObject, status: JsonObject) -> str:
-    held = {each.get("type") for each in status.get("conditions") or [] if each.get("status") == "True"}
-    for type_, text in (("Complete", "Complete"), ("Failed", "Failed")):
-        if type_ in held:
-            return text
-    if _part(job, "metadata").get("deletionTimestamp"):
-        return "Terminating"
-    for type_, text in (("Suspended", "Suspended"), ("FailureTarget", "FailureTarget"), ("SuccessCriteriaMet",) * 2):
-        if type_ in held:
-            return text
-    return "Running"
+    true = {condition.get("type") for condition in status.get("conditions") or [] if condition.get("status") == "True"}
+    ended = [type_ for type_ in ("Complete", "Failed") if type_ in true]
+    deleted = ["Terminating"] if part(job, "metadata").get("deletionTimestamp") else []
+    open_ = [type_ for type_ in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if type_ in true]
+    return [*ended, *deleted, *open_, "Running"][0]
 
 
 def _job_duration(status: JsonObject, now_s: float) -> str:
@@ -330,16 +274,23 @@ _PRINTERS: dict[str, Printer] = {
             TableColumn("IP", description="The pod's address, empty until it has one.", priority=1),
             TableColumn("Node", description="The node that the pod is bound to.", priority=1),
             TableColumn("Nominated Node", description="Where this pod waits for others to be preempted.", priority=1),
-            TableColumn("Readiness Gates", description="How many of the pod's readiness gates hold.", priority=1),
+            TableColumn("Readiness Gates", description="How many of the pod's readiness gates are met.", priority=1),
         ),
         _pod,
     ),
     "events": Printer(_EVENT_COLUMNS, _event),
-    "namespaces": Printer(_columns("Status", "Age"), _namespace),
-    "configmaps": Printer(_columns("Data", "Age"), _config_map),
-    "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _quota),
-    "serviceaccounts": Printer(_columns("Age"), _named),
-    "leases": Printer(_columns("Holder", "Age"), _lease),
+    "namespaces": Printer(
+        _columns("Status", "Age"), _named(lambda namespace: [part(namespace, "status").get("phase") or ""])
+    ),
+    "configmaps": Printer(
+        _columns("Data", "Age"),
+        _named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
+    ),
+    "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _named(_quota)),
+    "serviceaccounts": Printer(_columns("Age"), _named(lambda _: [])),
+    "leases": Printer(
+        _columns("Holder", "Age"), _named(lambda lease: [part(lease, "spec").get("holderIdentity") or ""])
+    ),
     "priorityclasses": Printer(
         (
             NAME,
@@ -358,13 +309,13 @@ _PRINTERS: dict[str, Printer] = {
             TableColumn("Allowed Disruptions", "integer", "How many may be disrupted now."),
             AGE,
         ),
-        _disruption_budget,
+        _named(_disruption_budget),
     ),
     "deployments": Printer(_columns("Ready", "Up-to-date", "Available", "Age", wide=_WORKLOAD_WIDE), _deployment),
     "replicasets": Printer(
         (
             NAME,
-            TableColumn("Desired", "integer", "How many replicas are wanted."),
+            TableColumn("Desired", "integer", "How many replicas are desired."),
             TableColumn("Current", "integer", "How many replicas there are."),
             TableColumn("Ready", "integer", "How many replicas are ready."),
             *_columns("Age", wide=_WORKLOAD_WIDE)[1:],
@@ -380,11 +331,13 @@ _NODE_COLUMNS = _columns(
     "Version",
     wide=("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
 )
-_PLAIN = Printer((NAME, TableColumn("Created At", "date", _AGE)), _created_at)
+_PLAIN = Printer(
+    (NAME, TableColumn("Created At", "date", _AGE)), lambda document, _: [_name(document), _created(document)]
+)
 
 
 def printer(storage: str, profile: str) -> Printer:
-    """How objects of this shelf are printed; kinds without a printer of their own show when they were created."""
+    """How objects of this kind are printed; kinds without a printer of their own show when they were created."""
     if storage == "nodes":
         return Printer(_NODE_COLUMNS, _node(profile))
     return _PRINTERS.get(storage, _PLAIN)

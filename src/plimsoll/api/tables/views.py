@@ -1,4 +1,4 @@
-"""From stored bytes to the forms a client may ask for: the object itself, a Table row, its metadata (05 B7, 06 E3).
+"""From stored bytes to the forms a client may request: the object itself, a Table row, its metadata (05 B7, 06 E3).
 
 Bodies are stored without `kind` and `apiVersion`, as list items are printed. So one object is the resource's opening
 and the body's rest, and a list is its bodies with commas between them. Only Tables and metadata views decode anything.
@@ -37,7 +37,7 @@ _ZERO_VALUES: dict[str, bytes] = {
 
 
 def stored_form(resource: ApiResource, body: bytes) -> bytes:
-    """The members of the object in this resource's words: the stored bytes, except for the second view of events."""
+    """The members of the object in this resource's version: the stored bytes, except for events.k8s.io."""
     return encoded(as_new(_decode(body))) if resource.group == "events.k8s.io" else body
 
 
@@ -73,10 +73,10 @@ def item_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes) 
 class Viewer:
     """Prints objects of one resource in one of the converted forms."""
 
-    def __init__(self, resource: ApiResource, wanted: MediaType, include: str, profile: str) -> None:
+    def __init__(self, resource: ApiResource, form: MediaType, include: str, profile: str) -> None:
         self._resource = resource
-        self.view: View = wanted.view
-        self._api_version = f"meta.k8s.io/{wanted.view_version}".encode()
+        self.view: View = form.view
+        self._api_version = f"meta.k8s.io/{form.view_version}".encode()
         if self.view == "Table" and include not in _INCLUDES:
             raise bad_request(
                 f'Unable to convert to Table as requested: includeObject: Invalid value: "{include}": '
@@ -90,27 +90,25 @@ class Viewer:
         if self.view == "Table":
             meta = b'{"resourceVersion":%s}' % encoded(document["metadata"].get("resourceVersion", ""))
             return self._table([self._row(document, now_s)], meta, columns)
-        return self._partial(document)
+        return self._partial(encoded(document["metadata"]))
 
     def many(self, bodies: Iterable[bytes], list_meta: bytes, now_s: float) -> bytes:
         if self.view == "Table":
             return self._table([self._row(document_of(body), now_s) for body in bodies], list_meta) + b"\n"
-        items = b",".join(self._partial(document_of(body)) for body in bodies)
+        items = b",".join(self._partial(encoded(document_of(body)["metadata"])) for body in bodies)
         head = b'{"kind":"PartialObjectMetadataList","apiVersion":"%s","metadata":%s,"items":['
         return b"".join((head % (self._api_version, list_meta), items, b"]}\n"))
 
     def bookmark(self, version: int, *, ends_initial: bool, columns: bool) -> bytes:
         meta = bookmark_metadata(version, ends_initial)
+        shown = self._partial(meta)
         if self.view != "Table":
-            return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (self._api_version, meta)
-        zero: JsonObject = {"metadata": {}}
-        cells = encoded(self._printer.cells(zero, 0.0))
-        shown = b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (self._api_version, meta)
-        row = b'{"cells":%s,"object":%s}' % (cells, shown)
+            return shown
+        row = b'{"cells":%s,"object":%s}' % (encoded(self._printer.cells({"metadata": {}}, 0.0)), shown)
         return self._table([row], b'{"resourceVersion":"%d"}' % version, columns)
 
     def _table(self, rows: list[bytes], meta: bytes, columns: bool = True) -> bytes:
-        shown = encoded([each.definition() for each in self._printer.columns]) if columns else b"null"
+        shown = encoded([column.definition() for column in self._printer.columns]) if columns else b"null"
         head = b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":['
         return b"".join((head % (self._api_version, meta, shown), b",".join(rows), b"]}"))
 
@@ -126,11 +124,10 @@ class Viewer:
             return b"null"
         if self._include == "Object":
             return whole(self._resource, encoded(document))
-        return self._partial(document)
+        return self._partial(encoded(document["metadata"]))
 
-    def _partial(self, document: JsonObject) -> bytes:
-        head = b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}'
-        return head % (self._api_version, encoded(document["metadata"]))
+    def _partial(self, metadata: bytes) -> bytes:
+        return b'{"kind":"PartialObjectMetadata","apiVersion":"%s","metadata":%s}' % (self._api_version, metadata)
 
 
 def bookmark_metadata(version: int, ends_initial: bool) -> bytes:
@@ -142,6 +139,4 @@ def bookmark_metadata(version: int, ends_initial: bool) -> bytes:
 def bookmark(resource: ApiResource, version: int, *, ends_initial: bool) -> bytes:
     """Only metadata, and the zero values that the type prints anyway."""
     extra = _ZERO_VALUES.get(resource.storage, b"")
-    return b"".join(
-        (opening(resource), b'"metadata":', bookmark_metadata(version, ends_initial), extra, b"}"),
-    )
+    return b"".join((opening(resource), b'"metadata":', bookmark_metadata(version, ends_initial), extra, b"}"))

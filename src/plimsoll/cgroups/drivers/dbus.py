@@ -1,12 +1,12 @@
-"""systemd's manager over D-Bus: one connection that is made when it is needed and made again when it is lost.
+"""The D-Bus client for systemd's manager: one connection, opened on first use and reopened when it is lost.
 
-The way is the system bus, as for every other client. Its daemon is often started by the first client's own connection
-and takes seconds on a slow machine: the socket accepts at once, but nobody answers the greeting, and after the greeting
-systemd itself may not be on the bus yet. So connecting has one deadline for all of it and waits for systemd's name.
-Where there is no bus at all, root may talk to systemd directly through its private socket.
+It uses the system bus. Socket activation may start the bus daemon with the first connection, which takes seconds on a
+slow machine: the socket accepts at once, but the daemon does not answer the greeting yet, and after the greeting
+systemd may not be on the bus yet. So connecting has one deadline for all steps, and waits for systemd's bus name.
+Where there is no bus, root connects to systemd directly through its private socket.
 
-Some calls start a job and return before it is done. `job` waits for the signal that says how it ended; the signal may
-come before the call's own answer.
+Some calls start a job and return before it is done. `job` waits for the signal with the job's result, which may arrive
+before the reply to the call.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dbus_fast.aio import MessageBus
 from dbus_fast.errors import AuthError, DBusError, InvalidAddressError
 
 from plimsoll.cgroups.drivers.write import until
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 
 SYSTEMD = "org.freedesktop.systemd1"
 MANAGER = "org.freedesktop.systemd1.Manager"
@@ -38,9 +38,9 @@ PRIVATE_SOCKET = "/run/systemd/private"
 CONNECT_S = 20.0
 CALL_S = 30.0
 JOB_S = 30.0
-_AGAIN_S = 0.1
-_OTHER_WAY_S = 2.0  # how long a refusal is endured while there is another address to try
-_LOOK_S = 0.5  # how often a wait for a job looks whether the connection is still there
+_RETRY_S = 0.1
+_FIRST_ADDRESS_S = 2.0  # how long a refused connection is retried while there is another address to try
+_POLL_S = 0.5  # how often a wait for a job checks the connection
 
 _SIGNALS = (
     f"type='signal',sender='{SYSTEMD}',interface='{MANAGER}',member='JobRemoved'",
@@ -49,28 +49,26 @@ _SIGNALS = (
 _NOT_YET = (ConnectionRefusedError, ConnectionResetError, BrokenPipeError, EOFError, AuthError)
 
 
-class SystemdError(PlimsollError):
-    """systemd (or the bus) has answered with an error: its D-Bus name and its own message."""
+class SystemdError(StructuredError):
+    """systemd or the bus replied with an error: its D-Bus name and message."""
 
-    def __init__(self, name: str, message: str) -> None:
-        super().__init__(name, message)
-        self.name = name
-        self.message = message
+    name: str
+    message: str
 
     def __str__(self) -> str:
         return f"{self.message} ({self.name})" if self.message else self.name
 
 
 class BusLostError(PlimsollError):
-    """No answer: systemd could not be reached, or the connection ended before it answered."""
+    """No reply: systemd could not be reached, or the connection was closed before the reply."""
 
 
 class _DirectBus(MessageBus):
-    """systemd's private socket, with no bus daemon in between.
+    """systemd's private socket, without a bus daemon.
 
-    Nobody is there for the `Hello` that follows the authentication: systemd answers it with an error, which does as
-    well, as dbus-fast takes any answer. But what systemd reads in one piece with the end of the authentication it does
-    not look at before more comes; so that end must have been read before anything follows it.
+    systemd replies to the `Hello` after the authentication with an error, which is enough: dbus-fast accepts any reply.
+    But systemd does not process what it reads together with the end of the authentication until more data arrives; so
+    systemd must have read that end before anything else is sent.
     """
 
     async def _authenticate(self) -> None:
@@ -94,17 +92,17 @@ class SystemdBus:
         self._bus: MessageBus | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._lock = asyncio.Lock()
-        self._systemd_came = asyncio.Event()
-        self._waiting = 0  # calls that will want to know how their job ended
-        self._ended: dict[str, str] = {}  # job → result, kept while anybody waits
+        self._systemd_appeared = asyncio.Event()
+        self._waiting = 0  # calls that wait for the result of their job
+        self._ended: dict[str, str] = {}  # job → result, kept while a call waits
         self._jobs: dict[str, asyncio.Future[str]] = {}
 
     async def call(self, member: str, signature: str = "", body: list[Any] | None = None) -> list[Any]:
-        """One method of the manager. A call whose connection was lost is made once more on a new one."""
+        """Call a method of the manager; retried once on a new connection if the connection is lost."""
         for last in (False, True):
             bus = await self._connected()
             try:
-                return await self._ask(bus, SYSTEMD, MANAGER_PATH, MANAGER, member, signature, body)
+                return await self._call(bus, SYSTEMD, MANAGER_PATH, MANAGER, member, signature, body)
             except BusLostError:
                 self._drop(bus)
                 if last:
@@ -112,7 +110,7 @@ class SystemdBus:
         raise AssertionError("unreachable")
 
     async def job(self, member: str, signature: str, body: list[Any], timeout_s: float = JOB_S) -> str:
-        """A method that starts a job; how the job ended: `done`, `failed`, `canceled`, `timeout`, …"""
+        """Call a method that starts a job; the job's result: `done`, `failed`, `canceled`, `timeout`, …"""
         self._waiting += 1
         try:
             (job,) = await self.call(member, signature, body)
@@ -131,7 +129,7 @@ class SystemdBus:
         deadline = loop.time() + timeout_s
         try:
             while (left_s := deadline - loop.time()) > 0:
-                done, _ = await asyncio.wait([future], timeout=min(left_s, _LOOK_S))
+                done, _ = await asyncio.wait([future], timeout=min(left_s, _POLL_S))
                 if done:
                     return future.result()
                 if bus is None or not bus.connected:
@@ -150,9 +148,9 @@ class SystemdBus:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # a connection belongs to the loop it was made in
             self._loop, self._bus = loop, None
-            self._lock, self._systemd_came = asyncio.Lock(), asyncio.Event()
+            self._lock, self._systemd_appeared = asyncio.Lock(), asyncio.Event()
         async with self._lock:
-            # The loop may not have seen yet that the other end has hung up; after two rounds it has.
+            # Two iterations of the loop, so that it notices a connection that the peer has closed.
             for _ in range(2):
                 await asyncio.sleep(0)
             if self._bus is None or not self._bus.connected:
@@ -163,10 +161,10 @@ class SystemdBus:
         problems = []
         *others, last = self._addresses()
         for address in (*others, last):
-            patience_s = self.connect_s if address == last else _OTHER_WAY_S
+            retry_s = self.connect_s if address == last else _FIRST_ADDRESS_S
             try:
                 async with asyncio.timeout(self.connect_s):
-                    return await self._patiently(address, patience_s)
+                    return await self._open_with_retries(address, retry_s)
             except TimeoutError:
                 problems.append(f"{address or 'system bus'}: no answer within {self.connect_s:g} s")
             except (OSError, EOFError, AuthError, DBusError, InvalidAddressError, SystemdError, BusLostError) as error:
@@ -179,17 +177,18 @@ class SystemdBus:
         private = [f"unix:path={PRIVATE_SOCKET}"] if os.geteuid() == 0 and _is_socket(PRIVATE_SOCKET) else []
         return [None, *private]
 
-    async def _patiently(self, address: str | None, patience_s: float) -> MessageBus:
-        """A daemon that is just being started or restarted refuses or hangs up: it is asked again for a while. One that
-        accepts and says nothing is waited for until the caller's deadline."""
-        deadline = asyncio.get_running_loop().time() + patience_s
+    async def _open_with_retries(self, address: str | None, retry_s: float) -> MessageBus:
+        """A daemon that is starting refuses or closes the connection: retry for a while. One that accepts and does not
+        answer is waited for until the caller's deadline.
+        """
+        deadline = asyncio.get_running_loop().time() + retry_s
         while True:
             try:
                 return await self._open(address)
             except _NOT_YET:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
-                await asyncio.sleep(_AGAIN_S)
+                await asyncio.sleep(_RETRY_S)
 
     async def _open(self, address: str | None) -> MessageBus:
         kind = _DirectBus if _is_private(address) else MessageBus
@@ -199,22 +198,22 @@ class SystemdBus:
         try:
             if not _is_private(address):
                 for rule in _SIGNALS:
-                    await self._ask(bus, BUS, BUS_PATH, BUS, "AddMatch", "s", [rule])
+                    await self._call(bus, BUS, BUS_PATH, BUS, "AddMatch", "s", [rule])
                 await self._await_systemd(bus)
-            await self._ask(bus, SYSTEMD, MANAGER_PATH, MANAGER, "Subscribe")
+            await self._call(bus, SYSTEMD, MANAGER_PATH, MANAGER, "Subscribe")
         except BaseException:
             bus.disconnect()
             raise
         return bus
 
     async def _await_systemd(self, bus: MessageBus) -> None:
-        self._systemd_came.clear()
+        self._systemd_appeared.clear()
         try:
-            await self._ask(bus, BUS, BUS_PATH, BUS, "GetNameOwner", "s", [SYSTEMD])
+            await self._call(bus, BUS, BUS_PATH, BUS, "GetNameOwner", "s", [SYSTEMD])
         except SystemdError as refused:
             if not refused.name.endswith(".NameHasNoOwner"):
                 raise
-            await self._systemd_came.wait()
+            await self._systemd_appeared.wait()
 
     def _drop(self, bus: MessageBus) -> None:
         if bus.connected:
@@ -224,7 +223,7 @@ class SystemdBus:
 
     # Messages
 
-    async def _ask(
+    async def _call(
         self,
         bus: MessageBus,
         destination: str,
@@ -259,7 +258,7 @@ class SystemdBus:
             elif self._waiting:
                 self._ended[job] = result
         elif message.member == "NameOwnerChanged" and message.body[0] == SYSTEMD and message.body[2]:
-            self._systemd_came.set()
+            self._systemd_appeared.set()
 
 
 def _is_private(address: str | None) -> bool:

@@ -1,8 +1,8 @@
-"""What every cgroup driver can do: look, make, write, remove, move, freeze and kill.
+"""The interface of every cgroup driver: read, make, write, remove, move, freeze and kill.
 
-A driver has no policy. It is given a path as `rules.model.cgroup_names` spells it and one file's text at a time, does
-just that, checks by reading back, and raises `CgroupError` with the operation, the path, the data and the kernel's
-errno. Looking is plain calls on kept directory fds; changing is `async`, because systemd is asked over D-Bus.
+A driver has no policy. It gets a path as `rules.model.cgroup_names` spells it and the text of one file, writes it,
+reads it back, and raises `CgroupError` with the operation, the path, the data and the kernel's errno. Reads are plain
+calls on open directory fds; changes are `async`, because the systemd driver calls D-Bus.
 """
 
 from __future__ import annotations
@@ -23,32 +23,32 @@ class CgroupDriver(Protocol):
     name: DriverName
     simulated: bool
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
-        """Those of `files` that exist there, with their text stripped; None where there is no such cgroup."""
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+        """The stripped texts of those `files` that exist; None where there is no such cgroup."""
 
     def children(self, path: str) -> list[str]:
-        """Names of the cgroups directly below, sorted; on v1 those in any hierarchy. Empty where there is none."""
+        """The names of the child cgroups, sorted; on v1 those of all hierarchies."""
 
     def members(self, path: str, *, deep: bool = False) -> list[int]:
-        """Pids in the cgroup, with `deep` those of everything below it too."""
+        """The pids in the cgroup; with `deep`, also in its descendants."""
 
     def has(self, file: str) -> str | None:
-        """None where cgroups of this kernel have that file, else the reason why not (controller missing, …)."""
+        """None where this kernel's cgroups have that file, otherwise the reason (controller missing, …)."""
 
     async def make(self, path: str, *, pid: int | None = None) -> None:
-        """A new cgroup in an existing parent; fails with EEXIST where it is there. A systemd scope needs its pid."""
+        """Make a cgroup in an existing parent; EEXIST where it exists. A systemd scope needs its first pid."""
 
     async def write(self, path: str, file: str, value: str) -> None:
-        """One value into one file, read back and compared (up to the kernel's own rounding)."""
+        """Write one value, read it back and compare it, apart from the kernel's rounding."""
 
     async def remove(self, path: str) -> None:
-        """An empty cgroup without children; CgroupGone where it is not there."""
+        """Remove an empty cgroup without children; CgroupGoneError where it does not exist."""
 
     async def move(self, path: str, pid: int) -> None:
-        """The process into the cgroup, in every hierarchy."""
+        """Move the process into the cgroup, in every hierarchy."""
 
     async def freeze(self, path: str, *, frozen: bool) -> None:
-        """Stop or continue everything below; returns when the kernel says it is so."""
+        """Freeze or thaw the cgroup and its descendants; returns when the kernel confirms it."""
 
     async def kill(self, path: str) -> None:
-        """SIGKILL for everything below, race-free against forks; returns when nothing lives there any more."""
+        """Send SIGKILL to all processes in it and below, also to those that fork meanwhile; returns when all ended."""

@@ -1,11 +1,11 @@
-"""A kernel in memory that speaks the drivers' protocol: the dry run, and what `up` falls back to.
+"""A simulated kernel in memory that implements the driver interface: for dry runs, and as the fallback of `up`.
 
-It keeps files, rounds what a kernel rounds and refuses what a kernel refuses: values that make no sense, a v1 quota
-above the parent's, memory+swap below memory, a v1 limit below what is in use, a cgroup in use that shall go. Lowering
-v2's memory.max below what is in use is not refused: pages are reclaimed, and then somebody is killed.
+It stores files, rounds as a kernel does and refuses what a kernel refuses: invalid values, a v1 quota above the
+parent's, memory+swap below memory, a v1 limit below the usage, the removal of a cgroup in use. Setting v2's memory.max
+below the usage is not refused: pages are reclaimed, and then processes are killed.
 
-What a machine would do by itself is done by calling: `spawn` and `exit` processes, `use` memory, `report` pressure.
-Memory is two numbers per cgroup: what can be reclaimed (`cache`) and what can't (`anon`).
+The caller simulates what happens on a machine: `spawn` and `exit` processes, `use` memory, `report` pressure.
+The memory of a cgroup is two numbers: what can be reclaimed (`cache`) and what cannot (`anon`).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.resources.files import MAX
 
-_CALM = "avg10=0.00 avg60=0.00 avg300=0.00 total=0"
-_NOTES = {  # read-only files that a test or a simulation writes with `report`
-    "cpu.pressure": f"some {_CALM}\nfull {_CALM}",
-    "memory.pressure": f"some {_CALM}\nfull {_CALM}",
-    "io.pressure": f"some {_CALM}\nfull {_CALM}",
+_NO_STALL = "avg10=0.00 avg60=0.00 avg300=0.00 total=0"
+_REPORTS = {  # read-only files that a test or a simulation writes with `report`
+    "cpu.pressure": f"some {_NO_STALL}\nfull {_NO_STALL}",
+    "memory.pressure": f"some {_NO_STALL}\nfull {_NO_STALL}",
+    "io.pressure": f"some {_NO_STALL}\nfull {_NO_STALL}",
     "cpu.stat": "usage_usec 0\nuser_usec 0\nsystem_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0",
 }
 _EVENTS = ("low", "high", "max", "oom", "oom_kill", "oom_group_kill")
@@ -35,7 +35,7 @@ class _Cgroup:
     def __init__(self, inode: int, files: Mapping[str, str]) -> None:
         self.inode = inode
         self.files = dict(files)
-        self.notes = dict(_NOTES)
+        self.reports = dict(_REPORTS)
         self.children: set[str] = set()
         self.pids: set[int] = set()
         self.anon_bytes = 0
@@ -58,7 +58,7 @@ class SimulatedKernel:
         cpus: int = 4,
         lacking: Mapping[str, str] | None = None,
     ) -> None:
-        """`lacking`: files that this kernel shall not have, each with the reason."""
+        """`lacking`: files that this kernel does not have, each with the reason."""
         self.version = version
         self.name = name
         self._lacking = dict(lacking or {})
@@ -69,27 +69,21 @@ class SimulatedKernel:
         self._inodes = 1
         self._pids = 1000
 
-    # --- looking ---
+    # --- reading ---
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         group = self._groups.get(path)
         if group is None:
             return None
-        found = {}
-        for file in files:
-            text = group.files.get(file)
-            if text is None:
-                text = self._shown(path, group, file)
-            if text is not None:
-                found[file] = text
-        return ObservedCgroup(found, group.inode)
+        texts = {file: self._text(path, group, file) for file in files}
+        return ObservedCgroup({file: text for file, text in texts.items() if text is not None}, group.inode)
 
     def children(self, path: str) -> list[str]:
         group = self._groups.get(path)
         return sorted(group.children) if group is not None else []
 
     def members(self, path: str, *, deep: bool = False) -> list[int]:
-        groups = self._tree(path) if deep else self._one(path)
+        groups = self._tree(path) if deep else [self._groups[path]] if path in self._groups else []
         return sorted(pid for group in groups for pid in group.pids)
 
     def has(self, file: str) -> str | None:
@@ -123,7 +117,7 @@ class SimulatedKernel:
         group = self._existing("write", path, f"{file}={value}")
         try:
             if file in self._commands:
-                self._command(path, group, file, value)
+                self._command(path, file, value)
                 return
             if file not in group.files:
                 raise ErrnoError(errno.ENOENT, self.has(file) or "")
@@ -143,7 +137,7 @@ class SimulatedKernel:
             raise CgroupError("move", path, str(pid), errno.EBUSY, "a cgroup with children takes no processes")
         if self.version == 1 and path != "/" and not (group.files["cpuset.cpus"] and group.files["cpuset.mems"]):
             raise CgroupError("move", path, str(pid), errno.ENOSPC)
-        home = next((each for each in self._groups.values() if pid in each.pids), None)
+        home = next((other for other in self._groups.values() if pid in other.pids), None)
         if home is None:
             raise CgroupError("move", path, str(pid), errno.ESRCH)
         home.pids.remove(pid)
@@ -159,17 +153,17 @@ class SimulatedKernel:
         for pid in self.members(path, deep=True):
             self.exit(pid)
 
-    # --- what a machine does by itself ---
+    # --- simulated activity ---
 
     def spawn(self, path: str = "/") -> int:
-        """A new process there."""
+        """Start a process in the cgroup."""
         self._pids += 1
         self._existing("spawn", path).pids.add(self._pids)
         return self._pids
 
     def exit(self, pid: int) -> None:
-        """Its memory goes with it when it was the last one; systemd ends a scope that has no process left."""
-        path, group = next((path, each) for path, each in self._groups.items() if pid in each.pids)
+        """The last process frees the cgroup's memory; systemd removes a scope without processes."""
+        path, group = next((path, group) for path, group in self._groups.items() if pid in group.pids)
         group.pids.remove(pid)
         if group.pids:
             return
@@ -178,15 +172,15 @@ class SimulatedKernel:
             self._drop(path)
 
     def use(self, path: str, *, anon_bytes: int = 0, cache_bytes: int = 0) -> None:
-        """From now on this cgroup itself uses so much; where a limit is hit, pages and then processes go."""
+        """Set this cgroup's own usage; above a limit, pages are reclaimed and then processes are killed."""
         group = self._existing("use", path)
         group.anon_bytes, group.cache_bytes = anon_bytes, cache_bytes
-        for each in (*ancestors(path), path):
-            self._settle(each)
+        for limited in (*ancestors(path), path):
+            self._enforce_limits(limited)
 
     def report(self, path: str, file: str, text: str) -> None:
-        """What a read-only file (pressure, cpu.stat) shows from now on."""
-        self._existing("report", path).notes[file] = text
+        """Set the text of a read-only file (pressure, cpu.stat)."""
+        self._existing("report", path).reports[file] = text
 
     # --- inside ---
 
@@ -198,12 +192,8 @@ class SimulatedKernel:
             raise CgroupGoneError(op, path, data, errno.ENOENT)
         return group
 
-    def _one(self, path: str) -> Iterator[_Cgroup]:
-        if path in self._groups:
-            yield self._groups[path]
-
     def _tree(self, path: str) -> Iterator[_Cgroup]:
-        """The cgroup and everything below it."""
+        """The cgroup and its descendants."""
         group = self._groups.get(path)
         if group is not None:
             yield group
@@ -214,20 +204,20 @@ class SimulatedKernel:
         group = self._groups.pop(path)
         above, _, name = path.rpartition("/")
         self._groups[above or "/"].children.remove(name)
-        self._groups[above or "/"].cache_bytes += group.cache_bytes  # what is left is charged to the parent
+        self._groups[above or "/"].cache_bytes += group.cache_bytes  # the rest is charged to the parent
 
     def _usage(self, path: str) -> int:
         return sum(group.anon_bytes + group.cache_bytes for group in self._tree(path))
 
-    def _command(self, path: str, group: _Cgroup, file: str, value: str) -> None:
+    def _command(self, path: str, file: str, value: str) -> None:
         if file == "cgroup.kill":
             for pid in self.members(path, deep=True):
                 self.exit(pid)
         elif file == "memory.force_empty":
             self._reclaim(path, self._usage(path))
         else:
-            wanted = byte_count(value)
-            if self._reclaim(path, wanted) < wanted:
+            requested = byte_count(value)
+            if self._reclaim(path, requested) < requested:
                 raise ErrnoError(errno.EAGAIN)
 
     def _set(self, path: str, group: _Cgroup, file: str, text: str) -> None:
@@ -238,19 +228,17 @@ class SimulatedKernel:
             text = f"{words[0]} {period}"
         elif file in ("cpu.cfs_quota_us", "cpu.cfs_period_us"):
             self._check_bandwidth(path, {**files, file: text})
-        elif file == "memory.limit_in_bytes":
-            if int(text) > int(files.get("memory.memsw.limit_in_bytes", text)):
-                raise ErrnoError(errno.EINVAL)
-            self._make_room(path, int(text))
-        elif file == "memory.memsw.limit_in_bytes":
-            if int(text) < int(files["memory.limit_in_bytes"]):
+        elif file in ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes"):
+            limits = {**files, file: text}
+            memory = limits["memory.limit_in_bytes"]
+            if int(memory) > int(limits.get("memory.memsw.limit_in_bytes", memory)):
                 raise ErrnoError(errno.EINVAL)
             self._make_room(path, int(text))
         files[file] = text
-        self._settle(path)
+        self._enforce_limits(path)
 
     def _check_bandwidth(self, path: str, files: Mapping[str, str]) -> None:
-        """v1: no child may have a larger part of the CPU than what its nearest limited ancestor has."""
+        """v1: a child's quota/period must not be above that of its nearest limited ancestor."""
         ratio = _ratio(files)
         if ratio is None:
             return
@@ -270,15 +258,15 @@ class SimulatedKernel:
         if excess > 0 and self._reclaim(path, excess) < excess:
             raise ErrnoError(errno.EBUSY, f"{self._usage(path)} bytes are in use")
 
-    def _reclaim(self, path: str, wanted_bytes: int) -> int:
+    def _reclaim(self, path: str, requested_bytes: int) -> int:
         freed = 0
         for group in self._tree(path):
-            part = min(group.cache_bytes, wanted_bytes - freed)
+            part = min(group.cache_bytes, requested_bytes - freed)
             group.cache_bytes -= part
             freed += part
         return freed
 
-    def _settle(self, path: str) -> None:
+    def _enforce_limits(self, path: str) -> None:
         group = self._groups.get(path)
         for file in ("memory.high", "memory.max", "memory.limit_in_bytes"):
             limit = MAX if group is None else group.files.get(file, MAX)
@@ -291,11 +279,11 @@ class SimulatedKernel:
                     excess = self._usage(path) - int(limit)
 
     def _oom_kill(self, path: str, group: _Cgroup) -> bool:
-        """The cgroup below with the most memory that nobody can take back loses all its processes."""
-        victims = [each for each in self._tree(path) if each.pids and each.anon_bytes]
+        """Kill all processes of the cgroup with the most memory that cannot be reclaimed."""
+        victims = [victim for victim in self._tree(path) if victim.pids and victim.anon_bytes]
         if not victims:
             return False
-        victim = max(victims, key=lambda each: each.anon_bytes)
+        victim = max(victims, key=lambda victim: victim.anon_bytes)
         group.events["oom"] += 1
         victim.events["oom_kill"] += len(victim.pids)
         if victim.files.get("memory.oom.group") == "1":
@@ -304,8 +292,10 @@ class SimulatedKernel:
             self.exit(pid)
         return True
 
-    def _shown(self, path: str, group: _Cgroup, file: str) -> str | None:
-        """Files that are computed when they are read; None where there is no such file."""
+    def _text(self, path: str, group: _Cgroup, file: str) -> str | None:
+        """The text of a file, stored or computed; None where there is no such file."""
+        if file in group.files:
+            return group.files[file]
         usage = {1: "memory.usage_in_bytes", 2: "memory.current"}[self.version]
         if file in (usage, "memory.memsw.usage_in_bytes"):
             return str(self._usage(path))
@@ -313,21 +303,21 @@ class SimulatedKernel:
             return self._memory_stat(path)
         if file in ("memory.events", "memory.events.local") and self.version == 2:
             groups = list(self._tree(path)) if file == "memory.events" else [group]
-            return "\n".join(f"{name} {sum(each.events[name] for each in groups)}" for name in _EVENTS)
+            return "\n".join(f"{name} {sum(group.events[name] for group in groups)}" for name in _EVENTS)
         if file == "cgroup.events" and self.version == 2:
-            populated = any(each.pids for each in self._tree(path))
+            populated = any(below.pids for below in self._tree(path))
             return f"populated {populated:d}\nfrozen {group.frozen:d}"
         if file == "cgroup.freeze" and self.version == 2:
             return f"{group.frozen:d}"
         if file == "cgroup.procs":
             return "\n".join(map(str, sorted(group.pids)))
         if file == "pids.current":
-            return str(sum(len(each.pids) for each in self._tree(path)))
-        return group.notes.get(file)
+            return str(sum(len(below.pids) for below in self._tree(path)))
+        return group.reports.get(file)
 
     def _memory_stat(self, path: str) -> str:
-        anon = sum(each.anon_bytes for each in self._tree(path))
-        cache = sum(each.cache_bytes for each in self._tree(path))
+        anon = sum(group.anon_bytes for group in self._tree(path))
+        cache = sum(group.cache_bytes for group in self._tree(path))
         if self.version == 2:
             return f"anon {anon}\nfile {cache}\ninactive_file {cache}\nactive_file 0"
         own = self._groups[path]
@@ -338,22 +328,22 @@ class SimulatedKernel:
 
 
 class SimulatedHolders:
-    """Processes that only exist, for the scopes of a simulated systemd."""
+    """Placeholder processes for the scopes of a simulated systemd."""
 
     def __init__(self, kernel: SimulatedKernel) -> None:
         self._kernel = kernel
-        self._held: dict[int, str] = {}
+        self._scopes: dict[int, str] = {}  # by pid
 
     def start(self, path: str) -> int:
         pid = self._kernel.spawn()
-        self._held[pid] = path
+        self._scopes[pid] = path
         return pid
 
     def end(self, pid: int, path: str) -> None:
         self._kernel.exit(pid)
 
-    def held_by(self, pid: int) -> str | None:
-        return self._held.get(pid)
+    def scope_of(self, pid: int) -> str | None:
+        return self._scopes.get(pid)
 
 
 def _ratio(files: Mapping[str, str]) -> float | None:

@@ -1,8 +1,8 @@
-"""The control files of the simulated kernel: which there are, what they hold at first, and what they take.
+"""The control files of the simulated kernel: their names, their initial values, and the values they accept.
 
-Each value goes through one function that answers with the text the kernel would show afterwards, or with the errno it
-would give. Relations between files and between cgroups (a limit and its memsw, a quota and its parent's) are the
-kernel's own business and stand in `simulated`.
+For each file a function returns the text that the kernel shows after the write, or raises the errno. Relations between
+files and between cgroups (a limit and its memsw, a quota and its parent's) are in `simulated`.
+Ranges and defaults: https://docs.kernel.org/admin-guide/cgroup-v2.html#controllers
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 _BYTES = re.compile(r"([0-9]{1,19})([kmgtKMGT]?)", re.ASCII)
 _DECIMAL = re.compile(r"-?[0-9]{1,19}", re.ASCII)
 
-Taken = Callable[[str], str]
+Accept = Callable[[str], str]
 
 
 class ErrnoError(Exception):
-    """Only between these two modules: the errno for a value."""
+    """The errno for a value; never leaves these two modules."""
 
     def __init__(self, number: int, detail: str = "") -> None:
         super().__init__(number, detail)
@@ -37,13 +37,13 @@ class ErrnoError(Exception):
 
 def control_files(
     version: CgroupVersion, page_size: int, hugepage_sizes: Iterable[int], *, swap: bool, cpus: int
-) -> dict[str, tuple[str, Taken]]:
-    """file → what a new cgroup holds, and how a value is taken."""
+) -> dict[str, tuple[str, Accept]]:
+    """file → its value in a new cgroup, and the function that accepts a value."""
     pages, numbers = _memory(page_size, page_size, version), _whole(0, MAX_PIDS, allow_max=True)
     everything = cpu_text(range(cpus))
     cpuset = {"cpuset.cpus": (everything if version == 1 else "", _cpus(cpus)), "cpuset.mems": ("0", _cpus(1))}
     if version == 2:
-        found = {
+        files = {
             "cpu.weight": ("100", _whole(1, 10_000, beyond=errno.ERANGE)),
             "cpu.max": (f"{MAX} {DEFAULT_PERIOD_US}", _cpu_max),
             "memory.min": ("0", pages),
@@ -57,7 +57,7 @@ def control_files(
         cpuset["cpuset.mems"] = ("", _cpus(1))
     else:
         unlimited = str(unlimited_bytes(page_size))
-        found = {
+        files = {
             "cpu.shares": ("1024", _shares),
             "cpu.cfs_period_us": (str(DEFAULT_PERIOD_US), _whole(1000, 1_000_000)),
             "cpu.cfs_quota_us": ("-1", _quota),
@@ -68,33 +68,33 @@ def control_files(
     for size in hugepage_sizes:
         name = f"hugetlb.{page_label(size)}.{'max' if version == 2 else 'limit_in_bytes'}"
         default = MAX if version == 2 else str(unlimited_bytes(page_size, size))
-        found[name] = (default, _memory(page_size, size, version))
-    return found | cpuset
+        files[name] = (default, _memory(page_size, size, version))
+    return files | cpuset
 
 
 def byte_count(text: str) -> int:
-    """`1048576` or `1M`, as every memory file takes it."""
+    """`1048576` or `1M`, as every memory file accepts it."""
     match = _BYTES.fullmatch(text)
     if match is None:
         raise ErrnoError(errno.EINVAL)
     return int(match[1]) * _SUFFIXES[match[2].lower()]
 
 
-def _memory(page_size: int, unit_bytes: int, version: CgroupVersion) -> Taken:
+def _memory(page_size: int, unit_bytes: int, version: CgroupVersion) -> Accept:
     unlimited = unlimited_bytes(page_size, unit_bytes)
     no_limit = MAX if version == 2 else "-1"
 
-    def taken(text: str) -> str:
+    def accept(text: str) -> str:
         number = unlimited if text == no_limit else byte_count(text) // unit_bytes * unit_bytes
         if version == 2:
             return MAX if number >= unlimited else str(number)
         return str(min(number, unlimited))
 
-    return taken
+    return accept
 
 
-def _whole(least: int, most: int, *, allow_max: bool = False, beyond: int = errno.EINVAL) -> Taken:
-    def taken(text: str) -> str:
+def _whole(least: int, most: int, *, allow_max: bool = False, beyond: int = errno.EINVAL) -> Accept:
+    def accept(text: str) -> str:
         if allow_max and text == MAX:
             return text
         number = _integer(text)
@@ -102,7 +102,7 @@ def _whole(least: int, most: int, *, allow_max: bool = False, beyond: int = errn
             raise ErrnoError(beyond)
         return str(number)
 
-    return taken
+    return accept
 
 
 def _integer(text: str) -> int:
@@ -126,7 +126,7 @@ def _quota(text: str) -> str:
 
 
 def _cpu_max(text: str) -> str:
-    """One word keeps the period: the kernel adds it, see `simulated`."""
+    """One word keeps the period: `simulated` adds it."""
     words = text.split()
     if len(words) not in (1, 2):
         raise ErrnoError(errno.EINVAL)
@@ -137,8 +137,8 @@ def _cpu_max(text: str) -> str:
     return " ".join(words)
 
 
-def _cpus(count: int) -> Taken:
-    def taken(text: str) -> str:
+def _cpus(count: int) -> Accept:
+    def accept(text: str) -> str:
         numbers = cpu_numbers(text)
         if numbers is None:
             raise ErrnoError(errno.EINVAL)
@@ -146,4 +146,4 @@ def _cpus(count: int) -> Taken:
             raise ErrnoError(errno.ERANGE)
         return cpu_text(numbers)
 
-    return taken
+    return accept

@@ -1,14 +1,14 @@
-"""The systemd driver: cgroups are its slices and scopes, asked for over D-Bus, on v1 and on v2 (spec 02 §2.3).
+"""The systemd driver: cgroups are slices and scopes of systemd, created over D-Bus, on v1 and on v2 (02 §2.3).
 
-Who runs systemd shares the cgroup tree with it: a cgroup that it does not know may be taken away, a value that it does
-not know is written over at the next `daemon-reload`. So a cgroup is made as a transient unit and a value is set as a
-property first; then the same text is written to the file, where the kernel's verdict comes back, and should the kernel
-refuse, the property goes back too. What has no property (memory.oom.group, hugetlb) is in the file alone; the first of
-them systemd resets at `daemon-reload`, as whoever compares will see. Looking, freezing and killing is done on the
-files, by the cgroupfs driver inside.
+systemd owns the cgroup tree: it may remove a cgroup that it does not know, and it overwrites a value that it does not
+know at the next `daemon-reload`. So a cgroup is created as a transient unit, and a value is set as a property first.
+Then the same text is written to the file, to get the kernel's verdict; if the kernel refuses it, the property is
+restored. A file without a property (memory.oom.group, hugetlb) is only written; systemd resets memory.oom.group at
+`daemon-reload`, and the next sync finds that. The inner cgroupfs driver reads, freezes and kills.
 
-A scope lives as long as its processes: it is made with one (`cgroups.engine.scope_holder` has one to give) and goes by
-itself with the last. What is below a scope is delegated: no units there, only files.
+A scope exists as long as it has processes: it is created with one (such as a `cgroups.engine.scope_holder`) and removed
+with the last. Below a scope the tree is delegated: there are no units, only files.
+See https://systemd.io/CGROUP_DELEGATION/
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from plimsoll.rules.cgroups.systemd import Property, Unit, files_beside, propert
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import CgroupVersion
 
-# systemd 252 writes this file too whenever it applies a unit, from a setting that its scopes do not have: always to 0.
+# systemd 252 also writes this file whenever it applies a unit: always 0, as scopes have no setting for it.
 _RESET_BY_SYSTEMD = "memory.oom.group"
 _ERRNO = {
     "org.freedesktop.systemd1.UnitExists": errno.EEXIST,
@@ -47,7 +47,7 @@ _UNKNOWN_METHOD = "org.freedesktop.DBus.Error.UnknownMethod"
 
 class CgroupfsDriver(CgroupDriver, Protocol):
     async def complete(self, path: str) -> None:
-        """What is missing in a cgroup that systemd has made: controllers on v2, hierarchies on v1."""
+        """Add what is missing in a cgroup that systemd created: controllers on v2, hierarchies on v1."""
 
 
 class SystemdCgroups:
@@ -62,10 +62,10 @@ class SystemdCgroups:
     async def close(self) -> None:
         await self.bus.close()
 
-    # Looking
+    # Reading
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
-        return self.files.look(path, files)
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+        return self.files.read(path, files)
 
     def children(self, path: str) -> list[str]:
         return self.files.children(path)
@@ -82,47 +82,44 @@ class SystemdCgroups:
         unit = _own_unit(path, "make")
         if unit.is_scope and pid is None:
             raise CgroupError("make", path, "", errno.EINVAL, "a systemd scope needs a process from the start")
-        if self.files.look(path, ()) is not None:
+        if self.files.read(path, ()) is not None:
             raise CgroupError("make", path, "", errno.EEXIST)
-        if self.files.look(_parent(path), ()) is None:
-            raise CgroupGoneError("make", path, "", errno.ENOENT, "its parent is not there")
+        if self.files.read(_parent(path), ()) is None:
+            raise CgroupGoneError("make", path, "", errno.ENOENT, "its parent does not exist")
         try:
             result = await self.bus.job(
-                "StartTransientUnit", "ssa(sv)a(sa(sv))", [unit.name, "replace", self._birth(unit, pid), []]
+                "StartTransientUnit", "ssa(sv)a(sa(sv))", [unit.name, "replace", self._initial(unit, pid), []]
             )
             if result != "done":
                 raise CgroupError("make", path, "", errno.EIO, f"systemd's job for {unit.name} ended: {result}")
-        except SystemdError as refused:
-            # A slice may be loaded without a cgroup, because a child of it was named before; it will do (02 §2.3).
-            if unit.is_scope or _errno(refused) != errno.EEXIST:
-                raise _failed("make", path, "", refused) from refused
-        except BusLostError as lost:
-            raise _lost("make", path, "", lost) from lost
+        except (SystemdError, BusLostError) as error:
+            # A slice may be loaded without a cgroup, because a unit named it as its parent (02 §2.3).
+            if unit.is_scope or _errno(error) != errno.EEXIST:
+                raise _failed("make", path, "", error) from error
         await self._complete(path, unit, pid)
 
-    def _birth(self, unit: Unit, pid: int | None) -> list[list[Any]]:
+    def _initial(self, unit: Unit, pid: int | None) -> list[list[Any]]:
         """The properties of a new unit, as 02 §2.3 lists them."""
-        given: list[tuple[str, str, Any]] = [("Description", "s", f"libcontainer container {unit.name}")]
+        initial: list[tuple[str, str, Any]] = [("Description", "s", f"libcontainer container {unit.name}")]
         if unit.is_scope:
-            given += [("Slice", "s", unit.parent), ("Delegate", "b", True), ("PIDs", "au", [pid])]
+            initial += [("Slice", "s", unit.parent), ("Delegate", "b", True), ("PIDs", "au", [pid])]
         else:
-            given += [("Wants", "as", [unit.parent])]
-        accounting = ("MemoryAccounting", "CPUAccounting", "IOAccounting", "TasksAccounting")
-        for name in accounting:
-            given += [("BlockIOAccounting" if self.version == 1 and name == "IOAccounting" else name, "b", True)]
-        given += [("DefaultDependencies", "b", False)]
-        return [[name, Variant(signature, value)] for name, signature, value in given]
+            initial += [("Wants", "as", [unit.parent])]
+        io = "BlockIOAccounting" if self.version == 1 else "IOAccounting"
+        initial += [(name, "b", True) for name in ("MemoryAccounting", "CPUAccounting", io, "TasksAccounting")]
+        initial += [("DefaultDependencies", "b", False)]
+        return [[name, Variant(signature, value)] for name, signature, value in initial]
 
     async def _complete(self, path: str, unit: Unit, pid: int | None) -> None:
         try:
             await self.files.complete(path)
             if pid is not None:
-                await self.files.move(path, pid)  # systemd leaves it in the hierarchies that it does not use
+                await self.files.move(path, pid)  # into the hierarchies that systemd does not use
         except CgroupError as error:
             try:
                 await self._stop(path, unit)
             except CgroupError as second:
-                detail = f"{error.detail or error}; undoing it failed too: {second}"
+                detail = f"{error.detail or error}; the rollback failed too: {second}"
                 raise CgroupError(error.op, error.path, error.data, error.errno, detail) from error
             raise
 
@@ -132,39 +129,38 @@ class SystemdCgroups:
         if unit is None:
             await self.files.write(path, file, value)
             return
-        seen = self.files.look(path, {file, *files_beside(file, self.version), _RESET_BY_SYSTEMD})
-        if seen is None:
+        before = self.files.read(path, {file, *files_beside(file, self.version), _RESET_BY_SYSTEMD})
+        if before is None:
             raise CgroupGoneError("write", f"{path}/{file}", value, errno.ENOENT)
-        told = self._properties(path, file, value, seen)
-        if told:
-            await self._tell(path, unit, told, f"{file}={value}")
+        new = self._properties(path, file, value, before)
+        if new:
+            await self._set_properties(path, unit, new, f"{file}={value}")
         try:
             await self.files.write(path, file, value)
         except CgroupError:
-            if told and file in seen.files:
-                await self._tell(path, unit, self._properties(path, file, seen.files[file], seen), f"{file} as it was")
+            if new and file in before.files:
+                old = self._properties(path, file, before.files[file], before)
+                await self._set_properties(path, unit, old, f"{file} as it was")
             raise
         finally:
-            if told and seen.files.get(_RESET_BY_SYSTEMD) == "1":
+            if new and before.files.get(_RESET_BY_SYSTEMD) == "1":
                 await self.files.write(path, _RESET_BY_SYSTEMD, "1")
 
-    def _properties(self, path: str, file: str, value: str, seen: ObservedCgroup) -> tuple[Property, ...]:
+    def _properties(self, path: str, file: str, value: str, before: ObservedCgroup) -> tuple[Property, ...]:
         try:
-            return properties(file, value, self.version, seen.files)
+            return properties(file, value, self.version, before.files)
         except InvalidNameError as problem:
             raise CgroupError("refuse", f"{path}/{file}", value, errno.EINVAL, str(problem)) from problem
 
-    async def _tell(self, path: str, unit: Unit, told: tuple[Property, ...], what: str) -> None:
-        pairs = [[each.name, Variant(each.signature, each.value)] for each in told]
+    async def _set_properties(self, path: str, unit: Unit, values: tuple[Property, ...], what: str) -> None:
+        pairs = [[value.name, Variant(value.signature, value.value)] for value in values]
         try:
             await self.bus.call("SetUnitProperties", "sba(sv)", [unit.name, True, pairs])
-            # systemd answers first and writes the files when it is idle again; the answer to another question comes
-            # only after that. Without it, its late write could undo ours.
+            # systemd replies first and writes the files when it is idle; the reply to a second call comes only after
+            # that. Without it, the late write could overwrite the one that follows here.
             await self.bus.call("GetUnit", "s", [unit.name])
-        except SystemdError as refused:
-            raise _failed("set", path, what, refused) from refused
-        except BusLostError as lost:
-            raise _lost("set", path, what, lost) from lost
+        except (SystemdError, BusLostError) as error:
+            raise _failed("set", path, what, error) from error
 
     async def remove(self, path: str) -> None:
         unit = _unit(path, "remove")
@@ -172,49 +168,44 @@ class SystemdCgroups:
             await self.files.remove(path)
             return
         unit = _own_unit(path, "remove")
-        await self._clear_remains(path)
+        await self._remove_ended_scopes(path)
         if self.files.children(path) or self.files.members(path):
             raise CgroupError("remove", path, "", errno.EBUSY, "it has processes or cgroups in it")
-        there = self.files.look(path, ()) is not None
+        exists = self.files.read(path, ()) is not None
         await self._stop(path, unit)
-        if not there:
+        if not exists:
             raise CgroupGoneError("remove", path, "", errno.ENOENT)
 
-    async def _clear_remains(self, path: str) -> None:
-        """On v1 systemd tries each controller's directory of a scope that has ended once, and may come too early."""
+    async def _remove_ended_scopes(self, path: str) -> None:
+        """On v1, systemd tries to remove each directory of an ended scope only once, which may be too early."""
         for name in self.files.children(path):
-            below = f"{path}/{name}"
-            if name.endswith(".scope") and not self.files.members(below, deep=True):
+            child = f"{path}/{name}"
+            if name.endswith(".scope") and not self.files.members(child, deep=True):
                 with contextlib.suppress(CgroupGoneError):
-                    await self.files.remove(below)
+                    await self.files.remove(child)
 
     async def _stop(self, path: str, unit: Unit) -> None:
-        """The unit stopped and forgotten, and what systemd has left of its directories removed."""
+        """Stop the unit, reset its failed state, and remove the directories that systemd left."""
         try:
             result = await self.bus.job("StopUnit", "ss", [unit.name, "replace"], JOB_S)
             if result != "done":
                 raise CgroupError("remove", path, "", errno.EIO, f"systemd's job to stop {unit.name} ended: {result}")
             await self.bus.call("ResetFailedUnit", "s", [unit.name])
-        except SystemdError as refused:
-            if _errno(refused) != errno.ENOENT:  # a scope whose last process has ended is gone by itself
-                raise _failed("remove", path, "", refused) from refused
-        except BusLostError as lost:
-            raise _lost("remove", path, "", lost) from lost
-        try:
+        except (SystemdError, BusLostError) as error:
+            if _errno(error) != errno.ENOENT:  # systemd has removed a scope without processes
+                raise _failed("remove", path, "", error) from error
+        with contextlib.suppress(CgroupGoneError):
             await self.files.remove(path)
-        except CgroupGoneError:
-            pass
 
     async def move(self, path: str, pid: int) -> None:
         unit = _unit(path, "move")
         if unit is not None and unit.is_scope:
             try:
                 await self.bus.call("AttachProcessesToUnit", "ssau", [unit.name, "", [pid]])
-            except SystemdError as refused:
-                if refused.name != _UNKNOWN_METHOD:  # before systemd 235; then the file alone must do
-                    raise _failed("move", path, str(pid), refused) from refused
-            except BusLostError as lost:
-                raise _lost("move", path, str(pid), lost) from lost
+            except (SystemdError, BusLostError) as error:
+                # Before systemd 235, only the file can be written.
+                if isinstance(error, BusLostError) or error.name != _UNKNOWN_METHOD:
+                    raise _failed("move", path, str(pid), error) from error
         await self.files.move(path, pid)
 
     async def freeze(self, path: str, *, frozen: bool) -> None:
@@ -227,7 +218,7 @@ class SystemdCgroups:
 
 
 def _unit(path: str, op: str) -> Unit | None:
-    """Checked before anything is touched or asked."""
+    """Validates the path before anything is changed."""
     try:
         components(path)
         return unit_of(path)
@@ -238,7 +229,7 @@ def _unit(path: str, op: str) -> Unit | None:
 def _own_unit_or_below(path: str, op: str) -> Unit | None:
     unit = _unit(path, op)
     if unit is not None and unit.is_machines_own:
-        raise CgroupError(op, path, "", errno.EPERM, f"{unit.name} is the machine's own, not ours to {op}")
+        raise CgroupError(op, path, "", errno.EPERM, f"{unit.name} belongs to the machine: plimsoll does not {op} it")
     return unit
 
 
@@ -253,15 +244,11 @@ def _parent(path: str) -> str:
     return path.rpartition("/")[0] or "/"
 
 
-def _errno(refused: SystemdError) -> int:
-    return _ERRNO.get(refused.name, errno.EIO)
+def _errno(error: SystemdError | BusLostError) -> int:
+    return errno.ETIMEDOUT if isinstance(error, BusLostError) else _ERRNO.get(error.name, errno.EIO)
 
 
-def _failed(op: str, path: str, data: str, refused: SystemdError) -> CgroupError:
-    number = _errno(refused)
+def _failed(op: str, path: str, data: str, error: SystemdError | BusLostError) -> CgroupError:
+    number = _errno(error)
     kind = CgroupGoneError if number == errno.ENOENT else CgroupError
-    return kind(op, path, data, number, f"systemd: {refused}")
-
-
-def _lost(op: str, path: str, data: str, lost: BusLostError) -> CgroupError:
-    return CgroupError(op, path, data, errno.ETIMEDOUT, str(lost))
+    return kind(op, path, data, number, str(error) if isinstance(error, BusLostError) else f"systemd: {error}")

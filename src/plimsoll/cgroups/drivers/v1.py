@@ -1,12 +1,13 @@
 """The cgroupfs driver of cgroup v1: one path is a directory of that name in every hierarchy in use.
 
-Controllers may share a hierarchy (`cpu,cpuacct`), so what counts is the mount: a file stands in the mount of its
-controller. `name=systemd` and, on a hybrid host, the unified hierarchy get the directory as well: the second has PSI
-and `cgroup.kill`. A cgroup is there when it is there in every hierarchy that Kubernetes needs (02 §3); making one that
-is half there makes the rest, and either all of it or nothing. A new cpuset takes no process before it has CPUs and
-memory nodes, so it gets its parent's.
+Controllers may share a hierarchy (`cpu,cpuacct`), so files are found by mount: a file is in the mount of its
+controller. `name=systemd` and, on a hybrid host, the unified hierarchy get the directory as well; the latter has PSI
+and `cgroup.kill`. A cgroup exists when it exists in every hierarchy that Kubernetes needs (02 §3). Making one that
+exists in some of them makes the rest, all or nothing. A new cpuset accepts no process before it has CPUs and memory
+nodes, so it inherits those of its parent.
 
-Killing: the freezer stops everybody, so nobody can fork; each gets SIGKILL through a pidfd; let go, they die.
+To kill: freeze the cgroup, so that no process can fork, send SIGKILL through pidfds, and thaw.
+See https://docs.kernel.org/admin-guide/cgroup-v1/cgroups.html
 """
 
 from __future__ import annotations
@@ -16,18 +17,9 @@ import errno
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 
-from plimsoll.cgroups.drivers.v2 import (
-    FREEZE_S,
-    KILL_S,
-    PROCS,
-    descendants,
-    lacking,
-    not_the_top,
-    pids,
-    remove_empty,
-    still_there,
-)
+from plimsoll.cgroups.drivers import v2
 from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, CgroupMount, Directory, components
 from plimsoll.linux.processes import cgroups_of, signal_members
@@ -38,12 +30,12 @@ from plimsoll.rules.resources.files import controller_of
 
 SYSTEMD = "name=systemd"
 UNIFIED = "unified"
-# Which hierarchies a cgroup is made in, and which of them must have it so that it counts as there (02 §3).
+# A cgroup is made in the hierarchies USED; it exists if it exists in all of those NEEDED (02 §3).
 NEEDED = ("cpu", "cpuacct", "cpuset", "memory", "pids", "hugetlb", SYSTEMD)
 USED = (*NEEDED, "freezer", "blkio", "devices", UNIFIED)
 _OPTIONAL = frozenset({SYSTEMD, "blkio", "devices", UNIFIED})
 _REFUSALS = (errno.EACCES, errno.EPERM, errno.EROFS)
-_NOT_AT_THE_TOP = frozenset({"pids", "freezer"})  # their files are in every other cgroup
+_NOT_IN_ROOT = frozenset({"pids", "freezer"})  # the root cgroup does not have their files
 _STATE = "freezer.state"
 
 
@@ -60,9 +52,9 @@ class CgroupsV1:
         *,
         page_size: int = 0,
     ) -> None:
-        """`mounts`: controller (or `name=systemd`) → mount point, as `detect` finds them; joint ones name one point.
+        """`mounts`: controller (or `name=systemd`) → mount point, as `detect` finds them; joint controllers share one.
 
-        `roots`: mount point → the cgroup that is mounted there, where it is not the top.
+        `roots`: mount point → the cgroup that is mounted there, where it is not the root cgroup.
         """
         self.page_size = page_size or os.sysconf("SC_PAGE_SIZE")
         root_of = dict(roots or {}).get
@@ -74,19 +66,19 @@ class CgroupsV1:
             self.hierarchies[controller] = opened[mount_point]
         if unified is not None:
             self.hierarchies[UNIFIED] = CgroupMount(unified, "cgroup2", root_of(unified, "/"))
-        self.refused: dict[str, CgroupError] = {}  # an optional hierarchy → why it is left out
-        self._made: str | None = None  # a cgroup to ask which files there are
+        self.refused: dict[str, CgroupError] = {}  # optional hierarchy → why it is not used
+        self._made: str | None = None  # a cgroup in which `has` checks for files
 
     def close(self) -> None:
         for mount in self._distinct(self.hierarchies):
             mount.close()
 
     def _distinct(self, controllers: Iterable[str]) -> list[CgroupMount]:
-        """Their mounts, joint ones once."""
+        """The mounts of these controllers, joint ones once."""
         return list(dict.fromkeys(self.hierarchies[name] for name in controllers if name in self.hierarchies))
 
     def mount_of(self, file: str) -> CgroupMount | None:
-        """Where a file stands: its controller's mount; PSI and cgroup.kill are in the unified one."""
+        """The mount of the file's controller; PSI and cgroup.kill are in the unified hierarchy."""
         if file.endswith(".pressure") or file in ("cgroup.kill", "cgroup.events", "cgroup.freeze", "cgroup.stat"):
             return self.hierarchies.get(UNIFIED)
         controller = controller_of(file)
@@ -94,36 +86,32 @@ class CgroupsV1:
 
     @property
     def _main(self) -> CgroupMount:
-        """The hierarchy whose directory stands for the whole: its inode is the cgroup's."""
+        """The hierarchy whose inode identifies the cgroup."""
         return self.hierarchies["memory"] if "memory" in self.hierarchies else next(iter(self.hierarchies.values()))
 
-    def directory(self, path: str, file: str = PROCS) -> Directory:
+    def directory(self, path: str, file: str = v2.PROCS) -> Directory:
         """The open cgroup in the hierarchy that has `file`; the caller closes it."""
         if (mount := self.mount_of(file)) is None:
             raise CgroupError("open", f"{path}/{file}", "", errno.ENOENT, self.has(file) or "")
         return mount.directory(path)
 
-    # Looking
+    # Reading
 
-    def look(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
+    def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         needed = self._distinct(name for name in NEEDED if name not in self.refused) or [self._main]
         opened: dict[CgroupMount, Directory] = {}
         try:
             for mount in needed:
                 opened[mount] = mount.directory(path)
-            found = {}
+            texts = {}
             for file in files:
                 if (mount_of := self.mount_of(file)) is None:
                     continue
                 if mount_of not in opened and mount_of.has(path):
                     opened[mount_of] = mount_of.directory(path)
-                if directory := opened.get(mount_of):
-                    text = directory.read_if_there(file)
-                    if text is not None:
-                        found[file] = text
-            return ObservedCgroup(
-                found, next(iter(opened.values())).inode if self._main not in opened else opened[self._main].inode
-            )
+                if (directory := opened.get(mount_of)) and (text := directory.read_if_there(file)) is not None:
+                    texts[file] = text
+            return ObservedCgroup(texts, opened.get(self._main, next(iter(opened.values()))).inode)
         except CgroupGoneError:
             return None
         finally:
@@ -131,27 +119,15 @@ class CgroupsV1:
                 directory.close()
 
     def children(self, path: str) -> list[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         for mount in self._distinct(self.hierarchies):
-            try:
-                with mount.directory(path) as directory:
-                    found.update(directory.children())
-            except CgroupGoneError:
-                continue
-        return sorted(found)
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                names.update(directory.children())
+        return sorted(names)
 
     def members(self, path: str, *, deep: bool = False) -> list[int]:
-        """Who is there in any hierarchy that a cgroup of ours is in."""
-        return sorted(set(self._pids(path, self._distinct(USED), deep=deep)))
-
-    def _pids(self, path: str, mounts: Iterable[CgroupMount], *, deep: bool) -> Iterator[int]:
-        for mount in mounts:
-            for at in descendants(mount, path) if deep else (path,):
-                try:
-                    with mount.directory(at) as directory:
-                        yield from pids(directory)
-                except CgroupGoneError:
-                    continue
+        """The pids in any of the hierarchies USED."""
+        return sorted({pid for mount in self._distinct(USED) for pid in v2.member_pids(mount, path, deep=deep)})
 
     def has(self, file: str) -> str | None:
         controller = controller_of(file)
@@ -159,17 +135,14 @@ class CgroupsV1:
             where = "the unified hierarchy" if file.endswith(".pressure") else f"controller {controller}"
             return f"{where} is not mounted on this cgroup v1 host"
         for path in self._samples(mount, controller):
-            try:
-                with mount.directory(path) as directory:
-                    return lacking(directory, file)
-            except CgroupGoneError:
-                continue
-        return None  # no cgroup to ask: making one will show
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                return v2.lacking(directory, file)
+        return None  # there is no cgroup to check: the first write shows whether the file exists
 
     def _samples(self, mount: CgroupMount, controller: str) -> Iterator[str]:
         if self._made:
             yield self._made
-        if controller in _NOT_AT_THE_TOP or mount.kind == "cgroup2":
+        if controller in _NOT_IN_ROOT or mount.kind == "cgroup2":
             with mount.directory("/") as top:
                 yield from (f"/{name}" for name in top.children())
         else:
@@ -178,15 +151,15 @@ class CgroupsV1:
     # Changing
 
     async def make(self, path: str, *, pid: int | None = None) -> None:
-        """`pid` is for systemd's scopes; here a process is moved when the cgroup is ready."""
+        """`pid` is ignored: only a systemd scope is made with a process."""
         if not self._make_missing(path, new=True):
             raise CgroupError("make", self._main.shown(path), "", errno.EEXIST)
         self._made = path
 
     async def complete(self, path: str) -> None:
-        """For a cgroup that systemd makes: also in the hierarchies that it does not use, or has not come to yet.
+        """For a cgroup that systemd makes: make it in the hierarchies that systemd does not use, or has not done yet.
 
-        Those above too: of its slices systemd removes the directories in hierarchies that they do not need any more.
+        Its ancestors as well: systemd removes the directories of its slices from hierarchies that they no longer need.
         """
         names = components(path)
         for depth in range(len(names)):
@@ -194,10 +167,10 @@ class CgroupsV1:
         self._made = path
 
     def _make_missing(self, path: str, *, new: bool) -> bool:
-        """All that are missing, or none; False where a `new` cgroup is there already, in all that matter.
+        """Make all missing directories or none; False where a `new` cgroup exists already in all hierarchies NEEDED.
 
-        Those that matter come last, and go first in `remove`: whoever is killed in between leaves a cgroup that is not
-        seen, and that the next `make` completes.
+        Those are made last, and `remove` removes them first: a process that is killed in between leaves a cgroup that
+        does not read as one, and that the next `make` completes.
         """
         components(path)
         needed = self._distinct(NEEDED)
@@ -205,16 +178,17 @@ class CgroupsV1:
         if new and not any(mount in mounts for mount in needed):
             return False
         if new:
-            for mount in [each for each in needed if each not in mounts]:
-                self._prepare(mount, path)
-        made: list[CgroupMount] = []
+            for mount in needed:
+                if mount not in mounts:
+                    self._prepare(mount, path)
+        created: list[CgroupMount] = []
         try:
             for mount in mounts:
                 if self._make_in(mount, path):
-                    made.append(mount)
+                    created.append(mount)
                     self._prepare(mount, path)
         except CgroupError:
-            for mount in reversed(made):
+            for mount in reversed(created):
                 mount.remove(path)
             raise
         return True
@@ -226,11 +200,11 @@ class CgroupsV1:
             names = self._names(mount)
             if names <= _OPTIONAL and names & self.refused.keys():
                 return False  # its parent was refused already
-            raise CgroupGoneError("make", error.path, "", error.errno, "its parent is not there") from error
+            raise CgroupGoneError("make", error.path, "", error.errno, "its parent does not exist") from error
         except CgroupError as error:
             names = self._names(mount)
             if error.errno == errno.ENOMEM and "memory" in names:
-                detail = "the memory limit above it leaves no room for another cgroup, let alone for a process"
+                detail = "the memory limit above it leaves no room for another cgroup"
                 raise CgroupError("make", error.path, "", error.errno, detail) from error
             if error.errno not in _REFUSALS or not names <= _OPTIONAL:
                 raise
@@ -246,7 +220,7 @@ class CgroupsV1:
             self._inherit_cpuset(mount, path)
         if mount is self.hierarchies.get("memory"):
             with mount.directory(path) as directory:
-                # Kernels before 5.11: without it a pod's limit would not count what its containers use.
+                # Kernels before 5.11: without it, a pod's limit does not count the usage of its containers.
                 if directory.read_if_there("memory.use_hierarchy") == "0":
                     directory.write("memory.use_hierarchy", "1")
 
@@ -254,9 +228,9 @@ class CgroupsV1:
         with mount.directory(path.rpartition("/")[0] or "/") as parent, mount.directory(path) as directory:
             for file in ("cpuset.cpus", "cpuset.mems"):
                 if directory.read(file):
-                    continue  # cgroup.clone_children has done it
+                    continue  # inherited through cgroup.clone_children
                 if not (value := parent.read(file)):
-                    detail = "the parent has none: give it some, or choose another cgroup root"
+                    detail = "the parent has none: set them there, or choose another cgroup root"
                     raise CgroupError("inherit", f"{parent.path}/{file}", "", errno.ENOSPC, detail)
                 directory.write(file, value)
 
@@ -276,79 +250,76 @@ class CgroupsV1:
                 raise _explained(error, directory, file, value) from error
 
     async def remove(self, path: str) -> None:
-        """From every hierarchy, also those where a runtime made it. What is busy anywhere stays everywhere."""
-        not_the_top(path, "remove")
-        there = [mount for mount in self._distinct((*NEEDED, *self.hierarchies)) if mount.has(path)]
-        if not there:
+        """Remove it from every hierarchy, also where a runtime made it. If it is busy in one, it stays in all."""
+        v2.refuse_root(path, "remove")
+        mounts = [mount for mount in self._distinct((*NEEDED, *self.hierarchies)) if mount.has(path)]
+        if not mounts:
             raise CgroupGoneError("remove", self._main.shown(path), "", errno.ENOENT)
-        for mount in there:
-            if _occupied(mount, path):
-                detail = "it has processes or cgroups in it: end and remove those first"
-                raise CgroupError("remove", mount.shown(path), "", errno.EBUSY, detail)
-        for mount in there:
-            try:
-                await remove_empty(mount, path)
-            except CgroupGoneError:
-                continue
+        for mount in mounts:
+            if _is_occupied(mount, path):
+                raise CgroupError("remove", mount.shown(path), "", errno.EBUSY, v2.NOT_EMPTY)
+        for mount in mounts:
+            with suppress(CgroupGoneError):
+                await v2.remove_empty(mount, path)
         if self._made == path:
             self._made = None
 
     async def move(self, path: str, pid: int) -> None:
-        """All or nothing: a hierarchy that refuses brings the process back where it was in the others."""
-        before = self._places(pid)
+        """All or nothing: if a hierarchy refuses, the process is moved back in the others."""
+        before = self._paths_of(pid)
         moved: list[CgroupMount] = []
         for mount in self._distinct(USED):
             try:
                 with mount.directory(path) as directory:
-                    directory.write(PROCS, str(pid))
+                    directory.write(v2.PROCS, str(pid))
             except CgroupError as error:
                 if isinstance(error, CgroupGoneError) and self._names(mount) & self.refused.keys():
                     continue
                 for done in reversed(moved):
-                    _put_back(done, before.get(done), pid)
+                    _move_back(done, before.get(done), pid)
                 raise
             moved.append(mount)
 
-    def _places(self, pid: int) -> dict[CgroupMount, str]:
-        found: dict[CgroupMount, str] = {}
+    def _paths_of(self, pid: int) -> dict[CgroupMount, str]:
+        paths: dict[CgroupMount, str] = {}
         for line in cgroups_of(pid) or ():
             for name in line.controllers or (UNIFIED,):
                 mount = self.hierarchies.get(name)
                 if mount is not None and (path := mount.below(line.path)) is not None:
-                    found[mount] = path
-        return found
+                    paths[mount] = path
+        return paths
 
     async def freeze(self, path: str, *, frozen: bool) -> None:
         op = "freeze" if frozen else "thaw"
-        not_the_top(path, op)
+        v2.refuse_root(path, op)
         if (mount := self.hierarchies.get("freezer")) is None:
             raise CgroupError(op, path, "", errno.EOPNOTSUPP, "the freezer controller is not mounted")
         word = "FROZEN" if frozen else "THAWED"
         with mount.directory(path) as directory:
             directory.write(_STATE, word)
-            if not await until(lambda: directory.read(_STATE) == word, FREEZE_S):
+            if not await until(lambda: directory.read(_STATE) == word, v2.FREEZE_S):
                 state = directory.read(_STATE)
                 if frozen:
                     directory.write(_STATE, "THAWED")
-                detail = f"{_STATE} was still {state} after {FREEZE_S:g} s"
+                detail = f"{_STATE} was still {state} after {v2.FREEZE_S:g} s"
                 raise CgroupError(op, directory.path, "", errno.ETIMEDOUT, detail)
 
     async def kill(self, path: str) -> None:
-        not_the_top(path, "kill")
+        v2.refuse_root(path, "kill")
         if not any(mount.has(path) for mount in self._distinct(USED)):
             raise CgroupGoneError("kill", self._main.shown(path), "", errno.ENOENT)
         clock = asyncio.get_running_loop().time
-        end = clock() + KILL_S
+        end = clock() + v2.KILL_S
         left = self.members(path, deep=True)
         while left:
             await self._kill_round(path)
-            # Whoever was moved in during the round, or whom the freezer did not see, is left for the next one.
+            # A process that was moved in meanwhile, or that the freezer missed, is killed in the next round.
             await until(lambda: not self.members(path, deep=True), 0.5)
             before, left = left, self.members(path, deep=True)
             if len(left) < len(before):
-                end = clock() + KILL_S
+                end = clock() + v2.KILL_S
             elif left and clock() > end:
-                raise still_there("kill", self._main.shown(path), left, KILL_S)
+                raise v2.still_alive("kill", self._main.shown(path), left, v2.KILL_S)
 
     async def _kill_round(self, path: str) -> None:
         self._kill_unified(path)
@@ -358,59 +329,44 @@ class CgroupsV1:
             except CgroupGoneError:
                 freezer = False
             except CgroupError as error:
-                # A task that cannot be frozen now may still be killed; the next round looks again.
+                # A task that cannot be frozen now can still be killed, or is killed in the next round.
                 if error.errno != errno.ETIMEDOUT:
                     raise
         try:
-            mounts = self._distinct(USED)
-            signal_members(lambda: set(self._pids(path, mounts, deep=True)), signal.SIGKILL)
+            signal_members(lambda: self.members(path, deep=True), signal.SIGKILL)
         finally:
             if freezer:
-                self._thaw(path)
-
-    def _thaw(self, path: str) -> None:
-        try:
-            with self.hierarchies["freezer"].directory(path) as directory:
-                directory.write(_STATE, "THAWED")
-        except CgroupGoneError:
-            pass
+                with suppress(CgroupGoneError), self.hierarchies["freezer"].directory(path) as directory:
+                    directory.write(_STATE, "THAWED")
 
     def _kill_unified(self, path: str) -> None:
-        """On a hybrid host the kernel does it in one go for whoever is in the unified cgroup too."""
+        """On a hybrid host, the kernel kills all processes of the unified cgroup at once."""
         if (mount := self.hierarchies.get(UNIFIED)) is not None:
-            try:
-                with mount.directory(path) as directory:
-                    directory.write("cgroup.kill", "1")
-            except CgroupGoneError:
-                pass
-            except CgroupError as error:
-                if error.errno != errno.ENOENT:
-                    raise
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                v2.write_kill(directory)
 
 
-def _occupied(mount: CgroupMount, path: str) -> bool:
-    """systemd takes away what it made as soon as it is empty: then it is not in the way either."""
-    try:
-        with mount.directory(path) as directory:
-            return bool(directory.children()) or any(True for _ in pids(directory))
-    except CgroupGoneError:
-        return False
+def _is_occupied(mount: CgroupMount, path: str) -> bool:
+    """False for a cgroup that is gone: systemd removes its own as soon as they are empty."""
+    with suppress(CgroupGoneError), mount.directory(path) as directory:
+        return v2.is_occupied(directory)
+    return False
 
 
-def _put_back(mount: CgroupMount, path: str | None, pid: int) -> None:
-    """Into the cgroup it came from; a process that has ended needs no place."""
+def _move_back(mount: CgroupMount, path: str | None, pid: int) -> None:
+    """Into its former cgroup; a process that has ended is ignored."""
     if path is None:
         return
     try:
         with mount.directory(path) as directory:
-            directory.write(PROCS, str(pid))
+            directory.write(v2.PROCS, str(pid))
     except CgroupError as error:
         if error.errno not in (errno.ESRCH, errno.ENOENT, errno.ENODEV):
             raise
 
 
 def _explained(error: CgroupError, directory: Directory, file: str, value: str) -> CgroupError:
-    """What the kernel's number means for this file on v1 (02 §4.3, §5)."""
+    """The error with the meaning of its errno for this file on v1 (02 §4.3, §5)."""
     detail = error.detail
     if error.errno == errno.EBUSY and file == "memory.limit_in_bytes":
         used, peak = directory.read("memory.usage_in_bytes"), directory.read("memory.max_usage_in_bytes")

@@ -1,7 +1,4 @@
-"""One value into one open cgroup, and the proof that it is there: read back, equal up to the kernel's own rounding.
-
-Waiting until the kernel says that something is so: for changes that it announces late or not at all.
-"""
+"""Write one value into an open cgroup and read it back, and wait for changes that the kernel completes later."""
 
 from __future__ import annotations
 
@@ -9,11 +6,12 @@ import asyncio
 import errno
 from collections.abc import Callable
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.linux.cgroup_files import CgroupError, Directory
 from plimsoll.rules.cgroups.rounding import same_value
 
-# Files that are orders, not values: reading them shows nothing, or something else, or is not allowed.
-_ORDERS = frozenset(
+# Files that take commands, not values: they cannot be read back.
+_COMMANDS = frozenset(
     {
         "cgroup.event_control",
         "cgroup.kill",
@@ -25,7 +23,7 @@ _ORDERS = frozenset(
         "tasks",
     }
 )
-# Writing these reclaims memory until the value holds: seconds, when the cgroup is full. Not in an event loop's thread.
+# A write to these reclaims memory first, which takes seconds in a full cgroup: never in the event loop's thread.
 _SLOW = frozenset(
     {
         "memory.force_empty",
@@ -43,26 +41,22 @@ def is_slow(file: str) -> bool:
 
 
 def write_checked(directory: Directory, file: str, value: str, page_size: int) -> None:
+    """Raises CgroupError where the file then has another value, apart from the kernel's rounding."""
     directory.write(file, value)
-    if file in _ORDERS:
+    if file in _COMMANDS:
         return
-    found = directory.read(file)
-    if not same_value(file, value, found, page_size):
-        detail = f"the kernel took it without an error, but shows {found!r}: something else writes this file"
+    text = directory.read(file)
+    if not same_value(file, value, text, page_size):
+        detail = f"the kernel accepted it, but shows {text!r}: another process writes this file"
         raise CgroupError("read back", f"{directory.path}/{file}", value, errno.EIO, detail)
 
 
-_FIRST_S = 0.0002
-_LONGEST_S = 0.02
-
-
 async def until(condition: Callable[[], bool], deadline_s: float) -> bool:
-    """Whether the condition came true in time. Asked often at first, then every 20 ms."""
+    """Whether the condition became true in time. Polls often at first, then every 20 ms."""
     clock = asyncio.get_running_loop().time
-    end, pause_s = clock() + deadline_s, _FIRST_S
+    end, backoff = clock() + deadline_s, ExponentialBackoff(0.0002, 0.02)
     while not condition():
         if (left_s := end - clock()) <= 0:
             return False
-        await asyncio.sleep(min(pause_s, left_s))
-        pause_s = min(pause_s * 2, _LONGEST_S)
+        await asyncio.sleep(min(backoff.next_s(), left_s))
     return True

@@ -1,4 +1,4 @@
-"""The pods that are known on this node → what every cgroup shall hold. What was computed for a pod is kept."""
+"""The pods known on this node → the desired files of every cgroup. The workload computed for a pod is cached."""
 
 from __future__ import annotations
 
@@ -20,118 +20,122 @@ Containers = Mapping[str, Mapping[str, str]]  # pod uid → container name → i
 CpusOf = Callable[[str, str], str]  # pod uid, container name → the list of CPUs it runs on
 
 
-class DesiredState:
-    def __init__(self, setting: NodeConfig) -> None:
-        self._setting = setting
-        self._works: dict[str, Workload] = {}
-        self._pods: dict[str, Pod] = {}
+class WorkloadCache:
+    """The workload of each pod, cached for as long as the pod stays the same."""
 
-    def known(
+    def __init__(self, config: NodeConfig) -> None:
+        self.config = config
+        self._cache: dict[str, tuple[Pod, Workload]] = {}  # by uid
+
+    def of(self, pod: Pod) -> Workload:
+        cached = self._cache.get(pod.metadata.uid)
+        if cached is None or (cached[0] is not pod and cached[0] != pod):
+            cached = self._cache[pod.metadata.uid] = (pod, workload(pod, self.config))
+        return cached[1]
+
+    def forget(self, uid: str) -> None:
+        self._cache.pop(uid, None)
+
+
+class DesiredState:
+    def __init__(self, node_config: NodeConfig) -> None:
+        self._node_config = node_config
+        self._workloads = WorkloadCache(node_config)
+
+    def known_pods(
         self,
         pods: Iterable[Pod],
         containers: Containers | None = None,
         before: Mapping[str, KnownPod] | None = None,
     ) -> dict[str, KnownPod]:
-        """By uid; a pod that `containers` does not name has a cgroup for each container, with an id of our own.
+        """By uid; a pod that `containers` does not name has a cgroup for each container, with a derived id.
 
-        `before`: how they were known so far; a container that runs on keeps what was lifted for it.
+        `before`: the pods as known so far; a container that continues keeps its memory.high override and its CPUs.
         """
-        found: dict[str, KnownPod] = {}
+        pods_by_uid: dict[str, KnownPod] = {}
         for pod in pods:
             uid = pod.metadata.uid
             errors = uid_errors(uid)
             if not uid:
                 errors = [FieldError("FieldValueRequired", "metadata.uid", "the pod's cgroup is named after it")]
-            if uid in found:
+            if uid in pods_by_uid:
                 errors = [FieldError("FieldValueDuplicate", "metadata.uid", value=uid)]
             if errors:
                 raise InvalidObjectError(errors)
             every = pod.spec.init_containers + pod.spec.containers
-            ids = (containers or {}).get(uid)
-            kept = dict(ids) if ids is not None else {c.name: derived_id(uid, c.name) for c in every}
+            named = (containers or {}).get(uid)
+            ids = dict(named) if named is not None else {c.name: derived_id(uid, c.name) for c in every}
             known = before.get(uid) if before is not None else None
             lifted, cpus = (known.lifted, known.cpus) if known is not None else ({}, {})
-            found[uid] = KnownPod(pod, kept, {key: high for key, high in lifted.items() if key in kept.values()}, cpus)
-        return found
+            lifted = {container_id: high for container_id, high in lifted.items() if container_id in ids.values()}
+            pods_by_uid[uid] = KnownPod(pod, ids, lifted, cpus)
+        return pods_by_uid
 
-    def wanted(self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None) -> dict[str, DesiredCgroup]:
-        """With `only`, those pods are laid out; the sums above count all of them."""
+    def cgroups(self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None) -> dict[str, DesiredCgroup]:
+        """With `only`, the cgroups of those pods; the sums above always count all pods."""
         shown = Shown(
             lambda uid: only is None or uid in only,
             lambda uid, container: pods[uid].containers.get(container),
             reasons=False,
         )
-        found = wanted(desired_tree([self._work(each) for each in pods.values()], self._setting, shown))
+        workloads = [self._workloads.of(known.pod) for known in pods.values()]
+        cgroups = wanted(desired_tree(workloads, self._node_config, shown))
         for known in pods.values():
-            if known.lifted and (only is None or known.uid in only):
-                found |= self._lifted(known, found)
-            if known.cpus and (only is None or known.uid in only):
-                found |= self._pinned(known, found)
-        return found
+            if only is not None and known.uid not in only:
+                continue
+            if known.lifted:  # only where the rules set a memory.high at all
+                cgroups |= _overridden(cgroups, known.lifted, HIGH, where=lambda cgroup: HIGH in cgroup.files)
+            if known.cpus:  # the cgroups above a container are never bound to CPUs (02 §10)
+                lists = {known.containers.get(name, ""): cpus for name, cpus in known.cpus.items()}
+                cgroups |= _overridden(cgroups, lists, CPUS)
+        return cgroups
 
     def forget(self, uids: Iterable[str]) -> None:
-        """Nothing more will be asked about these pods."""
+        """Drop what was computed for these pods."""
         for uid in uids:
-            self._works.pop(uid, None)
-            self._pods.pop(uid, None)
+            self._workloads.forget(uid)
 
-    def own(self, known: KnownPod) -> dict[str, DesiredCgroup]:
-        """The cgroups of one pod: they do not depend on the others."""
-        found = self.wanted({known.uid: known})
-        return {path: each for path, each in found.items() if each.level in ("pod", "container")}
+    def pod_cgroups(self, known: KnownPod) -> dict[str, DesiredCgroup]:
+        """The cgroups of one pod: they do not depend on other pods."""
+        tree = self.cgroups({known.uid: known})
+        return {path: cgroup for path, cgroup in tree.items() if cgroup.level in ("pod", "container")}
 
     def changed_above(self, before: KnownPod, pods: Mapping[str, KnownPod]) -> dict[str, DesiredCgroup] | None:
-        """Which cgroups above the pods hold something else than when this one was as `before`.
+        """The cgroups above the pods whose values change when `before` becomes the pod in `pods`.
 
-        None where that depends on more than sums: limits and protections that follow what is there.
+        None where they depend on more than sums: limits and protections that follow the current usage.
         """
-        setting = self._setting
-        if setting.policy.memory_qos or setting.config.gate("QOSReserved"):
+        node_config = self._node_config
+        if node_config.policy.memory_qos or node_config.config.gate("QOSReserved"):
             return None
         uid = before.uid
-        old, work = self._work(before).share, self._work(pods[uid])
-        if old == work.share:
+        old, new = self._workloads.of(before.pod).share, self._workloads.of(pods[uid].pod)
+        if old == new.share:
             return {}
-        others = added_sums([self._work(each).share for key, each in pods.items() if key != uid])
-        before_and_after = (class_values(added_sums([others, each]), setting.policy) for each in (old, work.share))
-        if next(before_and_after) == next(before_and_after):
+        others = added_sums([self._workloads.of(known.pod).share for key, known in pods.items() if key != uid])
+        values = [class_values(added_sums([others, share]), node_config.policy) for share in (old, new.share)]
+        if values[0] == values[1]:
             return {}
-        tree = desired_tree([work], setting, Shown(lambda _uid: False, reasons=False), beside=others)
-        return {path: each for path, each in wanted(tree).items() if each.level in ("pods", "class")}
-
-    def _pinned(self, known: KnownPod, plan: Mapping[str, DesiredCgroup]) -> dict[str, DesiredCgroup]:
-        """Containers that run on certain CPUs only. The cgroups above them are never bound to any (02 §10)."""
-        lists = {known.containers[name]: cpus for name, cpus in known.cpus.items() if known.containers.get(name)}
-        changed = {}
-        for path, each in plan.items():
-            cpus = next((cpus for key, cpus in lists.items() if key in path.rpartition("/")[2]), None)
-            if each.level == "container" and cpus is not None:
-                changed[path] = msgspec.structs.replace(each, files={**each.files, CPUS: cpus})
-        return changed
-
-    def _lifted(self, known: KnownPod, plan: Mapping[str, DesiredCgroup]) -> dict[str, DesiredCgroup]:
-        """Containers whose memory.high was moved: theirs, where the rules give them one at all."""
-        changed = {}
-        ids = {container_id: high for container_id, high in known.lifted.items() if container_id}
-        for path, each in plan.items():
-            high = next((high for key, high in ids.items() if key in path.rpartition("/")[2]), None)
-            if each.level == "container" and high is not None and HIGH in each.files:
-                changed[path] = msgspec.structs.replace(each, files={**each.files, HIGH: high})
-        return changed
+        tree = desired_tree([new], node_config, Shown(lambda _uid: False, reasons=False), beside=others)
+        return {path: cgroup for path, cgroup in wanted(tree).items() if cgroup.level in ("pods", "class")}
 
     def pod_paths(self, known: KnownPod) -> dict[str, str]:
         """container name → path of its cgroup; "" → the pod's own."""
-        tree = self.wanted({known.uid: known})
-        return {
-            each.name if each.level == "container" else "": path
-            for path, each in tree.items()
-            if each.level in ("pod", "container")
-        }
+        cgroups = self.pod_cgroups(known)
+        return {cgroup.name if cgroup.level == "container" else "": path for path, cgroup in cgroups.items()}
 
-    def _work(self, known: KnownPod) -> Workload:
-        uid = known.uid
-        cached = self._pods.get(uid)
-        if cached is not known.pod and cached != known.pod:
-            self._works[uid] = workload(known.pod, self._setting)
-            self._pods[uid] = known.pod
-        return self._works[uid]
+
+def _overridden(
+    cgroups: Mapping[str, DesiredCgroup],
+    values: Mapping[str, str],
+    file: str,
+    where: Callable[[DesiredCgroup], bool] = lambda _cgroup: True,
+) -> dict[str, DesiredCgroup]:
+    """The container cgroups that get another value in `file`; `values`: container id → value."""
+    changed = {}
+    for path, cgroup in cgroups.items():
+        name = path.rpartition("/")[2]
+        value = next((value for container_id, value in values.items() if container_id and container_id in name), None)
+        if cgroup.level == "container" and value is not None and where(cgroup):
+            changed[path] = msgspec.structs.replace(cgroup, files={**cgroup.files, file: value})
+    return changed

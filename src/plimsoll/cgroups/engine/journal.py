@@ -1,12 +1,12 @@
-"""What is about to be done to the cgroup tree, written down before it is done.
+"""The write-ahead journal: each plan for the cgroup tree is recorded before it is applied.
 
-One JSON line per record, appended. `begin` has the whole plan with the old values; `end` says that it was made or
-undone. After a kill −9 a plan without its `end` is unfinished: its line has all that is needed to go back. A line that
-was cut off by the kill was never acted upon, and is dropped. While somebody works on the tree, the file is locked; a
-second one is told so.
+One JSON line per record, appended. `begin` has the whole plan with the old values; `end` records that it was applied or
+rolled back. After a kill −9, a plan without its `end` is unfinished, and its line has everything that a rollback needs.
+A line that the kill cut off was never applied, and is dropped. The file is locked during a transaction; a second
+process gets `StateBusyError`.
 
-Nothing is synced to the disk: cgroups do not outlive a boot, so only what a killed process leaves must be found, and
-that is in the kernel's cache. After a power cut the file may be damaged; one from before this boot counts as empty.
+There is no fsync: cgroups do not outlive a boot, so only the writes of a killed process matter, and those are in the
+page cache. A power cut may damage the file; a damaged file from before this boot counts as empty.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.linux.atomic_file import reserve
 from plimsoll.rules.cgroups.steps import ObservedCgroup, Step
 
@@ -31,48 +31,38 @@ ROOM_BYTES = 2 * COMPACT_BYTES
 LOCK_S = 1.0
 
 
-class StateBusyError(PlimsollError):
+class StateBusyError(StructuredError):
     """Another process is working on the same tree."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"another plimsoll is changing this node's cgroups ({self.path} is locked): wait until it has finished"
+    path: Path
+    template = "another plimsoll process is changing this node's cgroups ({path} is locked): try again later"
 
 
-class StateWriteError(PlimsollError):
-    """The disk is full, say. `path` is the file that could not be written."""
+class StateWriteError(StructuredError):
+    """`path` could not be written, for example because the disk is full."""
 
-    def __init__(self, path: Path, error: OSError) -> None:
-        super().__init__(path, error)
-        self.path, self.error = path, error
+    path: Path
+    error: OSError
 
     def __str__(self) -> str:
         reason = self.error.strerror or str(self.error)
-        return f"{self.path} cannot be written: {reason}; mend that, then `plimsoll node status` shows how things stand"
+        return f"{self.path} cannot be written: {reason}; fix that, then check with `plimsoll node status`"
 
 
-class JournalCorruptError(PlimsollError):
-    def __init__(self, path: Path, line: int, reason: str) -> None:
-        super().__init__(path, line, reason)
-        self.path, self.line, self.reason = path, line, reason
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path}, line {self.line}: {self.reason}; "
-            "move the file away, then `plimsoll node status` shows what differs"
-        )
+class JournalCorruptError(StructuredError):
+    path: Path
+    line: int
+    reason: str
+    template = "{path}, line {line}: {reason}; move the file away, then `plimsoll node status` shows what differs"
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin", tag_field="kind", omit_defaults=True):
     number: int
-    subject: str  # the pod, or what else is being done
+    subject: str  # the pod, or the verb
     boot_id: str
     steps: tuple[Step, ...]
     before: dict[str, ObservedCgroup] = {}  # the cgroups that are removed, as they were
-    containers: tuple[str, ...] = ()  # of a resize: these are all old or all new, each by itself
+    containers: tuple[str, ...] = ()  # of a resize: each of these has either all old or all new values
 
 
 class JournalEnd(msgspec.Struct, frozen=True, tag="end", tag_field="kind"):
@@ -88,21 +78,21 @@ Stamp = tuple[int, int, int]  # inode, size, time of the last change
 
 class _Scan(msgspec.Struct, frozen=True):
     stamp: Stamp | None = None
-    number: int = 0  # the last that was given out
+    number: int = 0  # of the last plan
     unfinished: Begin | None = None
 
 
 def stamp(path: Path) -> Stamp | None:
-    """Tells whether somebody else has written a file since: equal means no."""
+    """Equal stamps: no process has written the file in between."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def is_from_before_this_boot(path: Path, proc: Path = Path("/proc")) -> bool:
-    """Then whatever it says about cgroups is void."""
+    """The cgroups that such a file describes no longer exist."""
     booted = next((line for line in (proc / "stat").read_text().splitlines() if line.startswith("btime ")), "")
     return bool(booted) and path.stat().st_mtime < int(booted.split()[1])
 
@@ -114,11 +104,11 @@ class Journal:
         self._has_room = False
 
     def unfinished(self) -> Begin | None:
-        """The plan that has no end. There is at most one: the next begins only when this one has been dealt with."""
+        """The plan without an end. There is at most one: it is rolled back before the next one begins."""
         return self._scan().unfinished
 
     def is_locked(self) -> bool:
-        """Whether somebody is working on the tree at this moment."""
+        """Whether a transaction is open in any process."""
         try:
             descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -142,7 +132,7 @@ class Journal:
             os.close(descriptor)
 
     def _lock(self, descriptor: int) -> None:
-        """A child of ours that has not become its own program yet still shares the last turn's lock: wait for that."""
+        """Wait for a child that was forked during the last transaction: it shares the lock until its execve."""
         end_s = time.monotonic() + LOCK_S
         while True:
             try:
@@ -163,7 +153,7 @@ class Journal:
         *,
         after: int = 0,
     ) -> Begin:
-        """`after`: a number that was used already, should this file have been moved away meanwhile."""
+        """`after`: the last number in the state file, in case this file was moved away."""
         last = self._scan()
         entry = Begin(max(last.number, after) + 1, subject, boot_id, tuple(steps), dict(before), tuple(containers))
         self._append(entry, fresh=self._size() > COMPACT_BYTES and last.unfinished is None)
@@ -173,17 +163,17 @@ class Journal:
         self._append(JournalEnd(entry.number, how))
 
     def _scan(self) -> _Scan:
-        """What the records come to; read again only where the file is not as we left it."""
+        """The sum of the records; read again only when another process has written the file."""
         now = stamp(self.path)
         if now != self._scanned.stamp or now is None:
-            last, begun = 0, None
+            last, unfinished = 0, None
             for record in self._records():
                 last = max(last, record.number)
                 if isinstance(record, Begin):
-                    begun = record
-                elif begun is not None and record.number == begun.number:
-                    begun = None
-            self._scanned = _Scan(now, last, begun)
+                    unfinished = record
+                elif unfinished is not None and record.number == unfinished.number:
+                    unfinished = None
+            self._scanned = _Scan(now, last, unfinished)
         return self._scanned
 
     def _records(self) -> Iterator[Begin | JournalEnd]:
@@ -191,7 +181,7 @@ class Journal:
             data = self.path.read_bytes()
         except FileNotFoundError:
             return
-        for number, line in enumerate(data.split(b"\n")[:-1], 1):  # what follows the last newline was cut off
+        for number, line in enumerate(data.split(b"\n")[:-1], 1):  # an incomplete last line is dropped
             try:
                 yield _DECODER.decode(line)
             except msgspec.DecodeError as error:
@@ -210,7 +200,7 @@ class Journal:
             end = 0 if fresh else _end_of_last_line(descriptor)
             if end != os.fstat(descriptor).st_size:
                 os.ftruncate(descriptor, end)
-            if fresh or not self._has_room:  # a full disk shall not keep pods from being removed
+            if fresh or not self._has_room:  # so that pods can be removed when the disk is full
                 self._has_room = reserve(descriptor, ROOM_BYTES)
             data = memoryview(msgspec.json.encode(record) + b"\n")
             while data:
@@ -231,8 +221,8 @@ def _end_of_last_line(descriptor: int) -> int:
     position = size
     while position:
         start = max(0, position - 65536)
-        found = os.pread(descriptor, position - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        newline = os.pread(descriptor, position - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
         position = start
     return 0

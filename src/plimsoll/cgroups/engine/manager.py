@@ -1,11 +1,12 @@
-"""The whole node's cgroups, kept as the rules want them: set-up, pods that come, change and go, teardown.
+"""The cgroup manager: keeps the cgroups of the whole node as the rules desire them.
 
-Every call is the same turn: lock the state, undo what an earlier run has left half done, say what is wanted now, look
-at what is there, plan the difference, make it, keep the result. So shares, sums and reservations of the upper cgroups
-follow at once when a pod comes or goes, a value changed behind our back is found, and a second call writes nothing.
+Every verb is one transaction: lock the state, roll back what an interrupted run left, compute the desired cgroups,
+read the existing ones, plan the difference, apply it, save the result. So the shares, sums and reservations of the
+upper cgroups follow at once when a pod is added or removed, a value that another process changed is found, and a
+second call writes nothing.
 
-Pods count as long as they are known (`marks.NodeState`). What we did not make is never changed or removed, except for
-values of the reserved cgroups, which are kept for teardown.
+A pod counts as long as it is known (`ownership.NodeState`). A cgroup that this node did not create is never changed or
+removed, except for values of the reserved cgroups, which teardown restores.
 """
 
 from __future__ import annotations
@@ -25,13 +26,12 @@ from plimsoll.cgroups.engine import scope_holder
 from plimsoll.cgroups.engine.desired import Containers, CpusOf
 from plimsoll.cgroups.engine.executor import Holders
 from plimsoll.cgroups.engine.journal import Begin
-from plimsoll.cgroups.engine.observe import every_file, files_to_look_at, observe, observe_going, walk
-from plimsoll.cgroups.engine.ownership import ForeignTreeError, KnownPod, NodeState
+from plimsoll.cgroups.engine.observe import walk
+from plimsoll.cgroups.engine.ownership import ForeignTreeError, KnownPod
 from plimsoll.cgroups.engine.shrink import Shrinker, check_as_kubernetes
-from plimsoll.cgroups.engine.transaction import Applied, Planned, Transactions
-from plimsoll.errors import InvalidNameError, PlimsollError
-from plimsoll.rules.cgroups.desired_files import DesiredCgroup
-from plimsoll.rules.cgroups.reconcile import Plan, Unmet, reconcile
+from plimsoll.cgroups.engine.transaction import Applied, Transaction
+from plimsoll.errors import InvalidNameError, PlimsollError, StructuredError
+from plimsoll.rules.cgroups.reconcile import Plan, Unmet
 from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from plimsoll.rules.cgroups.steps import Make, Step
 from plimsoll.rules.model.objects import Pod
@@ -40,65 +40,60 @@ from plimsoll.rules.node.node_config import NodeConfig
 Shrink = Literal["safe", "kubernetes"]
 
 
-class StillRunningError(PlimsollError):
-    def __init__(self, pids: Mapping[str, Sequence[int]]) -> None:
-        super().__init__(dict(pids))
-        self.pids = dict(pids)
+class StillRunningError(StructuredError):
+    pids: Mapping[str, Sequence[int]]
 
     def __str__(self) -> str:
         running = ", ".join(f"{path} ({len(pids)})" for path, pids in self.pids.items())
-        return f"there are still processes in {running}: remove these pods first, or have them killed (--kill)"
+        return f"processes are still running in {running}: remove these pods first, or kill them with --kill"
 
 
-class UnfinishedError(PlimsollError):
-    def __init__(self, subject: str) -> None:
-        super().__init__(subject)
-        self.subject = subject
-
-    def __str__(self) -> str:
-        return (
-            f"{self.subject} was left unfinished, and is undone before anything else: only then can be said what would "
-            "be done (plimsoll node status shows it, plimsoll node setup undoes it)"
-        )
+class UnfinishedError(StructuredError):
+    subject: str
+    template = (
+        "an earlier run of {subject} was interrupted; it must be rolled back before a plan can be computed "
+        "(plimsoll node status shows it, plimsoll node setup rolls it back)"
+    )
 
 
 class TreeStatus(msgspec.Struct, frozen=True):
     path: str  # of kubepods
     is_set_up: bool
     pods: tuple[str, ...]  # namespace/name of those that have cgroups
-    unfinished: Begin | None  # what an earlier run was doing when it died
-    drift: tuple[Step, ...]  # what the next turn would do
+    unfinished: Begin | None  # the plan that an interrupted run left
+    drift: tuple[Step, ...]  # what the next transaction would do
     unmet: tuple[Unmet, ...]
-    in_progress: bool = False  # somebody is at it: what is unfinished is being done, what differs may be about to
-    refusal: str = ""  # why the next turn would do nothing at all
+    in_progress: bool = False  # a transaction is open: `unfinished` is being applied, `drift` may be next
+    refusal: str = ""  # why the next transaction would be refused
 
 
 class CgroupManager:
     def __init__(
         self,
         driver: CgroupDriver,
-        setting: NodeConfig,
+        node_config: NodeConfig,
         state_dir: Path,
         *,
         shrink: Shrink = "safe",
-        ladder: ShrinkPolicy | None = None,
+        shrink_policy: ShrinkPolicy | None = None,
         holders: Holders | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         proc: Path = Path("/proc"),
     ) -> None:
-        """`shrink`: how a memory limit comes down in a cgroup with processes. `holders`: processes for scopes."""
+        """`shrink`: how a memory limit is lowered in a cgroup with processes. `holders`: processes for scopes."""
+        self._driver = driver
         self._shrink = shrink
         if holders is None and driver.name == "systemd":
             holders = SimulatedHolders(driver) if isinstance(driver, SimulatedKernel) else scope_holder
         self._holders = holders
-        self._shrinker = Shrinker(driver, clock=clock, sleep=sleep, ladder=ladder)
-        self._turns = Transactions(
+        self._shrinker = Shrinker(driver, clock=clock, sleep=sleep, policy=shrink_policy)
+        self._transaction = Transaction(
             driver,
-            setting,
+            node_config,
             state_dir,
             lower=self._shrinker,
-            lower_only_back=shrink == "kubernetes",
+            lower_only_on_rollback=shrink == "kubernetes",
             holders=holders,
             proc=proc,
         )
@@ -107,34 +102,34 @@ class CgroupManager:
     def shrinks_safely(self) -> bool:
         return self._shrink == "safe"
 
-    def hurry(self, ladder: ShrinkPolicy) -> None:
-        """From now on a memory limit that cannot come down is given up as this ladder says."""
-        self._shrinker.ladder = ladder
+    def set_shrink_policy(self, policy: ShrinkPolicy) -> None:
+        """When to give up on a memory limit that cannot be lowered."""
+        self._shrinker.policy = policy
 
     async def setup(self, *, pods: bool = True) -> Applied:
-        """kubepods, the classes, node allocatable, the reserved cgroups; and whatever pods are known.
+        """Create kubepods, the QoS classes, node allocatable and the reserved cgroups; then sync the known pods.
 
-        Without `pods` those count above them and stay as they are: one of which a limit cannot come down, say, is not
-        the node's trouble.
+        Without `pods`, the known pods count in the sums and their own cgroups stay unchanged: one pod whose limit
+        cannot be lowered must not fail the node.
         """
-        async with self._turns.mine():
-            return await self._turns.bring("node set-up", self._turns.state.pods, only=None if pods else ())
+        async with self._transaction.begin() as transaction:
+            return await transaction.apply("node set-up", transaction.pods, only=None if pods else ())
 
     async def recover(self) -> None:
-        """Only undo what an earlier run has left half done; every other call does this first, too."""
-        async with self._turns.mine():
+        """Only roll back what an interrupted run left; every other verb does this first, too."""
+        async with self._transaction.begin():
             pass
 
     async def refresh(self) -> Applied:
-        """Everything as it should be; pod cgroups of ours that no known pod has are removed."""
-        async with self._turns.mine():
-            return await self._exactly("node refresh", self._turns.state.pods)
+        """Sync everything; remove owned pod cgroups that no known pod has."""
+        async with self._transaction.begin() as transaction:
+            return await transaction.apply_exactly("node refresh", transaction.pods)
 
     async def apply(self, pods: Iterable[Pod], *, containers: Containers | None = None) -> Applied:
-        """Exactly these pods: others that are known are killed and removed."""
-        async with self._turns.mine():
-            known = self._turns.wants.known(pods, containers)
-            return await self._exactly(_titles(known.values()), known)
+        """Exactly these pods: other known pods are killed and removed."""
+        async with self._transaction.begin() as transaction:
+            known = transaction.known_pods(pods, containers)
+            return await transaction.apply_exactly(_titles(known.values()), known)
 
     async def add(
         self,
@@ -144,211 +139,181 @@ class CgroupManager:
         pids: Mapping[str, int] | None = None,
         cpus: CpusOf | None = None,
     ) -> Applied:
-        """These pods beside those that are known, or in place of the same.
+        """Add these pods to the known ones, or replace those with the same uid.
 
-        `containers`: uid → name → id of the containers that have a cgroup; a pod that is not there has one for each,
-        with an id of our own. `pids`: cgroup path → process for its systemd scope, where it is not a holder's.
-        `cpus`: which CPUs containers run on, of these pods and of all others: whoever must leave one does so first.
+        `containers`: uid → name → id of the containers that have a cgroup; a pod that is not in it has one for each
+        container, with a derived id. `pids`: cgroup path → first process of its systemd scope, instead of a holder.
+        `cpus`: the CPUs of the containers of all pods; containers that lose a CPU are moved off it first.
         """
-        async with self._turns.mine():
-            known = self._turns.wants.known(pods, containers, self._turns.state.pods)
-            every = _on_cpus({**self._turns.state.pods, **known}, cpus)
-            only = {uid for uid, each in every.items() if uid in known or each is not self._turns.state.pods.get(uid)}
-            gone = self._outgrown(known, every)
-            return await self._turns.bring(_titles(known.values()), every, only=only, gone=gone, pids=pids)
+        async with self._transaction.begin() as transaction:
+            before = transaction.pods
+            known = transaction.known_pods(pods, containers, keep_overrides=True)
+            every = _on_cpus({**before, **known}, cpus)
+            only = {uid for uid, pod in every.items() if uid in known or pod is not before.get(uid)}
+            removed = transaction.obsolete(known, every)
+            return await transaction.apply(_titles(known.values()), every, only=only, removed=removed, pids=pids)
 
     async def pin(self, cpus: CpusOf, *, every: bool = False) -> Applied:
-        """Containers onto their CPUs: those for which they are others than before, or all, compared with the kernel."""
-        async with self._turns.mine():
-            before = self._turns.state.pods
+        """Move containers onto their CPUs: those whose CPUs changed, or all, compared with the kernel."""
+        async with self._transaction.begin() as transaction:
+            before = transaction.pods
             pods = _on_cpus(before, cpus)
-            only = {uid for uid, each in pods.items() if every or each is not before[uid]}
-            return await self._turns.bring("CPUs of containers", pods, only=only) if only else Applied("")
+            only = {uid for uid, pod in pods.items() if every or pod is not before[uid]}
+            return await transaction.apply("CPUs of containers", pods, only=only) if only else Applied("")
 
     async def resize(self, pod: Pod) -> Applied:
-        """New sizes for a known pod, container by container: those that are done stay when one is refused.
+        """Resize a known pod, container by container: containers that are done stay so when another one is refused.
 
-        Only the pod's own cgroups are looked at, and above them those whose values follow from its size.
-        The new size counts from the start, so that after a refusal or a crash the next turn goes on with the rest.
+        Only the pod's own cgroups are read, and above them those whose values depend on its size. The new size is
+        saved first, so that after a refusal or a crash the next transaction continues with the rest.
         """
-        async with self._turns.mine():
-            state = self._turns.state
-            known = state.pods.get(pod.metadata.uid)
+        async with self._transaction.begin() as transaction:
+            before = transaction.pods
+            known = before.get(pod.metadata.uid)
             if known is None:
                 raise InvalidNameError(f"no cgroups are known for a pod with uid {pod.metadata.uid!r}: add it first")
-            every = {**state.pods, known.uid: msgspec.structs.replace(known, pod=pod)}
-            # Once more after a refusal: the size is known already, but what is above the pod may not follow it yet.
-            again = known.pod == pod
-            drawn = self._turns.draw(every, {known.uid}) if again else self._turns.draw_resize(every, known)
-            self._turns.refuse(drawn)
+            every = {**before, known.uid: msgspec.structs.replace(known, pod=pod)}
+            # A retry after a refusal: the size is saved, but the cgroups above the pod may still have to follow.
+            is_retry = known.pod == pod
+            planned = transaction.plan(every, {known.uid}) if is_retry else transaction.plan_resize(every, known)
+            transaction.validate(planned)
             if self._shrink == "kubernetes":
-                check_as_kubernetes(self._turns.driver, drawn.plan.steps, drawn.wanted)
-            self._turns.save(msgspec.structs.replace(state, pods=every))
-            return await self._turns.bring(_titles([known]), every, only={known.uid}, by_container=True, drawn=drawn)
+                check_as_kubernetes(self._driver, planned.plan.steps, planned.desired)
+            transaction.save_pods(every)
+            return await transaction.apply(
+                _titles([known]), every, only={known.uid}, by_container=True, planned=planned
+            )
 
     async def lift(self, uid: str, container_id: str, high: str) -> Applied:
-        """Another memory.high for one container, until it ends: wanted from now on, so that nobody repairs it."""
-        async with self._turns.mine():
-            pods = self._turns.state.pods
+        """Override memory.high of one container until it ends; later syncs keep the override."""
+        async with self._transaction.begin() as transaction:
+            pods = transaction.pods
             known = pods.get(uid)
             if known is None or container_id not in known.containers.values():
                 raise InvalidNameError(f"no cgroup is known here for a container with id {container_id!r}")
             lifted = msgspec.structs.replace(known, lifted={**known.lifted, container_id: high})
-            return await self._turns.bring(_titles([known]), {**pods, uid: lifted}, only={uid})
+            return await transaction.apply(_titles([known]), {**pods, uid: lifted}, only={uid})
 
     async def remove(self, *uids: str) -> Applied:
-        """Kill what runs in these pods, remove their cgroups, and give back what they counted for."""
-        async with self._turns.mine():
-            pods = self._turns.state.pods
+        """Kill the processes of these pods, remove their cgroups, and subtract the pods from the sums above."""
+        async with self._transaction.begin() as transaction:
+            pods = transaction.pods
             known = [pods[uid] for uid in uids if uid in pods]
             if not known:
                 return Applied(f"pod with uid {', '.join(uids)}")
-            every = {uid: each for uid, each in pods.items() if uid not in uids}
-            gone = self._left_behind(known, every)
-            applied = await self._turns.bring(_titles(known), every, only=(), gone=gone)
-            self._turns.wants.forget(uids)
+            every = {uid: pod for uid, pod in pods.items() if uid not in uids}
+            removed = transaction.obsolete(uids, every)
+            applied = await transaction.apply(_titles(known), every, only=(), removed=removed)
+            transaction.forget(uids)
             return applied
 
     async def sweep(self) -> list[str]:
-        """Remove pods' cgroups in our classes that we did not make and in which nobody is.
+        """Remove empty pod cgroups below owned QoS classes that this node did not create.
 
-        A runtime makes the whole path anew for a container that it was told to start before its pod was removed."""
-        async with self._turns.mine():
-            driver, gone = self._turns.driver, []
-            for path in self._turns.unmarked_pods():
-                if driver.members(path, deep=True):
+        A runtime creates the whole path again for a container that it was asked to start before its pod was removed.
+        """
+        async with self._transaction.begin() as transaction:
+            driver, removed = self._driver, []
+            for pod_path in transaction.unowned_pods():
+                if driver.members(pod_path, deep=True):
                     continue
-                for each in (*reversed([*walk(driver, path)]), path):
+                for path in (*reversed([*walk(driver, pod_path)]), pod_path):
                     with contextlib.suppress(CgroupGoneError):
-                        await driver.remove(each)
-                gone.append(path)
-            return gone
+                        await driver.remove(path)
+                removed.append(pod_path)
+            return removed
 
     async def teardown(self, *, kill: bool = False) -> Applied:
-        """Remove all that we made and restore all that we changed, or refuse and change nothing."""
-        async with self._turns.mine():
-            turns, state = self._turns, self._turns.state
-            turns.refuse_other_node(turns.wants.wanted({}))
-            gone = turns.with_children(turns.marked())
-            running = {path: pids for path in gone if (pids := self.processes(path))}
+        """Remove every owned cgroup and restore every changed value, or refuse and change nothing."""
+        async with self._transaction.begin() as transaction:
+            removed = transaction.owned_tree()
+            running = {path: pids for path in removed if (pids := self.processes(path))}
             if running and not kill:
                 raise StillRunningError(running)
-            kept = {path: DesiredCgroup("reserved", path, files) for path, files in state.kept.items()}
-            wanted_files = files_to_look_at({**kept, **turns.wants.wanted(state.pods)}, turns.driver.version)
-            files = sorted({*wanted_files, *every_file(turns.driver.version)})
-            snapshot = {**observe_going(turns.driver, gone, files), **observe(turns.driver, kept, files)}
-            there = {path: each for path, each in kept.items() if path in snapshot}
-            plan = reconcile(there, snapshot, ours=gone, page_size=turns.page_size)
-            empty = NodeState(state.boot_id, state.committed)
-            return await turns.execute("node teardown", Planned(plan, there, snapshot), empty)
+            return await transaction.teardown("node teardown", removed)
 
     def status(self) -> TreeStatus:
-        """Looks only, and may be asked while somebody else has the turn."""
-        self._turns.load()
-        state = self._turns.state
-        drawn = self._turns.draw(state.pods)
-        top = next((path for path, each in drawn.wanted.items() if each.level == "pods"), "")
+        """Read-only; may be called while a transaction is open."""
+        transaction = self._transaction.read()
+        planned = transaction.plan(transaction.pods)
+        top = next((path for path, cgroup in planned.desired.items() if cgroup.level == "pods"), "")
         refusal = ""
-        unfinished = self._turns.unfinished()
-        begun = {step.path for step in unfinished.steps if isinstance(step, Make)} if unfinished else ()
+        unfinished = transaction.unfinished()
+        half_made = {step.path for step in unfinished.steps if isinstance(step, Make)} if unfinished else ()
         try:
-            self._turns.refuse(drawn)
+            transaction.validate(planned)
         except PlimsollError as error:
-            if not (isinstance(error, ForeignTreeError) and error.path in begun):  # the next turn takes it away first
+            if not (isinstance(error, ForeignTreeError) and error.path in half_made):  # the rollback removes it first
                 refusal = str(error)
         return TreeStatus(
             top,
-            top in self._turns.marked(),
-            tuple(_titles([each]) for each in state.pods.values()),
+            top in transaction.owned(),
+            tuple(_titles([known]) for known in transaction.pods.values()),
             unfinished,
-            drawn.plan.steps,
-            drawn.plan.unmet,
-            self._turns.journal.is_locked(),
+            planned.plan.steps,
+            planned.plan.unmet,
+            transaction.is_locked(),
             refusal,
         )
 
     def plan(self, pods: Iterable[Pod] = (), *, containers: Containers | None = None) -> Plan:
-        """What `add` (without pods: `setup`) would do, without doing it."""
-        self._turns.load()
-        if unfinished := self._turns.unfinished():
+        """The dry run of `add`; without pods, of `setup`."""
+        transaction = self._transaction.read()
+        if unfinished := transaction.unfinished():
             raise UnfinishedError(unfinished.subject)
-        known = self._turns.wants.known(pods, containers)
-        every = {**self._turns.state.pods, **known}
-        drawn = self._turns.draw(every, set(known) or None, self._outgrown(known, every))
-        self._turns.refuse(drawn)
-        return drawn.plan
+        known = transaction.known_pods(pods, containers)
+        every = {**transaction.pods, **known}
+        planned = transaction.plan(every, set(known) or None, transaction.obsolete(known, every))
+        transaction.validate(planned)
+        return planned.plan
 
     def paths(self, uid: str) -> dict[str, str]:
         """container name → path of its cgroup, "" → the pod's own; empty where the pod is not known."""
-        self._turns.load()
-        known = self._turns.state.pods.get(uid)
-        return {} if known is None else self._turns.wants.pod_paths(known)
-
-    def sized_for(self, uid: str) -> Pod | None:
-        """The pod as its cgroups were last sized, or are being; None where it has none."""
-        self._turns.load()
-        known = self._turns.state.pods.get(uid)
-        return None if known is None else known.pod
+        transaction = self._transaction.read()
+        known = transaction.pods.get(uid)
+        return {} if known is None else transaction.pod_paths(known)
 
     def planned_paths(self, pod: Pod) -> dict[str, str]:
-        """The same for a pod that need not be known."""
-        ((_, known),) = self._turns.wants.known([pod], None).items()
-        return self._turns.wants.pod_paths(known)
+        """`paths` for a pod that need not be known."""
+        (known,) = self._transaction.known_pods([pod], None).values()
+        return self._transaction.pod_paths(known)
+
+    def sized_for(self, uid: str) -> Pod | None:
+        """The pod as its cgroups were last sized, or are being sized; None where it has no cgroups."""
+        known = self._transaction.read().pods.get(uid)
+        return None if known is None else known.pod
 
     def known(self) -> dict[str, str]:
         """uid → namespace/name of the pods that have cgroups here."""
-        self._turns.load()
-        return {
-            uid: f"{each.pod.metadata.namespace or 'default'}/{each.pod.metadata.name}"
-            for uid, each in self._turns.state.pods.items()
-        }
-
-    # ---
-
-    async def _exactly(self, subject: str, pods: Mapping[str, KnownPod]) -> Applied:
-        wanted = self._turns.wants.wanted(pods)
-        gone = self._turns.with_children(path for path in self._turns.marked() if path not in wanted)
-        return await self._turns.bring(subject, pods, gone=gone)
-
-    def _outgrown(self, known: Collection[str], every: Mapping[str, KnownPod]) -> list[str]:
-        """Cgroups that pods which are known already had so far, and do not have in their new form."""
-        pods = self._turns.state.pods
-        return self._left_behind([pods[uid] for uid in known if uid in pods], every)
-
-    def _left_behind(self, before: Iterable[KnownPod], every: Mapping[str, KnownPod]) -> list[str]:
-        """Cgroups of ours that these pods had and nobody wants any more."""
-        had = {path for each in before for path in self._turns.wants.pod_paths(each).values()}
-        has = {
-            path
-            for each in before
-            if each.uid in every
-            for path in self._turns.wants.pod_paths(every[each.uid]).values()
-        }
-        return self._turns.with_children(self._turns.marked(had - has))
+        return {uid: _full_name(known.pod) for uid, known in self._transaction.read().pods.items()}
 
     def processes(self, path: str, *, deep: bool = False) -> list[int]:
-        """Who is in a cgroup, without processes that only hold its scope."""
-        pids, holders = self._turns.driver.members(path, deep=deep), self._holders
-        return [pid for pid in pids if holders is None or holders.held_by(pid) != path]
+        """The pids in a cgroup, without the holder of its scope."""
+        pids, holders = self._driver.members(path, deep=deep), self._holders
+        return [pid for pid in pids if holders is None or holders.scope_of(pid) != path]
 
 
 def _on_cpus(pods: Mapping[str, KnownPod], cpus: CpusOf | None) -> dict[str, KnownPod]:
-    """A pod for which nothing changes stays the very same."""
-    found = dict(pods)
+    """A pod whose CPUs do not change stays the same object."""
+    pinned = dict(pods)
     if cpus is None:
-        return found
-    for uid, each in pods.items():
-        lists = {name: cpus(uid, name) for name in each.containers}
-        if lists != each.cpus:
-            found[uid] = msgspec.structs.replace(each, cpus=lists)
-    return found
+        return pinned
+    for uid, known in pods.items():
+        lists = {name: cpus(uid, name) for name in known.containers}
+        if lists != known.cpus:
+            pinned[uid] = msgspec.structs.replace(known, cpus=lists)
+    return pinned
 
 
 def titles(pods: Collection[Pod]) -> str:
-    """What a turn for these pods is called."""
-    names = [f"pod {each.metadata.namespace or 'default'}/{each.metadata.name}" for each in pods]
+    """The subject of a transaction on these pods."""
+    names = [f"pod {_full_name(pod)}" for pod in pods]
     return ", ".join(names) if len(names) < 4 else f"{names[0]} and {len(names) - 1} others"
 
 
 def _titles(pods: Collection[KnownPod]) -> str:
-    return titles([each.pod for each in pods])
+    return titles([known.pod for known in pods])
+
+
+def _full_name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace or 'default'}/{pod.metadata.name}"

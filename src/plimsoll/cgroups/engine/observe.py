@@ -1,4 +1,4 @@
-"""Driver → Snapshot: every cgroup is looked at once, all its files in one go."""
+"""Driver → Snapshot: every cgroup is read once, with all its files."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ from plimsoll.rules.resources.files import FilesV1, FilesV2
 
 
 def observe(driver: CgroupDriver, paths: Iterable[str], files: Collection[str]) -> Snapshot:
-    """Those of the paths that exist."""
-    seen = {path: driver.look(path, files) for path in paths}
-    return {path: each for path, each in seen.items() if each is not None}
+    """The cgroups among these paths that exist."""
+    cgroups = {path: driver.read(path, files) for path in paths}
+    return {path: cgroup for path, cgroup in cgroups.items() if cgroup is not None}
 
 
-def observe_going(driver: CgroupDriver, paths: Iterable[str], files: Collection[str]) -> Snapshot:
-    """All of them: on v1 one that stands in some hierarchies only (a runtime was killed half-way) is not seen as a
-    cgroup, and would keep its parent busy. One that is gone by then is as good.
+def observe_removed(driver: CgroupDriver, paths: Iterable[str], files: Collection[str]) -> Snapshot:
+    """All of these paths. On v1, a cgroup that is left in some hierarchies only (its runtime was killed) does not read
+    as one, and still keeps its parent busy; one that is removed already does no harm.
     """
-    return {path: driver.look(path, files) or ObservedCgroup({}) for path in paths}
+    return {path: driver.read(path, files) or ObservedCgroup({}) for path in paths}
 
 
 def walk(driver: CgroupDriver, path: str) -> Iterator[str]:
-    """Everything below a cgroup, parents first; the cgroup itself is not among them."""
+    """All descendants of a cgroup, parents first, without the cgroup itself."""
     for name in driver.children(path):
-        below = f"{path.rstrip('/')}/{name}"
-        yield below
-        yield from walk(driver, below)
+        child = f"{path.rstrip('/')}/{name}"
+        yield child
+        yield from walk(driver, child)
 
 
-def files_to_look_at(plan: DesiredFiles, version: CgroupVersion) -> list[str]:
-    """What is wanted anywhere, and what would have to be reset where it is not."""
-    wanted = {file for cgroup in plan.values() for file in cgroup.files}
-    return sorted(wanted | set(RESETS).intersection(every_file(version)))
+def files_to_read(plan: DesiredFiles, version: CgroupVersion) -> list[str]:
+    """The files that any cgroup of the plan has, and those that must be reset where it has none."""
+    desired = {file for cgroup in plan.values() for file in cgroup.files}
+    return sorted(desired | set(RESETS).intersection(every_file(version)))
 
 
 @cache
 def every_file(version: CgroupVersion) -> tuple[str, ...]:
-    """All that is ever written, whatever a plan is about: for cgroups that go and may have to come back."""
+    """Every file that any plan writes: for cgroups that are removed and that a rollback may have to restore."""
     return tuple(field.encode_name for field in msgspec.structs.fields(FilesV2 if version == 2 else FilesV1))
 
 
 def observe_touched(driver: CgroupDriver, steps: Iterable[Step]) -> Snapshot:
-    """The cgroups that the steps are about, as far as the steps are about them."""
+    """The cgroups and files that the steps change."""
     files: dict[str, list[str]] = {}
     for step in steps:
         match step:
@@ -57,9 +57,5 @@ def observe_touched(driver: CgroupDriver, steps: Iterable[Step]) -> Snapshot:
                 files.setdefault(path, [])
             case Write(path, name):
                 files.setdefault(path, []).append(name)
-    found: dict[str, ObservedCgroup] = {}
-    for path, names in files.items():
-        seen = driver.look(path, names)
-        if seen is not None:
-            found[path] = seen
-    return found
+    cgroups = {path: driver.read(path, names) for path, names in files.items()}
+    return {path: cgroup for path, cgroup in cgroups.items() if cgroup is not None}

@@ -1,9 +1,9 @@
-"""What on this machine is ours: the state file, and the two questions that are asked before anything is touched.
+"""The state file: which cgroups of this machine the node owns, and the checks before any of them is touched.
 
-Every cgroup that we make is marked with its path, its inode and the boot it was made in; a cgroup of the same name with
-another inode is somebody else's. Values that we change in cgroups that were there before are kept, for teardown. The
-pods we have made cgroups for are kept too, since the sums above them are sums over all of them. What a plan changes is
-written at once, and the plan counts as made when it has been (`committed`). As in `journal`, nothing is synced.
+For every cgroup that the node creates, the file has its path, its inode and its boot; a cgroup of the same name with
+another inode is foreign. It has the original values of existing cgroups that the node changes, for teardown, and the
+pods that have cgroups, since the values above are sums over all of them. The state is saved as soon as a plan is
+applied, and only then the plan counts as applied (`committed`). As in `journal`, there is no fsync.
 """
 
 from __future__ import annotations
@@ -15,59 +15,46 @@ import msgspec
 
 from plimsoll.cgroups.engine.journal import Stamp, StateWriteError, is_from_before_this_boot, stamp
 from plimsoll.codec.lean.lean import pod_from_json
-from plimsoll.errors import PlimsollError
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.errors import PlimsollError, StructuredError
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.model.objects import Pod
 
 
-class ForeignTreeError(PlimsollError):
-    """Cgroups that we did not make stand where ours would."""
+class ForeignTreeError(StructuredError):
+    """A cgroup that this node did not create exists at a path that it needs."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(path)
-        self.path = path
-
-    def __str__(self) -> str:
-        return f"{self.path} exists and was not made by plimsoll: choose another place with --cgroup-root"
+    path: str
+    template = "{path} exists and was not created by plimsoll: choose another path with --cgroup-root"
 
 
-class OtherNodeError(PlimsollError):
-    """The state is that of a node which stands elsewhere, or which another driver has made."""
+class OtherNodeError(StructuredError):
+    """The state belongs to a node at another path, or with another driver."""
 
-    def __init__(self, state: Path, there: str, asked: str) -> None:
-        super().__init__(state, there, asked)
-        self.state, self.there, self.asked = state, there, asked
-
-    def __str__(self) -> str:
-        return (
-            f"{self.state} is the state of the node at {self.there}, not of one at {self.asked}: give that node's "
-            "--cgroup-root and --driver, or another --state-dir"
-        )
+    state_dir: Path
+    existing: str
+    requested: str
+    template = (
+        "{state_dir} is the state of the node at {existing}, not of one at {requested}: "
+        "give that node's --cgroup-root and --driver, or another --state-dir"
+    )
 
 
-class KubeletRunningError(PlimsollError):
-    def __init__(self, pid: int) -> None:
-        super().__init__(pid)
-        self.pid = pid
-
-    def __str__(self) -> str:
-        return f"a kubelet runs on this machine (pid {self.pid}): choose another place with --cgroup-root"
+class KubeletRunningError(StructuredError):
+    pid: int
+    template = "a kubelet is running on this machine (pid {pid}): choose another path with --cgroup-root"
 
 
-class StateCorruptError(PlimsollError):
-    def __init__(self, path: Path, reason: str) -> None:
-        super().__init__(path, reason)
-        self.path, self.reason = path, reason
-
-    def __str__(self) -> str:
-        return f"{self.path} cannot be read: {self.reason}; without it nobody knows which cgroups are ours to touch"
+class StateCorruptError(StructuredError):
+    path: Path
+    reason: str
+    template = "{path} cannot be read: {reason}; without it plimsoll does not know which cgroups it owns"
 
 
 class KnownPod(msgspec.Struct, frozen=True):
-    """A pod that has cgroups here; `containers`: name → id of those containers that have one.
+    """A pod that has cgroups here; `containers`: name → id of the containers that have one.
 
-    `lifted`: container id → memory.high that stands in place of the rules', for as long as that container runs.
-    `cpus`: container name → the list of CPUs it runs on, under the static CPU policy.
+    `lifted`: container id → memory.high that overrides the rules while that container runs.
+    `cpus`: container name → its CPU list under the static CPU manager policy.
     """
 
     pod: Pod
@@ -82,16 +69,14 @@ class KnownPod(msgspec.Struct, frozen=True):
 
 class OwnedCgroup(msgspec.Struct, frozen=True, omit_defaults=True):
     inode: int
-    level: str = (
-        ""  # as in `rules.cgroups.desired_files`; below a pod or container whatever its processes made goes with it
-    )
+    level: str = ""  # as in `rules.cgroups.desired_files`
 
 
 class NodeState(msgspec.Struct, frozen=True):
     boot_id: str = ""
-    committed: int = 0  # the last plan in the journal whose result is in here
-    made: dict[str, OwnedCgroup] = {}  # by path
-    kept: dict[str, dict[str, str]] = {}  # path → file → what stood there before us
+    committed: int = 0  # the last plan in the journal whose result is saved here
+    owned: dict[str, OwnedCgroup] = {}  # by path
+    original: dict[str, dict[str, str]] = {}  # path → file → its value before the first write
     pods: dict[str, KnownPod] = {}  # by uid
 
 
@@ -102,8 +87,8 @@ class _StoredPod(msgspec.Struct, omit_defaults=True):
     cpus: dict[str, str] = {}
 
 
-# The members of the file: these two, then each cgroup by its path and each pod by its uid.
-_PLAN, _KEPT, _MADE, _POD = "plan", "kept", "made ", "pod "
+# The keys of the file: these two, then one for each cgroup (by path) and each pod (by uid).
+_PLAN, _ORIGINAL, _OWNED, _POD = "plan", "kept", "made ", "pod "
 
 
 class _Plan(msgspec.Struct):
@@ -113,80 +98,78 @@ class _Plan(msgspec.Struct):
 
 class StateFile:
     def __init__(self, path: Path, boot_id: str) -> None:
-        self._file = MembersFile(path)
+        self._file = AppendLog(path)
         self._boot_id = boot_id
-        self._kept = NodeState()  # what the file says
-        self._stamp: Stamp | None = None  # … and when it was seen to
+        self._cached = NodeState()  # the content of the file
+        self._stamp: Stamp | None = None  # … as of this stamp
 
     def load(self) -> NodeState:
-        """Of an earlier boot nothing is left but the number of the last plan. A file that we know is not read again."""
+        """After a reboot only the number of the last plan is valid. An unchanged file is not read again."""
         now = stamp(self._file.path)
         if now is not None and now == self._stamp:
-            return self._kept
-        self._kept, self._stamp = NodeState(), None
+            return self._cached
+        self._cached, self._stamp = NodeState(), None
         try:
-            found = state_in(self._file.read())
+            state = decode_state(self._file.read())
         except FileNotFoundError:
             return NodeState(self._boot_id)
         except (msgspec.DecodeError, PlimsollError) as error:
-            self._file.begin_anew()
-            if is_from_before_this_boot(self._file.path):  # a power cut has damaged it: nothing of it is there any more
+            self._file.discard()
+            if is_from_before_this_boot(self._file.path):  # damaged by a power cut, which also removed the cgroups
                 return NodeState(self._boot_id)
             raise StateCorruptError(self._file.path, str(error)) from None
-        if found.boot_id != self._boot_id:
-            self._file.begin_anew()
-            return NodeState(self._boot_id, found.committed)
-        self._kept, self._stamp = found, now
-        return found
+        if state.boot_id != self._boot_id:
+            self._file.discard()
+            return NodeState(self._boot_id, state.committed)
+        self._cached, self._stamp = state, now
+        return state
 
     def save(self, state: NodeState) -> None:
         path = self._file.path
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
-            self._file.write(_changed(self._kept, state))
+            self._file.write(_changed(self._cached, state))
         except OSError as error:
             raise StateWriteError(path, error) from error
-        self._kept, self._stamp = state, stamp(path)
+        self._cached, self._stamp = state, stamp(path)
 
 
-def state_in(members: Mapping[str, bytes]) -> NodeState:
-    """Of whatever boot."""
-    plan = msgspec.json.decode(members.get(_PLAN, b"null"), type=_Plan)
-    kept = msgspec.json.decode(members.get(_KEPT, b"{}"), type=dict[str, dict[str, str]])
-    made = {
-        name.removeprefix(_MADE): msgspec.json.decode(text, type=OwnedCgroup)
-        for name, text in members.items()
-        if name.startswith(_MADE)
+def decode_state(entries: Mapping[str, bytes]) -> NodeState:
+    """The state of any boot."""
+    plan = msgspec.json.decode(entries.get(_PLAN, b"null"), type=_Plan)
+    original = msgspec.json.decode(entries.get(_ORIGINAL, b"{}"), type=dict[str, dict[str, str]])
+    owned = {
+        key.removeprefix(_OWNED): msgspec.json.decode(text, type=OwnedCgroup)
+        for key, text in entries.items()
+        if key.startswith(_OWNED)
     }
-    pods = [_known_pod(text) for name, text in members.items() if name.startswith(_POD)]
-    return NodeState(plan.boot_id, plan.committed, made, kept, {each.uid: each for each in pods})
+    pods = [_known_pod(text) for key, text in entries.items() if key.startswith(_POD)]
+    return NodeState(plan.boot_id, plan.committed, owned, original, {known.uid: known for known in pods})
 
 
 def _known_pod(text: bytes) -> KnownPod:
-    found = msgspec.json.decode(text, type=_StoredPod)
-    return KnownPod(pod_from_json(bytes(found.pod)), found.containers, found.lifted, found.cpus)
+    stored = msgspec.json.decode(text, type=_StoredPod)
+    return KnownPod(pod_from_json(bytes(stored.pod)), stored.containers, stored.lifted, stored.cpus)
 
 
 def _changed(before: NodeState, after: NodeState) -> dict[str, bytes | None]:
-    """The members that are others; whatever is the same object is the same."""
-    found: dict[str, bytes | None] = {
-        _PLAN: msgspec.json.encode(_Plan(after.boot_id, after.committed)),
-    }
-    if after.kept != before.kept:
-        found[_KEPT] = msgspec.json.encode(after.kept)
-    if after.made is not before.made:
-        found |= {_MADE + path: None for path in before.made.keys() - after.made.keys()}
-        found |= {
-            _MADE + path: msgspec.json.encode(mark)
-            for path, mark in after.made.items()
-            if before.made.get(path) != mark
+    """The entries that differ; None for one that is removed. The same object counts as equal."""
+    entries: dict[str, bytes | None] = {_PLAN: msgspec.json.encode(_Plan(after.boot_id, after.committed))}
+    if after.original != before.original:
+        entries[_ORIGINAL] = msgspec.json.encode(after.original)
+    if after.owned is not before.owned:
+        entries |= {_OWNED + path: None for path in before.owned.keys() - after.owned.keys()}
+        entries |= {
+            _OWNED + path: msgspec.json.encode(cgroup)
+            for path, cgroup in after.owned.items()
+            if before.owned.get(path) != cgroup
         }
     if after.pods is not before.pods:
-        found |= {_POD + uid: None for uid in before.pods.keys() - after.pods.keys()}
-        found |= {
+        entries |= {_POD + uid: None for uid in before.pods.keys() - after.pods.keys()}
+        entries |= {
             _POD + uid: _pod_text(known) for uid, known in after.pods.items() if before.pods.get(uid) is not known
         }
-    return found
+    return entries
 
 
 def _pod_text(known: KnownPod) -> bytes:
@@ -194,10 +177,10 @@ def _pod_text(known: KnownPod) -> bytes:
     return msgspec.json.encode(_StoredPod(pod, known.containers, known.lifted, known.cpus))
 
 
-def is_ours(state: NodeState, path: str, inode: int) -> bool:
-    """It bears our mark: the same path and the same inode."""
-    mark = state.made.get(path)
-    return mark is not None and mark.inode == inode
+def is_owned(state: NodeState, path: str, inode: int) -> bool:
+    """The node created the cgroup with this path and this inode."""
+    owned = state.owned.get(path)
+    return owned is not None and owned.inode == inode
 
 
 def running_kubelet(proc: Path = Path("/proc")) -> int | None:
@@ -207,7 +190,7 @@ def running_kubelet(proc: Path = Path("/proc")) -> int | None:
             continue
         try:
             name = (directory / "comm").read_text().strip()
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         if name == "kubelet":
             return int(directory.name)

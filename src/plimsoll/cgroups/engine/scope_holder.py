@@ -1,10 +1,10 @@
-"""A process that only exists, for a systemd scope that has no other yet.
+"""A placeholder process for a systemd scope that has no other process yet.
 
-systemd makes a scope around processes and removes it after the last of them. Where a container's cgroup is wanted
-before its processes are there (`plimsoll cgroup apply`), a holder keeps it: a sleeping bystander without open files.
-It outlives whoever started it. It costs the container next to nothing, as its memory was charged to the starter's
-cgroup before it was moved. Its environment says for which cgroup it is, so that it can be found among the members and
-ended when it is no longer needed; nothing else is ever taken for one.
+systemd creates a scope around processes and removes it with the last of them. Where a container's cgroup is needed
+before its processes exist (`plimsoll cgroup apply`), a holder keeps it: a detached `sleep` without open files, which
+outlives its parent. It costs the container almost nothing, as its memory was charged to the parent's cgroup before it
+was moved. Its environment names the cgroup, so that the holder can be found among the members and ended later; no
+other process is ever taken for one.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ _EXEC_S = 1.0
 
 
 class NotAScopeHolderError(PlimsollError):
-    """The process is none of ours to end."""
+    """The process is not a holder of that scope, and must not be killed."""
 
 
 def start(cgroup_path: str) -> int:
-    """A new holder for that cgroup, still in our own; whoever makes the scope hands the pid to systemd."""
+    """Start a holder, still in the caller's cgroup; the caller passes the pid to systemd, which creates the scope."""
     return detached_process.start("exec sleep infinity", environment={VARIABLE: cgroup_path})
 
 
-def held_by(pid: int) -> str | None:
-    """The cgroup that this process was started to hold; None where it is no holder, or gone."""
+def scope_of(pid: int) -> str | None:
+    """The cgroup that this process holds; None where it is not a holder, or has ended."""
     end_s = time.monotonic() + _EXEC_S
     entries = _environment(pid)
-    # Between two programs (the shell that becomes sleep) a process has no environment for a moment.
+    # During execve (the shell becomes sleep) a process has no environment for a moment.
     while entries == [b""] and not _has_ended(pid) and time.monotonic() < end_s:
         time.sleep(0.001)
         entries = _environment(pid)
-    mark = f"{VARIABLE}=".encode()
-    return next((os.fsdecode(entry.removeprefix(mark)) for entry in entries if entry.startswith(mark)), None)
+    prefix = f"{VARIABLE}=".encode()
+    return next((os.fsdecode(entry.removeprefix(prefix)) for entry in entries if entry.startswith(prefix)), None)
 
 
 def _environment(pid: int) -> list[bytes]:
@@ -51,22 +51,20 @@ def _environment(pid: int) -> list[bytes]:
 
 
 def _has_ended(pid: int) -> bool:
-    found = stat(pid)
-    return found is None or found.state in "ZX"
+    process = stat(pid)
+    return process is None or process.state in "ZX"
 
 
 def end(pid: int, cgroup_path: str) -> bool:
-    """Kill the holder of that cgroup; False where it is gone already. Raises NotAHolder for any other process."""
+    """Kill the holder of that cgroup; False where it has ended. Raises NotAScopeHolderError for any other process."""
     try:
         fd = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        # With the pidfd in hand: whatever the pid is by now, this is the process that gets the signal.
-        if (held := held_by(pid)) != cgroup_path:
-            raise NotAScopeHolderError(
-                f"process {pid} is not the holder of {cgroup_path}, but of {held}: it was left alone"
-            )
+        # The pidfd is open: even if the pid is reused, the signal reaches only this process.
+        if (scope := scope_of(pid)) != cgroup_path:
+            raise NotAScopeHolderError(f"process {pid} holds {scope}, not {cgroup_path}: it is not killed")
         signal.pidfd_send_signal(fd, signal.SIGKILL)
     except ProcessLookupError:
         return False
@@ -75,5 +73,5 @@ def end(pid: int, cgroup_path: str) -> bool:
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:
-        pass  # somebody else's child by now: its parent, or init, reaps it
+        pass  # not a child of this process: its parent, or init, reaps it
     return True

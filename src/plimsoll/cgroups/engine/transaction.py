@@ -1,7 +1,7 @@
-"""One turn at the node's cgroups: the state locked, earlier leftovers dealt with, then plan, make and keep.
+"""A transaction on the node's cgroups: lock, recover, plan the difference, apply it, save the state.
 
-`Transactions` knows how; what for is `manager`'s business. A turn that ends by an error leaves the state file as it
-was.
+`CgroupManager` has the verbs and works on the transaction that `Transaction.begin` yields. A transaction that ends with
+an error leaves the state file as it was.
 """
 
 from __future__ import annotations
@@ -11,48 +11,34 @@ import contextlib
 import errno
 from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
-from plimsoll.cgroups.engine.desired import DesiredState
-from plimsoll.cgroups.engine.executor import ExecutionOutcome, Executor, Holders, Lower, StepError
+from plimsoll.cgroups.engine import ownership
+from plimsoll.cgroups.engine.desired import Containers, DesiredState
+from plimsoll.cgroups.engine.executor import ExecutionOutcome, Executor, Holders, LowerLimit, StepError
 from plimsoll.cgroups.engine.journal import Begin, Journal
-from plimsoll.cgroups.engine.observe import every_file, files_to_look_at, observe, observe_going, walk
-from plimsoll.cgroups.engine.ownership import (
-    ForeignTreeError,
-    KnownPod,
-    KubeletRunningError,
-    NodeState,
-    OtherNodeError,
-    OwnedCgroup,
-    StateFile,
-    is_ours,
-    running_kubelet,
-    this_boot,
-)
+from plimsoll.cgroups.engine.observe import every_file, files_to_read, observe, observe_removed, walk
 from plimsoll.cgroups.engine.shrink import usage_bytes
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
-from plimsoll.rules.cgroups.desired_files import DesiredFiles, parent_path, protected
+from plimsoll.rules.cgroups.desired_files import DesiredCgroup, DesiredFiles, parent_path, protected
 from plimsoll.rules.cgroups.limits_in_use import UPPER, capped_protection, fitted
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, Plan, Unmet, reconcile
 from plimsoll.rules.cgroups.steps import Snapshot, Step, Write
 from plimsoll.rules.model.cgroup_names import KUBEPODS
+from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import NodeConfig
 
 
-class MissingCgroupError(PlimsollError):
-    """A reserved cgroup must be there before its values can be enforced (01 §10.4)."""
+class MissingCgroupError(StructuredError):
+    """A reserved cgroup must exist before its values can be enforced (01 §10.4)."""
 
-    def __init__(self, path: str, name: str) -> None:
-        super().__init__(path, name)
-        self.path, self.name = path, name
-
-    def __str__(self) -> str:
-        return (
-            f"{self.path} does not exist, but {self.name} is enforced on it: make it, or change enforceNodeAllocatable"
-        )
+    path: str
+    name: str
+    template = "{path} does not exist, but {name} is enforced on it: create it, or change enforceNodeAllocatable"
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -62,261 +48,325 @@ class Applied(msgspec.Struct, frozen=True):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """A plan with what it was drawn from."""
+    """A plan, with the desired cgroups and the snapshot that it was computed from."""
 
     plan: Plan
-    wanted: DesiredFiles
+    desired: DesiredFiles
     snapshot: Snapshot
 
 
-class Transactions:
+class Transaction:
+    """Reusable: at most one is open at a time in this process (`_lock`) and on this machine (the journal's lock)."""
+
     def __init__(
         self,
         driver: CgroupDriver,
-        setting: NodeConfig,
+        node_config: NodeConfig,
         state_dir: Path,
         *,
-        lower: Lower,
-        lower_only_back: bool,
+        lower: LowerLimit,
+        lower_only_on_rollback: bool,
         holders: Holders | None,
         proc: Path,
     ) -> None:
-        self.driver = driver
-        self.wants = DesiredState(setting)
-        self.page_size = setting.machine.page_size
-        self._is_at_the_top = setting.pods_root == (KUBEPODS,)
+        self._driver = driver
+        self._desired = DesiredState(node_config)
+        self._page_size = node_config.machine.page_size
+        self._is_at_the_top = node_config.pods_root == (KUBEPODS,)
         self._proc = proc
         self._state_dir = state_dir
-        boot_id = this_boot(proc)
-        self.journal = Journal(state_dir / "journal.jsonl")
-        self._file = StateFile(state_dir / "node.jsonl", boot_id)
-        self.state = NodeState(boot_id)
-        self._one_at_a_time = asyncio.Lock()
-        self._lacking: dict[str, str] = {}  # files that were only found missing when they were written
-        self._there: set[str] = set()  # files that this kernel has
+        boot_id = ownership.this_boot(proc)
+        self._journal = Journal(state_dir / "journal.jsonl")
+        self._file = ownership.StateFile(state_dir / "node.jsonl", boot_id)
+        self._state = ownership.NodeState(boot_id)
+        self._lock = asyncio.Lock()
+        self._missing_files: dict[str, str] = {}  # file → reason, for files whose absence only a write revealed
+        self._present_files: set[str] = set()
         self._executor = Executor(
             driver,
-            self.journal,
+            self._journal,
             boot_id=boot_id,
-            remade=self._keep_inodes,
-            page_size=self.page_size,
+            save_inodes=self._save_inodes,
+            page_size=self._page_size,
             lower=lower,
-            lower_only_back=lower_only_back,
-            is_squeezed=self._is_pods,
+            lower_only_on_rollback=lower_only_on_rollback,
+            may_lower=self._belongs_to_pod,
             holders=holders,
         )
 
     @contextlib.asynccontextmanager
-    async def mine(self) -> AsyncIterator[None]:
-        async with self._one_at_a_time:
-            with self.journal.locked():
-                self.load()
-                await self._executor.recover(self.state.committed)
-                yield
+    async def begin(self) -> AsyncIterator[Self]:
+        """Lock the state, read it, and roll back what an interrupted run left."""
+        async with self._lock:
+            with self._journal.locked():
+                self.read()
+                await self._executor.recover(self._state.committed)
+                yield self
 
-    def load(self) -> None:
-        self.state = self._file.load()
+    def read(self) -> Self:
+        """The current state without the lock: for status and dry runs."""
+        self._state = self._file.load()
+        return self
 
-    def save(self, state: NodeState) -> None:
+    @property
+    def pods(self) -> Mapping[str, ownership.KnownPod]:
+        """The pods that have cgroups here, by uid."""
+        return self._state.pods
+
+    def save_pods(self, pods: Mapping[str, ownership.KnownPod]) -> None:
+        self._save(msgspec.structs.replace(self._state, pods=dict(pods)))
+
+    def _save(self, state: ownership.NodeState) -> None:
         self._file.save(state)
-        self.state = state
+        self._state = state
 
-    # --- deciding ---
-
-    def draw(
-        self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None, gone: Collection[str] = ()
-    ) -> Planned:
-        """`only`: uids of the pods that are looked at below the classes; None is all. `gone`: cgroups to remove."""
-        plain = self.wants.wanted(pods, only)
-        files = sorted(
-            {*files_to_look_at(plain, self.driver.version), *(every_file(self.driver.version) if gone else ())}
-        )
-        snapshot = {**observe(self.driver, plain, files), **observe_going(self.driver, gone, files)}
-        own_roots = {
-            path
-            for path, each in plain.items()
-            if each.level == "root" and (path not in snapshot or is_ours(self.state, path, snapshot[path].inode))
-        }
-        full = protected(plain, own_roots)
-        upper = [path for path, each in full.items() if each.level in UPPER and path in snapshot]
-        fits = fitted(full, snapshot, {path: usage_bytes(self.driver, path) for path in upper}, self.page_size)
-        lacking = {file: reason for file in files if (reason := self._lacking.get(file) or self._why_not(file))}
-        plan = reconcile(fits.plan, snapshot, ours=gone, lacking=lacking, page_size=self.page_size)
-        unmet = (*plan.unmet, *fits.unmet, *capped_protection(full, snapshot, own_roots))
-        return Planned(Plan(plan.steps, unmet), fits.plan, snapshot)
-
-    def draw_resize(self, pods: Mapping[str, KnownPod], before: KnownPod) -> Planned:
-        """The same for one pod that has another size now. What does not depend on its size is not looked at."""
-        above = self.wants.changed_above(before, pods)
-        if above is None:
-            return self.draw(pods, {before.uid})
-        plan = {**above, **self.wants.own(pods[before.uid])}
-        files = files_to_look_at(plan, self.driver.version)
-        snapshot = observe(self.driver, plan, files)
-        lacking = {file: reason for file in files if (reason := self._lacking.get(file) or self._why_not(file))}
-        return Planned(reconcile(plan, snapshot, lacking=lacking, page_size=self.page_size), plan, snapshot)
-
-    def _why_not(self, file: str) -> str | None:
-        """A kernel that has a file keeps it; should one turn out to be missing after all, a refused step tells."""
-        if file in self._there:
-            return None
-        reason = self.driver.has(file)
-        if reason is None:
-            self._there.add(file)
-        return reason
-
-    def refuse(self, drawn: Planned) -> None:
-        """Raises where what is there is not ours to touch, or not there although it must be."""
-        if self._is_at_the_top and not self.driver.simulated and (pid := running_kubelet(self._proc)):
-            raise KubeletRunningError(pid)
-        self.refuse_other_node(drawn.wanted)
-        for path, each in drawn.wanted.items():
-            seen = drawn.snapshot.get(path)
-            if each.level == "reserved" and seen is None:
-                raise MissingCgroupError(path, each.name)
-            if (
-                each.level in ("pods", "class", "pod")
-                and seen is not None
-                and not is_ours(self.state, path, seen.inode)
-            ):
-                raise ForeignTreeError(path)
-
-    def refuse_other_node(self, wanted: DesiredFiles) -> None:
-        """One state is one node's: what is known of its pods says nothing about cgroups that stand elsewhere."""
-        top = next((path for path, each in wanted.items() if each.level == "pods"), None)
-        if top is None or top in self.state.made:
-            return
-        others = {path for path, mark in self.state.made.items() if mark.level == "pods"}
-        if there := others and self.marked(others):
-            raise OtherNodeError(self._state_dir, there[0], top)
+    def is_locked(self) -> bool:
+        """Whether a transaction is open in any process."""
+        return self._journal.is_locked()
 
     def unfinished(self) -> Begin | None:
-        """What an earlier run of this boot was doing when it died, or another one is doing now."""
-        entry = self.journal.unfinished()
-        if entry is None or entry.number == self.state.committed or entry.boot_id != self.state.boot_id:
+        """The plan of this boot that an interrupted run left, or that another process is applying now."""
+        entry = self._journal.unfinished()
+        if entry is None or entry.number == self._state.committed or entry.boot_id != self._state.boot_id:
             return None
         return entry
 
-    def marked(self, among: Collection[str] | None = None) -> list[str]:
-        """Every cgroup (of these) that we made and that is still the same one, parents first."""
-        made = self.state.made if among is None else self.state.made.keys() & among
-        seen = {path: self.driver.look(path, ()) for path in made}
-        return sorted(path for path, each in seen.items() if each is not None and is_ours(self.state, path, each.inode))
+    # --- plan ---
 
-    def with_children(self, paths: Iterable[str]) -> list[str]:
-        """What must go when these go: all of a pod's tree, as its processes may have made cgroups of their own.
+    def known_pods(
+        self, pods: Iterable[Pod], containers: Containers | None, *, keep_overrides: bool = False
+    ) -> dict[str, ownership.KnownPod]:
+        return self._desired.known_pods(pods, containers, self._state.pods if keep_overrides else None)
 
-        Raises ForeignTree where something that we did not make stands below kubepods or a class.
+    def pod_paths(self, known: ownership.KnownPod) -> dict[str, str]:
+        """container name → path of its cgroup; "" → the pod's own."""
+        return self._desired.pod_paths(known)
+
+    def forget(self, uids: Iterable[str]) -> None:
+        """Drop what was computed for these pods."""
+        self._desired.forget(uids)
+
+    def plan(
+        self, pods: Mapping[str, ownership.KnownPod], only: Collection[str] | None = None, removed: Collection[str] = ()
+    ) -> Planned:
+        """`only`: uids of the pods whose own cgroups are read; None for all. `removed`: cgroups to remove."""
+        plain = self._desired.cgroups(pods, only)
+        every = every_file(self._driver.version) if removed else ()
+        files = sorted({*files_to_read(plain, self._driver.version), *every})
+        snapshot = {**observe(self._driver, plain, files), **observe_removed(self._driver, removed, files)}
+        own_roots = {
+            path
+            for path, cgroup in plain.items()
+            if cgroup.level == "root"
+            and (path not in snapshot or ownership.is_owned(self._state, path, snapshot[path].inode))
+        }
+        full = protected(plain, own_roots)
+        upper = [path for path, cgroup in full.items() if cgroup.level in UPPER and path in snapshot]
+        usage = {path: usage_bytes(self._driver, path) for path in upper}
+        fits = fitted(full, snapshot, usage, self._page_size)
+        lacking = self._lacking(files)
+        plan = reconcile(fits.plan, snapshot, ours=removed, lacking=lacking, page_size=self._page_size)
+        unmet = (*plan.unmet, *fits.unmet, *capped_protection(full, snapshot, own_roots))
+        return Planned(Plan(plan.steps, unmet), fits.plan, snapshot)
+
+    def plan_resize(self, pods: Mapping[str, ownership.KnownPod], before: ownership.KnownPod) -> Planned:
+        """`plan` for one pod with a new size; reads only the cgroups whose values depend on that size."""
+        above = self._desired.changed_above(before, pods)
+        if above is None:
+            return self.plan(pods, {before.uid})
+        desired = {**above, **self._desired.pod_cgroups(pods[before.uid])}
+        files = files_to_read(desired, self._driver.version)
+        snapshot = observe(self._driver, desired, files)
+        plan = reconcile(desired, snapshot, lacking=self._lacking(files), page_size=self._page_size)
+        return Planned(plan, desired, snapshot)
+
+    def plan_teardown(self, removed: Collection[str]) -> Planned:
+        """Remove these cgroups and restore the values that were changed in reserved cgroups."""
+        driver, state = self._driver, self._state
+        reserved = {path: DesiredCgroup("reserved", path, files) for path, files in state.original.items()}
+        desired_files = files_to_read({**reserved, **self._desired.cgroups(state.pods)}, driver.version)
+        files = sorted({*desired_files, *every_file(driver.version)})
+        snapshot = {**observe_removed(driver, removed, files), **observe(driver, reserved, files)}
+        present = {path: cgroup for path, cgroup in reserved.items() if path in snapshot}
+        return Planned(reconcile(present, snapshot, ours=removed, page_size=self._page_size), present, snapshot)
+
+    def _lacking(self, files: Iterable[str]) -> dict[str, str]:
+        """file → reason, for the files that this kernel does not have."""
+        return {file: reason for file in files if (reason := self._missing_files.get(file) or self._why_missing(file))}
+
+    def _why_missing(self, file: str) -> str | None:
+        """A file that was present once is not checked again; if it is missing after all, its write is refused."""
+        if file in self._present_files:
+            return None
+        reason = self._driver.has(file)
+        if reason is None:
+            self._present_files.add(file)
+        return reason
+
+    # --- ownership ---
+
+    def validate(self, planned: Planned) -> None:
+        """Raise where an existing cgroup is not owned by this node, or a required one does not exist."""
+        if self._is_at_the_top and not self._driver.simulated and (pid := ownership.running_kubelet(self._proc)):
+            raise ownership.KubeletRunningError(pid)
+        self._validate_node(planned.desired)
+        for path, cgroup in planned.desired.items():
+            observed = planned.snapshot.get(path)
+            if observed is None:
+                if cgroup.level == "reserved":
+                    raise MissingCgroupError(path, cgroup.name)
+            elif cgroup.level in ("pods", "class", "pod") and not ownership.is_owned(self._state, path, observed.inode):
+                raise ownership.ForeignTreeError(path)
+
+    def _validate_node(self, desired: DesiredFiles) -> None:
+        """A state file belongs to one node: its pods say nothing about cgroups at another path."""
+        top = next((path for path, cgroup in desired.items() if cgroup.level == "pods"), None)
+        if top is None or top in self._state.owned:
+            return
+        others = {path for path, owned in self._state.owned.items() if owned.level == "pods"}
+        if existing := others and self.owned(others):
+            raise ownership.OtherNodeError(self._state_dir, existing[0], top)
+
+    def owned(self, among: Collection[str] | None = None) -> list[str]:
+        """Every cgroup (of `among`) that this node created and that still has the same inode, parents first."""
+        owned = self._state.owned if among is None else self._state.owned.keys() & among
+        cgroups = observe(self._driver, owned, ())
+        return sorted(path for path, cgroup in cgroups.items() if ownership.is_owned(self._state, path, cgroup.inode))
+
+    def with_descendants(self, paths: Iterable[str]) -> list[str]:
+        """These cgroups and all that must be removed with them: a pod's processes may have made cgroups of their own.
+
+        Raises ForeignTreeError for a cgroup below kubepods or a QoS class that this node did not create.
         """
-        found = dict.fromkeys(paths)
-        for path in tuple(found):
-            whole = self.state.made[path].level in ("pod", "container")
-            for name in self.driver.children(path):
-                below = f"{path}/{name}"
-                if not whole and below in found:
+        tree = dict.fromkeys(paths)
+        for path in tuple(tree):
+            is_pods = self._state.owned[path].level in ("pod", "container")
+            for name in self._driver.children(path):
+                child = f"{path}/{name}"
+                if not is_pods and child in tree:
                     continue
-                if not whole and not self._is_half_gone(below):
-                    raise ForeignTreeError(below)
-                found.update(dict.fromkeys((below, *walk(self.driver, below))))
-        return list(found)
+                if not is_pods and not self._is_partly_removed(child):
+                    raise ownership.ForeignTreeError(child)
+                tree.update(dict.fromkeys((child, *walk(self._driver, child))))
+        return list(tree)
 
-    def unmarked_pods(self) -> list[str]:
-        """Pods' cgroups in classes of ours that bear no mark of ours."""
-        found = []
-        for path in self.marked([path for path, mark in self.state.made.items() if mark.level in ("pods", "class")]):
-            below = [f"{path}/{name}" for name in self.driver.children(path)]
-            found += [each for each in below if each not in self.state.made and owner_of(each).kind == "pod"]
-        return found
+    def obsolete(self, before: Iterable[str], pods: Mapping[str, ownership.KnownPod]) -> list[str]:
+        """Owned cgroups that these known pods have now and do not have in `pods`, with their descendants."""
+        now = [self._state.pods[uid] for uid in before if uid in self._state.pods]
+        next_ = [pods[known.uid] for known in now if known.uid in pods]
+        paths = {path for known in now for path in self.pod_paths(known).values()}
+        paths -= {path for known in next_ for path in self.pod_paths(known).values()}
+        return self.with_descendants(self.owned(paths))
 
-    def _is_half_gone(self, path: str) -> bool:
-        """A pod's cgroup of ours whose remover was killed: on v1 some hierarchies still have it."""
-        mark = self.state.made.get(path)
-        return mark is not None and mark.level == "pod" and self.driver.look(path, ()) is None
+    def unowned_pods(self) -> list[str]:
+        """Pod cgroups below owned QoS classes that this node did not create."""
+        classes = [path for path, owned in self._state.owned.items() if owned.level in ("pods", "class")]
+        children = [f"{path}/{name}" for path in self.owned(classes) for name in self._driver.children(path)]
+        return [path for path in children if path not in self._state.owned and owner_of(path).kind == "pod"]
 
-    # --- doing ---
+    def _is_partly_removed(self, path: str) -> bool:
+        """An owned pod cgroup whose removal was interrupted: on v1 some hierarchies still have it."""
+        owned = self._state.owned.get(path)
+        return owned is not None and owned.level == "pod" and self._driver.read(path, ()) is None
 
-    async def bring(
+    def _belongs_to_pod(self, path: str) -> bool:
+        """A pod's or a container's cgroup, including one that a runtime created."""
+        owned, above = self._state.owned.get(path), self._state.owned.get(parent_path(path))
+        return owned.level in ("pod", "container") if owned is not None else above is not None and above.level == "pod"
+
+    # --- apply ---
+
+    async def apply(
         self,
         subject: str,
-        pods: Mapping[str, KnownPod],
+        pods: Mapping[str, ownership.KnownPod],
         *,
         only: Collection[str] | None = None,
-        gone: Collection[str] = (),
+        removed: Collection[str] = (),
         pids: Mapping[str, int] | None = None,
         by_container: bool = False,
-        drawn: Planned | None = None,
+        planned: Planned | None = None,
     ) -> Applied:
-        """`drawn`: what is to be done, where that is known and was not refused."""
-        fits_again = True
+        """`planned`: a plan that is validated already; otherwise one is computed."""
+        may_fit = True
         while True:
-            if drawn is None:
-                drawn = self.draw(pods, only, gone)
-                self.refuse(drawn)
-            containers = [path for path, each in drawn.wanted.items() if each.level == "container"]
+            if planned is None:
+                planned = self.plan(pods, only, removed)
+                self.validate(planned)
+            containers = [path for path, cgroup in planned.desired.items() if cgroup.level == "container"]
             try:
-                return await self.execute(
-                    subject, drawn, self._after(pods, drawn), pids=pids, containers=containers if by_container else ()
-                )
-            except StepError as refused:
-                step, level = refused.step, getattr(drawn.wanted.get(refused.step.path), "level", "")
-                if refused.left:
+                after = self._state_after(pods, planned)
+                return await self._execute(subject, planned, after, pids, containers if by_container else ())
+            except StepError as error:
+                step, level = error.step, getattr(planned.desired.get(error.step.path), "level", "")
+                if error.left:
                     raise
-                if refused.lacks_file and isinstance(step, Write) and step.file not in self._lacking:
-                    self._lacking[step.file] = str(refused.cause)
-                elif fits_again and level in UPPER and _is_in_use(step, refused.cause):
-                    fits_again = False  # usage has grown since we looked: once more with what it is now (02 §8.5)
+                if error.lacks_file and isinstance(step, Write) and step.file not in self._missing_files:
+                    self._missing_files[step.file] = str(error.cause)
+                elif may_fit and level in UPPER and _is_in_use(step, error.cause):
+                    may_fit = False  # usage has grown since it was read: plan once more with the new usage (02 §8.5)
                 else:
                     raise
-                drawn = None
+                planned = None
 
-    def _after(self, pods: Mapping[str, KnownPod], drawn: Planned) -> NodeState:
-        """The state when the plan is made: the pods, and what stood in cgroups that are not ours."""
-        kept = {path: dict(files) for path, files in self.state.kept.items()}
-        reserved = {path for path, each in drawn.wanted.items() if each.level == "reserved"}
-        for step in drawn.plan.steps:
+    async def apply_exactly(self, subject: str, pods: Mapping[str, ownership.KnownPod]) -> Applied:
+        """`apply`, and remove every owned cgroup that none of these pods has."""
+        desired = self._desired.cgroups(pods)
+        removed = self.with_descendants(path for path in self.owned() if path not in desired)
+        return await self.apply(subject, pods, removed=removed)
+
+    async def teardown(self, subject: str, removed: Collection[str]) -> Applied:
+        empty = ownership.NodeState(self._state.boot_id, self._state.committed)
+        return await self._execute(subject, self.plan_teardown(removed), empty)
+
+    def owned_tree(self) -> list[str]:
+        """Everything that a teardown removes."""
+        self._validate_node(self._desired.cgroups({}))
+        return self.with_descendants(self.owned())
+
+    def _state_after(self, pods: Mapping[str, ownership.KnownPod], planned: Planned) -> ownership.NodeState:
+        """The state once the plan is applied: the pods, and the original values of reserved cgroups."""
+        original = {path: dict(files) for path, files in self._state.original.items()}
+        reserved = {path for path, cgroup in planned.desired.items() if cgroup.level == "reserved"}
+        for step in planned.plan.steps:
             if isinstance(step, Write) and step.was is not None and step.path in reserved:
-                kept.setdefault(step.path, {}).setdefault(step.file, step.was)
-        return msgspec.structs.replace(self.state, pods=dict(pods), kept=kept)
+                original.setdefault(step.path, {}).setdefault(step.file, step.was)
+        return msgspec.structs.replace(self._state, pods=dict(pods), original=original)
 
-    async def execute(
+    async def _execute(
         self,
         subject: str,
-        drawn: Planned,
-        after: NodeState,
-        *,
+        planned: Planned,
+        after: ownership.NodeState,
         pids: Mapping[str, int] | None = None,
         containers: Sequence[str] = (),
     ) -> Applied:
         def commit(outcome: ExecutionOutcome) -> None:
-            made = after.made
+            owned = after.owned
             if outcome.made or outcome.removed:
-                made = {path: mark for path, mark in made.items() if path not in outcome.removed}
-                made |= {path: OwnedCgroup(inode, drawn.wanted[path].level) for path, inode in outcome.made.items()}
-            self.save(msgspec.structs.replace(after, committed=outcome.number, made=made))
+                owned = {path: cgroup for path, cgroup in owned.items() if path not in outcome.removed}
+                levels = {path: planned.desired[path].level for path in outcome.made}
+                owned |= {path: ownership.OwnedCgroup(inode, levels[path]) for path, inode in outcome.made.items()}
+            self._save(msgspec.structs.replace(after, committed=outcome.number, owned=owned))
 
-        steps = drawn.plan.steps
+        steps, number = planned.plan.steps, self._state.committed
         if steps:
-            if after.kept and after.kept != self.state.kept:  # before they are written over
-                self.save(msgspec.structs.replace(self.state, kept=after.kept))
-            number = self.state.committed
+            if after.original and after.original != self._state.original:  # save them before they are overwritten
+                self._save(msgspec.structs.replace(self._state, original=after.original))
             await self._executor.run(
-                subject, steps, drawn.snapshot, commit, pids=pids, containers=containers, after=number
+                subject, steps, planned.snapshot, commit, pids=pids, containers=containers, after=number
             )
-        elif after != self.state:
-            self.save(after)
-        return Applied(subject, steps, drawn.plan.unmet)
+        elif after != self._state:
+            self._save(after)
+        return Applied(subject, steps, planned.plan.unmet)
 
-    def _is_pods(self, path: str) -> bool:
-        """A pod's cgroup or a container's, also one that a runtime made."""
-        mark, above = self.state.made.get(path), self.state.made.get(parent_path(path))
-        return mark.level in ("pod", "container") if mark is not None else above is not None and above.level == "pod"
-
-    def _keep_inodes(self, inodes: Mapping[str, int]) -> None:
-        """After a refusal: what was removed and made anew, or stays, is ours under the inode that it has now."""
-        made = self.state.made
-        marks = {path: OwnedCgroup(inode, made[path].level if path in made else "") for path, inode in inodes.items()}
-        if any(made.get(path) != mark for path, mark in marks.items()):
-            self.save(msgspec.structs.replace(self.state, made=made | marks))
+    def _save_inodes(self, inodes: Mapping[str, int]) -> None:
+        """After a rollback: cgroups that were created again are owned under their new inode."""
+        owned = self._state.owned
+        levels = {path: owned[path].level if path in owned else "" for path in inodes}
+        now = {path: ownership.OwnedCgroup(inode, levels[path]) for path, inode in inodes.items()}
+        if any(owned.get(path) != cgroup for path, cgroup in now.items()):
+            self._save(msgspec.structs.replace(self._state, owned=owned | now))
 
 
 def _is_in_use(step: Step, cause: PlimsollError) -> bool:

@@ -1,16 +1,12 @@
-"""A whole live tree in one look: every cgroup below a path, and the few files that a picture of it needs.
+"""Read a whole live tree at once: every cgroup below a path, with the files that a view of it needs.
 
-A node has a thousand cgroups and on v1 nine hierarchies, so nothing is done twice: the tree is walked in one hierarchy
-(a cgroup's link count tells that it has no children, without listing it), and each file is opened straight from its
-mount's fd. What goes away meanwhile is left out. What the texts say is `usage`'s to know. A simulated kernel is asked
-through the drivers' protocol.
+A node has a thousand cgroups and on v1 nine hierarchies, so nothing is read twice: the tree is walked in one hierarchy
+(a link count of 2 means no children, without listing them), and each file is opened from its mount's fd. A cgroup that
+is removed meanwhile is omitted. `usage` parses the texts. A simulated kernel is read through the driver interface.
 
-What the tasks of a cgroup are doing: counted by the kernel on v1, from /proc on v2. Its own tasks, none below it.
-
-Since Linux 6.1 the kernel's count passes over tasks in a freezable sleep (nanosleep, futex). So where it does not add
-up to the tasks that are there, /proc is asked on v1 too.
-
-Each count is also written to the log at debug level, in the words in which the kubelet writes it (document 004, 5.4).
+Task states come from the kernel's cgroupstats on v1 and from /proc on v2; a cgroup's own tasks only. Since Linux 6.1
+cgroupstats omits tasks in a freezable sleep (nanosleep, futex); where its sum differs from the number of tasks, /proc
+is read on v1 too. Each count is logged at debug level in the kubelet's format (document 004, 5.4).
 """
 
 from __future__ import annotations
@@ -19,7 +15,7 @@ import errno
 import logging
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from types import TracebackType
+from contextlib import suppress
 from typing import Self
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
@@ -41,7 +37,7 @@ _STAT_BYTES = 1 << 12
 
 
 class TaskCounter:
-    """Keeps what is needed to ask again and again: /proc, and on v1 the netlink socket."""
+    """Keeps an fd of /proc and, on v1, the netlink socket open for many counts."""
 
     def __init__(self, version: CgroupVersion) -> None:
         self._taskstats = Taskstats() if version == 1 else None
@@ -50,9 +46,7 @@ class TaskCounter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
@@ -63,21 +57,20 @@ class TaskCounter:
             self._proc = -1
 
     def count(self, directory: Directory) -> TaskStates | None:
-        """On v1 the cgroup in any hierarchy. None where it is gone; a task that ends meanwhile is not counted."""
+        """On v1 in any hierarchy. None where the cgroup is gone; a task that ends meanwhile is not counted."""
         try:
-            states = self._by_kernel(directory) if self._taskstats is not None else self._by_proc(directory)
+            states = self._by_kernel(directory, self._taskstats) if self._taskstats else self._by_proc(directory)
         except CgroupGoneError:
             return None
         if log.isEnabledFor(logging.DEBUG):
             log.debug("%s", log_line(directory.path, states))
         return states
 
-    def _by_kernel(self, directory: Directory) -> TaskStates:
-        assert self._taskstats is not None
-        threads = directory.read("tasks").split()  # also tells a removed cgroup, of which cgroupstats counts 0
+    def _by_kernel(self, directory: Directory, taskstats: Taskstats) -> TaskStates:
+        threads = directory.read("tasks").split()  # raises for a removed cgroup, where cgroupstats reports 0
         fd = open_beneath(directory.fd, ".", os.O_RDONLY | os.O_DIRECTORY)
         try:
-            states = self._taskstats.counts(fd)
+            states = taskstats.counts(fd)
         finally:
             os.close(fd)
         return states if states.total() == len(threads) else counted(self._letters(threads))
@@ -122,9 +115,9 @@ def files_of(driver: CgroupDriver) -> Sequence[str]:
 
 
 def live_tree(driver: CgroupDriver, root: str, depth: int | None = None) -> dict[str, Standing]:
-    """path → figures, for `root` and everything below it; empty where there is no such cgroup.
+    """path → figures, for `root` and its descendants; empty where there is no such cgroup.
 
-    What lies more than `depth` levels below is listed without figures.
+    Cgroups more than `depth` levels below are listed without figures.
     """
     deepest = None if depth is None else _level(root) + depth
     return {path: standing(texts, driver.version) for path, texts in _texts(driver, root, deepest)}
@@ -138,27 +131,22 @@ def _texts(driver: CgroupDriver, root: str, deepest: int | None) -> Iterator[tup
     files = files_of(driver)
     if not isinstance(driver, CgroupsV1 | CgroupsV2):
         for path in (root, *walk(driver, root)):
-            if (seen := driver.look(path, files)) is not None:
-                yield path, {file: text.encode() for file, text in seen.files.items()}
+            if (cgroup := driver.read(path, files)) is not None:
+                yield path, {file: text.encode() for file, text in cgroup.files.items()}
         return
-    main, by_mount = _laid_out(driver, root, files)
-    for path in _walked(main, root):
-        found: dict[str, bytes] = {}
+    main, by_mount = _mounts(driver, root, files)
+    for path in _walk(main, root):
         if deepest is not None and _level(path) > deepest:
-            yield path, found
+            yield path, {}
             continue
-        for mount, names in by_mount:
-            for name in names:
-                text = _text(mount, path, name)
-                if text is not None:
-                    found[name] = text
-        yield path, found
+        texts = {name: _text(mount, path, name) for mount, names in by_mount for name in names}
+        yield path, {name: text for name, text in texts.items() if text is not None}
 
 
-def _laid_out(
+def _mounts(
     driver: CgroupsV1 | CgroupsV2, root: str, files: Iterable[str]
 ) -> tuple[CgroupMount, list[tuple[CgroupMount, list[str]]]]:
-    """The hierarchy to walk, and which files to read in which; those that have no such cgroup are left alone."""
+    """The hierarchy to walk, and the files to read in each hierarchy that has the root."""
     if isinstance(driver, CgroupsV2):
         return driver.mount, [(driver.mount, list(files))]
     by_mount: dict[CgroupMount, list[str]] = {}
@@ -166,23 +154,23 @@ def _laid_out(
         mount = driver.mount_of(file)
         if mount is not None:
             by_mount.setdefault(mount, []).append(file)
-    there = [(mount, names) for mount, names in by_mount.items() if mount.has(root)]
-    if there:
-        return there[0][0], there
+    having = [(mount, names) for mount, names in by_mount.items() if mount.has(root)]
+    if having:
+        return having[0][0], having
     return next((mount for mount in driver.hierarchies.values() if mount.has(root)), next(iter(by_mount))), []
 
 
-def _walked(mount: CgroupMount, path: str) -> Iterator[str]:
-    """The cgroup and all below it, parents first."""
+def _walk(mount: CgroupMount, path: str) -> Iterator[str]:
+    """The cgroup and its descendants, parents first."""
     leaves: dict[str, bool] = {}
     try:
         with mount.directory(path) as directory:
             for name in directory.children():
                 try:
-                    found = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
+                    status = os.stat(name, dir_fd=directory.fd, follow_symlinks=False)
                 except FileNotFoundError:
                     continue
-                leaves[f"{path.rstrip('/')}/{name}"] = found.st_nlink <= _LEAF_LINKS
+                leaves[f"{path.rstrip('/')}/{name}"] = status.st_nlink <= _LEAF_LINKS
     except CgroupGoneError:
         return
     yield path
@@ -190,11 +178,11 @@ def _walked(mount: CgroupMount, path: str) -> Iterator[str]:
         if leaf:
             yield child
         else:
-            yield from _walked(mount, child)
+            yield from _walk(mount, child)
 
 
 def _text(mount: CgroupMount, path: str, file: str) -> bytes | None:
-    """`path` comes from the walk; openat2 keeps below the mount whatever it holds."""
+    """`path` comes from the walk; openat2 stays below the mount."""
     try:
         fd = open_beneath(mount.fd, f"{path[1:]}/{file}" if path != "/" else file, os.O_RDONLY)
         try:
@@ -211,15 +199,13 @@ def _text(mount: CgroupMount, path: str, file: str) -> bytes | None:
 
 
 def standing(texts: Texts, version: CgroupVersion) -> Standing:
-    """What is used comes from `usage`; what is protected and limited stands in files of its own."""
+    """Usage comes from `usage`, protections and limits from their own files."""
     used = from_texts(texts, version)
     memory = None
-    if (found := used.memory) is not None:
-        working_set = found.usage_bytes if found.working_set_bytes is None else found.working_set_bytes
-        protected = [_number(texts, f"memory.{name}") for name in ("min", "low", "high")]
-        memory = MemoryUsageView(
-            working_set, found.usage_bytes, protected[0] or 0, protected[1] or 0, protected[2], found.limit_bytes
-        )
+    if (usage := used.memory) is not None:
+        working_set = usage.usage_bytes if usage.working_set_bytes is None else usage.working_set_bytes
+        low, least, high = (_number(texts, f"memory.{name}") for name in ("low", "min", "high"))
+        memory = MemoryUsageView(working_set, usage.usage_bytes, least or 0, low or 0, high, usage.limit_bytes)
     events = used.events or used.events_local
     return Standing(
         memory,
@@ -245,59 +231,54 @@ def _cpu(texts: Texts, used: CpuUsage | None) -> CpuUsageView | None:
     return CpuUsageView(milli, weight, used.periods or 0, used.throttled_periods or 0, used.throttled_us or 0)
 
 
-def _shares(found: Pressures | None) -> dict[str, float]:
-    if found is None:
+def _shares(pressures: Pressures | None) -> dict[str, float]:
+    if pressures is None:
         return {}
-    each = {"memory": found.memory, "cpu": found.cpu, "io": found.io}
-    return {name: one.some.avg10 for name, one in each.items() if one is not None and one.some is not None}
+    stalls = {"memory": pressures.memory, "cpu": pressures.cpu, "io": pressures.io}
+    return {name: stall.some.avg10 for name, stall in stalls.items() if stall is not None and stall.some is not None}
 
 
 def _number(texts: Texts, file: str) -> int | None:
     return number_or_max(texts[file]) if file in texts else None
 
 
-# --- who is in it ---
+# --- processes ---
 
 
 def is_sandbox(command: str, score: int | None) -> bool:
-    """Its score is −998 (01 §7) where the machine allows it; where not, the pause program still has its name."""
+    """Its oom_score_adj is −998 (01 §7) where the machine allows it; otherwise the program is still named pause."""
     return score == SANDBOX_SCORE or command == PAUSE
 
 
 def sandboxes(driver: CgroupDriver, containers: Iterable[str], standings: Mapping[str, Standing]) -> set[str]:
-    """Which of the containers' paths are pause containers. They have one process, so no other is asked."""
-    found = set()
-    mount = driver.mount if isinstance(driver, CgroupsV2) else None
-    if isinstance(driver, CgroupsV1):
-        mount = driver.mount_of("cgroup.procs")
+    """The paths of pause containers, which have one process each."""
+    paths, mount = set(), _mount_of(driver, "cgroup.procs")
     for path in containers:
         if mount is None or standings[path].pids not in (1, None):
             continue
         for pid in (_text(mount, path, "cgroup.procs") or b"").split()[:1]:
             process = stat(int(pid)) if pid != b"0" else None
             if process is not None and is_sandbox(process.name, oom_score_adj(int(pid))):
-                found.add(path)
-    return found
+                paths.add(path)
+    return paths
 
 
 def task_states(driver: CgroupDriver, paths: Iterable[str]) -> dict[str, TaskStates]:
-    """What the tasks of each cgroup do: of its own tasks, none below it. A simulated kernel has none."""
-    if isinstance(driver, CgroupsV2):
-        mount: CgroupMount | None = driver.mount
-    elif isinstance(driver, CgroupsV1):
-        mount = driver.mount_of("cpu.stat") or driver.mount_of("cgroup.procs")
-    else:
-        mount = None
-    if mount is None:
+    """The states of each cgroup's own tasks. A simulated kernel has none."""
+    if (mount := _mount_of(driver, "cpu.stat", "cgroup.procs")) is None:
         return {}
-    found: dict[str, TaskStates] = {}
+    states_by_path: dict[str, TaskStates] = {}
     with TaskCounter(driver.version) as counter:
         for path in paths:
-            try:
-                with mount.directory(path) as directory:
-                    states = counter.count(directory)
-            except CgroupGoneError:
-                continue
-            if states is not None:
-                found[path] = states
-    return found
+            with suppress(CgroupGoneError), mount.directory(path) as directory:
+                if (states := counter.count(directory)) is not None:
+                    states_by_path[path] = states
+    return states_by_path
+
+
+def _mount_of(driver: CgroupDriver, *files: str) -> CgroupMount | None:
+    """The hierarchy with the first of these files that there is; None for a simulated kernel."""
+    if isinstance(driver, CgroupsV2):
+        return driver.mount
+    mounts = map(driver.mount_of, files) if isinstance(driver, CgroupsV1) else ()
+    return next((mount for mount in mounts if mount is not None), None)

@@ -1,15 +1,15 @@
-"""Everything the kernel tells about cgroups by itself, as one asyncio stream of "look again".
+"""The kernel's notifications about cgroups (inotify, eventfd, PSI) as one asyncio stream of keys to read again.
 
-    async with Watcher[str]() as watcher:
+    async with CgroupWatcher[str]() as watcher:
         watcher.file_changes("web", directory, "memory.events", "cgroup.events")
         watcher.pressure("node", "memory", "some", 100_000, 1_000_000)
         async for keys in watcher:
-            ...  # look at each of these again
+            ...  # read the state of each of these again
 
-A key is whatever the caller calls the thing it looks at; several sources may share one. What happened is not said: the
-reader looks, and finds the truth also when events were merged, lost or early. Sources that only report changes wake the
-key once when they are added, so that the first look comes after the registration. Nothing here starts a task or holds
-a cgroup's directory; `forget` and the end of the `async with` give everything back to the kernel.
+The caller chooses the keys; several sources may share one. A notification does not say what happened: the reader reads
+the state, which is right also when events were merged, lost or early. A source that only reports changes fires its key
+once when it is added, so that the first read comes after the registration. Nothing here starts a task or keeps a
+cgroup's directory open; `forget` and the end of the `async with` release all kernel resources.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Hashable
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from plimsoll.linux import eventfd, psi
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, Directory
-from plimsoll.linux.inotify import IN_DELETE, IN_MASK_ADD, IN_MODIFY, IN_ONLYDIR, IN_Q_OVERFLOW, Inotify, Noticed
+from plimsoll.linux.inotify import IN_DELETE, IN_MASK_ADD, IN_MODIFY, IN_ONLYDIR, IN_Q_OVERFLOW, Inotify, InotifyEvent
 
 Key = TypeVar("Key", bound=Hashable)
 
 
 class CgroupWatcher(Generic[Key]):
-    """An asynchronous iterator over sets of keys. One reader; made and used inside a running event loop."""
+    """An asynchronous iterator over sets of keys, for one reader; created and used inside a running event loop."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -36,9 +35,9 @@ class CgroupWatcher(Generic[Key]):
         self._wake = asyncio.Event()
         self._closed = False
         self._closers: dict[Key, list[Callable[[], None]]] = {}
-        self._inotify: Inotify | None = None  # one for all: a user may have 128 of them
-        self._asking: dict[tuple[int, str], dict[Key, int]] = {}  # (watch, name in it) → key → how often
-        self._uses: dict[int, int] = {}  # watch → how many keys and names need it
+        self._inotify: Inotify | None = None  # one for all keys: a user may have 128 instances
+        self._keys: dict[tuple[int, str], dict[Key, int]] = {}  # (watch, name in it) → key → count
+        self._uses: dict[int, int] = {}  # watch → number of keys and names that need it
 
     # --- the stream ---
 
@@ -56,13 +55,11 @@ class CgroupWatcher(Generic[Key]):
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
-        """Ends the stream; a reader that waits sees its end."""
+        """End the stream, also for a reader that waits."""
         for key in list(self._closers):
             self.forget(key)
         if self._inotify is not None:
@@ -73,7 +70,7 @@ class CgroupWatcher(Generic[Key]):
         self._wake.set()
 
     def forget(self, key: Key) -> None:
-        """No more events of this key, also none that were not read yet."""
+        """Remove the sources of this key and its unread events."""
         for closer in self._closers.pop(key, ()):
             closer()
         self._fired.discard(key)
@@ -81,7 +78,7 @@ class CgroupWatcher(Generic[Key]):
             self._wake.clear()
 
     def fire(self, key: Key) -> None:
-        """Somebody else's reason to look again: a timer, a request."""
+        """Have the reader read this key again; also for the caller's own reasons: a timer, a request."""
         self._fired.add(key)
         self._wake.set()
 
@@ -96,7 +93,7 @@ class CgroupWatcher(Generic[Key]):
         try:
             for file in files:
                 added.append((inotify.add(f"{here}/{file}", IN_MODIFY), ""))
-            # A removed cgroup's files report nothing; its parent does, and may be watched already: MASK_ADD.
+            # The files of a removed cgroup report nothing, but its parent does, which may be watched already: MASK_ADD.
             added.append((inotify.add(f"{here}/..", IN_DELETE | IN_ONLYDIR | IN_MASK_ADD), name))
         except OSError as error:
             for watch, _ in added:
@@ -105,15 +102,15 @@ class CgroupWatcher(Generic[Key]):
             kind = CgroupError if directory.alive() else CgroupGoneError
             raise kind("watch", directory.path, " ".join(files), error.errno or 0) from error
         for watch, entry in added:
-            self._keep(key, watch, entry)
+            self._add(key, watch, entry)
         self.fire(key)
 
     def usage_threshold(self, key: Key, directory: Directory, usage_bytes: int) -> None:
-        """v1: memory usage crosses the threshold in either direction; also fires when the cgroup goes."""
+        """v1: memory usage crosses the threshold in either direction; also fires when the cgroup is removed."""
         self._eventfd(key, eventfd.usage_threshold(directory, usage_bytes))
 
     def out_of_memory(self, key: Key, directory: Directory) -> None:
-        """v1: the cgroup, or one below it, is out of memory; also fires when it goes."""
+        """v1: the cgroup, or one below it, is out of memory; also fires when it is removed."""
         self._eventfd(key, eventfd.out_of_memory(directory))
 
     def pressure(
@@ -126,7 +123,7 @@ class CgroupWatcher(Generic[Key]):
         *,
         directory: Directory | None = None,
     ) -> str:
-        """Stalls on the whole machine or in one cgroup. Returns what the kernel did not grant, or nothing."""
+        """Stalls on the whole machine or in one cgroup. Returns a note where the kernel accepted another window."""
         trigger = psi.trigger(resource, scope, stall_us, window_us, directory=directory)
 
         def fired() -> None:
@@ -137,21 +134,7 @@ class CgroupWatcher(Generic[Key]):
         self.fire(key)
         return trigger.note
 
-    def exit_of(self, key: Key, pid: int) -> None:
-        """The process has ended, now or long ago. It may still have to be waited for by its parent."""
-        try:
-            fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self.fire(key)
-            return
-
-        def ended() -> None:
-            self._loop.remove_reader(fd)  # a pidfd stays readable
-            self.fire(key)
-
-        self._reader(key, fd, ended, lambda: os.close(fd))
-
-    # --- how ---
+    # --- registration ---
 
     def _eventfd(self, key: Key, fd: int) -> None:
         def fired() -> None:
@@ -172,35 +155,35 @@ class CgroupWatcher(Generic[Key]):
     def _one_inotify(self) -> Inotify:
         if self._inotify is None:
             self._inotify = Inotify()
-            self._loop.add_reader(self._inotify.fileno(), self._noticed)
+            self._loop.add_reader(self._inotify.fileno(), self._on_inotify)
         return self._inotify
 
-    def _keep(self, key: Key, watch: int, name: str) -> None:
-        asking = self._asking.setdefault((watch, name), {})
-        asking[key] = asking.get(key, 0) + 1
+    def _add(self, key: Key, watch: int, name: str) -> None:
+        keys = self._keys.setdefault((watch, name), {})
+        keys[key] = keys.get(key, 0) + 1
         self._uses[watch] = self._uses.get(watch, 0) + 1
         self._closers.setdefault(key, []).append(lambda: self._drop(key, watch, name))
 
     def _drop(self, key: Key, watch: int, name: str) -> None:
-        asking = self._asking[watch, name]
-        asking[key] -= 1
-        if asking[key] == 0:
-            del asking[key]
-        if not asking:
-            del self._asking[watch, name]
+        keys = self._keys[watch, name]
+        keys[key] -= 1
+        if keys[key] == 0:
+            del keys[key]
+        if not keys:
+            del self._keys[watch, name]
         self._uses[watch] -= 1
         if self._uses[watch] == 0:
             del self._uses[watch]
             if self._inotify is not None:
                 self._inotify.remove(watch)
 
-    def _noticed(self) -> None:
+    def _on_inotify(self) -> None:
         assert self._inotify is not None
         for event in self._inotify.read():
-            for key in self._meant(event):
+            for key in self._keys_of(event):
                 self.fire(key)
 
-    def _meant(self, event: Noticed) -> list[Key]:
+    def _keys_of(self, event: InotifyEvent) -> list[Key]:
         if event.mask & IN_Q_OVERFLOW:
-            return [key for asking in self._asking.values() for key in asking]
-        return list(self._asking.get((event.watch, event.name), ()))
+            return [key for keys in self._keys.values() for key in keys]
+        return list(self._keys.get((event.watch, event.name), ()))

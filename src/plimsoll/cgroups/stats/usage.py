@@ -1,10 +1,11 @@
-"""What a cgroup uses, read the same way from v1 and v2.
+"""The usage of a cgroup, in one form for v1 and v2.
 
-A `UsageReader` opens the files of one cgroup once and reads each with one `pread` per tick; it belongs to that cgroup,
-not to its name, and says `CgroupGoneError` when it is removed. `usage` is the same for one look. What a kernel does not
-tell is None, which is not zero.
+A `UsageReader` opens the files of one cgroup once and reads each with one `pread` per tick. It belongs to that cgroup,
+not to its path, and raises `CgroupGoneError` once it is removed. `usage` reads once. A value that the kernel does not
+report is None, not zero.
 
-On v1 the counts of events are those of the cgroup alone, on v2 there are those of everything below it as well.
+On v1 the event counts are those of the cgroup alone; v2 also has those of its descendants.
+The files: https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import errno
 import functools
 import os
 from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
 from typing import Literal, Protocol, get_args
 
 import msgspec
@@ -30,7 +32,7 @@ PARTS: frozenset[Part] = frozenset(get_args(Part))
 
 class MemoryUsage(msgspec.Struct, frozen=True):
     usage_bytes: int
-    working_set_bytes: int | None  # usage − inactive_file: what eviction looks at
+    working_set_bytes: int | None  # usage − inactive_file: the figure that eviction uses
     limit_bytes: int | None = None  # None: no limit
     anon_bytes: int | None = None
     file_bytes: int | None = None
@@ -70,7 +72,7 @@ class Pressures(msgspec.Struct, frozen=True):
 
 class CgroupUsage(msgspec.Struct, frozen=True):
     memory: MemoryUsage | None = None
-    events: MemoryEvents | None = None  # with everything below; v2 only
+    events: MemoryEvents | None = None  # including descendants; v2 only
     events_local: MemoryEvents | None = None
     cpu: CpuUsage | None = None
     pressure: Pressures | None = None
@@ -79,7 +81,7 @@ class CgroupUsage(msgspec.Struct, frozen=True):
 
 
 class CgroupOpener(Protocol):
-    """The part of a cgroupfs driver that is needed here."""
+    """The part of a cgroupfs driver that is used here."""
 
     @property
     def version(self) -> CgroupVersion: ...
@@ -87,7 +89,7 @@ class CgroupOpener(Protocol):
 
 
 _PRESSURE = ("cpu.pressure", "memory.pressure", "io.pressure")
-_FILES: dict[CgroupVersion, dict[Part, tuple[str, ...]]] = {
+_FILE_NAMES: dict[CgroupVersion, dict[Part, tuple[str, ...]]] = {
     2: {
         "memory": ("memory.current", "memory.stat", "memory.max"),
         "events": ("memory.events", "memory.events.local"),
@@ -103,7 +105,7 @@ _FILES: dict[CgroupVersion, dict[Part, tuple[str, ...]]] = {
         "pids": ("pids.current", "pids.max"),
     },
 }
-# Kernel key → field. The sums over everything below are `total_…` on v1.
+# Kernel key → field. On v1, `total_…` includes the descendants.
 _STAT_V2 = {
     "anon": "anon_bytes",
     "file": "file_bytes",
@@ -129,60 +131,52 @@ _CPU_V2 = {
 
 
 class UsageReader:
-    """Keeps one fd per file: with every part about ten (v2) or fourteen (v1), so ask for the parts you need."""
+    """Keeps one fd per file: with all parts about ten (v2) or fourteen (v1), so request only the parts you need."""
 
     def __init__(self, driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> None:
         self.version: CgroupVersion = driver.version
         self.path = path
         self._parts = frozenset(parts)
-        self._kept: dict[str, KeptFile] = {}
+        self._files: dict[str, KeptFile] = {}
         try:
             with driver.directory(path, "cgroup.procs"):
-                pass  # CgroupGone is about the cgroup, not about one of its hierarchies
-            for file in _wanted_files(self.version, self._parts):
-                self._keep(driver, file)
+                pass  # CgroupGoneError here means the cgroup, below only one of its hierarchies
+            for file in _files(self.version, self._parts):
+                self._open(driver, file)
         except CgroupError:
             self.close()
             raise
 
-    def _keep(self, driver: CgroupOpener, file: str) -> None:
+    def _open(self, driver: CgroupOpener, file: str) -> None:
         try:
             with driver.directory(self.path, file) as directory:
                 if directory.has(file) and not (file.endswith(".pressure") and directory.read_if_there(file) is None):
-                    self._kept[file] = KeptFile(directory, file)
+                    self._files[file] = KeptFile(directory, file)
         except CgroupGoneError:
-            return  # not in that hierarchy: absent
+            return  # the hierarchy does not have this cgroup
         except CgroupError as error:
             if error.errno != errno.ENOENT:  # a hierarchy that is not mounted
                 raise
 
     def close(self) -> None:
-        for kept in self._kept.values():
-            kept.close()
-        self._kept.clear()
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
 
     def read(self) -> CgroupUsage:
-        """One look; CgroupGone once the cgroup is removed."""
-        texts = {file: kept.read() for file, kept in self._kept.items()}
-        return from_texts(texts, self.version)
+        """Raises CgroupGoneError once the cgroup is removed."""
+        return from_texts({name: file.read() for name, file in self._files.items()}, self.version)
 
 
 def usage(driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> CgroupUsage | None:
     """None where there is no such cgroup."""
-    try:
-        reader = UsageReader(driver, path, parts)
-    except CgroupGoneError:
-        return None
-    try:
+    with suppress(CgroupGoneError), closing(UsageReader(driver, path, parts)) as reader:
         return reader.read()
-    except CgroupGoneError:
-        return None
-    finally:
-        reader.close()
+    return None
 
 
 def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> CgroupUsage:
-    """From the files' contents, those that are there."""
+    """From the contents of the files that exist."""
     return CgroupUsage(
         _memory_v2(texts) if version == 2 else _memory_v1(texts),
         _events(texts.get("memory.events")),
@@ -195,25 +189,25 @@ def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> CgroupUsag
 
 
 def host_pressure(directory: str = "/proc/pressure") -> Pressures | None:
-    """Of the whole machine; None where the kernel has no PSI, it is switched off, or not for us to read."""
-    found: dict[str, bytes] = {}
+    """The PSI of the whole machine; None where the kernel has none, it is disabled, or it may not be read."""
+    texts: dict[str, bytes] = {}
     for resource in ("cpu", "memory", "io"):
         try:
             fd = os.open(f"{directory}/{resource}", os.O_RDONLY | os.O_CLOEXEC)
         except (FileNotFoundError, PermissionError):
             continue
         try:
-            found[f"{resource}.pressure"] = os.read(fd, 4096)
+            texts[f"{resource}.pressure"] = os.read(fd, 4096)
         except OSError as error:
             if error.errno != errno.EOPNOTSUPP:  # psi=0
                 raise
         finally:
             os.close(fd)
-    return _pressures(found)
+    return _pressures(texts)
 
 
-def _wanted_files(version: CgroupVersion, parts: frozenset[Part]) -> list[str]:
-    files = [file for part, names in _FILES[version].items() if part in parts for file in names]
+def _files(version: CgroupVersion, parts: frozenset[Part]) -> list[str]:
+    files = [file for part, names in _FILE_NAMES[version].items() if part in parts for file in names]
     if "hugetlb" in parts:
         suffix = "current" if version == 2 else "usage_in_bytes"
         files += [f"hugetlb.{label}.{suffix}" for label in huge_page_labels()]
@@ -222,29 +216,29 @@ def _wanted_files(version: CgroupVersion, parts: frozenset[Part]) -> list[str]:
 
 @functools.cache
 def huge_page_labels() -> tuple[str, ...]:
-    """The sizes that this kernel has, as file names spell them."""
+    """The huge page sizes of this kernel, as file names spell them."""
     try:
-        found = os.listdir(HUGEPAGES)
+        names = os.listdir(HUGEPAGES)
     except FileNotFoundError:
         return ()
-    sizes = sorted(int(name.removeprefix("hugepages-").removesuffix("kB")) * 1024 for name in found)
+    sizes = sorted(int(name.removeprefix("hugepages-").removesuffix("kB")) * 1024 for name in names)
     return tuple(map(page_label, sizes))
 
 
-def _picked(found: Keyed, fields: Mapping[str, str]) -> dict[str, int]:
-    return {field: found[key] for key, field in fields.items() if key in found}
+def _picked(values: Keyed, fields: Mapping[str, str]) -> dict[str, int]:
+    return {field: values[key] for key, field in fields.items() if key in values}
 
 
 def _from_stat(text: bytes, fields: Mapping[str, str]) -> dict[str, int]:
-    """The same from a text with ten times as many keys as are needed: read at every tick for every cgroup."""
-    found, padded = {}, b"\n" + text
+    """Like `_picked`, without parsing the many other keys: memory.stat is read at every tick for every cgroup."""
+    values, padded = {}, b"\n" + text
     for key, field in fields.items():
         begin = padded.find(b"\n%b " % key.encode())
         if begin >= 0:
             begin += len(key) + 2
             end = padded.find(b"\n", begin)
-            found[field] = int(padded[begin : end if end >= 0 else None])
-    return found
+            values[field] = int(padded[begin : end if end >= 0 else None])
+    return values
 
 
 def _memory(used: bytes | None, stat: bytes | None, limit: int | None, fields: Mapping[str, str]) -> MemoryUsage | None:
@@ -259,9 +253,9 @@ def _memory(used: bytes | None, stat: bytes | None, limit: int | None, fields: M
 def _memory_v2(texts: Mapping[str, bytes]) -> MemoryUsage | None:
     limit = number_or_max(texts.get("memory.max", b"max"))
     used, stat = texts.get("memory.current"), texts.get("memory.stat")
-    if used is None and stat is not None:  # the top has no memory.current (04 §1.1)
-        found = _from_stat(stat, _STAT_V2)
-        used = b"%d" % (found.get("anon_bytes", 0) + found.get("file_bytes", 0))
+    if used is None and stat is not None:  # the root cgroup has no memory.current (04 §1.1)
+        stats = _from_stat(stat, _STAT_V2)
+        used = b"%d" % (stats.get("anon_bytes", 0) + stats.get("file_bytes", 0))
     return _memory(used, stat, limit, _STAT_V2)
 
 
@@ -275,8 +269,8 @@ def _memory_v1(texts: Mapping[str, bytes]) -> MemoryUsage | None:
 def _events(text: bytes | None) -> MemoryEvents | None:
     if text is None:
         return None
-    found = flat_keyed(text)
-    return MemoryEvents(**{key: found[key] for key in MemoryEvents.__struct_fields__ if key in found})
+    counts = flat_keyed(text)
+    return MemoryEvents(**{key: counts[key] for key in MemoryEvents.__struct_fields__ if key in counts})
 
 
 def _events_v1(texts: Mapping[str, bytes]) -> MemoryEvents | None:
@@ -311,10 +305,10 @@ def _micros(nanos: bytes | int | None) -> int | None:
 
 
 def _pressures(texts: Mapping[str, bytes]) -> Pressures | None:
-    found = {
+    stalls = {
         name: pressure(texts[f"{name}.pressure"]) for name in ("cpu", "memory", "io") if f"{name}.pressure" in texts
     }
-    return Pressures(**found) if found else None
+    return Pressures(**stalls) if stalls else None
 
 
 def _pids(texts: Mapping[str, bytes]) -> Pids | None:
@@ -324,5 +318,5 @@ def _pids(texts: Mapping[str, bytes]) -> Pids | None:
 
 
 def _hugetlb(texts: Mapping[str, bytes]) -> dict[str, int] | None:
-    found = {file.split(".")[1]: int(text) for file, text in texts.items() if file.startswith("hugetlb.")}
-    return found or None
+    usage = {file.split(".")[1]: int(text) for file, text in texts.items() if file.startswith("hugetlb.")}
+    return usage or None

@@ -1,4 +1,4 @@
-"""`plimsoll explain qos|oom|memory-high|allocatable|weight`: one number, its formula, nothing else."""
+"""`plimsoll explain qos|oom|memory-high|allocatable|weight`: one number and its formula."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from plimsoll.rules.resources.oom_score import burstable_score, clamped
 @click.option("--request", "requests", type=QuantitiesParam(), default="", help="cpu=250m,memory=1Gi")
 @click.option("--limit", "limits", type=QuantitiesParam(), default="", help="cpu=500m,memory=2Gi")
 def qos(requests: ResourceList, limits: ResourceList) -> None:
-    """The class of a pod with one such container."""
+    """Show the QoS class of a pod with one such container."""
     question = NodeQuestion(_defaults())
     setting, _ = question.setting()
     resources = Resources(requests or None, limits or None)
@@ -49,16 +49,21 @@ def qos(requests: ResourceList, limits: ResourceList) -> None:
 
 @click.command("oom")
 @click.option("--request", type=QuantityParam(), default="0", show_default=True, help="The container's memory request.")
-@click.option("--capacity", type=QuantityParam(), required=True, help="The node's memory, not its allocatable.")
+@click.option(
+    "--capacity",
+    type=QuantityParam(),
+    required=True,
+    help="The memory capacity of the node, not its allocatable memory.",
+)
 def oom(request: Quantity, capacity: Quantity) -> None:
-    """oom_score_adj of a container in a Burstable pod."""
+    """Show the oom_score_adj of a container in a Burstable pod."""
     if not capacity.value:
-        raise click.BadParameter("a node has memory", param_hint="--capacity")
+        raise click.BadParameter("must be greater than 0", param_hint="--capacity")
     plain = burstable_score(request.value, capacity.value)
     score = clamped(plain)
     click.echo(str(score))
     text = f"1000 − ⌊1000 · {request.value} / {capacity.value}⌋ = {plain}"
-    click.echo(text if plain == score else f"{text}; kept between 3 and 999: {score}")
+    click.echo(text if plain == score else f"{text}; limited to 3…999: {score}")
     click.echo("Guaranteed and system-node-critical: −997; BestEffort: 1000")
 
 
@@ -66,7 +71,9 @@ def oom(request: Quantity, capacity: Quantity) -> None:
 @click.option("--request", type=QuantityParam(), default="0", show_default=True)
 @click.option("--limit", type=QuantityParam(), default="0", show_default=True, help="0 or absent: none.")
 @click.option(
-    "--allocatable", type=QuantityParam(), help="Node allocatable memory without the eviction term, if no limit."
+    "--allocatable",
+    type=QuantityParam(),
+    help="Node allocatable memory without the eviction threshold; needed without a limit.",
 )
 @click.option("--factor", type=FactorParam(), default=0.9, show_default=True)
 @click.option("--page-size", type=click.IntRange(1, 1 << 30), default=4096, show_default=True)
@@ -74,7 +81,7 @@ def oom(request: Quantity, capacity: Quantity) -> None:
 def memory_high_command(
     request: Quantity, limit: Quantity, allocatable: Quantity | None, factor: float, page_size: int, profile: str
 ) -> None:
-    """memory.high of a container with Memory QoS on."""
+    """Show the memory.high of a container with Memory QoS."""
     chosen = profile_named(profile)
     available = allocatable.value if allocatable is not None else None
     high = memory_high(
@@ -99,23 +106,23 @@ def memory_high_command(
 def _why_not_high(request: Quantity, limit: Quantity, allocatable: int | None, profile: Profile) -> str:
     neither = not request.value and not limit.value
     if request.value == limit.value and not (neither and profile.memory_high_without_request):
-        return "the request equals the limit: such a container is never throttled"
+        return "the request equals the limit: memory.high is not set"
     if not limit.value and not allocatable:
-        return "without a limit the node's allocatable memory is needed: --allocatable"
-    return "the formula gives no more than the request"
+        return "without a limit, --allocatable is required"
+    return "the result is not larger than the request"
 
 
 @click.command("allocatable")
 @node_options
 def allocatable(**options: Any) -> None:
-    """What a node offers: capacity less reservations less the hard eviction threshold."""
+    """Show what a node offers to pods: capacity minus reservations minus hard eviction thresholds."""
     from plimsoll.rules.explain.explanation import allocatable_steps
 
     setting, notes = NodeQuestion(options).setting()
     for name in setting.allocatable:
         click.echo(f"{inert(name):<20} {allocatable_steps(setting, name)}")
     absolute = setting.absolute["memory"].value
-    click.echo(f"{'kubepods memory':<20} {absolute}  (absolute: no eviction term)  {human_bytes(absolute)}")
+    click.echo(f"{'kubepods memory':<20} {absolute}  (without the eviction threshold)  {human_bytes(absolute)}")
     for note in notes:
         click.echo(f"note: {inert(note)}", err=True)
 
@@ -124,7 +131,7 @@ def allocatable(**options: Any) -> None:
 @click.argument("cpu", type=QuantityParam())
 @click.option("--period", type=click.IntRange(1000, 1_000_000), default=100_000, show_default=True, help="µs")
 def weight(cpu: Quantity, period: int) -> None:
-    """A CPU amount as shares, weights (old and new runtimes) and quota."""
+    """Convert a CPU amount to shares, weights (older and newer runtimes) and quota."""
     policy = NodePolicy(0, period_us=period)
     cpu_shares = shares(cpu.milli)
     click.echo(human_cores(cpu.milli))

@@ -1,4 +1,4 @@
-"""`plimsoll explain`: manifests → tree, table, JSON, YAML or a script; and small calculators below the same word."""
+"""`plimsoll explain`: manifests → tree, table, JSON, YAML or a script; calculators and questions as subcommands."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ MANIFESTS = "manifests"
 
 
 class ExplainGroup(click.Group):
-    """The first word chooses a calculator or a question; anything else is a file, a directory or an option of the main
-    form."""
+    """The first argument may name a subcommand; otherwise it is a file, a directory or an option of the main form."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if not args or args[0] not in (*CALCULATORS, *QUESTIONS, "-h", "--help"):
@@ -44,11 +43,11 @@ class ExplainGroup(click.Group):
 
 @click.group(cls=ExplainGroup)
 def explain() -> None:
-    """What a node will do with a manifest."""
+    """Explain what a node will do with a manifest."""
 
 
 class MainForm(click.Command):
-    """Nobody types the name of the main form, so nobody shall read it."""
+    """Leave the internal name of the main form out of the usage line."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -60,16 +59,16 @@ class MainForm(click.Command):
 @click.argument("files", nargs=-1, metavar="FILE|DIR|-...")
 @node_options
 @click.option("-o", "--output", type=click.Choice(["tree", "table", "json", "yaml", "sh"]), default="tree")
-@click.option("--diff", metavar="A,B", help="Only what differs: 1.27,1.36 or cgroupfs,systemd or v1,v2 …")
-@click.option("--advise", is_flag=True, help="The nearest change that makes each pod Guaranteed.")
-@click.option("--brief", is_flag=True, help="Values without formulas.")
+@click.option("--diff", metavar="A,B", help="Show only the differences: 1.27,1.36 or cgroupfs,systemd or v1,v2 …")
+@click.option("--advise", is_flag=True, help="Suggest the smallest change that makes each pod Guaranteed.")
+@click.option("--brief", is_flag=True, help="Omit formulas.")
 def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:
-    """Say what a node will do with each pod: class, score, and every cgroup file with its formula.
+    """Explain what a node will do with each pod: QoS class, oom_score_adj, and every cgroup file with its formula.
 
-    Takes Pods, Lists, `kubectl get … -o json` dumps and everything with a pod template (Deployment, StatefulSet,
-    DaemonSet, ReplicaSet, Job, CronJob), from files, directories or standard input (-).
+    Reads Pods, Lists, the output of `kubectl get … -o json` and objects with a pod template (Deployment, StatefulSet,
+    DaemonSet, ReplicaSet, Job, CronJob) from files, directories or standard input (-).
 
-    The kubelet's own flags are taken as well (docs/kubelet-config.md lists them); a flag beats the file.
+    All kubelet flags are accepted (docs/kubelet-config.md lists them); a flag overrides the configuration file.
 
     \b
     Calculators for one number:
@@ -88,10 +87,8 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
     from plimsoll.cli.explain import run
 
     if diff is not None and (output == "sh" or advise or brief):
-        raise click.UsageError(
-            "--diff prints a table, or with -o json its rows; --advise and --brief do not go with it"
-        )
+        raise click.UsageError("--diff cannot be combined with --advise, --brief or -o sh")
     if not files:
-        raise click.UsageError("name a file, a directory, or - for standard input (see --help)")
+        raise click.UsageError("specify a file, a directory, or - for standard input (see --help)")
     question = NodeQuestion(options)
     raise click.exceptions.Exit(run.run(files, question, output=output, diff=diff, advise=advise, brief=brief))

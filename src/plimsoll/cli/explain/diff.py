@@ -1,4 +1,4 @@
-"""What changes between two explanations of the same pods: profiles, drivers, cgroup versions."""
+"""The differences between two explanations of the same pods: profiles, drivers, cgroup versions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plimsoll.cli.terminal import Paint, inert, table
 from plimsoll.rules.cgroups.desired import Cgroup
 from plimsoll.rules.explain.explanation import Explanation
 
-# Files of v1 and v2 that mean the same (spec 02 §4.6): one row of a comparison, whatever the file is called.
+# Files of v1 and v2 with the same meaning (02 §4.6): one row of the comparison.
 MEANINGS = {
     "cpu.shares": "cpu weight",
     "cpu.weight": "cpu weight",
@@ -65,7 +65,7 @@ def _collect(cgroup: Cgroup, above: str, facts: dict[tuple[str, str], tuple[str,
         for file in cgroup.files:
             key = (where, MEANINGS.get(file.name, file.name))
             text = f"{file.name} {file.value}" if key[1] != file.name else str(file.value)
-            if key in facts:  # quota and period are two files on v1, one fact
+            if key in facts:  # on v1, quota and period are two files
                 text = f"{facts[key][0]}, {text}"
             facts[key] = (text, file.reason.note)
     for child in cgroup.children:
@@ -74,7 +74,7 @@ def _collect(cgroup: Cgroup, above: str, facts: dict[tuple[str, str], tuple[str,
 
 def print_differences(rows: Sequence[Difference], first: str, second: str, paint: Paint) -> None:
     if not rows:
-        click.echo(f"nothing changes between {first} and {second}")
+        click.echo(f"no differences between {first} and {second}")
         return
     lines = table([(row.where, row.what, row.first, row.second) for row in rows], ("WHERE", "WHAT", first, second))
     for index, line in enumerate(lines):

@@ -1,6 +1,6 @@
-"""`plimsoll explain eviction-order`: who goes first when a node runs short, and which key decided.
+"""`plimsoll explain eviction-order`: which pods are evicted first, and which sort key decides.
 
-From manifests and assumed usages, or from a live node. The ranking is the agent's own (`rules.eviction.decision`).
+From manifests and assumed usage, or from a live node. The agent uses the same ranking (`rules.eviction.decision`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plimsoll.cli.explain.usage import assumed, matched, usage_for
 from plimsoll.cli.manifests import read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.printers import order_lines
-from plimsoll.cli.terminal import Paint, colourful, inert
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.codec.node_pages import PressurePage
 from plimsoll.errors import InvalidConfigsError
@@ -37,8 +37,8 @@ from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 
-# Of a KubeletConfiguration, what evictions depend on.
-_COUNTS = (
+# The fields of a KubeletConfiguration that evictions depend on.
+_FIELDS = (
     "enforceNodeAllocatable",
     "evictionHard",
     "evictionMaxPodGracePeriod",
@@ -54,18 +54,18 @@ _COUNTS = (
 
 class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     decision: EvictionDecision
-    met: bool | None = None  # None: no threshold, or it is not known how much is available, or of how much
+    met: bool | None = None  # None: no threshold, or available amount or capacity unknown
     usage_from: str = ""
     notes: tuple[str, ...] = ()
 
 
-class _Asked(msgspec.Struct, frozen=True):
+class _Question(msgspec.Struct, frozen=True):
     signal: str
     available: str | None
     layout: FsLayout | None
     hard_grace_s: int | None  # of the extras in --config
-    as_told: bool  # no option describes the node: a live one tells
-    capacity: Quantity | None = None  # of the signal, by the node's own word
+    by_node: bool  # no option describes the node: use its own configuration
+    capacity: Quantity | None = None  # of the signal, as the node reports it
 
 
 @click.command("eviction-order")
@@ -74,22 +74,27 @@ class _Asked(msgspec.Struct, frozen=True):
 @click.option("--usage", "usage_text", default="", metavar="LIST", help="web=500Mi,shop/api=2Gi (pods or inodes: 300)")
 @click.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
 @click.option("--signal", default="memory.available", show_default=True, type=click.Choice(sorted(RESOURCE_OF)))
-@click.option("--available", default=None, metavar="AMOUNT", help="How much is left: who would be evicted, and how.")
+@click.option(
+    "--available",
+    default=None,
+    metavar="AMOUNT",
+    help="The available amount: which pod would be evicted, and with which grace period.",
+)
 @click.option(
     "--layout",
     default=None,
     type=click.Choice(get_args(FsLayout)),
-    help="Disk signals: all on one file system, images and writable layers on one of their own, or images only. "
-    "[default: as a live node tells, else single]",
+    help="For disk signals: one file system, a separate one for images and writable layers, or for images only. "
+    "[default: that of the live node, else single]",
 )
-@click.option("--on", "node_name", default="", metavar="NODE", help="Live: which node. [default: the only one]")
+@click.option("--on", "node_name", default="", metavar="NODE", help="The live node. [default: the only one]")
 @cluster_options
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
-    """Say who is evicted first, and why that one.
+    """Show which pods are evicted first, and why.
 
-    Without files the question is about a live node: its pods and what they use now, and its own thresholds unless
-    options say others.
+    Without files, ranks the pods of a live node by their current usage, with the node's own thresholds unless options
+    describe others.
 
     \b
     Examples:
@@ -98,62 +103,66 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
       plimsoll explain eviction-order pods.yaml --signal pid.available --usage web=300
       plimsoll explain eviction-order --on n1
     """
-    question = NodeQuestion(options)
-    setting, _ = question.setting()
-    asked = _Asked(
+    node = NodeQuestion(options)
+    setting, _ = node.setting()
+    question = _Question(
         options["signal"],
         options["available"],
         options["layout"],
-        question.extras.eviction_hard_grace_s,
-        as_told=not question.describes_node,
+        node.extras.eviction_hard_grace_s,
+        by_node=not node.describes_node,
     )
     if files:
-        found = _from_files(files, setting, asked, options)
+        order = _from_files(files, setting, question, options)
     else:
         if options["usage_text"] or options["usage_file"]:
-            raise click.UsageError("--usage is about pods in files; a live node tells what its pods use")
-        found = answered(options, lambda cluster: _live(cluster, setting, asked, options))
+            raise click.UsageError("--usage needs files; a live node reports the usage of its pods")
+        order = answered(options, lambda cluster: _live(cluster, setting, question, options))
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        echo_json(order)
     else:
-        for line in _lines(found, Paint(colourful())):
+        for line in _lines(order, Paint(colourful())):
             click.echo(line)
     return 0
 
 
-def _from_files(files: Sequence[str], setting: NodeConfig, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
+def _from_files(
+    files: Sequence[str], setting: NodeConfig, question: _Question, options: dict[str, Any]
+) -> EvictionOrder:
     inputs = read_inputs(files)
     problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
     if problems:
         raise click.ClickException("\n".join(map(str, problems)))
     if not inputs.pods:
-        raise click.ClickException("no pod in the input")
+        raise click.ClickException("the input contains no pods")
     pods = [
         _with_uid(allocated_from_status(given.pod), f"{given.found.title} {index}", given.found.title)
         for index, given in enumerate(inputs.pods)
     ]
     amounts, reported = assumed(options["usage_text"], options["usage_file"])
     keys = [(pod.metadata.namespace, pod.metadata.name) for pod in pods]
-    said = matched(amounts, keys)
+    assumed_usage = matched(amounts, keys)
     usage: dict[str, PodUsage] = {}
     for pod, key in zip(pods, keys, strict=True):
-        if key in said:
-            usage[pod.metadata.uid] = usage_for(asked.signal, said[key], asked.layout or "single")
-        elif (found := reported.get((key[0] or "default", key[1])) or reported.get(key)) is not None:
-            usage[pod.metadata.uid] = found
+        if key in assumed_usage:
+            usage[pod.metadata.uid] = usage_for(question.signal, assumed_usage[key], question.layout or "single")
+        elif (known := reported.get((key[0] or "default", key[1])) or reported.get(key)) is not None:
+            usage[pod.metadata.uid] = known
     silent = len(pods) - len(usage)
-    notes = [f"{silent} of {len(pods)} pods have no usage: the kubelet suspects such pods first"] if silent else []
-    return _decided(pods, usage, setting, asked, "what you assume", notes)
+    notes = [f"{silent} of {len(pods)} pods have no known usage: the kubelet ranks such pods first"] if silent else []
+    return _decided(pods, usage, setting, question, "assumed", notes)
 
 
 def _with_uid(pod: Pod, uid: str, title: str) -> Pod:
-    """Manifests have no uid, and templates no name; the ranking wants the one and people the other."""
+    """The pod with a uid, which manifests lack, and a name, which templates lack."""
     name = pod.metadata.name or title
     metadata = msgspec.structs.replace(pod.metadata, uid=pod.metadata.uid or uid, name=name)
     return msgspec.structs.replace(pod, metadata=metadata)
 
 
-async def _live(cluster: ClusterClient, setting: NodeConfig, asked: _Asked, options: dict[str, Any]) -> EvictionOrder:
+async def _live(
+    cluster: ClusterClient, setting: NodeConfig, question: _Question, options: dict[str, Any]
+) -> EvictionOrder:
     from plimsoll.cli.node_info import chosen_node, pods_on, pressure_on, usage_on
 
     described = await chosen_node(cluster, options["node_name"])
@@ -161,43 +170,43 @@ async def _live(cluster: ClusterClient, setting: NodeConfig, asked: _Asked, opti
     pods = [allocated_from_status(pod) for pod in await pods_on(cluster, node)]
     if not pods:
         raise click.ClickException(f"node {node} has no pods")
-    page = await pressure_on(cluster, node)  # first: to answer, the node looks at its disks
+    page = await pressure_on(cluster, node)  # first: the request makes the node measure its disks
     known = await usage_on(cluster, node)
-    notes = [] if known.source else ["neither the node nor metrics.k8s.io tells what the pods use"]
+    notes = [] if known.source else ["usage is unknown: neither the node nor metrics.k8s.io reports it"]
     if page is None:
-        notes.append("the node does not say which pods it could end now: all that have not ended are here")
+        notes.append("the node does not report which pods it can evict: all that have not ended are listed")
     else:
-        asked = _as_seen(asked, page)
+        question = _with_page(question, page)
         pods = _evictable(pods, page, notes)
     if not pods:
-        raise click.ClickException(f"node {node}: no pod has anything running that could be ended")
-    usage = {pod.metadata.uid: found for pod in pods if (found := known.by_pod.get(_key(pod))) is not None}
-    if asked.as_told:
-        setting = await _as_told(cluster, described, setting, notes)
-    elif asked.available is not None:
-        notes.append("thresholds are those of the options; without them the node's own count")
-    return _decided(pods, usage, setting, asked, known.source, notes)
+        raise click.ClickException(f"node {node}: no running pod can be evicted")
+    usage = {pod.metadata.uid: used for pod in pods if (used := known.by_pod.get(_key(pod))) is not None}
+    if question.by_node:
+        setting = await _reported(cluster, described, setting, notes)
+    elif question.available is not None:
+        notes.append("the thresholds come from the options; without options, those of the node are used")
+    return _decided(pods, usage, setting, question, known.source, notes)
 
 
-def _as_seen(asked: _Asked, page: PressurePage) -> _Asked:
-    """What no kubelet tells: its file systems, every signal's capacity, and our own settings."""
-    capacities = {each.signal: QUANTITIES[each.capacity] for each in page.signals}
+def _with_page(question: _Question, page: PressurePage) -> _Question:
+    """Add what only Plimsoll's agent reports: file systems, the capacity of the signal, the hard grace period."""
+    capacities = {signal.signal: QUANTITIES[signal.capacity] for signal in page.signals}
     return msgspec.structs.replace(
-        asked,
-        layout=asked.layout or page.layout,
-        hard_grace_s=page.hard_grace_s if asked.as_told else asked.hard_grace_s,
-        capacity=capacities.get(asked.signal),
+        question,
+        layout=question.layout or page.layout,
+        hard_grace_s=page.hard_grace_s if question.by_node else question.hard_grace_s,
+        capacity=capacities.get(question.signal),
     )
 
 
 def _evictable(pods: Sequence[Pod], page: PressurePage, notes: list[str]) -> list[Pod]:
-    """Of which something runs that nobody is ending yet; adds to the notes."""
-    if not page.order:  # without a threshold nobody is ranked
+    """The pods that run and are not being terminated. Adds the others to the notes."""
+    if not page.order:  # without a threshold no pods are ranked
         return list(pods)
-    # Every signal ranks the same pods.
-    ranked = {(each.namespace, each.name) for order in page.order.values() for each in order}
+    # All signals rank the same pods.
+    ranked = {(pod.namespace, pod.name) for order in page.order.values() for pod in order}
     left_out = [_key(pod) for pod in pods if _key(pod) not in ranked]
-    notes += [f"{'/'.join(key)} is left out: nothing of it runs, or it is being ended" for key in left_out]
+    notes += [f"{'/'.join(key)} is left out: it does not run, or is being terminated" for key in left_out]
     return [pod for pod in pods if _key(pod) in ranked]
 
 
@@ -205,21 +214,21 @@ def _key(pod: Pod) -> tuple[str, str]:
     return pod.metadata.namespace, pod.metadata.name
 
 
-async def _as_told(
+async def _reported(
     cluster: ClusterClient, described: dict[str, Any], setting: NodeConfig, notes: list[str]
 ) -> NodeConfig:
-    """The node by its own words, else as the options' defaults have it; adds to the notes."""
-    from plimsoll.cli.node_info import kubelet_config, told_setting
+    """The node by its own configuration, else `setting`; adds to the notes."""
+    from plimsoll.cli.node_info import kubelet_config, reported_setting
 
-    told = await kubelet_config(cluster, str(described["metadata"]["name"]))
-    if not told:
-        notes.append("the node does not tell how it is configured: defaults are assumed (--config says otherwise)")
+    reported = await kubelet_config(cluster, str(described["metadata"]["name"]))
+    if not reported:
+        notes.append("the node does not report its configuration: defaults are assumed (override with --config)")
         return setting
     try:
         profile = profile_named(await cluster.profile_name())
-        return told_setting(told, _COUNTS, from_document(described, Node), profile)
+        return reported_setting(reported, _FIELDS, from_document(described, Node), profile)
     except InvalidConfigsError as error:
-        notes.append(f"how the node is configured cannot be read here ({error}): defaults are assumed")
+        notes.append(f"the configuration of the node cannot be read ({error}): defaults are assumed")
         return setting
 
 
@@ -227,41 +236,41 @@ def _decided(
     pods: Sequence[Pod],
     usage: dict[str, PodUsage],
     setting: NodeConfig,
-    asked: _Asked,
+    question: _Question,
     source: str,
     notes: Sequence[str],
 ) -> EvictionOrder:
-    signal, layout = asked.signal, asked.layout or "single"
-    available = None if asked.available is None else _amount(asked.available)
-    capacity = asked.capacity or _capacity(signal, setting)
+    signal, layout = question.signal, question.layout or "single"
+    available = None if question.available is None else _amount(question.available)
+    capacity = question.capacity or _capacity(signal, setting)
     observed = Observation(available or ZERO, capacity or ZERO)
-    configured = [each for each in with_containerfs(setting.thresholds, layout) if each.signal == signal]
-    # A share of nobody knows what can be neither met nor not met.
-    known = [each for each in configured if capacity is not None or each.value.quantity is not None]
+    configured = [one for one in with_containerfs(setting.thresholds, layout) if one.signal == signal]
+    # A percentage of an unknown capacity is neither met nor not met.
+    known = [one for one in configured if capacity is not None or one.value.quantity is not None]
     met = met_thresholds(known, {signal: observed}) if available is not None else ()
-    # What is met decides; without that the order is the same whatever the threshold.
+    # If no threshold is met, the order does not depend on the threshold.
     urgent = met or tuple(known) or (Threshold(signal, ThresholdValue(ZERO)),)
-    found = decision(
+    decided = decision(
         urgent,
         {signal: observed},
         pods,
         usage,
         layout=layout,
         max_pod_grace_s=setting.config.eviction_max_pod_grace_period_s,
-        hard_grace_s=asked.hard_grace_s,
-        pod_level=setting.policy.pod_level,
+        hard_grace_s=question.hard_grace_s,
+        gates=setting.policy.gates,
         most=None,
     )
-    assert found is not None  # every signal that can be chosen has a resource
+    assert decided is not None  # every signal of --signal has a resource
     if available is None:
-        return EvictionOrder(found, None, source, tuple(notes))
+        return EvictionOrder(decided, None, source, tuple(notes))
     if not configured:
-        unset = f"no threshold is set for {signal}: nobody is evicted for it (--eviction-hard sets one)"
-        return EvictionOrder(found, None, source, (*notes, unset))
+        unset = f"no threshold is set for {signal}: no pod is evicted for it (set one with --eviction-hard)"
+        return EvictionOrder(decided, None, source, (*notes, unset))
     if len(known) < len(configured) and not met:
-        unknown = f"a threshold is a share of all there is for {signal}, and how much that is is not known"
-        return EvictionOrder(found, None, source, (*notes, unknown))
-    return EvictionOrder(found, bool(met), source, tuple(notes))
+        unknown = f"a threshold of {signal} is a percentage, and the capacity is unknown"
+        return EvictionOrder(decided, None, source, (*notes, unknown))
+    return EvictionOrder(decided, bool(met), source, tuple(notes))
 
 
 def _amount(text: str) -> Quantity:
@@ -274,7 +283,7 @@ def _amount(text: str) -> Quantity:
 
 
 def _capacity(signal: str, setting: NodeConfig) -> Quantity | None:
-    """As far as a node's description goes, which has no inodes; images may have a file system of their own."""
+    """The capacity of a signal, if the node's description has it; it has no inodes."""
     if signal == ALLOCATABLE_MEMORY_AVAILABLE:
         return setting.absolute.get(MEMORY)
     if signal == PID_AVAILABLE:
@@ -283,22 +292,23 @@ def _capacity(signal: str, setting: NodeConfig) -> Quantity | None:
     return setting.capacity.get(RESOURCE_OF[signal])
 
 
-def _lines(found: EvictionOrder, paint: Paint) -> Iterator[str]:
-    made = found.decision
-    if found.met is None:
-        yield paint(f"in order of eviction for {made.signal}", "bold")
+def _lines(order: EvictionOrder, paint: Paint) -> Iterator[str]:
+    decided = order.decision
+    if order.met is None:
+        yield paint(f"in order of eviction for {decided.signal}", "bold")
     else:
-        verdict = paint("met", "red") if found.met else paint("not met: nobody is evicted", "green")
-        grace = "hard" if made.hard else "soft"
-        yield f"{paint(made.signal, 'bold')}: {made.available} available, {grace} threshold {made.threshold}: {verdict}"
-    yield from order_lines(made.order, made.resource, paint)
-    if made.victim is not None:
-        name = paint(inert(f"{made.victim.namespace or 'default'}/{made.victim.name}"), "bold")
-        alike = ", or another that is equal to it" if made.victim.before == "equal" else ""
-        yield f"first: {name}{alike}{f', grace {made.grace_s:g} s' if found.met else ''}"
-        if found.met:
-            yield f"  {inert(made.message.strip())}"
-    elif made.order:
-        yield "all of them are exempt: nobody can be evicted"
-    for note in found.notes:
+        verdict = paint("met", "red") if order.met else paint("not met: no pod is evicted", "green")
+        grace = "hard" if decided.hard else "soft"
+        amounts = f"{decided.available} available, {grace} threshold {decided.threshold}"
+        yield f"{paint(decided.signal, 'bold')}: {amounts}: {verdict}"
+    yield from order_lines(decided.order, decided.resource, paint)
+    if decided.victim is not None:
+        name = paint(inert(f"{decided.victim.namespace or 'default'}/{decided.victim.name}"), "bold")
+        alike = " (or another pod with equal rank)" if decided.victim.before == "equal" else ""
+        yield f"first: {name}{alike}{f', grace {decided.grace_s:g} s' if order.met else ''}"
+        if order.met:
+            yield f"  {inert(decided.message.strip())}"
+    elif decided.order:
+        yield "all pods are exempt: none can be evicted"
+    for note in order.notes:
         yield f"note: {inert(note)}"

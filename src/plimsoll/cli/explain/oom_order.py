@@ -1,7 +1,7 @@
-"""`plimsoll explain oom-order`: whom the kernel kills first when the machine is out of memory.
+"""`plimsoll explain oom-order`: what the kernel kills first when the machine is out of memory.
 
-From manifests: each container's oom_score_adj and assumed usage. Without files: the processes of this machine as they
-are now, from /proc, with the pod that each belongs to.
+From manifests: the oom_score_adj and assumed usage of each container. Without files: the processes of this machine,
+read from /proc, with the pod of each.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 
 from plimsoll.cli.explain.usage import assumed
 from plimsoll.cli.manifests import read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion, node_options
-from plimsoll.cli.terminal import Paint, colourful, inert, table
+from plimsoll.cli.parameters import names_state_option
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
 from plimsoll.rules.cgroups.desired import Workload, workload
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.model.objects import is_sidecar
@@ -29,10 +29,14 @@ SHOWN = 20
 @click.command("oom-order")
 @click.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
 @node_options
-@click.option("--usage", "usage_text", default="", metavar="LIST", help="web=500Mi, or web/app=400Mi of one container.")
+@click.option(
+    "--usage", "usage_text", default="", metavar="LIST", help="web=500Mi, or web/app=400Mi for one container."
+)
 @click.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
-@click.option("--all", "everything", is_flag=True, help=f"Of this machine: more than the first {SHOWN}.")
-@click.option("--state-dir", type=click.Path(path_type=Path), help="Of `plimsoll node`: the names of our own pods.")
+@click.option(
+    "--all", "everything", is_flag=True, help=f"Show all processes of this machine, not only the first {SHOWN}."
+)
+@names_state_option
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def oom_order_command(
     files: tuple[str, ...],
@@ -43,7 +47,7 @@ def oom_order_command(
     output: str,
     **options: Any,
 ) -> int:
-    """Say whom the kernel kills first: memory share in thousandths plus oom_score_adj, the most points first.
+    """Show what the kernel kills first: the memory share in thousandths plus oom_score_adj, highest first.
 
     \b
     Examples:
@@ -57,11 +61,11 @@ def oom_order_command(
         candidates = _from_files(files, usage_text, usage_file, setting, notes)
     else:
         if usage_text or usage_file:
-            raise click.UsageError("--usage is about pods in files; this machine's processes tell what they use")
+            raise click.UsageError("--usage needs files; for the processes of this machine it is measured")
         candidates = _of_this_machine(state_dir)
     order = oom_order(candidates, memory)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(order), indent=2).decode())
+        echo_json(order)
         return 0
     shown = order if files or everything else order[:SHOWN]
     for line in _lines(shown, len(order), memory, Paint(colourful()), live=not files):
@@ -79,7 +83,7 @@ def _from_files(
     if problems:
         raise click.ClickException("\n".join(map(str, problems)))
     if not inputs.pods:
-        raise click.ClickException("no pod in the input")
+        raise click.ClickException("the input contains no pods")
     works = [workload(given.pod, setting, title=given.found.title) for given in inputs.pods]
     amounts, reported = assumed(usage_text, usage_file)
     left = dict(amounts)
@@ -90,7 +94,7 @@ def _from_files(
         sets = {} if report is None else {each.name: each.memory_bytes for each in report.containers}
         for container, score in zip(work.containers, work.scores, strict=True):
             if container in work.pod.spec.init_containers and not is_sidecar(container):
-                continue  # it has ended by the time that memory runs out
+                continue  # it has ended when memory runs out
             used = _said(left, amounts, work, container.name)
             found.append(
                 OomCandidate(
@@ -104,15 +108,15 @@ def _from_files(
             )
     if left:
         names = ", ".join(f"{each.pod}/{each.container}" for each in found)
-        raise click.BadParameter(f"nothing is called {', '.join(left)}; there are: {names}", param_hint="--usage")
+        raise click.BadParameter(f"no container {', '.join(left)}; the containers are: {names}", param_hint="--usage")
     silent = sum(each.used_bytes is None for each in found)
     if silent:
-        notes.append(f"{silent} of {len(found)} containers have no usage and count as using nothing")
+        notes.append(f"{silent} of {len(found)} containers have no known usage; 0 is assumed")
     return found
 
 
 def _said(left: dict[str, int], amounts: dict[str, int], work: Workload, container: str) -> int | None:
-    """Of one container, or of its pod if it is the only one."""
+    """The amount of one container, or of its pod if that has only one."""
     metadata = work.pod.metadata
     titles = {metadata.name, work.title, f"{metadata.namespace or 'default'}/{metadata.name}"}
     for name, amount in amounts.items():
@@ -122,7 +126,7 @@ def _said(left: dict[str, int], amounts: dict[str, int], work: Workload, contain
         if name in titles:
             if len(work.containers) > 1:
                 listed = ", ".join(f"{work.title}/{each.name}" for each in work.containers)
-                raise click.BadParameter(f"{name!r} has several containers, say which: {listed}", param_hint="--usage")
+                raise click.BadParameter(f"{name!r} has several containers, name one: {listed}", param_hint="--usage")
             left.pop(name, None)
             return amount
     return None

@@ -1,7 +1,7 @@
-"""`plimsoll plan`: pods as JSON lines in, one result per line out, in order. The batch form of explain for fleets.
+"""`plimsoll plan`: reads pods as JSON lines and writes one result per line, in order; the batch form of `explain`.
 
 A line that cannot be planned gives `{"line": N, "errors": [...]}` in its place, so that results and input still match.
-Work goes in blocks of lines; with `-j N` blocks go to N processes and come back in order.
+Lines are processed in blocks; with `-j N` by N processes, and the results are in order.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.resources.defaulting import admitted, defaulted
 from plimsoll.rules.resources.node_policy import NodePolicy
 
-BLOCK_BYTES = 1 << 16  # some hundred pods: few enough to stay in the processor's cache from stage to stage
+BLOCK_BYTES = 1 << 16  # some hundred pods: small enough for the CPU cache
 
 
 class RefusedLine(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ _PODS = {"", "Pod"}
 def planned_block(
     lines: list[bytes], first: int, policy: NodePolicy, place: Placement, check: bool = False
 ) -> tuple[bytes, int]:
-    """Results for a block of lines, joined, and how many were refused. `first` is the number of the first line."""
+    """The joined results of a block of lines, and how many are errors. `first` is the number of its first line."""
     refused: list[tuple[int, RefusedLine]] = []
     pods = [] if check else _quickly_read(lines)
     if not pods:
@@ -56,7 +56,7 @@ def planned_block(
                     refused.append((len(pods) + len(refused), RefusedLine(number, list(error.errors))))
     try:
         results: list[PodPlan | RefusedLine] = [*block_plans(pods, policy, place)]
-    except (InvalidObjectError, InvalidNameError):  # some pod cannot be planned: find out which, one by one
+    except (InvalidObjectError, InvalidNameError):  # some pod cannot be planned: process them one by one
         return _one_by_one(lines, first, policy, place, check)
     for index, each in refused:
         results.insert(index, each)
@@ -64,7 +64,7 @@ def planned_block(
 
 
 def _quickly_read(lines: list[bytes]) -> list[Pod]:
-    """All of a block where none needs a second look or is refused; nothing otherwise."""
+    """The results of a whole block; None if a pod is invalid or needs the general form."""
     try:
         pods = list(map(quick_decode(), lines))
         if {pod.kind for pod in pods} <= _PODS and all(pod.spec.containers for pod in pods):
@@ -90,7 +90,7 @@ def _planned(line: bytes, number: int, policy: NodePolicy, place: Placement, che
 
 
 def _read(line: bytes, policy: NodePolicy, check: bool) -> Pod:
-    """One pod, as admission leaves it; raises InvalidObject for anything else."""
+    """One pod after admission. Raises InvalidObjectError."""
     pod = pod_from_json(line) if check else _decoded(line)
     if pod.kind not in _PODS:
         detail = "one Pod per line: jq -c '.items[]' unpacks a list"
@@ -98,7 +98,7 @@ def _read(line: bytes, policy: NodePolicy, check: bool) -> Pod:
     if not pod.spec.containers:
         raise InvalidObjectError([FieldError("FieldValueRequired", "spec.containers")])
     if check:
-        errors = create_errors(defaulted(pod, pod_level=policy.pod_level), pod_level=policy.pod_level)
+        errors = create_errors(defaulted(pod, gates=policy.gates), gates=policy.gates)
         if errors:
             raise InvalidObjectError(errors)
     return admitted(pod) if pod.spec.priority_class_name else pod
@@ -112,7 +112,7 @@ def _decoded(line: bytes) -> Pod:
 
 
 def blocks(stream: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
-    """Lines in blocks, with the number of each block's first line."""
+    """Blocks of lines, each with the number of its first line."""
     number = 1
     while lines := stream.readlines(BLOCK_BYTES):
         yield lines, number
@@ -120,7 +120,7 @@ def blocks(stream: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
 
 
 def tuned_collector() -> None:
-    """Every result is short-lived and free of cycles; collecting generations of them only costs time."""
+    """Collect garbage rarely: results are short-lived and have no cycles."""
     gc.freeze()
     gc.set_threshold(200_000, 50, 1000)
 
@@ -128,10 +128,10 @@ def tuned_collector() -> None:
 @click.command("plan")
 @click.argument("file", default="-", metavar="[FILE|-]")
 @node_options
-@click.option("--check", is_flag=True, help="Also refuse what an API server would; pods of a cluster have passed that.")
-@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Processes.")
+@click.option("--check", is_flag=True, help="Also validate as an API server does; pods from a cluster do not need it.")
+@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Number of processes.")
 def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
-    """Pods as JSON lines → one JSON result per line: class, requests, limits, scores and cgroup files.
+    """Read pods as JSON lines and print one JSON result per line: QoS class, requests, limits, scores, cgroup files.
 
     \b
       kubectl get pods -A -o json | jq -c '.items[]' | plimsoll plan -j 2 --node node.yaml
@@ -151,7 +151,7 @@ def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
             refused += count
     output.flush()
     if refused:
-        click.echo(f'plimsoll: {refused} refused; see the lines with "errors"', err=True)
+        click.echo(f'plimsoll: {refused} invalid; see the lines with "errors"', err=True)
     raise click.exceptions.Exit(2 if refused else 0)
 
 
@@ -173,7 +173,7 @@ def _results(
         return
     from concurrent.futures import Future, ProcessPoolExecutor
 
-    # Twice as many blocks under way as processes: none waits, and memory stays bounded however long the input is.
+    # Twice as many blocks in flight as processes: no process idles, and memory is bounded.
     waiting: deque[Future[tuple[bytes, int]]] = deque()
     with ProcessPoolExecutor(jobs) as pool:
         for lines, first in blocks(stream):

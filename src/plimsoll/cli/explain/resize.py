@@ -1,4 +1,4 @@
-"""`plimsoll explain resize OLD NEW`: what would come of a resize, from two manifests and a node, asking nobody."""
+"""`plimsoll explain resize OLD NEW`: the forecast of a resize from two manifests and a node, without a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plimsoll.cli.manifests import GivenManifest, Inputs, on_node, read_inputs, 
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.resize.answer import ResizeAnswer, lines, resize_answer
 from plimsoll.cli.resize.forecast import cpu_refusal
-from plimsoll.cli.terminal import Paint, colourful, inert
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import kept_for_resize, spec_changed
@@ -22,7 +22,7 @@ from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resize.forecast import Api, forecast
 from plimsoll.rules.resize.steps import FileChange, resize_writes
-from plimsoll.rules.resize.verdict import node_resize_gates, resize_setting
+from plimsoll.rules.resize.verdict import resize_setting
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.scheduling.fit import allocated_load
 
@@ -31,13 +31,20 @@ from plimsoll.rules.scheduling.fit import allocated_load
 @click.argument("old", metavar="OLD")
 @click.argument("new", metavar="NEW")
 @node_options
-@click.option("--others", multiple=True, metavar="FILE|DIR", help="The node's other pods (a `kubectl get pods` dump).")
-@click.option("--used", default="", metavar="LIST", help="Working sets: app=300Mi,sidecar=20Mi or one amount for all.")
+@click.option(
+    "--others",
+    multiple=True,
+    metavar="FILE|DIR",
+    help="Manifests of the other pods on the node, such as a `kubectl get pods -o json` dump.",
+)
+@click.option(
+    "--used", default="", metavar="LIST", help="Working sets: app=300Mi,sidecar=20Mi, or one amount for all containers."
+)
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, output: str, **options: Any) -> int:
-    """Say what would come of changing the pod OLD to NEW: verdict, restarts, every cgroup file in the order written.
+    """Forecast a resize of the pod OLD to NEW: the verdict, restarts, and the cgroup writes in order.
 
-    Exit code 0: accepted; 1: Deferred or Infeasible; 2: refused.
+    Exit code 0: accepted; 1: Deferred or Infeasible; 2: rejected by the API server.
 
     \b
     Examples:
@@ -51,7 +58,7 @@ def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, outpu
     beside, passed = _beside(others, question.node, before.pod, setting)
     answer = _answer(before, after, beside, used, setting, question.node)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(answer), indent=2).decode())
+        echo_json(answer)
     else:
         paint = Paint(colourful())
         click.echo("\n".join(lines(answer, paint)), color=paint.colour)
@@ -70,23 +77,23 @@ def _sound(inputs: Inputs, setting: NodeConfig) -> Inputs:
 def _only_pod(file: str, setting: NodeConfig) -> GivenManifest:
     inputs = _sound(read_inputs([file]), setting)
     if len(inputs.pods) != 1:
-        raise click.ClickException(f"{file}: holds {len(inputs.pods)} pods, wants one")
+        raise click.ClickException(f"{file}: contains {len(inputs.pods)} pods, expected one")
     return inputs.pods[0]
 
 
 def _beside(
     files: tuple[str, ...], node: Node | None, pod: Pod, setting: NodeConfig
 ) -> tuple[list[Pod], Sequence[str]]:
-    """The node's other pods, and what was passed over. A dump of the node's pods has the pod itself as well."""
+    """The other pods of the node, and notes. A dump of the node may contain the pod itself."""
     if not files:
         return [], ()
     inputs = on_node(_sound(read_inputs(files), setting), node)
-    return [each.pod for each in inputs.pods if not _is_same(each.pod, pod)], inputs.passed
+    return [other.pod for other in inputs.pods if not _is_same(other.pod, pod)], inputs.passed
 
 
 def _is_same(one: Pod, other: Pod) -> bool:
-    """By name: a manifest has no uid, and may leave out the namespace."""
-    named = [(each.metadata.namespace or "default", each.metadata.name) for each in (one, other)]
+    """Whether two pods have the same name; manifests have no uid, and often no namespace."""
+    named = [(pod.metadata.namespace or "default", pod.metadata.name) for pod in (one, other)]
     return bool(one.metadata.name) and named[0] == named[1]
 
 
@@ -95,29 +102,29 @@ def _answer(
 ) -> ResizeAnswer:
     name = setting.machine.name or "node"
     before = _version(old.found.document, name, setting)
-    # As the subresource does it: what is no resource and no resize policy is put back.
+    # As the subresource does: only resources and resize policies can change.
     sent = _version(new.found.document, name, setting, before.pod).document
     wanted = {**sent, "metadata": before.document.get("metadata")}
-    gates = node_resize_gates(setting.config)
+    gates = setting.policy.gates
     kept = kept_for_resize(before.document, wanted, gates)
     after = _version(kept, name, setting, before.pod)
     notes = []
     if not _is_same(old.pod, new.pod):
-        notes.append(f"NEW is another pod by its name, {new.pod.metadata.name}: only its amounts are taken")
+        notes.append(f"NEW has another name, {new.pod.metadata.name}: only its resources are used")
     if spec_changed(wanted, kept):
-        notes.append("NEW differs in more than resources; a resize leaves all of that as it is")
+        notes.append("NEW differs in more than resources; a resize ignores the other changes")
     status = NodeStatus(setting.capacity, setting.allocatable)
     node = Node(Metadata(name), status=status)
     if given_node is not None:
         node = msgspec.structs.replace(given_node, status=status)
-    held = [allocated_from_status(each) for each in others]
+    allocated = [allocated_from_status(pod) for pod in others]
     found = forecast(
         before,
         after,
         resize_setting(
             setting,
-            allocated_load(node, held),
-            cpu_refusal=cpu_refusal(setting, [*held, allocated_from_status(before.pod)]),
+            allocated_load(node, allocated),
+            cpu_refusal=cpu_refusal(setting, [*allocated, allocated_from_status(before.pod)]),
         ),
         working_sets=_working_sets(used, before.pod),
         api=Api(gates, in_place=setting.config.gate("InPlacePodVerticalScaling")),
@@ -125,7 +132,7 @@ def _answer(
     writes: tuple[FileChange, ...] = ()
     if found.outcome in ("accepted", "deferred"):
         title = old.found.title
-        works = [workload(each, setting, title=f"other {index}") for index, each in enumerate(others)]
+        works = [workload(pod, setting, title=f"other {index}") for index, pod in enumerate(others)]
         writes = resize_writes(
             workload(allocated_from_status(before.pod), setting, title=title), workload(_settled(after.pod), setting,
             title=title), works, setting,
@@ -134,18 +141,18 @@ def _answer(
 
 
 def _version(document: JsonObject, node: str, setting: NodeConfig, stored: Pod | None = None) -> PodVersion:
-    """As the API server keeps it: defaulted, and bound to the node."""
+    """The pod as the API server stores it: with defaults, bound to the node."""
     bound = {**document, "spec": {**(document.get("spec") or {}), "nodeName": node}}
     return with_defaults(
         bound,
-        pod_level=setting.policy.pod_level,
+        gates=setting.policy.gates,
         resize_policy=setting.profile.resize_policy_defaulted,
         stored=stored,
     )
 
 
 def _settled(pod: Pod) -> Pod:
-    """Once it is done, the status says nothing else than the spec."""
+    """The pod after the resize: its status no longer differs from its spec."""
     return msgspec.structs.replace(pod, status=Pod().status)
 
 
@@ -159,5 +166,5 @@ def _working_sets(text: str, pod: Pod) -> dict[str, int] | None:
     if "" in amounts:
         return dict.fromkeys(names, amounts[""])
     if unknown := amounts.keys() - set(names):
-        raise click.BadParameter(f"no container {', '.join(sorted(unknown))}; there are: {', '.join(names)}")
+        raise click.BadParameter(f"no container {', '.join(sorted(unknown))}; the containers are: {', '.join(names)}")
     return amounts

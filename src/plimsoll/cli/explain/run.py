@@ -1,4 +1,4 @@
-"""One `explain` call from inputs to output: read, refuse what is wrong, explain the rest; exit 2 on anything wrong."""
+"""One `explain` call: read the inputs, report invalid pods, explain the others; exit code 2 if anything is invalid."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import msgspec
 
 from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
-from plimsoll.cli.terminal import Paint, colourful, inert
-from plimsoll.rules.cgroups.desired import Workload, workload
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
+from plimsoll.rules.cgroups.desired import Workload, defaulted_on, defaulted_workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
 from plimsoll.rules.node.node_config import NodeConfig
 
-# Which option each word of --diff belongs to.
-DIFF_WORDS = {
+# The option that each value of --diff belongs to.
+DIFF_VALUES = {
     "1.27": "profile",
     "1.36": "profile",
     "cgroupfs": "driver",
@@ -52,13 +52,13 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
     first, second = _diff_words(diff)
     sides = []
     for word in (first, second):
-        setting, notes = question.setting(**{DIFF_WORDS[word]: word})
+        setting, notes = question.setting(**{DIFF_VALUES[word]: word})
         good, problems = _sorted_out(inputs, setting)
         sides.append((good, problems, notes, explanation(_workloads(good, setting), setting), setting))
     (good, problems, notes, left, _), (_, other_problems, _, right, _) = sides
     rows = differences(left, right)
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode())
+        echo_json(rows)
     elif output == "yaml":
         click.echo(_yaml(rows), nl=False)
     else:
@@ -69,25 +69,26 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
 
 def _diff_words(diff: str) -> tuple[str, str]:
     words = [word.strip() for word in diff.split(",")]
-    if len(words) != 2 or any(word not in DIFF_WORDS for word in words):
-        raise click.BadParameter(f"{diff!r}: two of {', '.join(DIFF_WORDS)}", param_hint="--diff")
-    if DIFF_WORDS[words[0]] != DIFF_WORDS[words[1]] or words[0] == words[1]:
-        raise click.BadParameter(f"{diff!r}: the two words must be alternatives of one option", param_hint="--diff")
+    if len(words) != 2 or any(word not in DIFF_VALUES for word in words):
+        raise click.BadParameter(f"{diff!r}: must be two of {', '.join(DIFF_VALUES)}", param_hint="--diff")
+    if DIFF_VALUES[words[0]] != DIFF_VALUES[words[1]] or words[0] == words[1]:
+        raise click.BadParameter(f"{diff!r}: the two values must belong to the same option", param_hint="--diff")
     return words[0], words[1]
 
 
 def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest], list[ManifestProblem]]:
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
-        wrong = refused(given, setting)
+        desired = defaulted_on(given.pod, setting)
+        wrong = refused(given, setting, desired)
         problems += wrong
         if not wrong:
-            good.append(given)
+            good.append(msgspec.structs.replace(given, pod=desired))
     return good, problems
 
 
 def _workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Workload]:
-    """Titles are unique: the namespace where there is one, a number where that is not enough."""
+    """Unique titles: with the namespace if there is one, with a number if that is not enough."""
     seen: Counter[str] = Counter()
     works = []
     for each in given:
@@ -95,13 +96,13 @@ def _workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Work
         title = inert(f"{namespace}/{each.found.title}" if namespace not in ("", "default") else each.found.title)
         seen[title] += 1
         unique = title if seen[title] == 1 else f"{title} ({seen[title]})"
-        works.append(workload(each.pod, setting, base=each.found.base, title=unique))
+        works.append(defaulted_workload(each.pod, setting, base=each.found.base, title=unique))
     return works
 
 
 def _print(found: Explanation, setting: NodeConfig, output: str, *, brief: bool, advise: bool) -> None:
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        echo_json(found)
     elif output == "yaml":
         click.echo(_yaml(found), nl=False)
     elif output == "sh":
@@ -133,7 +134,7 @@ def _finish(inputs: Inputs, problems: Sequence[ManifestProblem], notes: Sequence
     for problem in sorted(problems, key=lambda each: (each.file, each.document)):
         click.echo(inert(str(problem)), err=True)
     if not good and not problems:
-        click.echo("plimsoll: no pod in the input", err=True)
+        click.echo("plimsoll: the input contains no pods", err=True)
         return 2
     sys.stdout.flush()
     return 2 if problems else 0

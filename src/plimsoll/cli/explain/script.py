@@ -1,7 +1,7 @@
-"""An Explanation as a shell script that makes the same tree by hand: for people who want to see it happen.
+"""An Explanation as a shell script that creates the same cgroups.
 
-The real uid and container ids are given out when a pod runs; the script makes both from the names, so that it can be
-run as it is. Nothing from a manifest reaches the shell unquoted.
+The real uid and container ids exist only when a pod runs; the script derives both from names, so that it can be run as
+it is. Text from a manifest is quoted for the shell.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DOCUMENTED
 from plimsoll.rules.resources.files import controller_of
 
-_OPTIONAL = ("hugetlb.", "memory.swap.", "memory.memsw.")  # the kernel may be built without, or hold them off
+_OPTIONAL = ("hugetlb.", "memory.swap.", "memory.memsw.")  # the kernel may lack them or refuse the value
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 
 def script(found: Explanation, setting: NodeConfig) -> str:
     lines = [
         "#!/bin/sh",
-        "# Makes the cgroups of these pods by hand. Run as root on a machine without a kubelet.",
-        "# uids and container ids are made from names: the real ones are given out when the pods run.",
+        "# Creates the cgroups of these pods. Run it as root on a machine without a kubelet.",
+        "# uids and container ids are derived from names: the real ones exist only when the pods run.",
         "set -eu",
         'ROOT="${ROOT:-/sys/fs/cgroup}"',
     ]
@@ -34,7 +34,7 @@ def script(found: Explanation, setting: NodeConfig) -> str:
         for ancestor in _ancestors(cgroup_path(setting.pods_root, setting.driver)):
             lines += [f"mkdir -p {_quoted(ancestor)}", *_enabled(ancestor)]
     if setting.driver == "systemd":
-        lines.append("# With systemd as driver the units own these files: a daemon-reload sets them back.")
+        lines.append("# With the systemd driver, units own these files: a daemon-reload resets them.")
     for child in found.tree.children:
         lines += _made(child, "", setting)
     return "\n".join(lines) + "\n"
@@ -44,13 +44,13 @@ def _made(cgroup: Cgroup, pod: str, setting: NodeConfig) -> Iterator[str]:
     if cgroup.level == "pod":
         pod = cgroup.name
     path = _concrete(cgroup, pod, setting)
-    if not path:  # a pod that is no cgroup (cgroupsPerQOS: false): its containers are the runtime's business
+    if not path:  # a pod without a cgroup (cgroupsPerQOS: false): the runtime places its containers
         return
     yield ""
     yield f"# {cgroup.level}: {_comment(cgroup.name)}"
     version = setting.policy.cgroup_version
     if cgroup.level == "reserved":
-        yield "# must exist already: the kubelet only sets its values"
+        yield "# must exist: the kubelet only sets its values"
     elif version == 2:
         yield f"mkdir -p {_quoted(path)}"
         if cgroup.level != "container":
@@ -63,21 +63,21 @@ def _made(cgroup: Cgroup, pod: str, setting: NodeConfig) -> Iterator[str]:
         if file.reason.note.startswith(DOCUMENTED):
             yield f"# {file.name}: {file.reason.note}"
         line = f"echo {shlex.quote(str(file.value))} > {_quoted(f'{hierarchy}{path}/{file.name}')}"
-        yield f"{line} || true  # not every kernel has it" if file.name.startswith(_OPTIONAL) else line
+        yield f"{line} || true  # not in every kernel" if file.name.startswith(_OPTIONAL) else line
     if cgroup.oom_score_adj is not None:
-        yield f"# for each process of it: echo {cgroup.oom_score_adj} > /proc/PID/oom_score_adj"
+        yield f"# for each of its processes: echo {cgroup.oom_score_adj} > /proc/PID/oom_score_adj"
     for child in cgroup.children:
         yield from _made(child, pod, setting)
 
 
 def _ancestors(path: str) -> list[str]:
-    """Every cgroup above kubepods, from the root down."""
+    """The cgroups above kubepods, from the root down."""
     parts = path.strip("/").split("/")[:-1]
     return ["/".join(["", *parts[:count]]) for count in range(len(parts) + 1)]
 
 
 def _enabled(path: str) -> Iterator[str]:
-    """One controller at a time, as a kernel may lack some."""
+    """Enable one controller at a time, because a kernel may lack some."""
     for controller in _V2_CONTROLLERS:
         yield f"echo +{controller} > {_quoted(path + '/cgroup.subtree_control')} 2>/dev/null || true"
 

@@ -1,4 +1,4 @@
-"""An Explanation as a tree or a table for people."""
+"""An Explanation as a tree or a table."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise:
         for name, steps in node.steps.items():
             yield paint(f"{INDENT}             {name}: {steps}", "dim")
     if node.shared_cpus is not None:
-        yield f"{INDENT}shared CPUs  {node.shared_cpus} for everybody without exclusive CPUs"
+        yield f"{INDENT}shared CPUs  {node.shared_cpus} for containers without exclusive CPUs"
     for warning in node.warnings:
         yield f"{INDENT}{paint('warning', 'yellow')}: {inert(warning)}"
     writer = _TreeWriter({pod.name: pod for pod in found.pods}, paint, brief=brief, advise=advise)
@@ -73,14 +73,14 @@ class _TreeWriter:
         paint = self.paint
         yield f"{pod.qos_class} because {inert(pod.because)}"
         for change in pod.advice if self.advise else ():
-            wanted = f"= {change.value}" if change.value else "(any amount; the request follows)"
+            wanted = f"= {change.value}" if change.value else "(any amount; the request is set to it)"
             yield f"{paint('advice', 'green')}: set {change.field} {wanted}"
-        yield f"schedules by requests: {_listed(pod.requests)}"
+        yield f"effective requests: {_listed(pod.requests)}"
         if pod.limits:
-            yield f"limits in all: {_listed(pod.limits)}"
-        yield f"evicted for memory: {pod.eviction.sentence()}"
+            yield f"effective limits: {_listed(pod.limits)}"
+        yield f"eviction for memory: {pod.eviction.sentence()}"
         if pod.exclusive_cpus:
-            yield f"owns {pod.exclusive_cpus} CPUs exclusively"
+            yield f"exclusive CPUs: {pod.exclusive_cpus}"
         for warning in pod.warnings:
             yield f"{paint('warning', 'yellow')}: {inert(warning)}"
 
@@ -108,7 +108,7 @@ class _TreeWriter:
         effective = cgroup.effective
         if effective is None or self.brief or cgroup.level not in ("pod", "container"):
             return
-        words = [f"at least {human_cores(effective.cpu_floor_milli)} when all pods here contend"]
+        words = [f"at least {human_cores(effective.cpu_floor_milli)} if all pods of this node contend"]
         if effective.cpu_ceiling_milli is not None:
             words.append(f"at most {human_cores(effective.cpu_ceiling_milli)}{_by(effective.cpu_ceiling_from, cgroup)}")
         if effective.memory_limit_bytes is not None:
@@ -125,7 +125,7 @@ def _by(name: str, cgroup: Cgroup) -> str:
 
 
 def _plain(text: str) -> str:
-    """Without colour codes, to measure."""
+    """The text without colour codes."""
     out, skip = [], False
     for character in text:
         if character == "\x1b":
@@ -138,7 +138,7 @@ def _plain(text: str) -> str:
 
 
 def table_lines(found: Explanation) -> Iterator[str]:
-    """One row per file, for grep and awk; the value comes last, since that of cpu.max is two words."""
+    """One row per file, for grep and awk; the value is last, because cpu.max has two words."""
     rows: list[tuple[str, ...]] = []
     _collect(found.tree, "", rows)
     yield from table(rows, ("LEVEL", "POD", "NAME", "CGROUP", "FILE", "VALUE"))

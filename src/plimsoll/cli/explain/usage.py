@@ -1,4 +1,4 @@
-"""Usage that somebody assumes, on the command line or in a file, for questions about who goes first.
+"""Assumed usage from the command line or from a file, for the order of evictions and OOM kills.
 
 `web=500Mi,shop/api=2Gi`; or a file: a mapping of the same, a node's /stats/summary, or `kubectl get --raw
 /apis/metrics.k8s.io/v1beta1/pods`.
@@ -21,7 +21,7 @@ DEFAULT_NAMESPACE = "default"
 
 
 def named_amounts(text: str, option: str, *, bare: bool = False) -> dict[str, int]:
-    """`a=1Gi,b=2Gi` → bytes by name. `bare`: one amount alone will do, and has the name `""`."""
+    """`a=1Gi,b=2Gi` → bytes by name. With `bare`, a single amount is allowed, with the name `""`."""
     found: dict[str, int] = {}
     parts = [piece.strip() for piece in text.split(",") if piece.strip()]
     for part in parts:
@@ -43,7 +43,7 @@ def _bytes(amount: object, option: str) -> int:
 
 
 def assumed(text: str, file: str | None) -> tuple[dict[str, int], dict[PodKey, PodUsage]]:
-    """Amounts by the names that somebody wrote, and reports by pod."""
+    """Amounts by the names on the command line, and reported usage by pod."""
     amounts = named_amounts(text, "--usage")
     if file is None:
         return amounts, {}
@@ -56,26 +56,26 @@ def assumed(text: str, file: str | None) -> tuple[dict[str, int], dict[PodKey, P
 
 
 def matched(amounts: Mapping[str, int], keys: Sequence[PodKey]) -> dict[PodKey, int]:
-    """Whose each amount is: `name` or `namespace/name`. A name that nobody has is a mistake worth saying."""
-    found: dict[PodKey, int] = {}
+    """The amounts by pod, named as `name` or `namespace/name`; an unknown name is an error."""
+    by_pod: dict[PodKey, int] = {}
     for name, amount in amounts.items():
-        meant = [key for key in keys if name in (key[1], "/".join(key), f"{key[0] or DEFAULT_NAMESPACE}/{key[1]}")]
-        if not meant:
-            there = ", ".join(sorted({key[1] for key in keys}))
-            raise click.BadParameter(f"no pod {name!r}; there are: {there}", param_hint="--usage")
-        found.update(dict.fromkeys(meant, amount))
-    return found
+        named = [key for key in keys if name in (key[1], "/".join(key), f"{key[0] or DEFAULT_NAMESPACE}/{key[1]}")]
+        if not named:
+            known = ", ".join(sorted({key[1] for key in keys}))
+            raise click.BadParameter(f"no pod {name!r}; the pods are: {known}", param_hint="--usage")
+        by_pod.update(dict.fromkeys(named, amount))
+    return by_pod
 
 
 def usage_for(signal: str, amount: int, layout: FsLayout = "single") -> PodUsage:
-    """One assumed figure, where the signal looks for it."""
+    """A PodUsage with one amount, in the place that the signal reads."""
     if signal == PID_AVAILABLE:
         return PodUsage(processes=amount)
     if "memory" in signal:
         return PodUsage(memory_bytes=amount)
-    held = FsUsage(inodes=amount) if signal.endswith(".inodesFree") else FsUsage(used_bytes=amount)
+    used = FsUsage(inodes=amount) if signal.endswith(".inodesFree") else FsUsage(used_bytes=amount)
     in_layers = "rootfs" in disk_parts(signal, layout)
-    assumed_one = ContainerUsage("assumed", rootfs=held) if in_layers else ContainerUsage("assumed", logs=held)
+    assumed_one = ContainerUsage("assumed", rootfs=used) if in_layers else ContainerUsage("assumed", logs=used)
     return PodUsage(containers=(assumed_one,))
 
 
@@ -84,10 +84,10 @@ def _document(file: str) -> JsonObject:
 
     try:
         with open(file, "rb") as stream:
-            found = list(read(stream.read()))
+            documents = list(read(stream.read()))
     except OSError as error:
         raise click.ClickException(f"--usage-file {file}: {error.strerror}") from None
-    if len(found) != 1 or isinstance(found[0], YamlError):
-        raise click.ClickException(f"--usage-file {file}: {found[0] if found else 'empty'}")
-    value: JsonObject = found[0].value
+    if len(documents) != 1 or isinstance(documents[0], YamlError):
+        raise click.ClickException(f"--usage-file {file}: {documents[0] if documents else 'empty'}")
+    value: JsonObject = documents[0].value
     return value

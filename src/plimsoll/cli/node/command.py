@@ -1,4 +1,4 @@
-"""`plimsoll node`: the node agent in the foreground; `node setup|status|teardown`: a node's cgroups alone."""
+"""`plimsoll node`: the node agent in the foreground; `node setup|status|teardown`: only the cgroups of a node."""
 
 from __future__ import annotations
 
@@ -9,35 +9,42 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from plimsoll.cli.node.machine import LiveNode, finished, live_options, opened
+from plimsoll.cli.node.machine import finished, live_options, node_name, opened
+from plimsoll.cli.terminal import echo_json
+from plimsoll.node.machine import LiveNode
 
-_OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="How to print.")
+_OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format.")
 
 
 _AGENT = (
-    click.option("--kubeconfig", metavar="FILE", type=click.Path(path_type=Path), help="The node's way to the API."),
-    click.option("--name", metavar="NAME", help="The node's name. [default: this machine's]"),
+    click.option("--kubeconfig", metavar="FILE", type=click.Path(path_type=Path), help="The kubeconfig of the node."),
+    click.option("--name", metavar="NAME", help="The name of the node. [default: the host name]"),
     click.option(
         "--listen",
         metavar="HOST:PORT",
         default="127.0.0.1:10250",
         show_default=True,
-        help="Where the API server reaches the node; where it is taken, another port.",
+        help="Address of the node endpoint; if the port is in use, another one is chosen.",
     ),
-    click.option("--node-labels", metavar="LIST", default="", help="name=value,… for the Node."),
+    click.option("--node-labels", metavar="LIST", default="", help="Labels of the Node: name=value,…"),
     click.option(
         "--keep-images",
         is_flag=True,
-        help="Never pull an image that is there, whatever imagePullPolicy says: for machines without a registry.",
+        help="Never pull an image that is present, for machines without a registry; overrides imagePullPolicy.",
     ),
     click.option(
         "--allow-move-system-processes",
         "allow_move",
         is_flag=True,
-        help="Let systemCgroups move every process of the top cgroup into the one that it names.",
+        help="Allow systemCgroups to move all processes of the root cgroup into the cgroup that it names.",
     ),
-    click.option("--end-pods", is_flag=True, hidden=True, help="At the end, take away everything that was made."),
-    click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input does, as after a signal."),
+    click.option(
+        "--end-pods",
+        is_flag=True,
+        hidden=True,
+        help="At the end, terminate all pods and remove everything that was created.",
+    ),
+    click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed."),
 )
 
 
@@ -52,44 +59,76 @@ def _agent_options(command: Any) -> Any:
 @live_options
 @click.pass_context
 def node(context: click.Context, /, **options: Any) -> None:
-    """Be a node: run the pods that the API binds to this machine, with the limits they shall have.
+    """Run the node agent: runs the pods that are bound to this node and enforces their limits.
 
     \b
     plimsoll api token create --node n1 > n1.kubeconfig
     plimsoll node --kubeconfig n1.kubeconfig --name n1 --capacity cpu=8,memory=4Gi
 
-    It ends on SIGTERM; containers run on, and the next start finds them. The sub-commands deal with the node's cgroups
-    alone (kubepods, the QoS classes, node allocatable), without any API:
+    The agent ends on SIGTERM; containers continue to run, and the next start finds them. The subcommands manage only
+    the cgroups of the node (kubepods, QoS classes, node allocatable), without an API server:
 
     \b
     plimsoll node setup --cgroup-root /demo --capacity cpu=8,memory=4Gi
     plimsoll node status --cgroup-root /demo --capacity cpu=8,memory=4Gi
     plimsoll node teardown --cgroup-root /demo
 
-    What a node has is computed from the options each time: give the same ones, or keep them in files
-    (--node, --config).
+    The options describe the node. Use the same ones for each command, or put them into files (--node, --config).
     """
     if context.invoked_subcommand is not None:
         return
     if options["kubeconfig"] is None:
         if all(context.get_parameter_source(name) is ParameterSource.DEFAULT for name in options):
             raise click.exceptions.NoArgsIsHelpError(context)
-        raise click.UsageError("give --kubeconfig FILE: plimsoll api token create --node NAME prints one")
+        raise click.UsageError("--kubeconfig is required; create one with: plimsoll api token create --node NAME")
     import asyncio
 
-    from plimsoll.cli.node.assembly import run_node
-
-    asyncio.run(run_node(opened(options), options))
+    asyncio.run(_run(opened(options), options))
 
 
-@node.command(short_help="Make kubepods, the QoS classes, node allocatable.")
+async def _run(live: LiveNode, options: dict[str, Any]) -> None:
+    from plimsoll.cli.daemon import allow_many_files, host_and_port, stop_event
+    from plimsoll.linux.state_dir import default_state
+    from plimsoll.logs import log_to_stderr
+    from plimsoll.node.assembly import AgentOptions, run_node
+
+    stop = stop_event(while_stdin=options["while_stdin"])
+    log_to_stderr()
+    allow_many_files()
+    host, port = host_and_port(options["listen"])
+    agent_options = AgentOptions(
+        name=node_name(options["name"]),
+        host=host,
+        port=port,
+        kubeconfig=options["kubeconfig"],
+        # On a simulated kernel only the cgroups are temporary: pods, logs and keys are kept as usual.
+        state_dir=default_state(options["state_dir"]) if live.driver.simulated else live.home,
+        labels=_labels(options["node_labels"]),
+        keep_images=options["keep_images"],
+        allow_move_system_processes=options["allow_move"],
+        end_pods=options["end_pods"],
+    )
+    await run_node(live, agent_options, stop, click.echo)
+
+
+def _labels(text: str) -> dict[str, str]:
+    labels = {}
+    for label in filter(None, (part.strip() for part in text.split(","))):
+        name, equals, value = label.partition("=")
+        if not equals:
+            raise click.UsageError(f"--node-labels: {label!r} is not name=value")
+        labels[name] = value
+    return labels
+
+
+@node.command(short_help="Create kubepods and the QoS cgroups.")
 @live_options
 @_OUTPUT
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@click.option("--dry-run", is_flag=True, help="Only print the planned changes.")
 def setup(output: str, dry_run: bool, **options: Any) -> None:
-    """Make kubepods and its classes with their values, and set what is enforced on reserved cgroups.
+    """Create kubepods and the QoS cgroups, and set the limits of reserved cgroups.
 
-    All or nothing: what is refused half way is taken back. What is already so is not written again.
+    Writes only what differs. If a step fails, all changes are rolled back.
     """
     from plimsoll.cgroups.engine.transaction import Applied
     from plimsoll.cli.printers import print_applied
@@ -103,20 +142,20 @@ def setup(output: str, dry_run: bool, **options: Any) -> None:
     print_applied(applied, output, dry_run=dry_run, notes=live.notes)
 
 
-@node.command(short_help="What is set up, what differs, what is unfinished.")
+@node.command(short_help="Show the state of the cgroups, and what differs.")
 @live_options
 @_OUTPUT
 def status(output: str, **options: Any) -> int:
-    """What is set up, what differs from what it should be, what this machine cannot give. Looks only.
+    """Show whether the cgroups are set up, what differs from the desired state, and what this machine does not support.
 
-    Exit code 1 where something differs or was left unfinished.
+    Changes nothing. Exit code 1 if something differs or a change is incomplete.
     """
     live = opened(options)
     found = live.tree.status()
     if output == "json":
         document = {**msgspec.to_builtins(found), "driver": live.driver.name, "version": live.driver.version}
         document["declared_capacity"] = live.declared_capacity
-        click.echo(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        echo_json(document)
     else:
         _print_status(live, found)
     if found.in_progress:
@@ -124,20 +163,20 @@ def status(output: str, **options: Any) -> int:
     return 1 if found.unfinished or (found.is_set_up and found.drift) else 0
 
 
-@node.command(short_help="Remove and restore all that we changed.")
+@node.command(short_help="Remove the cgroups and restore changed values.")
 @live_options
 @_OUTPUT
-@click.option("--kill", is_flag=True, help="Kill what still runs in pods' cgroups.")
+@click.option("--kill", is_flag=True, help="Kill processes that still run in the cgroups of pods.")
 def teardown(output: str, kill: bool, **options: Any) -> None:
-    """Remove every cgroup that we made and restore every value that we changed. Nothing of anybody else's."""
+    """Remove all cgroups that Plimsoll created and restore all values that it changed. Others are not touched."""
     from plimsoll.cli.printers import print_applied
 
     live = opened(options)
     print_applied(finished(live, live.tree.teardown(kill=kill)), output, notes=live.notes)
-    if (live.home / "runtime" / "socket").exists():  # of an agent that has run here; nothing of its pods is left
+    if (live.home / "runtime" / "socket").exists():  # an agent has run here; its pods are removed now
         import asyncio
 
-        from plimsoll.cli.node.assembly import embedded_runtime, end_supervisor
+        from plimsoll.node.assembly import embedded_runtime, end_supervisor
 
         asyncio.run(end_supervisor(embedded_runtime(live, live.home)))
 
@@ -149,31 +188,29 @@ def _print_status(live: LiveNode, found: Any) -> None:
     from plimsoll.linux.capabilities import has_capability
 
     paint = Paint(colourful())
-    kernel = "a kernel in memory" if live.driver.simulated else f"cgroup v{live.driver.version}"
+    kernel = "simulated kernel" if live.driver.simulated else f"cgroup v{live.driver.version}"
     state = paint("set up", "green") if found.is_set_up else paint("not set up", "yellow")
     click.echo(f"{found.path or '(no cgroups per QoS class)'}: {state} ({kernel}, {live.driver.name} driver)")
     if live.declared_capacity:
-        click.echo(f"the node counts as {inert(live.declared_capacity)}, as declared, whatever the machine has")
+        click.echo(f"declared capacity: {inert(live.declared_capacity)} (not that of the machine)")
     if live.setting.config.kubelet_oom_score_adj < 0 and not has_capability("SYS_RESOURCE"):
         wanted = live.setting.config.kubelet_oom_score_adj
-        click.echo(
-            paint(f"an agent started here cannot have oom_score_adj {wanted}: CAP_SYS_RESOURCE is missing", "yellow")
-        )
+        click.echo(paint(f"the agent cannot set its oom_score_adj to {wanted}: CAP_SYS_RESOURCE is missing", "yellow"))
     if found.refusal:
-        click.echo(paint(f"nothing can be done: {inert(found.refusal)}", "red"))
+        click.echo(paint(f"changes are refused: {inert(found.refusal)}", "red"))
     if found.in_progress:
-        doing = inert(found.unfinished.subject) if found.unfinished is not None else "about to begin or to end"
-        click.echo(paint(f"another plimsoll is changing it: {doing}", "yellow"))
+        doing = inert(found.unfinished.subject) if found.unfinished is not None else "starting or ending"
+        click.echo(paint(f"another plimsoll process is changing it: {doing}", "yellow"))
     elif found.unfinished is not None:
-        click.echo(paint(f"unfinished: {inert(found.unfinished.subject)}", "red"))
+        click.echo(paint(f"incomplete: {inert(found.unfinished.subject)}", "red"))
         for step in found.unfinished.steps:
             click.echo(f"  {inert(step_text(step))}")
-        click.echo("  the next run undoes it: plimsoll node setup, with the same options")
+        click.echo("  the next change rolls it back: run plimsoll node setup with the same options")
     click.echo(f"pods: {len(found.pods)}")
     for title in found.pods:
         click.echo(f"  {inert(title)}")
     if found.is_set_up and found.drift and not found.in_progress:
-        click.echo(paint(f"differs from what it should be in {counted(found.drift)}:", "red"))
+        click.echo(paint(f"differs from the desired state, {counted(found.drift)} needed:", "red"))
         for line in lines(found.drift, paint):
             click.echo(f"  {line}")
     print_unmet(found.unmet, paint)

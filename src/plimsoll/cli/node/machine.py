@@ -1,10 +1,4 @@
-"""The node that this machine is, opened for work: cgroup driver, resolved setting and state, from the options.
-
-What a container runtime says of itself before a node is put together: its name, its version and its cgroup driver.
-
-A node needs them early: cgroups are named by the driver, containers by the runtime. The question is asked on an event
-loop of its own, in a thread, as whoever wants to know may be inside of one.
-"""
+"""This machine as a node, opened from the options of a verb: cgroup driver, resolved configuration and state."""
 
 from __future__ import annotations
 
@@ -12,7 +6,6 @@ import asyncio
 import os
 import re
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,114 +15,45 @@ import msgspec
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.state_dir import private_directory, state_home
-from plimsoll.rules.model.cgroup_names import Driver, Runtime
-from plimsoll.runtime.cri.answers import Filesystems
-from plimsoll.runtime.cri.runtime import CriRuntime
-from plimsoll.runtime.interface import RuntimeCallError
+from plimsoll.node.machine import LiveNode, query_runtime
 
 if TYPE_CHECKING:
     from plimsoll.cgroups.drivers.interface import CgroupDriver
-    from plimsoll.cgroups.drivers.v1 import CgroupsV1
-    from plimsoll.cgroups.drivers.v2 import CgroupsV2
-    from plimsoll.cgroups.engine.manager import CgroupManager
-    from plimsoll.rules.node.node_config import Machine, NodeConfig
+    from plimsoll.rules.node.node_config import Machine
 
-
-UNIX = "unix://"
-PATIENCE_S = 10.0
-NAMELESS = "(none)"  # what Linux calls a host that nobody has named
-
-
-class RuntimeTold(msgspec.Struct, frozen=True):
-    endpoint: str
-    name: str
-    version: str
-    driver: Driver | None  # by RuntimeConfig: nothing else counts then (02 §2.2)
-    configured_driver: Driver | None  # as its configuration shows
-    filesystems: Filesystems = Filesystems()
-
-    @property
-    def kind(self) -> Runtime:
-        return "crio" if self.name == "cri-o" else "containerd"
-
-    def driver_for(self, said: str | None) -> tuple[str | None, str]:
-        """The driver to use where the configuration says `said` (None: nothing), and what to know about it."""
-        if self.driver is not None:
-            other = f"the runtime's cgroup driver is {self.driver}, which counts before {said}"
-            return self.driver, other if said not in (None, self.driver) else ""
-        if said is not None and self.configured_driver not in (None, said):
-            return said, (
-                f"the runtime's own configuration has cgroup driver {self.configured_driver}, this node's {said}: "
-                "containers will stand outside their pods' cgroups"
-            )
-        return said or self.configured_driver, ""
-
-
-def socket_of(endpoint: str) -> str:
-    """The path of `unix:///run/containerd/containerd.sock`, or of a path without a scheme."""
-    path = endpoint.removeprefix(UNIX)
-    if not path.startswith("/"):
-        raise PlimsollError(
-            f"--container-runtime-endpoint {endpoint!r}: a unix socket, as unix:///run/containerd/containerd.sock"
-        )
-    return path
-
-
-def query_runtime(endpoint: str, patience_s: float = PATIENCE_S) -> RuntimeTold:
-    """PlimsollError where nobody answers there."""
-    path = socket_of(endpoint)
-    with ThreadPoolExecutor(1) as thread:
-        try:
-            return thread.submit(asyncio.run, _query_runtime(endpoint, path, patience_s)).result()
-        except RuntimeCallError as trouble:
-            raise PlimsollError(
-                f"no container runtime answers at {path}: {trouble.reason} (is it running? may we open its socket?)"
-            ) from trouble
-
-
-async def _query_runtime(endpoint: str, path: str, patience_s: float) -> RuntimeTold:
-    runtime = CriRuntime(path, patience_s=patience_s)
-    try:
-        await runtime.open()
-        filesystems = await runtime.filesystems()
-    finally:
-        await runtime.close()
-    driver, configured = runtime.cgroup_driver, runtime.configured_driver
-    return RuntimeTold(endpoint, runtime.name, runtime.version, driver, configured, filesystems)
-
-
+NAMELESS = "(none)"  # the name of a host without a name in Linux
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
-INTERRUPTED = 130  # the exit code of shells for Ctrl-C
+INTERRUPTED = 130  # exit code of shells after Ctrl-C
 
 _OPTIONS = (
     click.option(
         "--state-dir",
         type=click.Path(path_type=Path),
-        help="Where is kept what we made. [default: $PLIMSOLL_HOME, /var/lib/plimsoll as root]",
+        help="State directory. [default: $PLIMSOLL_HOME, /var/lib/plimsoll as root]",
     ),
-    click.option("--simulate", is_flag=True, help="On a kernel in memory: nothing on this machine is touched."),
+    click.option("--simulate", is_flag=True, help="Use a simulated kernel: this machine is not changed."),
     click.option(
         "--shrink",
         type=click.Choice(["safe", "kubernetes"]),
         default="safe",
         show_default=True,
-        help="How a memory limit comes down: reclaim first and never kill, or Kubernetes' plain check.",
+        help="How to lower a memory limit: reclaim first and never kill, or only check as Kubernetes does.",
     ),
 )
 
 
-def node_name(given: str | None, host_name: str = "") -> str:
-    """As a kubelet names its node: the host's name in lower case. Of one that is no name, what can be kept of it."""
+def node_name(name: str | None, host_name: str = "") -> str:
+    """The name of the node; by default, as with a kubelet, the host name in lower case without invalid characters."""
     from plimsoll.rules.model.names import dns_subdomain_problems
 
-    if given is None:
+    if name is None:
         host_name = (host_name or os.uname().nodename).strip().lower()
-        given = re.sub(r"[^a-z0-9.-]+|\.(?=[.-])|(?<=-)\.", "-", host_name).strip("-.")
-        given = given if given and host_name != NAMELESS else "node"
-    for complaint in dns_subdomain_problems(given):
-        raise PlimsollError(f"{given!r} cannot name a node: {complaint}; give --name NAME")
-    return given
+        name = re.sub(r"[^a-z0-9.-]+|\.(?=[.-])|(?<=-)\.", "-", host_name).strip("-.")
+        name = name if name and host_name != NAMELESS else "node"
+    for complaint in dns_subdomain_problems(name):
+        raise PlimsollError(f"{name!r} is not a valid node name: {complaint}; set another with --name")
+    return name
 
 
 def live_options(command: Command) -> Command:
@@ -138,29 +62,8 @@ def live_options(command: Command) -> Command:
     return node_options(command)
 
 
-class LiveNode:
-    """`tree` does the work; `notes` is what the user should know; `home` is the state directory."""
-
-    def __init__(
-        self,
-        driver: CgroupDriver,
-        setting: NodeConfig,
-        tree: CgroupManager,
-        notes: list[str],
-        home: Path,
-        question: NodeQuestion,
-        files: CgroupsV1 | CgroupsV2 | None = None,
-        told: RuntimeTold | None = None,
-    ) -> None:
-        """`files`: the cgroup file systems themselves, whoever makes cgroups in them. `told`: whose containers are not
-        ours, what their runtime says of itself."""
-        self.told = told
-        self.driver, self.setting, self.tree, self.notes, self.files = driver, setting, tree, notes, files
-        self.home, self.extras, self.declared_capacity = home, question.extras, question.declared_capacity
-
-
 def opened(options: dict[str, Any]) -> LiveNode:
-    """Raises where cgroups cannot be used, with what to do about it."""
+    """Open the node that the options describe. Raises if cgroups cannot be used, with what to do."""
     from plimsoll.cgroups.engine.manager import CgroupManager
 
     question = NodeQuestion({**options, "runtime": "process"})
@@ -168,27 +71,29 @@ def opened(options: dict[str, Any]) -> LiveNode:
     endpoint = question.runtime_endpoint
     if options["simulate"]:
         if endpoint:
-            raise click.UsageError(f"--simulate: the runtime at {endpoint} makes real cgroups; leave one of both out")
+            raise click.UsageError(
+                f"--simulate cannot be combined with the runtime at {endpoint}, which creates real cgroups"
+            )
         return _simulated(question, options)
     from plimsoll.cgroups.drivers.detect import check_required, default_root, open_cgroupfs, this_host, writable
 
     found = this_host()
     check_required(found)
-    asked = options["cgroup"]
-    if asked and asked != f"v{found.version}":
+    version = options["cgroup"]
+    if version and version != f"v{found.version}":
         raise click.UsageError(
-            f"--cgroup {asked}: this machine has cgroup v{found.version}; --simulate shows the other"
+            f"--cgroup {version}: this machine has cgroup v{found.version}; use --simulate for the other version"
         )
     if not question.flags.get("cgroupRoot"):
         root = default_root(found, writable(found))
         if root != "/":
             question.flags["cgroupRoot"] = [root]
     changed: dict[str, str | None] = {"cgroup": f"v{found.version}"}
-    told, warning = None, ""
+    runtime, warning = None, ""
     if endpoint:
-        told = query_runtime(endpoint)
-        driver_name, warning = told.driver_for(question.said_driver)
-        changed |= {"runtime": told.kind, "driver": driver_name}
+        runtime = query_runtime(endpoint)
+        driver_name, warning = runtime.driver_for(question.configured_driver)
+        changed |= {"runtime": runtime.kind, "driver": driver_name}
     setting, notes = question.setting(**changed)
     notes += [warning] if warning else []
     files = open_cgroupfs(found)
@@ -199,11 +104,11 @@ def opened(options: dict[str, Any]) -> LiveNode:
         driver = SystemdCgroups(files)
     home = private_directory(options["state_dir"] or state_home(dict(os.environ), os.geteuid()))
     tree = CgroupManager(driver, setting, home / "node", shrink=options["shrink"])
-    return LiveNode(driver, setting, tree, notes, home, question, files, told)
+    return LiveNode(driver, setting, tree, notes, home, question.extras, question.declared_capacity, files, runtime)
 
 
 def with_storage(machine: Machine, state_dir: Path | None) -> Machine:
-    """A node of a declared size still has the disk that pods write to."""
+    """The machine with the size of its disk, which a declared capacity need not contain."""
     from plimsoll.linux.machine import this_machine
     from plimsoll.rules.model.objects import EPHEMERAL_STORAGE
 
@@ -213,14 +118,16 @@ def with_storage(machine: Machine, state_dir: Path | None) -> Machine:
     return msgspec.structs.replace(machine, others={**machine.others, **disk})
 
 
-def finished(live: LiveNode, turn: Coroutine[Any, Any, Result]) -> Result:
-    """Run one turn; after Ctrl-C it is said how the node was left."""
+def finished(live: LiveNode, transaction: Coroutine[Any, Any, Result]) -> Result:
+    """Run one transaction; after Ctrl-C print in which state it left the node."""
     try:
-        return asyncio.run(turn)
+        return asyncio.run(transaction)
     except KeyboardInterrupt:
         left = live.tree.status().unfinished
-        how = "nothing is left half done" if left is None else f"{left.subject} is half done, the next run undoes it"
-        click.echo(f"plimsoll: interrupted; {how}", err=True)
+        state = (
+            "no changes are pending" if left is None else f"{left.subject} is incomplete, the next run rolls it back"
+        )
+        click.echo(f"plimsoll: interrupted; {state}", err=True)
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
@@ -243,5 +150,5 @@ def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:
     boot.parent.mkdir(parents=True)
     boot.write_text("simulated")
     tree = CgroupManager(driver, setting, state / "node", shrink=options["shrink"], proc=state / "proc")
-    notes.append("simulated: a kernel in memory, nothing on this machine is touched")
-    return LiveNode(driver, setting, tree, notes, state, question)
+    notes.append("simulated kernel: this machine is not changed")
+    return LiveNode(driver, setting, tree, notes, state, question.extras, question.declared_capacity)

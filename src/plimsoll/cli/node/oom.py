@@ -1,4 +1,4 @@
-"""`plimsoll oom [POD]`: processes that the kernel killed for memory: which, at whose limit, and who else it weighed."""
+"""`plimsoll oom [POD]`: shows processes that the kernel killed for memory, at which limit, and the other candidates."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
-import msgspec
 
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.node_info import node_page
-from plimsoll.cli.terminal import Paint, colourful, inert, table
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
 from plimsoll.codec.node_pages import KillShown, OomPage
 from plimsoll.rules.cgroups.reasons import human_bytes
 
@@ -22,10 +21,10 @@ STAT_SHOWN = ("anon", "file", "kernel", "kernel_stack", "slab", "shmem", "rss", 
 @click.command("oom")
 @click.argument("pod", type=PodName(), required=False, metavar="[POD]")
 @cluster_options
-@click.option("--on", "node_name", default="", metavar="NODE", help="Only of this node. [default: all, or the pod's]")
+@click.option("--on", "node_name", default="", metavar="NODE", help="Only kills on this node. [default: all nodes]")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
-    """Show which processes the kernel killed for memory, the newest last; of all namespaces unless -n names one.
+    """Show which processes the kernel killed for memory, newest last, in all namespaces unless -n is used.
 
     \b
     Examples:
@@ -37,7 +36,7 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
     if options["namespace"]:
         kills = [each for each in kills if each.namespace == options["namespace"]]
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode({"kills": kills}), indent=2).decode())
+        echo_json({"kills": kills})
     else:
         for line in lines(kills, time.time(), Paint(colourful())):
             click.echo(line)
@@ -47,7 +46,7 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
 
 
 async def _asked(cluster: ClusterClient, pod: str, node_name: str) -> tuple[list[KillShown], list[str]]:
-    """From every node that has the page; a node that has not, or is away, is named."""
+    """The kills that the nodes report, and errors of nodes that cannot be read."""
     from plimsoll.cli.node_info import chosen_node
     from plimsoll.errors import PlimsollError
     from plimsoll.kube.request import NODES, listing
@@ -56,7 +55,7 @@ async def _asked(cluster: ClusterClient, pod: str, node_name: str) -> tuple[list
         described = [await chosen_node(cluster, node_name)]
     else:
         described = (await cluster.ask(listing(NODES))).get("items") or []
-    nodes = [str(each["metadata"]["name"]) for each in described]
+    nodes = [str(node["metadata"]["name"]) for node in described]
     kills: list[KillShown] = []
     failures: list[PlimsollError] = []
     for node in nodes:
@@ -72,7 +71,7 @@ async def _asked(cluster: ClusterClient, pod: str, node_name: str) -> tuple[list
 
 def lines(kills: Sequence[KillShown], now_s: float, paint: Paint) -> Iterator[str]:
     if not kills:
-        yield "no kill is known"
+        yield "No OOM kills found."
         return
     for index, kill in enumerate(kills):
         if index:
@@ -81,7 +80,7 @@ def lines(kills: Sequence[KillShown], now_s: float, paint: Paint) -> Iterator[st
 
 
 def _kill(kill: KillShown, now_s: float, paint: Paint) -> Iterator[str]:
-    from plimsoll.api.machinery.timestamps import human_duration, rfc3339
+    from plimsoll.rules.timestamps import human_duration, rfc3339
 
     where = "/".join(filter(None, (kill.namespace, kill.pod or kill.pod_uid))) or "no pod"
     yield (
@@ -103,7 +102,7 @@ def _kill(kill: KillShown, now_s: float, paint: Paint) -> Iterator[str]:
     stat = [f"{name} {human_bytes(kill.stat[name])}" for name in STAT_SHOWN if kill.stat.get(name)]
     if stat:
         facts.append(("memory", ", ".join(stat)))
-    facts.append(("known from", kill.source))
+    facts.append(("source", kill.source))
     for title, text in facts:
         yield f"  {paint(f'{title:<10}', 'dim')} {inert(text)}"
     if kill.candidates:

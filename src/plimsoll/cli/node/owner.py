@@ -9,26 +9,23 @@ import click
 import msgspec
 
 from plimsoll.cgroups.stats.live_tree import is_sandbox
+from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.pod_names import PodNames, every_pod_name
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, colourful, inert
 from plimsoll.codec.kernel.files import OwnCgroup
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.linux.processes import cgroups_of, oom_score_adj, stat
 from plimsoll.rules.cgroups.cgroup_owner import CgroupOwner, Placed, placed
 
-NOT_IN_A_POD = 1  # the exit code; 2 is for what could not be answered
+NOT_IN_A_POD = 1  # exit code; 2 means that the question could not be answered
 
 
-class NoSuchProcessError(PlimsollError):
-    def __init__(self, pid: int) -> None:
-        super().__init__(pid)
-        self.pid = pid
-
-    def __str__(self) -> str:
-        return (
-            f"no process {self.pid} here: it has ended, or the number is from inside a container; "
-            "`grep NSpid /proc/*/status` shows both numbers of each process"
-        )
+class NoSuchProcessError(StructuredError):
+    pid: int
+    template = (
+        "process {pid} not found: it has ended, or the pid is from inside a container; "
+        "`grep NSpid /proc/*/status` shows both pids of each process"
+    )
 
 
 class OwnerAnswer(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -44,13 +41,13 @@ class OwnerAnswer(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
 
 @click.command("whose")
 @click.argument("pids", nargs=-1, required=True, type=click.IntRange(1), metavar="PID...")
-@click.option("--pods", "files", multiple=True, metavar="FILE", help="Names from `kubectl get pods -A -o json`.")
-@click.option("--state-dir", type=click.Path(path_type=Path), help="Of `plimsoll node`: the names of our own pods.")
+@pods_option
+@names_state_option
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def whose(pids: tuple[int, ...], files: tuple[str, ...], state_dir: Path | None, output: str) -> int:
-    """Say which pod and container a process belongs to.
+    """Show which pod and container a process belongs to.
 
-    Exit code 1 where a process is in no pod.
+    Exit code 1 if a process does not belong to a pod.
     """
     names = every_pod_name(files, state_dir)
     answers = [answer(pid, names) for pid in pids]
@@ -93,10 +90,10 @@ def lines(found: OwnerAnswer, paint: Paint) -> Iterator[str]:
     owner = found.owner
     process = f"{found.pid} ({inert(found.command)})"
     if not owner.pod_uid:
-        yield f"process    {paint(process, 'bold')} is in no pod"
+        yield f"process    {paint(process, 'bold')} does not belong to a pod"
         yield f"cgroup     {inert(owner.path)}"
         if owner.path.startswith("/.."):
-            yield paint("           seen from another cgroup namespace; ask outside the container", "dim")
+            yield paint("           read in another cgroup namespace: run this command outside the container", "dim")
         return
     yield f"process    {paint(process, 'bold')}"
     qos = owner.qos_class or "Guaranteed"
@@ -109,8 +106,8 @@ def lines(found: OwnerAnswer, paint: Paint) -> Iterator[str]:
     yield f"made by    {_makers(owner)}"
     yield f"cgroup     {inert(owner.path)}"
     if owner.misplaced:
-        yield f"{paint('misplaced', 'red')}  outside its pod's cgroup: no limit of pod, class or node applies to it"
-        yield "           (the kubelet names cgroups for systemd, the runtime runs with its cgroupfs manager)"
+        yield f"{paint('misplaced', 'red')}  outside the cgroup of its pod: limits of pod, class and node do not apply"
+        yield "           (the kubelet uses the systemd driver, the runtime uses cgroupfs)"
     for controllers, path in found.elsewhere.items():
         yield f"{paint('but', 'yellow')}        {controllers}: {inert(path)}"
 
@@ -119,4 +116,4 @@ def _makers(owner: CgroupOwner) -> str:
     runtime = {"process": "plimsoll", "crio": "CRI-O", "containerd": "containerd"}.get(owner.runtime or "")
     if not owner.container_id:
         return f"{owner.driver} driver"
-    return f"{runtime or 'containerd or plimsoll, which both name it by its plain id'}, {owner.driver} driver"
+    return f"{runtime or 'containerd or plimsoll (both use the plain id)'}, {owner.driver} driver"

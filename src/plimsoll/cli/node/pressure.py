@@ -1,4 +1,4 @@
-"""`plimsoll pressure`: a node's eviction signals, how far each is from its thresholds, who would go next, who went."""
+"""`plimsoll pressure`: the eviction signals of a node, their thresholds, the next pods, and recent evictions."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import click
-import msgspec
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
 from plimsoll.cli.printers import order_lines
-from plimsoll.cli.terminal import Paint, colourful, inert, table
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
 from plimsoll.codec.node_pages import PressurePage, SignalShown, ThresholdShown
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
@@ -30,14 +29,18 @@ HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 @click.argument("node", default="", required=False, metavar="[NODE]")
 @cluster_options
 @click.option(
-    "--victims", type=click.IntRange(0), default=NEXT_VICTIMS, show_default=True, help="How many of the next."
+    "--victims",
+    type=click.IntRange(0),
+    default=NEXT_VICTIMS,
+    show_default=True,
+    help="How many pods of each order to show.",
 )
 @click.option(
-    "--all", "everything", is_flag=True, help="The next ones for every signal, not only memory and what is met."
+    "--all", "everything", is_flag=True, help="Show the order for all signals, not only for memory and met thresholds."
 )
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def pressure(node: str, victims: int, everything: bool, output: str, **options: Any) -> int:
-    """Show how near a node is to evicting pods, and whom it would evict.
+    """Show how close a node is to evicting pods, and which pods it would evict.
 
     \b
     Examples:
@@ -47,7 +50,7 @@ def pressure(node: str, victims: int, everything: bool, output: str, **options: 
     """
     found = answered(options, lambda cluster: _asked(cluster, node))
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(found), indent=2).decode())
+        echo_json(found)
     else:
         for line in lines(found, victims, time.time(), Paint(colourful()), everything=everything):
             click.echo(line)
@@ -83,13 +86,13 @@ def lines(found: PressurePage, victims: int, now_s: float, paint: Paint, *, ever
     for order, signals in _orders(found, everything=everything).items():
         if order and victims:
             yield ""
-            yield f"next for {paint(', '.join(map(inert, signals)), 'bold')}"
+            yield f"next to be evicted for {paint(', '.join(map(inert, signals)), 'bold')}"
             yield from order_lines(order, RESOURCE_OF.get(signals[0], ""), paint, victims)
     if found.decisions:
         yield ""
         yield "evicted"
         for each in list(found.decisions)[: -LAST_DECISIONS - 1 : -1]:
-            who = "nobody" if each.victim is None else f"{each.victim.namespace}/{each.victim.name}"
+            who = "no pod" if each.victim is None else f"{each.victim.namespace}/{each.victim.name}"
             yield f"  {_ago(now_s - each.time_s):>8}  {paint(inert(who), 'bold')}  {inert(each.signal)}"
             yield f"            {inert(each.message.strip())}"
             if each.why:
@@ -97,7 +100,7 @@ def lines(found: PressurePage, victims: int, now_s: float, paint: Paint, *, ever
 
 
 def _orders(found: PressurePage, *, everything: bool) -> dict[tuple[EvictionCandidate, ...], list[str]]:
-    """Signals of one file system have one order; it is shown once."""
+    """The orders to show; signals of one file system share an order."""
     met = {each.signal for each in found.signals if any(threshold.met for threshold in each.thresholds)}
     orders: dict[tuple[EvictionCandidate, ...], list[str]] = {}
     for signal, order in found.order.items():
@@ -107,7 +110,7 @@ def _orders(found: PressurePage, *, everything: bool) -> dict[tuple[EvictionCand
 
 
 def _distance(signal: SignalShown, threshold: ThresholdShown) -> str:
-    """What may still be used before the threshold is met."""
+    """The amount that can still be used before the threshold is met."""
     available, value = _amount(signal.available), _amount(threshold.value)
     if threshold.met or available is None or value is None:
         return "met" if threshold.met else "unknown"
@@ -133,6 +136,6 @@ def _amount(text: str) -> Quantity | None:
 
 
 def _ago(seconds: float) -> str:
-    from plimsoll.api.machinery.timestamps import human_duration
+    from plimsoll.rules.timestamps import human_duration
 
     return human_duration(seconds)

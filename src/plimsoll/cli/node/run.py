@@ -1,7 +1,4 @@
-"""`plimsoll run`: one pod in the foreground, without an API server, and how it ended.
-
-How a pod ended that was run in the foreground: sentences for people, and an exit code for scripts.
-"""
+"""`plimsoll run`: runs one pod in the foreground, without an API server, and reports how it ended."""
 
 from __future__ import annotations
 
@@ -19,23 +16,24 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from plimsoll.cli.node.machine import LiveNode, live_options, opened
+from plimsoll.cli.node.machine import live_options, opened
 from plimsoll.cli.terminal import Paint, colourful, inert
 from plimsoll.errors import PlimsollError
+from plimsoll.node.machine import LiveNode
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.timestamps import epoch_s
+from plimsoll.rules.timestamps import epoch_seconds
 
 if TYPE_CHECKING:
     from plimsoll.node.agent import Agent
 
 
 OOM_KILLED = "OOMKilled"
-THROTTLED_PART = 0.05  # of the periods; less is nothing to speak of
+THROTTLED_PART = 0.05  # of the CPU periods; less is not reported
 
 
 class Peak(msgspec.Struct, frozen=True):
-    """What was seen of one container while it ran."""
+    """The highest usage of one container."""
 
     memory_bytes: int = 0
     periods: int = 0
@@ -43,14 +41,14 @@ class Peak(msgspec.Struct, frozen=True):
 
 
 def exit_code(pod: JsonObject, *, interrupted: bool) -> int:
-    """0 where it succeeded, else that of the first container that failed; 130 after Ctrl-C, as in a shell."""
+    """0 if the pod succeeded, else that of the first container that failed; 130 after Ctrl-C, as in a shell."""
     if interrupted:
         return 130
     status = pod.get("status") or {}
     if status.get("phase") == "Succeeded":
         return 0
-    for each in _container_statuses(status):
-        ended = _ended(each)
+    for container in _container_statuses(status):
+        ended = _ended(container)
         if ended is not None and ended.get("exitCode"):
             return int(ended["exitCode"])
     return 1
@@ -58,14 +56,15 @@ def exit_code(pod: JsonObject, *, interrupted: bool) -> int:
 
 def report(pod: JsonObject, peaks: Mapping[str, Peak]) -> Iterator[str]:
     status = pod.get("status") or {}
-    words = f"pod {pod['metadata']['name']}: {status.get('phase', 'Pending')}"
+    line = f"pod {pod['metadata']['name']}: {status.get('phase', 'Pending')}"
     if status.get("reason"):
-        words += f" ({status['reason']}: {status.get('message', '')})"
-    yield words
+        line += f" ({status['reason']}: {status.get('message', '')})"
+    yield line
     specs = {each["name"]: each for kind in ("initContainers", "containers") for each in pod["spec"].get(kind) or ()}
-    for each in _container_statuses(status):
-        yield f"  {each['name']}: {_how(each)}"
-        yield from (f"    {line}" for line in _limits_hit(each, specs.get(each["name"], {}), peaks.get(each["name"])))
+    for container in _container_statuses(status):
+        name = container["name"]
+        yield f"  {name}: {_outcome(container)}"
+        yield from (f"    {line}" for line in _limits_hit(container, specs.get(name, {}), peaks.get(name)))
 
 
 def _container_statuses(status: JsonObject) -> list[JsonObject]:
@@ -74,28 +73,28 @@ def _container_statuses(status: JsonObject) -> list[JsonObject]:
 
 def _ended(container: JsonObject) -> JsonObject | None:
     state, last = container.get("state") or {}, container.get("lastState") or {}
-    found: JsonObject | None = state.get("terminated") or last.get("terminated")
-    return found
+    terminated: JsonObject | None = state.get("terminated") or last.get("terminated")
+    return terminated
 
 
-def _how(container: JsonObject) -> str:
+def _outcome(container: JsonObject) -> str:
     waiting = (container.get("state") or {}).get("waiting")
     ended = _ended(container)
     restarts = container.get("restartCount", 0)
-    words = []
+    parts = []
     if ended is not None:
-        words.append(f"{ended.get('reason', '')}, exit code {ended.get('exitCode', 0)}")
-        started, finished = epoch_s(ended.get("startedAt")), epoch_s(ended.get("finishedAt"))
+        parts.append(f"{ended.get('reason', '')}, exit code {ended.get('exitCode', 0)}")
+        started, finished = epoch_seconds(ended.get("startedAt")), epoch_seconds(ended.get("finishedAt"))
         if started is not None and finished is not None:
-            words.append(f"after {finished - started:.0f} s")
+            parts.append(f"after {finished - started:.0f} s")
     elif waiting is not None:
-        words.append(f"never ran ({waiting.get('reason', '')}{_colon(waiting.get('message', ''))})")
+        parts.append(f"did not run ({waiting.get('reason', '')}{_colon(waiting.get('message', ''))})")
     else:
-        words.append("runs")
+        parts.append("running")
     if restarts:
-        words.append(f"restarted {restarts} times" if restarts > 1 else "restarted once")
+        parts.append(f"restarted {restarts} times" if restarts > 1 else "restarted once")
     message = (ended or {}).get("message", "").strip()
-    return ", ".join(words) + (f": {message}" if message else "")
+    return ", ".join(parts) + (f": {message}" if message else "")
 
 
 def _colon(text: str) -> str:
@@ -106,13 +105,13 @@ def _limits_hit(container: JsonObject, spec: JsonObject, peak: Peak | None) -> I
     limits = (spec.get("resources") or {}).get("limits") or {}
     ended = [(container.get(key) or {}).get("terminated") or {} for key in ("state", "lastState")]
     if any(each.get("reason") == OOM_KILLED for each in ended):
-        limit = f"its memory limit of {limits['memory']}" if "memory" in limits else "a memory limit above it"
+        limit = f"its memory limit of {limits['memory']}" if "memory" in limits else "a memory limit of the pod or node"
         yield f"hit {limit}: the kernel killed it"
     if peak is None:
         return
     if peak.periods and peak.throttled_periods / peak.periods >= THROTTLED_PART:
-        limit = f"its CPU limit of {limits['cpu']}" if "cpu" in limits else "a CPU limit above it"
-        yield f"hit {limit}: held back in {100 * peak.throttled_periods / peak.periods:.0f} % of the periods"
+        limit = f"its CPU limit of {limits['cpu']}" if "cpu" in limits else "a CPU limit of the pod or node"
+        yield f"hit {limit}: throttled in {100 * peak.throttled_periods / peak.periods:.0f} % of the CPU periods"
     if peak.memory_bytes:
         yield f"used up to {human_bytes(peak.memory_bytes)} of memory"
 
@@ -122,20 +121,20 @@ NODE = "run"
 PEAKS = ("memory.max_usage_in_bytes", "memory.peak")  # v1, v2 since Linux 5.19
 
 
-@click.command(short_help="One pod in the foreground, without an API server.")
+@click.command(short_help="Run one pod in the foreground, without an API server.")
 @click.argument("file", metavar="FILE")
-@click.option("--events", is_flag=True, help="Show the pod's events, too.")
+@click.option("--events", is_flag=True, help="Also show the events of the pod.")
 @live_options
 def run(file: str, events: bool, **options: Any) -> int:
-    """Run one pod in the foreground: its containers with their limits, their log lines as they come, and at the end
-    how it ended and which limit was hit.
+    """Run one pod in the foreground with its limits; print its logs, and at the end how it ended and which limits it
+    hit.
 
     \b
     plimsoll run pod.yaml
     plimsoll run pod.yaml --capacity cpu=8,memory=4Gi
 
-    Config maps may stand in the same file. Ctrl-C ends the pod with its grace, a second one at once. The exit code is
-    that of the first container that failed, 0 where the pod succeeded, 130 after Ctrl-C.
+    The file may also contain ConfigMaps. Ctrl-C ends the pod with its grace period, a second Ctrl-C at once. The exit
+    code is 0 if the pod succeeded, else that of the first container that failed; 130 after Ctrl-C.
     """
     from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
     from plimsoll.linux.state_dir import default_state
@@ -153,8 +152,10 @@ def run(file: str, events: bool, **options: Any) -> int:
         except CgroupsUnusableError as error:
             click.echo(f"limits are not enforced: {error}", err=True)
             live = opened({**options, "simulate": True})
-        if live.told is not None:
-            raise click.UsageError("run has the embedded runtime alone: leave --container-runtime-endpoint out")
+        if live.runtime is not None:
+            raise click.UsageError(
+                "`plimsoll run` supports only the embedded runtime: remove --container-runtime-endpoint"
+            )
         for note in live.notes:
             click.echo(Paint(colourful())(f"note: {inert(note)}", "dim"), err=True)
         foreground = _Foreground(live, home, pod, config_maps, shows_events=events)
@@ -164,20 +165,20 @@ def run(file: str, events: bool, **options: Any) -> int:
 
 
 def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
-    """The one pod of the file, with Kubernetes' defaults, and the config maps beside it."""
+    """The pod of the file, with the defaults of the API server, and its ConfigMaps."""
     import uuid
 
     from plimsoll.cli.manifests import read_inputs
     from plimsoll.codec.defaults.objects import with_kind_defaults
     from plimsoll.codec.schema.schema import KINDS
     from plimsoll.rules.admission.validation import create_errors
-    from plimsoll.rules.timestamps import utc_text
+    from plimsoll.rules.timestamps import rfc3339
 
     inputs = read_inputs([file])
     if inputs.problems:
         raise click.ClickException("\n".join(map(str, inputs.problems)))
     if len(inputs.pods) != 1:
-        raise click.UsageError(f"{file} holds {len(inputs.pods)} pods; give one")
+        raise click.UsageError(f"{file} contains {len(inputs.pods)} pods, expected one")
     given = inputs.pods[0]
     errors = [*given.unreadable, *create_errors(given.pod)]
     if errors:
@@ -189,7 +190,7 @@ def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
         **document.get("metadata", {}),
         "namespace": document.get("metadata", {}).get("namespace") or "default",
         "uid": str(uuid.uuid4()),
-        "creationTimestamp": utc_text(time.time()),
+        "creationTimestamp": rfc3339(time.time()),
     }
     pod = {**document, "metadata": metadata, "status": {}}
     pod["spec"] = {**pod["spec"], "nodeName": NODE}
@@ -214,14 +215,14 @@ class _Foreground:
         self._paint = Paint(colourful())
         self._final = asyncio.Event()
         self._interrupts = 0
-        self._shown: set[str] = set()  # containers whose log is shown
+        self._shown: set[str] = set()  # containers whose logs are printed
         self._peaks: dict[str, Peak] = {}
 
     async def run(self) -> int:
-        from plimsoll.cli.node.assembly import embedded_runtime
         from plimsoll.kube.client import Client
         from plimsoll.linux.cpu_topology import node_topology
         from plimsoll.node.agent import Agent
+        from plimsoll.node.assembly import embedded_runtime
         from plimsoll.node.standalone import OnePodApi
 
         live = self._live
@@ -235,7 +236,7 @@ class _Foreground:
             Client(self._api),
             self._home,
             NODE,
-            unenforced="limits are kept in memory" if live.driver.simulated else "",
+            unenforced="limits are simulated" if live.driver.simulated else "",
             topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
         )
         loop = asyncio.get_running_loop()
@@ -261,7 +262,7 @@ class _Foreground:
             click.echo(inert(line), err=True)
         return exit_code(self._pod, interrupted=self._interrupts > 0)
 
-    # --- what the agent tells ---
+    # --- reports of the agent ---
 
     def _status(self, pod: JsonObject) -> None:
         self._pod = pod
@@ -278,10 +279,10 @@ class _Foreground:
         grace_s = int(self._pod["spec"].get("terminationGracePeriodSeconds") or 30)
         self._api.delete(grace_s if self._interrupts == 1 else 1, time.time())
 
-    # --- what the containers say ---
+    # --- logs ---
 
     async def _followed(self, agent: Agent) -> None:
-        """Log lines of every container, attempt after attempt, until the pod has ended and all is said."""
+        """Print the logs of all containers and their restarts until the pod has ended and all lines are printed."""
         from plimsoll.node.sources.directory_watch import DirectoryWatch
 
         watch = DirectoryWatch()
@@ -289,18 +290,18 @@ class _Foreground:
             async with asyncio.TaskGroup() as group:
                 is_over = False
                 while not is_over:
-                    is_over = self._final.is_set()  # asked first: what came before the end is shown after it
+                    is_over = self._final.is_set()  # read first: later lines belong to the next pass
                     for container in list(_containers(agent)):
                         if container.id not in self._shown:
                             self._shown.add(container.id)
-                            group.create_task(self._say(agent, container.id, watch))
+                            group.create_task(self._print_log(agent, container.id, watch))
                     with contextlib.suppress(TimeoutError):
                         async with asyncio.timeout(0.1):
                             await self._final.wait()
         finally:
             watch.close()
 
-    async def _say(self, agent: Agent, container_id: str, watch: Any) -> None:
+    async def _print_log(self, agent: Agent, container_id: str, watch: Any) -> None:
         from plimsoll.node.server.logs import LogOptions, log_chunks
 
         seen = next(each for each in _containers(agent) if each.id == container_id)
@@ -319,7 +320,7 @@ class _Foreground:
             sys.stdout.write(prefix + inert(rest.decode(errors="replace")) + "\n")
             sys.stdout.flush()
 
-    # --- what they use ---
+    # --- usage ---
 
     async def _sampled(self, agent: Agent) -> None:
         while True:
@@ -335,7 +336,7 @@ class _Foreground:
         paths: Mapping[str, str] = agent.cgroups.paths(self._pod["metadata"]["uid"])
         for name, path in paths.items():
             found = usage(files, path, ("memory", "cpu")) if name else None
-            kept = files.look(path, PEAKS) if found is not None else None
+            kept = files.read(path, PEAKS) if found is not None else None
             if found is None or kept is None:
                 continue
             used = [int(text) for text in kept.files.values()]

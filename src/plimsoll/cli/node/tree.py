@@ -1,4 +1,4 @@
-"""`plimsoll tree`: the live cgroups of this machine, read and never written, whoever made them."""
+"""`plimsoll tree`: shows the live cgroups of this machine; reads only, works with any kubelet."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from plimsoll.cgroups.drivers.detect import Hierarchies, open_cgroupfs, this_hos
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.stats.live_tree import files_of, live_tree, sandboxes, task_states
 from plimsoll.cli.node.tree_print import Picture, lines
-from plimsoll.cli.terminal import Paint, colourful, inert, on_terminal, width
-from plimsoll.errors import PlimsollError
+from plimsoll.cli.parameters import names_state_option, pods_option
+from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, on_terminal, width
+from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.machine import this_machine
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from plimsoll.rules.cgroups.desired import Cgroup
@@ -23,41 +24,37 @@ from plimsoll.rules.cgroups.view import Branch, Names, Standing, branches
 from plimsoll.rules.model.cgroup_names import cgroup_path, root_name
 
 MOST_SHOWN = 12
-DEEPEST_MISPLACED = 4  # levels below the first one
+DEEPEST_MISPLACED = 4  # levels below the root
 
 
-class NoSuchCgroupError(PlimsollError):
-    def __init__(self, path: str, siblings: list[str]) -> None:
-        super().__init__(path, siblings)
-        self.path = path
-        self.siblings = siblings
+class NoSuchCgroupError(StructuredError):
+    path: str
+    siblings: list[str]
 
     def __str__(self) -> str:
-        there = ", ".join(f"/{name}" for name in self.siblings[:MOST_SHOWN]) or "none"
+        names = ", ".join(f"/{name}" for name in self.siblings[:MOST_SHOWN]) or "none"
         more = ", …" if len(self.siblings) > MOST_SHOWN else ""
-        return f"no cgroup {self.path} on this machine; at the top there are: {there}{more}"
+        return f"cgroup {self.path} not found; the top-level cgroups are: {names}{more}"
 
 
-class NoPodsError(PlimsollError):
-    def __init__(self, looked: list[str]) -> None:
-        super().__init__(looked)
-        self.looked = looked
+class NoPodsError(StructuredError):
+    tried: list[str]
 
     def __str__(self) -> str:
         return (
-            f"no pods on this machine ({' and '.join(self.looked)} are not there): `plimsoll node setup` makes a node, "
-            "--cgroup-root finds one that stands elsewhere, `plimsoll tree /` shows any cgroup"
+            f"no pods found ({' and '.join(self.tried)} do not exist): create a node with `plimsoll node setup`, use "
+            "--cgroup-root if its root is elsewhere, or show all cgroups with `plimsoll tree /`"
         )
 
 
 @click.command("tree")
 @click.argument("cgroup", required=False, metavar="[CGROUP]")
-@click.option("--cgroup-root", default="/", metavar="PATH", help="Where kubepods stands. [default: /]")
-@click.option("--depth", type=click.IntRange(0), metavar="N", help="So many levels below the first.")
-@click.option("--tasks", "with_tasks", is_flag=True, help="What each cgroup's own tasks are doing.")
-@click.option("--pods", "files", multiple=True, metavar="FILE", help="Names from `kubectl get pods -A -o json`.")
-@click.option("--state-dir", type=click.Path(path_type=Path), help="Of `plimsoll node`: the names of our own pods.")
-@click.option("--against", metavar="FILE", help="Mark what differs from `plimsoll explain … -o json` (- for a pipe).")
+@click.option("--cgroup-root", default="/", metavar="PATH", help="The parent cgroup of kubepods. [default: /]")
+@click.option("--depth", type=click.IntRange(0), metavar="N", help="Show only N levels below the first.")
+@click.option("--tasks", "with_tasks", is_flag=True, help="Show the states of tasks.")
+@pods_option
+@names_state_option
+@click.option("--against", metavar="FILE", help="Show differences from `plimsoll explain … -o json` (- for a pipe).")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def tree(
     cgroup: str | None,
@@ -69,46 +66,46 @@ def tree(
     against: str | None,
     output: str,
 ) -> None:
-    """Show the live cgroups of this machine: what each uses, what protects and limits it, where it stalls.
+    """Show the live cgroups of this machine: usage, protection, limits and stalls.
 
-    Without CGROUP all pods, below kubepods or kubepods.slice; a real kubelet's as well as our own. Nothing is written.
+    Without CGROUP, shows all pods below kubepods or kubepods.slice, of a kubelet or of Plimsoll. Writes nothing.
 
-    USED is the working set, CACHE what the kernel can take back. THROTTLED: of the periods in which the cgroup wanted
-    to run, those in which its cpu limit stopped it. PRESSURE: part of the last 10 s in which some task stalled.
+    USED is the working set, CACHE is memory that the kernel can reclaim. THROTTLED is the share of CPU periods in which
+    the CPU limit stopped the cgroup. PRESSURE is the share of the last 10 s in which some task stalled.
     """
     found = this_host()
     driver = open_cgroupfs(found)
     try:
         root = _chosen(driver, found, cgroup, cgroup_root)
-        view = look(driver, root, _names(files, state_dir), depth=depth, with_tasks=with_tasks)
+        view = snapshot(driver, root, _names(files, state_dir), depth=depth, with_tasks=with_tasks)
         if against is not None:
             view = msgspec.structs.replace(view, notes=differences(driver, view, _explained(against, driver)))
     finally:
         driver.close()
     if output == "json":
-        click.echo(msgspec.json.format(msgspec.json.encode(document(view)), indent=2))
+        echo_json(document(view))
     else:
         _print(view)
 
 
 class TreeSnapshot(msgspec.Struct, frozen=True):
-    """Everything that was seen, before it is printed one way or another."""
+    """The observed cgroups, independent of the output format."""
 
     version: int
     root: str
     rows: list[Branch]
     standings: Mapping[str, Standing]
     pods: int
-    containers: int  # without sandboxes
+    containers: int  # sandboxes excluded
     machine_bytes: int
     with_tasks: bool
-    missing: Mapping[str, str]  # file → why this machine has none
+    missing: Mapping[str, str]  # file → why this machine lacks it
     misplaced: list[str]
-    notes: Mapping[str, list[str]] = {}  # path → what was wanted of it and is not so
+    notes: Mapping[str, list[str]] = {}  # path → differences from the explanation
 
 
 class NotAnExplanationError(PlimsollError):
-    """A file given with --against that does not hold what `explain` prints."""
+    """The file of --against is not the output of `explain`."""
 
 
 class _ExplainedNode(msgspec.Struct, frozen=True, rename="camel"):
@@ -116,7 +113,7 @@ class _ExplainedNode(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class _Explained(msgspec.Struct, frozen=True):
-    """Of an explanation, as much as is compared."""
+    """The part of an explanation that is compared."""
 
     node: _ExplainedNode
     tree: Cgroup
@@ -128,26 +125,26 @@ def _explained(file: str, driver: CgroupDriver) -> Cgroup:
     try:
         found = msgspec.json.decode(data, type=_Explained)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        hint = "it must be what `plimsoll explain … -o json` prints"
+        hint = "must be the output of `plimsoll explain … -o json`"
         raise NotAnExplanationError(f"--against {file}: {hint} ({error})") from None
     if found.node.cgroup_version != driver.version:
         wants, has = found.node.cgroup_version, driver.version
         raise NotAnExplanationError(
-            f"--against {file}: explained for cgroup v{wants}, this machine has v{has}: --cgroup v{has}"
+            f"--against {file}: explained for cgroup v{wants}, this machine has v{has}: explain with --cgroup v{has}"
         )
     return found.tree
 
 
-def differences(driver: CgroupDriver, view: TreeSnapshot, wanted: Cgroup) -> dict[str, list[str]]:
+def differences(driver: CgroupDriver, view: TreeSnapshot, desired: Cgroup) -> dict[str, list[str]]:
     names = {row.path: row.name for row in view.rows if row.what == "container"}
-    each = expected(wanted, view.standings, names)
-    seen: dict[str, Mapping[str, str]] = {}
-    for one in each:
-        if one.path is not None and one.path in view.standings:
-            found = driver.look(one.path, [file.name for file in one.cgroup.files])
+    cgroups = expected(desired, view.standings, names)
+    observed: dict[str, Mapping[str, str]] = {}
+    for cgroup in cgroups:
+        if cgroup.path is not None and cgroup.path in view.standings:
+            found = driver.read(cgroup.path, [file.name for file in cgroup.cgroup.files])
             if found is not None:
-                seen[one.path] = found.files
-    return drift(each, seen, driver.has)
+                observed[cgroup.path] = found.files
+    return drift(cgroups, observed, driver.has)
 
 
 def _names(files: tuple[str, ...], state_dir: Path | None) -> Names:
@@ -157,7 +154,7 @@ def _names(files: tuple[str, ...], state_dir: Path | None) -> Names:
     return Names(found.pods, found.containers)
 
 
-def look(
+def snapshot(
     driver: CgroupDriver, root: str, names: Names, *, depth: int | None = None, with_tasks: bool = False
 ) -> TreeSnapshot:
     standings = live_tree(driver, root, depth)
@@ -167,8 +164,8 @@ def look(
     if with_tasks:
         states = task_states(driver, (row.path for row in rows))
         standings |= {
-            path: msgspec.structs.replace(standings[path], tasks=each)
-            for path, each in states.items()
+            path: msgspec.structs.replace(standings[path], tasks=tasks)
+            for path, tasks in states.items()
             if path in standings
         }
     kinds = [owner.kind for owner in owners.values()]
@@ -187,7 +184,7 @@ def look(
 
 
 def _misplaced(driver: CgroupDriver, below: str = "", depth: int = DEEPEST_MISPLACED) -> Iterator[str]:
-    """Containers outside their pods: at the root, or where the runtime itself is (runc takes the name as relative)."""
+    """Containers outside the cgroups of their pods: at the root, or below the cgroup of the runtime itself."""
     for name in driver.children(below or "/"):
         path = f"{below}/{name}"
         owner = owner_of(path)
@@ -205,22 +202,22 @@ def _missing(driver: CgroupDriver) -> dict[str, str]:
 def _chosen(driver: CgroupDriver, found: Hierarchies, cgroup: str | None, cgroup_root: str) -> str:
     if cgroup is not None:
         path = below_mounts(cgroup, found)
-        if driver.look(path, ()) is None and not driver.children(path):
+        if driver.read(path, ()) is None and not driver.children(path):
             raise NoSuchCgroupError(path, driver.children("/"))
         return path
     name = root_name(below_mounts(cgroup_root, found))
     candidates = [cgroup_path(name, "cgroupfs"), cgroup_path(name, "systemd")]
     for path in candidates:
-        if driver.look(path, ()) is not None:
+        if driver.read(path, ()) is not None:
             return path
     raise NoPodsError(candidates)
 
 
 def below_mounts(text: str, found: Hierarchies) -> str:
-    """People write `kubepods`, `/kubepods/` or, from a shell's completion, /sys/fs/cgroup/memory/kubepods."""
+    """The cgroup path of `kubepods`, `/kubepods/` or `/sys/fs/cgroup/memory/kubepods`, as a shell completes it."""
     path = "/" + text.strip("/")
     mounted = [*found.v1.values(), *([found.unified] if found.unified else [])]
-    for point in sorted({each.mount_point for each in mounted}, key=len, reverse=True):
+    for point in sorted({mount.mount_point for mount in mounted}, key=len, reverse=True):
         if path == point or path.startswith(f"{point}/"):
             return path.removeprefix(point) or "/"
     return path
@@ -231,9 +228,9 @@ def _print(view: TreeSnapshot) -> None:
     picture = Picture(view.rows, view.standings, view.machine_bytes, view.notes, view.with_tasks)
     shown = [headline(view, paint), *lines(picture, paint, width() if on_terminal() else 0)]
     for path in view.misplaced:
-        shown.append(f"{paint('misplaced', 'red')}  {inert(path)}  (no limit of pod, class or node applies)")
+        shown.append(f"{paint('misplaced', 'red')}  {inert(path)}  (limits of pod, class and node do not apply)")
     for reason, files in _by_reason(view.missing).items():
-        shown.append(paint(f"not here: {', '.join(files)} ({inert(reason)})", "dim"))
+        shown.append(paint(f"not available: {', '.join(files)} ({inert(reason)})", "dim"))
     click.echo("\n".join(shown))
 
 
@@ -252,14 +249,14 @@ def _counted(amount: int, word: str) -> str:
 
 
 def _by_reason(missing: Mapping[str, str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for file, reason in missing.items():
-        found.setdefault(reason.replace(f"no {file}", "none"), []).append(file)
-    return found
+        by_reason.setdefault(reason.replace(f"no {file}", "none"), []).append(file)
+    return by_reason
 
 
 def document(view: TreeSnapshot) -> dict[str, Any]:
-    """The same as JSON: a cgroup's children stand inside it."""
+    """The tree as JSON; children are nested in their cgroup."""
     below: dict[str, list[dict[str, Any]]] = {}
     first: dict[str, Any] = {}
     for row in view.rows:

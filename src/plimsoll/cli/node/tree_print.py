@@ -1,7 +1,7 @@
-"""A live cgroup tree on a screen: one row per cgroup, as many columns as fit, the least needed given up first.
+"""Prints a live cgroup tree: one row per cgroup, with as many columns as fit.
 
-Nothing is wrapped. A narrow terminal loses columns (the marks on the bar still show min, low and high), then the bar's
-length, then the ends of long names. Without a terminal all columns are there, in plain text.
+Lines are not wrapped. On a narrow terminal, the least important columns are dropped first (the bar still marks min, low
+and high), then the bar is shortened, then long names. Without a terminal, all columns are printed.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ import msgspec
 
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, display_width, inert
 from plimsoll.rules.cgroups.reasons import human_bytes
-from plimsoll.rules.cgroups.view import MARKS, Branch, MemoryUsageView, Standing, bar, scales, throttled_percent
+from plimsoll.rules.cgroups.view import BAR_MARKS, Branch, MemoryUsageView, Standing, bar, scales, throttled_percent
 
-Piece = tuple[str, tuple[str, ...]]  # text and its styles
+Piece = tuple[str, tuple[str, ...]]  # text and styles
 Cell = list[Piece]
-Name = tuple[str, str, tuple[str, ...]]  # the lines that lead to it, the name, its styles
+Name = tuple[str, str, tuple[str, ...]]  # tree lines, name, styles
 NOTHING: Cell = [("-", ("dim",))]
 GAP = "  "
 BAR_WIDTHS = (24, 16, 10)
 FEWEST_NAME_COLUMNS = 24
-LAST_COLUMNS = 60  # rather than lose these, names are cut
+LAST_COLUMNS = 60  # names are not cut below this width
 LEAST_PRESSURE = 0.5  # percent
-FULL = 90  # percent of the limit from which a bar is worth a warning
+FULL = 90  # percent of the limit at which the bar changes colour
 
 _UID = re.compile(r"^(pod [0-9a-f]{8})[0-9a-f-]+", re.ASCII)
 _NAME_STYLES: dict[str, tuple[str, ...]] = {
@@ -40,12 +40,12 @@ _NAME_STYLES: dict[str, tuple[str, ...]] = {
 class TreeColumn(msgspec.Struct, frozen=True):
     title: str
     cell: Callable[[Branch, Standing], Cell]
-    keep: int  # the column with the lowest number goes first
+    keep: int  # the column with the lowest number is dropped first
     right: bool = True
 
 
 class Picture(msgspec.Struct, frozen=True):
-    """What is to be printed. `notes` stand below their row: what was wanted of that cgroup and is not so."""
+    """What to print. `notes` by path are printed below the row."""
 
     branches: Sequence[Branch]
     standings: Mapping[str, Standing]
@@ -55,12 +55,12 @@ class Picture(msgspec.Struct, frozen=True):
 
 
 def lines(picture: Picture, paint: Paint, screen: int) -> Iterator[str]:
-    """`screen` is the terminal's width; 0 for no terminal: then nothing is left out."""
+    """`screen` is the width of the terminal; 0: no terminal, print all columns."""
     standing_of = picture.standings
     rows = [(branch, standing_of.get(branch.path, Standing())) for branch in picture.branches]
     columns = _columns(picture)
     cells = {column.title: [column.cell(*row) for row in rows] for column in columns}
-    # A column that says nothing anywhere is no column.
+    # Leave out empty columns.
     columns = [column for column in columns if any(cell != NOTHING for cell in cells[column.title])]
     widths = {
         column.title: max(len(column.title), *(_width(cell) for cell in cells[column.title])) for column in columns
@@ -92,13 +92,13 @@ def lines(picture: Picture, paint: Paint, screen: int) -> Iterator[str]:
         for note in picture.notes.get(branch.path, ()):
             yield paint(_below(branch, parent), "dim") + paint(inert(note), "yellow")
     if with_bar and screen and any(_marked(standing.memory) for _, standing in rows):
-        yield paint(GAP.join(f"{on_used} {name}" for name, (on_used, _) in MARKS.items()), "dim")
+        yield paint(GAP.join(f"{on_used} {name}" for name, (on_used, _) in BAR_MARKS.items()), "dim")
 
 
 def _fitted(
     columns: list[TreeColumn], widths: Mapping[str, int], names: Sequence[Name], screen: int
 ) -> tuple[list[TreeColumn], int, int]:
-    """Columns, the bar's width and the names'. Names get what is left, and no less than makes them useful."""
+    """Columns, the width of the bar and of names. Names get the rest, but not less than makes them useful."""
     longest = max(display_width(lead + name) for lead, name, _ in names)
     enough = max(display_width(lead + _short(name)) for lead, name, _ in names)
     kept = list(columns)
@@ -149,7 +149,7 @@ def _name(branch: Branch) -> Name:
 
 
 def _short(name: str) -> str:
-    """A uid is as good as its first digits."""
+    """Shorten uids to their first digits."""
     return _UID.sub(r"\1…", name)
 
 
@@ -206,7 +206,7 @@ def _throttled(branch: Branch, standing: Standing) -> Cell:
 
 
 def _pressure(branch: Branch, standing: Standing) -> Cell:
-    """The stalls of the last 10 s that are worth a word."""
+    """The stalls of the last 10 s above the minimum."""
     cell: Cell = []
     for word, resource in (("mem", "memory"), ("cpu", "cpu"), ("io", "io")):
         share = standing.pressure.get(resource, 0.0)

@@ -21,14 +21,22 @@ REFUSED = 2
 
 
 @click.command("apply")
-@click.option("-f", "--filename", "files", multiple=True, required=True, metavar="FILE|DIR|-", help="What to apply.")
+@click.option(
+    "-f",
+    "--filename",
+    "files",
+    multiple=True,
+    required=True,
+    metavar="FILE|DIR|-",
+    help="Files, directories or - to apply.",
+)
 @cluster_options
-@click.option("--dry-run", is_flag=True, help="Ask the server, change nothing.")
-@click.option("--force-conflicts", is_flag=True, help="Take fields over that somebody else manages.")
+@click.option("--dry-run", is_flag=True, help="Only let the server check the request.")
+@click.option("--force-conflicts", is_flag=True, help="Take over fields that another manager owns.")
 def apply(files: tuple[str, ...], dry_run: bool, force_conflicts: bool, **options: Any) -> int:
-    """Create objects, or change them to what the files say (server-side apply).
+    """Create or update objects from files (server-side apply).
 
-    All files are read before the first object is sent. Exit code 2 if the server refuses any of them.
+    All files are read before the first object is sent. Exit code 2 if the server rejects any of them.
 
     \b
     Examples:
@@ -47,22 +55,23 @@ async def _apply(cluster: ClusterClient, manifests: list[Manifest], dry_run: boo
     from plimsoll.kube.request import ApiError
 
     kinds = await cluster.kinds()
-    meant: list[tuple[Manifest, DiscoveredKind, str]] = []
-    for each in manifests:
-        kind = kind_of_object(kinds, each.api_version, each.kind)
-        if namespace and kind.namespaced and each.namespace not in ("", namespace):
+    targets: list[tuple[Manifest, DiscoveredKind, str]] = []
+    for manifest in manifests:
+        kind = kind_of_object(kinds, manifest.api_version, manifest.kind)
+        if namespace and kind.namespaced and manifest.namespace not in ("", namespace):
+            title = f"{kind.title}/{manifest.name}"
             raise click.ClickException(
-                f"{each.file}: {kind.title}/{each.name} is of namespace {each.namespace}, not of {namespace} (-n)"
+                f"{manifest.file}: {title} has namespace {manifest.namespace}, but -n is {namespace}"
             )
-        meant.append((each, kind, (each.namespace or cluster.namespace) if kind.namespaced else ""))
+        targets.append((manifest, kind, (manifest.namespace or cluster.namespace) if kind.namespaced else ""))
     code = 0
-    for manifest, kind, where in meant:
+    for manifest, kind, where in targets:
         try:
             done = await _applied(cluster, manifest, kind, where, dry_run, force)
         except ApiError as error:
             click.echo(f"plimsoll: {inert(manifest.file)}: {inert(str(error))}", err=True)
             if error.code == 409:
-                click.echo("          --force-conflicts takes these fields over", err=True)
+                click.echo("          use --force-conflicts to take over these fields", err=True)
             code = REFUSED
         else:
             click.echo(f"{kind.title}/{inert(manifest.name)} {done}{' (dry run)' if dry_run else ''}")
@@ -83,11 +92,11 @@ async def _applied(
     after = document(answer)
     if before.status >= 400:
         return "created"
-    return "unchanged" if _wanted(document(before)) == _wanted(after) else "configured"
+    return "unchanged" if _desired(document(before)) == _desired(after) else "configured"
 
 
-def _wanted(found: JsonObject) -> JsonObject:
-    """What somebody may have wanted of an object; status and bookkeeping change by themselves."""
-    metadata = found.get("metadata") or {}
+def _desired(document: JsonObject) -> JsonObject:
+    """The object without status and bookkeeping, which change by themselves."""
+    metadata = document.get("metadata") or {}
     kept = {key: value for key, value in metadata.items() if key not in ("managedFields", "resourceVersion")}
-    return {**found, "status": None, "metadata": kept}
+    return {**document, "status": None, "metadata": kept}

@@ -1,4 +1,4 @@
-"""`plimsoll delete`: objects by name, by label or as in a file; waits until they are gone."""
+"""`plimsoll delete`: deletes objects by name, by label or from a file, and waits until they are gone."""
 
 from __future__ import annotations
 
@@ -21,18 +21,24 @@ Target = tuple["DiscoveredKind", str, str]  # kind, namespace, name
 
 @click.command("delete")
 @click.argument("words", nargs=-1, metavar="[KIND NAME... | KIND/NAME...]")
-@click.option("-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", help="What these files name.")
+@click.option(
+    "-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", help="Delete the objects in these files."
+)
 @cluster_options
-@click.option("-l", "--selector", default="", metavar="LABELS", help="All of a kind with these labels.")
-@click.option("--all", "every", is_flag=True, help="All of a kind in the namespace.")
-@click.option("--grace-period", type=click.IntRange(0), metavar="SECONDS", help="In place of the object's own.")
-@click.option("--ignore-not-found", is_flag=True, help="What is not there counts as deleted.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Until they are gone.")
+@click.option(
+    "-l", "--selector", default="", metavar="LABELS", help="Delete the objects of the kind with these labels."
+)
+@click.option("--all", "every", is_flag=True, help="Delete all objects of the kind in the namespace.")
+@click.option(
+    "--grace-period", type=click.IntRange(0), metavar="SECONDS", help="Override the grace period of the object."
+)
+@click.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
+@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the objects are gone.")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), default=WAIT_S, show_default=True)
 def delete(words: tuple[str, ...], files: tuple[str, ...], **options: Any) -> int:
     """Delete objects.
 
-    Exit code 1 where one is not gone in time, 2 where the server refuses.
+    Exit code 1 if an object is not gone in time, 2 if the server rejects the request.
 
     \b
     Examples:
@@ -41,7 +47,7 @@ def delete(words: tuple[str, ...], files: tuple[str, ...], **options: Any) -> in
       plimsoll delete -f pod.yaml --grace-period 0
     """
     if bool(words) == bool(files):
-        raise click.UsageError("name objects, or give -f FILE")
+        raise click.UsageError("specify objects or -f FILE")
     manifests: list[Manifest] = []
     if files:
         from plimsoll.cli.manifests import read_manifests
@@ -81,8 +87,8 @@ async def _delete(
     except TimeoutError:
         kind, _, name = target
         click.echo(
-            f"plimsoll: {kind.title}/{inert(name)} is not gone after {options['timeout_s']:g} s; "
-            "`plimsoll describe` says why, --grace-period 0 ends a pod at once",
+            f"plimsoll: {kind.title}/{inert(name)} still exists after {options['timeout_s']:g} s; "
+            "see `plimsoll describe`; --grace-period 0 ends a pod at once",
             err=True,
         )
         return NOT_GONE
@@ -100,7 +106,7 @@ async def _from_words(cluster: ClusterClient, words: tuple[str, ...], options: d
         found = [(kind, name) for name in words[1:]]
         if not found:
             if not options["selector"] and not options["every"]:
-                raise click.UsageError(f"which {kind.plural}? give names, -l LABELS or --all")
+                raise click.UsageError(f"specify names of {kind.plural}, -l LABELS or --all")
             namespace = cluster.namespace if kind.namespaced else ""
             listed = await cluster.ask(listing(kind.resource, namespace=namespace, labels=options["selector"]))
             found = [(kind, str(each["metadata"]["name"])) for each in listed.get("items") or ()]
@@ -112,14 +118,14 @@ async def _from_manifests(cluster: ClusterClient, manifests: list[Manifest]) -> 
 
     kinds = await cluster.kinds()
     found: list[Target] = []
-    for each in reversed(manifests):  # what was made last goes first
+    for each in reversed(manifests):  # in reverse order of creation
         kind = kind_of_object(kinds, each.api_version, each.kind)
         found.append((kind, (each.namespace or cluster.namespace) if kind.namespaced else "", each.name))
     return found
 
 
 async def _gone(cluster: ClusterClient, target: Target) -> None:
-    """Follows the object until it is deleted; a namesake made since is another one."""
+    """Watch the object until it is deleted, or replaced by another with the same name."""
     from plimsoll.kube.request import get, watching
 
     kind, namespace, name = target

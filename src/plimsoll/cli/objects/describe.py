@@ -1,6 +1,6 @@
-"""Objects in words: a pod, a node, and anything else as an indented listing. Everything printed is made harmless.
+"""`plimsoll describe`: one object with its events; pods and nodes in detail, other kinds as an indented listing.
 
-`plimsoll describe`: one object in words, with its events; pods and nodes with what their resources mean.
+Text from the cluster is escaped (`inert`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from plimsoll.api.machinery.timestamps import age
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.printers import message, when
 from plimsoll.cli.terminal import inert, table
@@ -22,6 +21,7 @@ from plimsoll.rules.model.objects import CPU, MEMORY, Pod
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resize.progress import progress
 from plimsoll.rules.resources.effective import pod_limits, pod_requests
+from plimsoll.rules.timestamps import age
 
 if TYPE_CHECKING:
     from plimsoll.kube.discovery import DiscoveredKind
@@ -213,11 +213,11 @@ def _node(document: JsonObject, pods: Sequence[JsonObject], now_s: float) -> Ite
     ):
         if info.get(key):
             yield _field(title, info[key])
-    yield from _held(document, pods)
+    yield from _allocated(document, pods)
 
 
-def _held(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
-    """What the pods ask for, each and together, against what the node offers."""
+def _allocated(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
+    """The requests and limits of each pod and in total, compared with the node's allocatable resources."""
     allocatable = read_amounts(_part(_part(node, "status"), "allocatable"))
     rows, sums = [], {(kind, name): ZERO for kind in ("requests", "limits") for name in (CPU, MEMORY)}
     for document in pods:
@@ -233,7 +233,7 @@ def _held(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
         rows.append(cells)
     yield f"Pods: {len(pods)}"
     if rows:
-        total = ["  together", ""]
+        total = ["  total", ""]
         for name in (CPU, MEMORY):
             for kind in ("requests", "limits"):
                 total.append(_share(name, sums[kind, name], allocatable.get(name, ZERO)))
@@ -331,9 +331,9 @@ def _part(document: JsonObject, name: str) -> JsonObject:
 @click.command("describe")
 @click.argument("words", nargs=-1, required=True, metavar="KIND [NAME...] | KIND/NAME...")
 @cluster_options
-@click.option("-l", "--selector", default="", metavar="LABELS", help="All of a kind with these labels.")
+@click.option("-l", "--selector", default="", metavar="LABELS", help="Only objects of the kind with these labels.")
 def describe(words: tuple[str, ...], selector: str, **options: Any) -> int:
-    """Say everything about objects, and what has happened to them.
+    """Show details of objects and their events.
 
     \b
     Examples:
@@ -374,8 +374,8 @@ async def _objects(
         if not pairs:
             namespace = cluster.namespace if kind.namespaced else ""
             listed = await cluster.ask(listing(kind.resource, namespace=namespace, labels=selector))
-            about = {"apiVersion": kind.api_version, "kind": kind.kind}
-            return [(kind, {**about, **each}) for each in listed.get("items") or ()]
+            kind_fields = {"apiVersion": kind.api_version, "kind": kind.kind}
+            return [(kind, {**kind_fields, **item}) for item in listed.get("items") or ()]
     return [
         (kind, await cluster.ask(get(kind.resource, name, cluster.namespace if kind.namespaced else "")))
         for kind, name in pairs

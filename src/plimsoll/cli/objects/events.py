@@ -1,4 +1,4 @@
-"""`plimsoll events`: what has happened, the newest last; of one object, a namespace, or everywhere."""
+"""`plimsoll events`: lists the events of an object, a namespace or all namespaces, newest last."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from plimsoll.rules.model.json_object import JsonObject
 
 @click.command("events")
 @cluster_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
-@click.option("--for", "about", default="", metavar="KIND/NAME", help="Only about this object.")
-@click.option("--types", default="", metavar="Warning,Normal", help="Only of these types.")
-@click.option("-w", "--watch", is_flag=True, help="Then every new one, until Ctrl-C.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Events of all namespaces.")
+@click.option("--for", "about", default="", metavar="KIND/NAME", help="Only events about this object.")
+@click.option("--types", default="", metavar="Warning,Normal", help="Only events of these types.")
+@click.option("-w", "--watch", is_flag=True, help="Watch for new events after the list.")
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="[default: a table]")
 def events(about: str, types: str, watch: bool, output: str | None, **options: Any) -> int:
-    """Show events, the newest last.
+    """List events, newest last.
 
     \b
     Examples:
@@ -29,7 +29,7 @@ def events(about: str, types: str, watch: bool, output: str | None, **options: A
       plimsoll events -A --types Warning -w
     """
     if about and "/" not in about:
-        raise click.UsageError("--for wants KIND/NAME, for instance pod/web")
+        raise click.UsageError("--for must be KIND/NAME, for example pod/web")
     wanted = {each.strip() for each in types.split(",") if each.strip()}
     return answered(options, lambda cluster: _events(cluster, about, wanted, watch, output, options))
 
@@ -45,7 +45,7 @@ async def _events(
         word, _, name = about.partition("/")
         kind = await cluster.kind(word)
         fields = f"involvedObject.kind={kind.kind},involvedObject.name={name}"
-        if not kind.namespaced:  # events about nodes live in `default`, as kubelets write them
+        if not kind.namespaced:  # kubelets write events about nodes to `default`
             namespace = "" if not options["namespace"] else cluster.namespace
     listed = await cluster.ask(listing(EVENTS, namespace=namespace, fields=fields))
     found = sorted((each for each in listed.get("items") or () if _of(each, types)), key=last_seen)

@@ -1,10 +1,8 @@
-"""One command in one container, over a WebSocket with channels (v5.channel.k8s.io).
+"""`plimsoll exec`: executes a command in a container, over a WebSocket with channels (v5.channel.k8s.io).
 
-Each message begins with its channel: 0 stdin, 1 stdout, 2 stderr, 3 the final Status, 4 the terminal's size, 255 "this
-channel is closed". With a terminal ours is raw meanwhile, and is put back whatever happens; then everything the command
-prints goes to the terminal as it is, which is what -t is for.
-
-`plimsoll exec`: a command in a container. `exec_session` talks; here is what may be asked.
+The first byte of a message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 the final Status, 4 the size of the terminal,
+255 close of a channel. With -t the local terminal is in raw mode during the session and is restored afterwards; output
+is not escaped.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ import msgspec
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.terminal import inert
 from plimsoll.kube.request import PODS
-from plimsoll.kube.websocket import WebSocket
+from plimsoll.net.websocket import WebSocket
 
 STDIN, STDOUT, STDERR, STATUS, SIZE, CLOSED = 0, 1, 2, 3, 4, 255
 SUBPROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -40,19 +38,19 @@ class ExecOptions(msgspec.Struct, frozen=True):
     tty: bool
 
 
-async def executed(cluster: ClusterClient, asked: ExecOptions) -> int:
-    """The command's exit code."""
-    query = [("command", each) for each in asked.command]
-    query += [("container", asked.container)] if asked.container else []
-    query += [("stdin", "true")] if asked.stdin else []
-    query += [("stdout", "true"), *([("tty", "true")] if asked.tty else [("stderr", "true")])]
-    path = f"{PODS.path(cluster.namespace, asked.pod, 'exec')}?{urlencode(query)}"
+async def executed(cluster: ClusterClient, options: ExecOptions) -> int:
+    """Execute the command; its exit code."""
+    query = [("command", argument) for argument in options.command]
+    query += [("container", options.container)] if options.container else []
+    query += [("stdin", "true")] if options.stdin else []
+    query += [("stdout", "true"), *([("tty", "true")] if options.tty else [("stderr", "true")])]
+    path = f"{PODS.path(cluster.namespace, options.pod, 'exec')}?{urlencode(query)}"
     socket = await cluster.transport.websocket(path, SUBPROTOCOLS)
     try:
-        with raw_terminal() if asked.tty else contextlib.nullcontext():
-            if asked.tty:
+        with raw_terminal() if options.tty else contextlib.nullcontext():
+            if options.tty:
                 _send_sizes(socket)
-            reading = asyncio.create_task(_input(socket)) if asked.stdin else None
+            reading = asyncio.create_task(_input(socket)) if options.stdin else None
             try:
                 return await _output(socket)
             finally:
@@ -64,7 +62,7 @@ async def executed(cluster: ClusterClient, asked: ExecOptions) -> int:
 
 
 async def _output(socket: WebSocket) -> int:
-    """Until the Status comes: its exit code."""
+    """Print the output until the Status arrives; its exit code."""
     streams = {STDOUT: sys.stdout.buffer, STDERR: sys.stderr.buffer}
     while (message := await socket.receive()) is not None:
         if not message:
@@ -75,12 +73,12 @@ async def _output(socket: WebSocket) -> int:
             streams[channel].flush()
         elif channel == STATUS:
             return exit_code(data)
-    click.echo("plimsoll: the connection ended before the command did", err=True)
+    click.echo("plimsoll: the connection was closed before the command ended", err=True)
     return BROKEN
 
 
 def exit_code(data: bytes) -> int:
-    """Of the Status that ends a session; what is no exit code is said."""
+    """The exit code in the final Status; prints the message if there is none."""
     try:
         status = msgspec.json.decode(data)
     except msgspec.DecodeError:
@@ -90,16 +88,16 @@ def exit_code(data: bytes) -> int:
     for cause in (status.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "ExitCode" and str(cause.get("message")).isdecimal():
             return int(cause["message"])
-    click.echo(f"plimsoll: {inert(str(status.get('message') or 'the command could not be run'))}", err=True)
+    click.echo(f"plimsoll: {inert(str(status.get('message') or 'the command could not be executed'))}", err=True)
     return BROKEN
 
 
 async def _input(socket: WebSocket) -> None:
-    """Standard input, until it ends. A file is read in a thread; a terminal or pipe when it has something."""
+    """Send standard input until it ends: a file is read in a thread, a terminal or pipe when it is readable."""
     source = sys.stdin.buffer
     try:
         number = source.fileno()
-    except OSError:  # standard input need not be a file
+    except OSError:  # standard input may have no file descriptor
         number = -1
     while True:
         data = await _read(number) if number >= 0 else await asyncio.to_thread(source.read, CHUNK)
@@ -115,7 +113,7 @@ async def _read(number: int) -> bytes:
     ready: asyncio.Future[None] = loop.create_future()
     try:
         loop.add_reader(number, _resolve, ready)
-    except PermissionError:  # epoll refuses plain files, which are always ready
+    except PermissionError:  # epoll does not support regular files
         return await asyncio.to_thread(os.read, number, CHUNK)
     try:
         await ready
@@ -129,14 +127,19 @@ def _resolve(ready: asyncio.Future[None]) -> None:
         ready.set_result(None)
 
 
+async def _send_size(socket: WebSocket, size: bytes) -> None:
+    with contextlib.suppress(ConnectionError):  # the session may have ended
+        await socket.send(bytes([SIZE]) + size)
+
+
 def _send_sizes(socket: WebSocket) -> None:
-    """Now, and whenever the window changes."""
+    """Send the size of the terminal now and on every change."""
     loop, sending = asyncio.get_running_loop(), set[asyncio.Task[None]]()
 
     def send() -> None:
         found = os.get_terminal_size(sys.stdin.fileno())
         size = msgspec.json.encode({"Width": found.columns, "Height": found.lines})
-        task = loop.create_task(socket.send(bytes([SIZE]) + size))
+        task = loop.create_task(_send_size(socket, size))
         sending.add(task)
         task.add_done_callback(sending.discard)
 
@@ -160,13 +163,13 @@ def raw_terminal() -> Iterator[None]:
 
 @click.command("exec", context_settings={"allow_interspersed_args": False})
 @cluster_options
-@click.option("-c", "--container", default="", help="Which one. [default: the only one]")
-@click.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input on.")
-@click.option("-t", "--tty", is_flag=True, help="The command gets a terminal. Needs one here, and -i.")
+@click.option("-c", "--container", default="", help="The container. [default: the only one]")
+@click.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input to the container.")
+@click.option("-t", "--tty", is_flag=True, help="Allocate a terminal for the command; needs -i and a local terminal.")
 @click.argument("pod", type=PodName(), metavar="POD")
 @click.argument("command", nargs=-1, required=True, metavar="[--] COMMAND...", type=click.UNPROCESSED)
 def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, tty: bool, **options: Any) -> int:
-    """Run a command in a container; its exit code is ours. Options go before POD.
+    """Execute a command in a container and exit with its exit code. Options precede POD.
 
     \b
     Examples:
@@ -177,10 +180,10 @@ def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, 
     if command[0] == "--":
         command = command[1:]
     if not command:
-        raise click.UsageError("which command? plimsoll exec POD -- COMMAND")
+        raise click.UsageError("specify a command: plimsoll exec POD -- COMMAND")
     if tty and not (sys.stdin.isatty() and with_input):
-        click.echo("plimsoll: -t without a terminal, or without -i: going on without", err=True)
+        click.echo("plimsoll: -t is ignored: it needs -i and a terminal", err=True)
         tty = False
 
-    asked = ExecOptions(pod, container, command, with_input, tty)
-    return answered(options, lambda cluster: executed(cluster, asked))
+    session = ExecOptions(pod, container, command, with_input, tty)
+    return answered(options, lambda cluster: executed(cluster, session))

@@ -1,4 +1,4 @@
-"""`plimsoll get`: objects as tables, JSON, YAML or names; once, or as they change."""
+"""`plimsoll get`: displays objects as tables, JSON, YAML or names, once or with a watch."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 @click.command("get")
 @click.argument("words", nargs=-1, required=True, metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
 @cluster_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="Of every namespace.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")
 @click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml", "name"]), help="[default: a table]")
 @click.option("-l", "--selector", default="", metavar="LABELS", help="app=web,tier!=cache")
 @click.option("--field-selector", default="", metavar="FIELDS", help="spec.nodeName=n1")
-@click.option("-w", "--watch", is_flag=True, help="Then every change, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Watch for changes after the list.")
 @click.option("--no-headers", is_flag=True)
 def get(words: tuple[str, ...], watch: bool, **options: Any) -> int:
-    """Show objects.
+    """Display objects.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def get(words: tuple[str, ...], watch: bool, **options: Any) -> int:
 async def _get(cluster: ClusterClient, words: tuple[str, ...], watch: bool, options: dict[str, Any]) -> int:
     asked = await _asked(cluster, words)
     if watch and (len(asked) != 1 or options["output"] not in (None, "wide", "name")):
-        raise click.UsageError("-w follows one kind or one object, as a table")
+        raise click.UsageError("-w supports one kind or one object, as a table")
     if options["output"] in ("json", "yaml"):
         return await _documents(cluster, asked, options)
     many = len({kind for kind, _ in asked}) > 1
@@ -64,18 +64,18 @@ async def _get(cluster: ClusterClient, words: tuple[str, ...], watch: bool, opti
 
 
 async def _asked(cluster: ClusterClient, words: tuple[str, ...]) -> list[tuple[DiscoveredKind, str]]:
-    """Each kind, with a name where one object is meant."""
+    """The kinds, each with a name if one object is named."""
     from plimsoll.kube.discovery import kinds_meant
 
     kinds = await cluster.kinds()
     if any("/" in word for word in words):
         pairs = [word.partition("/") for word in words]
         if any(not kind or not name for kind, _, name in pairs):
-            raise click.UsageError("name every object as KIND/NAME, or give one KIND and then names")
+            raise click.UsageError("use KIND/NAME for every object, or one KIND followed by names")
         return [(await cluster.kind(kind), name) for kind, _, name in pairs]
     meant = kinds_meant(kinds, words[0])
     if len(words) > 1 and len(meant) > 1:
-        raise click.UsageError("names go with one kind: `plimsoll get pod web api`")
+        raise click.UsageError("names need exactly one kind: `plimsoll get pod web api`")
     return [(kind, name) for kind in meant for name in (words[1:] or ("",))]
 
 
@@ -86,7 +86,7 @@ def _request(cluster: ClusterClient, kind: DiscoveredKind, name: str, options: d
     namespace = cluster.namespace if kind.namespaced and not options["all_namespaces"] else ""
     if name:
         if options["all_namespaces"]:
-            raise click.UsageError("one object has one namespace: give -n, not -A")
+            raise click.UsageError("a named object has one namespace: use -n, not -A")
         request = one(kind.resource, name, namespace)
     else:
         fields, labels = options["field_selector"], options["selector"]
@@ -161,7 +161,7 @@ async def _documents(cluster: ClusterClient, asked: list[tuple[DiscoveredKind, s
 
 
 def _items(document: JsonObject) -> list[JsonObject]:
-    """A list's items, each with its type: the server leaves that to the list."""
+    """The items of a list, each with apiVersion and kind, which the server sets only on the list."""
     if not isinstance(document.get("items"), list):
         return [document]
     kind = str(document.get("kind", "")).removesuffix("List")

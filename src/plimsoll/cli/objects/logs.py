@@ -1,4 +1,4 @@
-"""`plimsoll logs`: what a container has written. Bytes as they are into a file or pipe; made harmless on a terminal."""
+"""`plimsoll logs`: prints the logs of a container; unchanged to a file or pipe, escaped on a terminal."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from plimsoll.cli.terminal import inert, on_terminal
 @click.argument("pod", type=PodName(), metavar="POD")
 @click.argument("named", required=False, metavar="[CONTAINER]")
 @cluster_options
-@click.option("-c", "--container", default="", help="Which one. [default: the only one]")
-@click.option("-f", "--follow", is_flag=True, help="And whatever comes, until the container ends.")
-@click.option("-p", "--previous", is_flag=True, help="Of the run before the last restart.")
-@click.option("--tail", type=click.IntRange(0), metavar="LINES", help="Only the last ones.")
-@click.option("--since", "since_s", type=click.IntRange(1), metavar="SECONDS", help="Not older than this.")
-@click.option("--timestamps", is_flag=True, help="Each line with its time.")
-@click.option("--raw", is_flag=True, help="Control characters as they are, on a terminal too.")
+@click.option("-c", "--container", default="", help="The container. [default: the only one]")
+@click.option("-f", "--follow", is_flag=True, help="Follow the log until the container ends.")
+@click.option("-p", "--previous", is_flag=True, help="The log of the previous instance of the container.")
+@click.option("--tail", type=click.IntRange(0), metavar="LINES", help="Only the last lines.")
+@click.option("--since", "since_s", type=click.IntRange(1), metavar="SECONDS", help="Only lines of the last SECONDS.")
+@click.option("--timestamps", is_flag=True, help="Print a timestamp on each line.")
+@click.option("--raw", is_flag=True, help="Do not escape control characters on a terminal.")
 def logs(pod: str, named: str | None, container: str, raw: bool, **options: Any) -> int:
-    """Print a container's log.
+    """Print the logs of a container.
 
-    On a terminal, control characters of the log are shown, not obeyed: a log may hold anything.
+    On a terminal, control characters are escaped.
 
     \b
     Examples:
@@ -70,5 +70,5 @@ async def _logs(cluster: ClusterClient, pod: str, container: str, options: dict[
 
 
 def _harmless(line: bytes) -> str:
-    """Tabs are part of many logs, and do nothing."""
+    """Escape control characters except tabs."""
     return "\t".join(inert(piece) for piece in line.decode("utf-8", "backslashreplace").rstrip("\r").split("\t"))

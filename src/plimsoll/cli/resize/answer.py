@@ -1,4 +1,4 @@
-"""What will come of a resize, in plain texts: one answer as JSON and as lines, for `explain resize` and `resize`."""
+"""The forecast of a resize as JSON and as text, for `explain resize` and `resize`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Pod, Resourc
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resize.allocation import all_containers
 from plimsoll.rules.resize.forecast import Forecast, Outcome
-from plimsoll.rules.resize.headroom import Leaving
+from plimsoll.rules.resize.headroom import PodRemoval
 from plimsoll.rules.resize.request import patch_between
 from plimsoll.rules.resize.steps import FileChange
 from plimsoll.rules.resources.qos import qos_class
@@ -40,20 +40,20 @@ _COLOURS: dict[Outcome, str] = {
     "unscheduled": "green",
     "unknown": "yellow",
 }
-_WORDS: dict[Outcome, str] = {
-    "accepted": "the node has room: accepted",
-    "unchanged": "nothing changes: the pod has these amounts already",
-    "deferred": "Deferred: the node has no room now, the resize waits",
-    "infeasible": "Infeasible: this node can never do it",
-    "refused": "refused by the API server",
-    "ended": "no node judges this pod any more: the amounts would change and nothing else",
-    "unscheduled": "not on a node yet: the scheduler will see the new size",
-    "unknown": "whether the node has room is not known here: it will say",
+_VERDICTS: dict[Outcome, str] = {
+    "accepted": "accepted: the node has enough free resources",
+    "unchanged": "no change: the pod already has these resources",
+    "deferred": "Deferred: the node does not have enough free resources now, the resize waits",
+    "infeasible": "Infeasible: the resize does not fit on this node",
+    "refused": "rejected by the API server",
+    "ended": "the pod has no active node: only its spec would change",
+    "unscheduled": "not scheduled yet: the scheduler will use the new resources",
+    "unknown": "unknown: the node decides, and its state cannot be read",
 }
 
 
 class AmountChange(msgspec.Struct, frozen=True):
-    container: str  # "" for the pod's own block
+    container: str  # "": pod-level resources
     resource: str
     list: str  # requests, limits
     before: str | None
@@ -61,16 +61,16 @@ class AmountChange(msgspec.Struct, frozen=True):
 
 
 class Room(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What must go for a deferred resize: all of these pods; none where nobody's going would do."""
+    """What a deferred resize waits for: the removal of all these pods; empty if no removal is enough."""
 
     short: dict[str, str]
     pods: tuple[str, ...] = ()
-    freed: dict[str, str] = {}  # by these pods, or by all others where they are not enough
-    then: str = ""  # what would still speak against it
+    freed: dict[str, str] = {}  # by these pods, or by all others if that is not enough
+    then: str = ""  # the remaining obstacle
 
 
 class Largest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The largest request of a container ("": of the pod) that would do: ever, and now."""
+    """The largest request of a container ("": of the pod) that this node could accept at all, and now."""
 
     container: str
     resource: str
@@ -85,11 +85,11 @@ class ResizeAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     message: str = ""
     hint: str = ""
     errors: tuple[str, ...] = ()
-    nearest: dict[str, Any] | None = None  # a patch that the API would take
+    nearest: dict[str, Any] | None = None  # a patch that the API server would accept
     changes: tuple[AmountChange, ...] = ()
     restarts: tuple[str, ...] = ()
     unsafe: tuple[dict[str, str], ...] = ()
-    victims: tuple[str, ...] = ()  # pods that the node ends for it
+    victims: tuple[str, ...] = ()  # pods that the node would terminate for it
     room: Room | None = None
     largest: tuple[Largest, ...] = ()
     writes: tuple[FileChange, ...] = ()
@@ -101,7 +101,7 @@ class ResizeAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
     @property
     def risky(self) -> bool:
-        """Worth a question before it is sent."""
+        """Whether to ask for confirmation."""
         return self.exit_code == NOT_NOW or bool(self.restarts or self.unsafe or self.victims)
 
 
@@ -130,15 +130,15 @@ def resize_answer(
 
 
 def _zero_limits(changes: Sequence[AmountChange]) -> Iterator[str]:
-    for each in changes:
-        if each.list == "limits" and each.after is not None and not QUANTITIES[each.after]:
-            yield f"a {each.resource} limit of 0 is no limit: {_whose(each.container)} may use what there is"
+    for change in changes:
+        if change.list == "limits" and change.after is not None and not QUANTITIES[change.after]:
+            yield f"a {change.resource} limit of 0 means no limit: {_subject(change.container)} is not limited"
 
 
 def _room(found: Forecast) -> Room | None:
     if found.outcome != "deferred" or not found.short:
         return None
-    gone = found.leaving or Leaving((), {})
+    gone = found.leaving or PodRemoval((), {})
     return Room(_texts(found.short), gone.pods, _texts(gone.freed), gone.then)
 
 
@@ -178,20 +178,20 @@ def lines(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:
         for each in answer.changes
     ]
     yield from table(rows)
-    yield paint(_WORDS[answer.outcome], "bold", _COLOURS[answer.outcome])
+    yield paint(_VERDICTS[answer.outcome], "bold", _COLOURS[answer.outcome])
     if answer.message and not answer.errors:
         yield f"  {inert(answer.message)}"
     for error in answer.errors:
         yield f"  {inert(error)}"
     yield from _remedies(answer)
     for name in answer.victims:
-        yield f"{paint('ends', 'red')} pod {inert(name)}: a critical pod's room is made by ending others"
+        yield f"{paint('terminates', 'red')} pod {inert(name)}: the resized pod is critical"
     for name in answer.restarts:
-        yield f"{paint('restart', 'yellow')}: container {inert(name)} is started anew, its resize policy asks for it"
+        yield f"{paint('restart', 'yellow')}: container {inert(name)} is restarted, as its resize policy requires"
     for each in answer.unsafe:
         yield (
-            f"{paint('unsafe shrink', 'red')}: {_whose(each['container'])} uses {each['used']} now, its new limit is "
-            f"{each['limit']}; the node will refuse or wait rather than kill it"
+            f"{paint('unsafe shrink', 'red')}: {_subject(each['container'])} uses {each['used']} now, its new limit is "
+            f"{each['limit']}; the node rejects or delays such a resize"
         )
     yield from _written(answer, paint)
     for note in answer.notes:
@@ -202,36 +202,39 @@ def _remedies(answer: ResizeAnswer) -> Iterator[str]:
     if answer.hint:
         yield f"  {inert(answer.hint)}"
     if answer.room is not None:
-        yield from _who_must_go(answer.room)
+        yield from _missing_room(answer.room)
     for each in answer.largest:
         yield f"  {_largest_line(each)}"
     if answer.nearest is not None:
         patch = msgspec.json.encode(answer.nearest).decode()
-        yield f"  the nearest that it would take: {inert(patch)}"
+        yield f"  the nearest accepted patch: {inert(patch)}"
 
 
-def _who_must_go(room: Room) -> Iterator[str]:
+def _missing_room(room: Room) -> Iterator[str]:
     short = _listed(room.short)
     if room.pods:
         pods = ", ".join(map(inert, room.pods))
-        gone = f"once {pods} {'is' if len(room.pods) == 1 else 'are all'} gone (frees {_listed(room.freed)})"
-        yield f"  short of {short}: " + (f"still not {gone}: {inert(room.then)}" if room.then else f"it fits {gone}")
+        removed = f"after removal of {pods} (frees {_listed(room.freed)})"
+        fits = f"does not fit {removed}: {inert(room.then)}" if room.then else f"fits {removed}"
+        yield f"  short of {short}: {fits}"
     elif room.freed:
-        yield f"  short of {short}: all other pods together free only {_listed(room.freed)}"
+        yield f"  short of {short}: removal of all other pods frees only {_listed(room.freed)}"
     else:
-        yield f"  short of {short}: more than the whole node has, whoever goes"
+        yield f"  short of {short}: more than the node has without other pods"
 
 
 def _largest_line(largest: Largest) -> str:
-    whose = _whose(largest.container)
+    subject = _subject(largest.container)
     if largest.ever is None:
-        return f"{largest.resource}: no amount for {whose} would fit beside the rest of the pod"
-    now = "no larger amount fits" if largest.now is None else f"{largest.now} fits"
+        return f"{largest.resource}: no amount for {subject} fits with the rest of the pod"
+    now = "no increase" if largest.now is None else largest.now
     same = largest.now == largest.ever
-    return f"{largest.resource}: the most for {whose} here is {largest.ever}" + ("" if same else f"; {now} now")
+    return f"{largest.resource}: the maximum for {subject} on this node is {largest.ever}" + (
+        "" if same else f"; now: {now}"
+    )
 
 
-def _whose(container: str) -> str:
+def _subject(container: str) -> str:
     return f"container {inert(container)}" if container else "the pod"
 
 
@@ -241,9 +244,9 @@ def _listed(amounts: Mapping[str, str]) -> str:
 
 def _written(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:
     for how, title in (
-        ("resize", "written, in this order"),
-        ("restart", "with the container's new start"),
-        ("follows", "and then, since sums change"),
+        ("resize", "cgroup writes, in this order"),
+        ("restart", "at the restart of the container"),
+        ("follows", "then, dependent values"),
     ):
         rows = [
             [

@@ -1,7 +1,7 @@
-"""`plimsoll resize`: a running pod's CPU or memory, in place; first what will come of it, then the request.
+"""`plimsoll resize`: changes the CPU or memory of a running pod in place; prints a forecast, then sends the request.
 
-The forecast is made here, from the pod, its node, the node's other pods and what they use; nothing is sent for it but
-questions. Then one request goes out: to the pod's `resize` subresource where the server has one, else a plain PATCH.
+The forecast is computed locally from the pod, its node, the other pods of the node and their usage; it only reads. The
+request is one PATCH: to the `resize` subresource of the pod if the server has it, else to the pod.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Cpu(QuantityParam):
         try:
             QUANTITIES[str(value)]
         except InvalidQuantityError:
-            self.fail(f"{value!r} is no amount; write it as {self.examples}", param, ctx)
+            self.fail(f"{value!r} is not a valid amount; write it as {self.examples}", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -57,7 +57,9 @@ class _Memory(_Cpu):
         quantity = super().convert(value, param, ctx)
         if quantity.milli % 1000:
             self.fail(
-                f"{value!r} is no whole number of bytes (m stands for thousandths); is it {self.examples}?", param, ctx
+                f"{value!r} is not a whole number of bytes (m means thousandths); did you mean {self.examples}?",
+                param,
+                ctx,
             )
         return quantity
 
@@ -65,13 +67,15 @@ class _Memory(_Cpu):
 @click.command("resize")
 @click.argument("pod", type=PodName(), metavar="POD")
 @cluster_options
-@click.option("-c", "--container", default="", help="Which one. [default: the only one]")
-@click.option("--cpu", type=_Cpu(), help="In CPUs: 2, 500m.")
-@click.option("--memory", type=_Memory(), help="In bytes: 1Gi, 300Mi.")
-@click.option("--limits-only", is_flag=True, help="The limit, and leave the request.")
-@click.option("--requests-only", is_flag=True, help="The request, and leave the limit.")
-@click.option("--dry-run", is_flag=True, help="Say what will come of it, ask the server the same, change nothing.")
-@click.option("--wait", is_flag=True, help="Follow it: proposed → allocated → kernel → reported.")
+@click.option("-c", "--container", default="", help="The container. [default: the only one]")
+@click.option("--cpu", type=_Cpu(), help="CPU: 2, 500m.")
+@click.option("--memory", type=_Memory(), help="Memory: 1Gi, 300Mi.")
+@click.option("--limits-only", is_flag=True, help="Change only the limit.")
+@click.option("--requests-only", is_flag=True, help="Change only the request.")
+@click.option("--dry-run", is_flag=True, help="Only print the forecast, and let the server check the request.")
+@click.option(
+    "--wait", is_flag=True, help="Wait until the node has applied it: proposed → allocated → kernel → reported."
+)
 @click.option(
     "--timeout",
     "timeout_s",
@@ -79,10 +83,14 @@ class _Memory(_Cpu):
     default=WAIT_S,
     show_default=True,
     metavar="SECONDS",
-    help="How long to --wait.",
+    help="Timeout of --wait.",
 )
-@click.option("-y", "--yes", is_flag=True, help="Send it though it must wait, restarts or ends something or is unsafe.")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Of the forecast.")
+@click.option(
+    "-y", "--yes", is_flag=True, help="Do not ask for confirmation of a deferred, disruptive or unsafe resize."
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format of the forecast."
+)
 def resize(
     pod: str,
     container: str,
@@ -97,12 +105,11 @@ def resize(
     output: str,
     **options: Any,
 ) -> int:
-    """Change a running pod's CPU or memory without a restart; says first what will come of it.
+    """Change the CPU or memory of a running pod without a restart; prints a forecast first.
 
-    An amount is for the request, and for the limit too where the container has one.
+    An amount applies to the request, and to the limit if the container has one.
 
-    Exit code 0: done, or accepted as far as can be foreseen; 1: Deferred, Infeasible, not done in time, or not sent;
-    2: refused.
+    Exit code 0: done, or accepted by the forecast; 1: Deferred, Infeasible, timed out or not sent; 2: rejected.
 
     \b
     Examples:
@@ -112,22 +119,24 @@ def resize(
     """
     amounts = {name: amount for name, amount in ((CPU, cpu), (MEMORY, memory)) if amount is not None}
     if not amounts:
-        raise click.UsageError("how much? give --cpu, --memory or both")
+        raise click.UsageError("specify --cpu, --memory or both")
     if limits_only and requests_only:
-        raise click.UsageError("--limits-only and --requests-only leave nothing to change")
+        raise click.UsageError("--limits-only and --requests-only exclude each other")
     kinds: tuple[ListName, ...] = ("limits",) if limits_only else ("requests",) if requests_only else ()
     if dry_run and wait:
-        raise click.UsageError("--dry-run changes nothing that --wait could follow")
-    wanted = ResizeOptions(pod, container, amounts, kinds, dry_run, wait, yes, timeout_s, output)
-    # A question on a terminal is asked between two runs of the client: inside one, Ctrl-C would not end it.
-    prepared = answered(options, lambda cluster: _prepared(cluster, wanted))
-    code = _decided(wanted, prepared.answer)
+        raise click.UsageError("--dry-run and --wait exclude each other")
+    request = ResizeOptions(pod, container, amounts, kinds, dry_run, wait, yes, timeout_s, output)
+    # Ask for confirmation between two runs of the client: inside one, Ctrl-C would not end it.
+    prepared = answered(options, lambda cluster: _prepared(cluster, request))
+    code = _decided(request, prepared.answer)
     if code is not None:
         return code
     try:
-        return answered(options, lambda cluster: _carried_out(cluster, wanted, prepared))
+        return answered(options, lambda cluster: _carried_out(cluster, request, prepared))
     except KeyboardInterrupt:
-        click.echo(f"plimsoll: not waited for; how far it is: `plimsoll describe pod {inert(pod)}`", err=True)
+        click.echo(
+            f"plimsoll: interrupted; see `plimsoll describe pod {inert(pod)}` for the state of the resize", err=True
+        )
         raise
 
 
@@ -135,51 +144,51 @@ class _Prepared(msgspec.Struct, frozen=True):
     patch: JsonObject
     subresource: str  # "": a plain PATCH
     answer: ResizeAnswer
-    generation: int | None  # of the pod before
+    generation: int | None  # of the pod before the resize
 
 
-async def _prepared(cluster: ClusterClient, wanted: ResizeOptions) -> _Prepared:
-    from plimsoll.cli.resize.forecast import foreseen, stored_pod
+async def _prepared(cluster: ClusterClient, request: ResizeOptions) -> _Prepared:
+    from plimsoll.cli.resize.forecast import forecast_resize, stored_pod
     from plimsoll.codec.lean.lean import lean_pod
     from plimsoll.rules.resize.request import change_of, chosen_container, resize_patch
 
-    stored = await stored_pod(cluster, wanted.pod)
+    stored = await stored_pod(cluster, request.pod)
     pod = lean_pod(stored)
-    container = chosen_container(pod, wanted.container)
-    change = change_of(container, wanted.amounts, wanted.kinds)
+    container = chosen_container(pod, request.container)
+    change = change_of(container, request.amounts, request.kinds)
     subresource = "resize" if "resize" in (await cluster.kind("pods")).subresources else ""
-    answer = await foreseen(cluster, stored, container.name, change, subresource=bool(subresource))
+    answer = await forecast_resize(cluster, stored, container.name, change, subresource=bool(subresource))
     patch = resize_patch(pod, container.name, change)
     return _Prepared(patch, subresource, answer, stored["metadata"].get("generation"))
 
 
-def _decided(wanted: ResizeOptions, answer: ResizeAnswer) -> int | None:
-    """Says what will come of it; None where the server is to be asked."""
-    _say(answer, wanted.output)
+def _decided(request: ResizeOptions, answer: ResizeAnswer) -> int | None:
+    """Print the forecast; the exit code, or None if the request must be sent."""
+    _print(answer, request.output)
     if answer.outcome == "refused":
-        click.echo("nothing was sent", err=True)
+        click.echo("The resize was not sent.", err=True)
         return REFUSED
-    if wanted.dry_run:
+    if request.dry_run:
         return None
     if answer.outcome == "unchanged":
         return DONE
-    return NOT_NOW if answer.risky and not wanted.yes and not _agreed() else None
+    return NOT_NOW if answer.risky and not request.yes and not _agreed() else None
 
 
-async def _carried_out(cluster: ClusterClient, wanted: ResizeOptions, prepared: _Prepared) -> int:
-    if wanted.dry_run:
-        return await _asked(cluster, wanted, prepared)
-    sent = await _sent(cluster, wanted.pod, prepared)
-    click.echo(f"pod/{inert(wanted.pod)} resize asked for", err=wanted.output == "json")
-    if not wanted.wait:
+async def _carried_out(cluster: ClusterClient, request: ResizeOptions, prepared: _Prepared) -> int:
+    if request.dry_run:
+        return await _dry_run(cluster, request, prepared)
+    sent = await _sent(cluster, request.pod, prepared)
+    click.echo(f"pod/{inert(request.pod)} resize requested", err=request.output == "json")
+    if not request.wait:
         return prepared.answer.exit_code
     from plimsoll.cli.resize.wait import followed
 
     paint = Paint(colourful(sys.stderr))
-    return await followed(cluster, sent, wanted.timeout_s, paint, generation_before=prepared.generation)
+    return await followed(cluster, sent, request.timeout_s, paint, generation_before=prepared.generation)
 
 
-def _say(answer: ResizeAnswer, output: str) -> None:
+def _print(answer: ResizeAnswer, output: str) -> None:
     if output == "json":
         click.echo(json_text(answer))
         return
@@ -189,28 +198,28 @@ def _say(answer: ResizeAnswer, output: str) -> None:
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        click.echo("nothing was sent: give --yes to ask for it all the same", err=True)
+        click.echo("The resize was not sent; use --yes to send it anyway.", err=True)
         return False
     try:
-        agreed = click.confirm("ask for it all the same?", err=True)
+        agreed = click.confirm("Send the resize anyway?", err=True)
     except click.Abort:
-        click.echo("\nnothing was sent", err=True)
+        click.echo("\nThe resize was not sent.", err=True)
         raise
     if not agreed:
-        click.echo("nothing was sent", err=True)
+        click.echo("The resize was not sent.", err=True)
     return agreed
 
 
-async def _asked(cluster: ClusterClient, wanted: ResizeOptions, prepared: _Prepared) -> int:
-    """The server's own word, which also knows quotas and limit ranges."""
+async def _dry_run(cluster: ClusterClient, request: ResizeOptions, prepared: _Prepared) -> int:
+    """Let the server check the request, which also knows quotas and limit ranges."""
     from plimsoll.kube.request import ApiError
 
     try:
-        await _sent(cluster, wanted.pod, prepared, dry_run=True)
+        await _sent(cluster, request.pod, prepared, dry_run=True)
     except ApiError as error:
-        click.echo(f"the server would refuse it: {inert(str(error))}", err=True)
+        click.echo(f"The server would reject the resize: {inert(str(error))}", err=True)
         return REFUSED
-    click.echo("dry run: the server would take the request; nothing was changed", err=wanted.output == "json")
+    click.echo("The server would accept the resize (dry run).", err=request.output == "json")
     return prepared.answer.exit_code
 
 

@@ -1,9 +1,7 @@
-"""What will come of a resize in a live cluster: asks for everything the forecast needs, and sends nothing.
+"""The forecast of a resize in a live cluster: reads everything that it needs, and changes nothing.
 
-The pod, its node, the node's other pods with what is allocated to them, what the pod uses, how the kubelet is
-configured, which version the server is. Whatever the cluster does not tell is said as a note.
-
-Whether a node with the static CPU policy has the CPUs that a resize asks for, as far as can be told from outside.
+It reads the pod, its node, the other pods of the node with their allocated resources, the usage of the pod, the
+configuration of the kubelet and the version of the server. A note says what the cluster does not report.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from plimsoll.cli.node_info import (
     kubelet_config,
     pods_on,
     reported_conditions,
-    told_setting,
+    reported_setting,
     usage_on,
 )
 from plimsoll.cli.resize.answer import ResizeAnswer, resize_answer
@@ -33,29 +31,29 @@ from plimsoll.rules.model.objects import MEMORY, Node, Pod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile, profile_named
-from plimsoll.rules.resize.forecast import Api, Outcome, forecast, forecast_without_node
-from plimsoll.rules.resize.request import ResourceChange, wished
+from plimsoll.rules.resize.forecast import Api, Outcome, forecast, forecast_without_node, predicted_cpu_refusal
+from plimsoll.rules.resize.request import ResourceChange, resized_document
 from plimsoll.rules.resize.verdict import ResizeSetting, resize_setting
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.scheduling.fit import allocated_load
 
 
-def cpu_refusal(setting: NodeConfig, held: Sequence[Pod]) -> Callable[[Pod], AdmissionRefusal | None]:
-    """`held`: the node's pods as allocated. Cores are counted as one thread each: nobody tells how they are laid out.
+def cpu_refusal(setting: NodeConfig, allocated: Sequence[Pod]) -> Callable[[Pod], AdmissionRefusal | None]:
+    """Whether a node with the static CPU policy has the CPUs for a resize. `allocated`: all pods of the node.
 
-    Raises InvalidConfig where the node would not start with that policy.
+    Cores count as one thread each, because a node does not report its topology. Raises InvalidConfigError if the node
+    would not start with that policy.
     """
     if not setting.policy.static_cpus:
         return lambda _pod: None
     from plimsoll.node.resources.cpu_manager import cpu_plan
     from plimsoll.rules.cpumanager.topology import flat
-    from plimsoll.rules.resize.forecast_cpus import foretold_cpu_refusal
 
-    return foretold_cpu_refusal(cpu_plan(setting, flat(setting.machine.cores)), setting.policy, held)
+    return predicted_cpu_refusal(cpu_plan(setting, flat(setting.machine.cores)), setting.policy, allocated)
 
 
-# Of a KubeletConfiguration, what verdicts on resizes depend on; the rest need not be readable here.
-_COUNTS = (
+# The fields of a KubeletConfiguration that the verdict on a resize depends on.
+_FIELDS = (
     "cpuManagerPolicy",
     "cpuManagerPolicyOptions",
     "evictionHard",
@@ -73,12 +71,12 @@ JUDGED: tuple[Outcome, ...] = ("accepted", "deferred", "infeasible")
 
 class NodeSeen(msgspec.Struct, frozen=True):
     node: JsonObject
-    pods: list[Pod]  # all that have not ended, the one in question included
+    pods: list[Pod]  # all that have not ended, including the resized one
     config: JsonObject
 
 
 class NoSuchPodError(PlimsollError):
-    """There is no pod of that name; the message names the nearest, or those there are."""
+    """There is no pod with this name; the message suggests others."""
 
 
 async def stored_pod(cluster: ClusterClient, name: str) -> JsonObject:
@@ -90,27 +88,29 @@ async def stored_pod(cluster: ClusterClient, name: str) -> JsonObject:
         listed = await cluster.answer(listing(PODS, namespace=cluster.namespace))
         if listed.status >= 400:
             raise
-        names = [str(each["metadata"]["name"]) for each in document(listed).get("items") or ()]
+        names = [str(pod["metadata"]["name"]) for pod in document(listed).get("items") or ()]
     raise NoSuchPodError(f"no pod {name} in namespace {cluster.namespace}{_rather(name, names)}")
 
 
 def _rather(name: str, names: list[str]) -> str:
-    import difflib  # needed only once something is wrong
+    import difflib  # needed only for this error
 
     close = difflib.get_close_matches(name, names, n=1)
     if close:
         return f"; did you mean {close[0]}?"
-    return f"; there are: {', '.join(sorted(names)[:10])}{' …' if len(names) > 10 else ''}" if names else ""
+    return f"; the pods are: {', '.join(sorted(names)[:10])}{' …' if len(names) > 10 else ''}" if names else ""
 
 
-async def foreseen(
+async def forecast_resize(
     cluster: ClusterClient, stored: JsonObject, container: str, change: ResourceChange, *, subresource: bool = True
 ) -> ResizeAnswer:
-    """`subresource`: whether the server has `resize` for pods."""
+    """`subresource`: whether the server has the `resize` subresource of pods."""
     profile = profile_named(await cluster.profile_name())
     spec = lean_pod(stored)
     old = PodVersion(stored, spec)
-    new = with_defaults(wished(stored, container, change), resize_policy=profile.resize_policy_defaulted, stored=spec)
+    new = with_defaults(
+        resized_document(stored, container, change), resize_policy=profile.resize_policy_defaulted, stored=spec
+    )
     api, name = Api(subresource=subresource), spec.spec.node_name
     if not name:
         return resize_answer(forecast_without_node(old, new, profile, api=api), spec, new.pod)
@@ -120,12 +120,12 @@ async def foreseen(
         if error.code not in (403, 404):
             raise
         found = forecast_without_node(old, new, profile, api=api, bound=True, missing=error.code == 404)
-        return resize_answer(found, spec, new.pod, notes=[f"nothing is known of node {name}: {error}"])
+        return resize_answer(found, spec, new.pod, notes=[f"node {name} cannot be read: {error}"])
     notes: list[str] = []
     usage = await usage_on(cluster, name)
     sets = container_sets(usage.by_pod.get((spec.metadata.namespace, spec.metadata.name)))
     if MEMORY in change.get("limits", {}) and container not in sets:
-        notes.append("nobody tells how much memory it uses: whether that limit is safe is not known")
+        notes.append("its memory usage is unknown: the new limit may be below it")
     setting = node_setting(seen, allocated_from_status(spec), profile, notes)
     found = forecast(old, new, setting, working_sets=sets, api=api)
     return resize_answer(found, spec, new.pod, notes=notes if found.outcome in JUDGED else ())
@@ -137,37 +137,37 @@ async def _seen(cluster: ClusterClient, name: str) -> NodeSeen:
 
 
 def node_setting(seen: NodeSeen, pod: Pod, profile: Profile, notes: list[str]) -> ResizeSetting:
-    """As the node's own agent would have it; `pod` as it is held. Adds to the notes."""
+    """The ResizeSetting that the agent of the node would use; `pod` as allocated. Adds to the notes."""
     key = (pod.metadata.namespace, pod.metadata.name)
-    others = [allocated_from_status(each) for each in seen.pods if (each.metadata.namespace, each.metadata.name) != key]
+    others = [allocated_from_status(one) for one in seen.pods if (one.metadata.namespace, one.metadata.name) != key]
     under = reported_conditions(seen.node)
-    conditions = tuple(each for each in NODE_CONDITIONS if each in under)
+    conditions = tuple(condition for condition in NODE_CONDITIONS if condition in under)
     node = from_document(seen.node, Node)
     if "Ready" not in under:
-        notes.append("the node is not ready: it judges once it is")
+        notes.append("the node is not ready: it decides when it is ready again")
     if not seen.config:
-        notes.append("the node does not tell how it is configured: defaults are assumed")
+        notes.append("the node does not report its configuration: defaults are assumed")
     try:
         return _configured(seen.config, node, others, pod, profile, conditions)
     except (InvalidConfigError, InvalidConfigsError) as error:
-        notes.append(f"how the node is configured cannot be read here ({error}): defaults are assumed")
+        notes.append(f"the configuration of the node cannot be read ({error}): defaults are assumed")
         return ResizeSetting(allocated_load(node, others), profile, conditions=conditions)
 
 
 def _configured(
-    told: JsonObject,
+    reported: JsonObject,
     node: Node,
     others: Sequence[Pod],
     pod: Pod,
     profile: Profile,
     conditions: tuple[NodeCondition, ...],
 ) -> ResizeSetting:
-    setting = told_setting(told, _COUNTS, node, profile)
+    setting = reported_setting(reported, _FIELDS, node, profile)
     load = allocated_load(node, others)
     found = resize_setting(setting, load, conditions, cpu_refusal(setting, [*others, pod]))
     return msgspec.structs.replace(
         found,
-        static_memory=told.get("memoryManagerPolicy") == "Static",
-        # Without its configuration the Node's own word is the best there is.
-        absolute_allocatable=setting.absolute if told else None,
+        static_memory=reported.get("memoryManagerPolicy") == "Static",
+        # Without its configuration, the allocatable resources of the Node are used.
+        absolute_allocatable=setting.absolute if reported else None,
     )

@@ -1,4 +1,4 @@
-"""`plimsoll api`: the API server in the foreground, until a signal ends it; copies of its store, made and put back."""
+"""`plimsoll api`: runs the API server in the foreground; manages tokens, backup and restore."""
 
 from __future__ import annotations
 
@@ -15,23 +15,35 @@ _STATE = click.option(
     "--state-dir",
     metavar="DIR",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where keys and objects are kept.  [default: $PLIMSOLL_HOME, /var/lib/plimsoll, ~/.local/state/plimsoll]",
+    help="Directory for keys and objects.  [default: $PLIMSOLL_HOME, /var/lib/plimsoll, ~/.local/state/plimsoll]",
 )
 
 
 @click.group(invoke_without_command=True)
 @_STATE
 @click.option(
-    "--listen", metavar="HOST:PORT", default="127.0.0.1:6443", show_default=True, help="Port 0: any free one."
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:6443",
+    show_default=True,
+    help="Address to listen on; port 0: any free port.",
 )
-@click.option("--profile", "profile_name", default="1.27", show_default=True, help="Behave as Kubernetes 1.27 or 1.36.")
-@click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false, as on a kube-apiserver.")
-@click.option("--audit-log", metavar="FILE", type=click.Path(path_type=Path), help="One line of JSON per request.")
-@click.option("--scheduler/--no-scheduler", default=True, help="Whether to schedule pods in this process too.")
-@click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input does, as after a signal.")
+@click.option(
+    "--profile",
+    "profile_name",
+    default="1.27",
+    show_default=True,
+    help="The Kubernetes release to follow: 1.27 or 1.36.",
+)
+@click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
+@click.option(
+    "--audit-log", metavar="FILE", type=click.Path(path_type=Path), help="Write one line of JSON per request."
+)
+@click.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
+@click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
 @click.pass_context
 def api(context: click.Context, /, state_dir: Path | None, **options: Any) -> None:
-    """Serve the Kubernetes API. The first start makes a CA and an admin kubeconfig, whose path is printed.
+    """Run the API server. The first start creates a CA and an admin kubeconfig, and prints its path.
 
     \b
     plimsoll api &
@@ -58,17 +70,17 @@ async def run(
     while_stdin: bool = False,
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
-    """The server until a signal ends it; `announced` is told where it listens and with which file one reaches it."""
+    """Serve until a signal arrives; `announced` is called with the address and the kubeconfig."""
     import contextlib
 
     from plimsoll.api.auth.authenticator import server_names, write_admin_kubeconfig
     from plimsoll.api.auth.ca import Authority
     from plimsoll.api.machinery.metrics import Audit
-    from plimsoll.api.server.log_format import log_to_stderr
     from plimsoll.api.server.server import Listener, serve
-    from plimsoll.cli.daemon import allow_many_files, host_and_port, settle, stop_event
+    from plimsoll.cli.daemon import allow_many_files, freeze_garbage, host_and_port, stop_event
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.state_dir import write_private
+    from plimsoll.logs import log_to_stderr
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
 
@@ -91,14 +103,14 @@ async def run(
             path = write_admin_kubeconfig(state, authority, url)
             write_private(state / "address", url.encode())
             announced(url, path)
-            settle()
+            freeze_garbage()
 
         allow_many_files()
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
 
 
 def _appended(path: Path) -> Any:
-    """For the owner only: it names users and objects."""
+    """Open the audit log, readable by the owner only: it contains names of users and objects."""
     handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
     return os.fdopen(handle, "ab", buffering=0)
 
@@ -107,7 +119,7 @@ def _appended(path: Path) -> Any:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
 @click.pass_obj
 def backup(state_dir: Path | None, file: Path) -> None:
-    """Copy the store to FILE, also while the server runs."""
+    """Copy the store to FILE; the server may be running."""
     from plimsoll.store.backup import backup as copy
 
     copy(default_state(state_dir) / "store", file)
@@ -118,37 +130,37 @@ def backup(state_dir: Path | None, file: Path) -> None:
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
 @click.pass_obj
 def restore(state_dir: Path | None, file: Path) -> None:
-    """Put a copy back; no server may be running. What was there is moved aside."""
+    """Restore the store from FILE; the server must not be running. The old store is moved aside."""
     from plimsoll.store.backup import restore as put_back
 
     aside = put_back(file, default_state(state_dir) / "store")
-    click.echo("restored" if aside is None else f"restored; what was there is now in {aside}")
+    click.echo("restored" if aside is None else f"restored; the old store is in {aside}")
 
 
 @api.group()
 def token() -> None:
-    """Who may ask: kubeconfigs for nodes, bearer tokens for people and programs."""
+    """Manage credentials: kubeconfigs for nodes, bearer tokens for users."""
 
 
 @token.command("create")
 @click.option("--node", metavar="NAME", help="Print a kubeconfig with a node's certificate.")
 @click.option("--user", metavar="NAME", help="Print a kubeconfig with a bearer token.")
 @click.option("--role", type=click.Choice(["admin", "viewer"]), default="viewer", show_default=True)
-@click.option("--server", metavar="URL", help="Where the API is reached.  [default: where it listened last]")
+@click.option("--server", metavar="URL", help="Address of the API server.  [default: its last address]")
 @click.pass_obj
 def create_token(state_dir: Path | None, node: str | None, user: str | None, role: str, server: str | None) -> None:
-    """A new identity, printed as a kubeconfig: keep it to yourself."""
+    """Create an identity and print its kubeconfig, which is secret."""
     from plimsoll.api.auth.ca import Authority, kubeconfig
     from plimsoll.api.machinery.users import MASTERS, VIEWERS, Tokens
     from plimsoll.cli.server.assembly import node_kubeconfig
     from plimsoll.rules.model.names import dns_subdomain_problems
 
     if (node is None) == (user is None):
-        raise click.UsageError("give --node NAME or --user NAME")
+        raise click.UsageError("specify --node NAME or --user NAME")
     state = default_state(state_dir)
     authority = Authority(state)
     if not authority.ca_file.exists():
-        raise click.ClickException(f"{state} has no CA yet: start `plimsoll api` once")
+        raise click.ClickException(f"{state} has no CA: start `plimsoll api` once")
     address = state / "address"
     url = server or (address.read_text() if address.exists() else "https://127.0.0.1:6443")
     if node is not None:
@@ -164,7 +176,7 @@ def create_token(state_dir: Path | None, node: str | None, user: str | None, rol
 @token.command("list")
 @click.pass_obj
 def list_tokens(state_dir: Path | None) -> None:
-    """Users that have bearer tokens."""
+    """List the users that have bearer tokens."""
     from plimsoll.api.machinery.users import Tokens
 
     for name in Tokens(default_state(state_dir)).names():
@@ -175,7 +187,7 @@ def list_tokens(state_dir: Path | None) -> None:
 @click.argument("user")
 @click.pass_obj
 def revoke_token(state_dir: Path | None, user: str) -> None:
-    """Every bearer token of a user; it works no longer at once."""
+    """Revoke all bearer tokens of a user at once."""
     from plimsoll.api.machinery.users import Tokens
 
     gone = Tokens(default_state(state_dir)).revoke(user)

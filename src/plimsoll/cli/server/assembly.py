@@ -1,4 +1,4 @@
-"""A whole control plane put together: the API server with its loops, the joint with the nodes and the scheduler."""
+"""The control plane: API server, controllers, node proxy and scheduler in one process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
 from plimsoll.api.nodeproxy.streams import NodeStreams
 from plimsoll.api.server.app import App, Options, Service
-from plimsoll.api.server.metrics import measured
-from plimsoll.api.server.services import client_of, loops, running
+from plimsoll.api.server.metrics import metrics_service
+from plimsoll.api.server.services import client_of, controllers, running
 from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 
@@ -35,7 +35,7 @@ def control_plane(
 ) -> App:
     calls = NodeCalls(authority)
     streams, metrics = NodeStreams(calls), NodeMetrics(calls)
-    services: list[Service] = [measured, loops, metrics.service]
+    services: list[Service] = [metrics_service, controllers, metrics.service]
     if scheduler:
         services.append(running("scheduler", _schedule))
     return App(

@@ -1,4 +1,4 @@
-"""`plimsoll scheduler`: the scheduler by itself, beside any Kubernetes control plane."""
+"""`plimsoll scheduler`: runs only the scheduler, for any Kubernetes control plane."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="[default: $KUBECONFIG, then this pod's own account]"
+    "--kubeconfig", type=click.Path(path_type=Path), help="[default: $KUBECONFIG, then the pod's service account]"
 )
-@click.option("--context", default="", metavar="NAME", help="Which of its contexts. [default: the current one]")
-@click.option("--profile", default="1.27", show_default=True, help="Count and speak as Kubernetes 1.27 or 1.36.")
+@click.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]")
+@click.option("--profile", default="1.27", show_default=True, help="The Kubernetes release to follow: 1.27 or 1.36.")
 def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
-    """Give waiting pods to nodes, by their requests only, until Ctrl-C.
+    """Assign pending pods to nodes by their requests, until Ctrl-C.
 
-    `plimsoll api` has it inside; this is for `plimsoll api --no-scheduler` and for other API servers. It takes the pods
-    whose schedulerName is default-scheduler, so run one such scheduler only.
+    `plimsoll api` includes the scheduler; use this with `plimsoll api --no-scheduler` and with other API servers. It
+    schedules the pods with schedulerName default-scheduler, so run only one such scheduler.
     """
     import asyncio
 
-    from plimsoll.api.server.log_format import log_to_stderr
     from plimsoll.kube.kubeconfig import in_cluster, load
+    from plimsoll.logs import log_to_stderr
     from plimsoll.rules.profile import profile_named
 
     chosen = profile_named(profile)

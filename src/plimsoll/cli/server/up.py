@@ -1,8 +1,8 @@
-"""`plimsoll up`: a whole cluster of one machine, in the foreground: API server, scheduler, node agent, three pods.
+"""`plimsoll up`: runs a cluster on this machine in the foreground: API server, scheduler, node agent, three pods.
 
-The API server and the node agent are two processes (a fan-out to many watchers must not delay an eviction), and both
-end with `up` (`cli.daemon`). What is made on the way (cgroups, processes, mounts, namespaces) is taken away at the end;
-the API's objects and keys stay in the state directory, so that the next `up` goes on with them.
+The API server and the node agent are two processes, because sending events to many watchers must not delay an eviction.
+Both end with `up` (`cli.daemon`). Cgroups, processes, mounts and namespaces are removed at the end; objects and keys
+stay in the state directory, and the next `up` continues with them.
 """
 
 from __future__ import annotations
@@ -18,57 +18,57 @@ from plimsoll.errors import PlimsollError
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
-# What `--tour` shows, in order: a sentence, and the words after `plimsoll`; {} is the examples directory.
+# What `--tour` shows, in order: a sentence and the arguments of `plimsoll`; {} is the examples directory.
 TOUR = (
     (
-        "Three pods, three QoS classes: what a node of 4 CPUs and 8 GiB makes of them.",
+        "Three pods with three QoS classes on a node with 4 CPUs and 8 GiB.",
         "explain {}/three-classes.yaml --capacity cpu=4,memory=8Gi --brief",
     ),
     (
-        "One pod in full: every file with its formula. Memory QoS is on, the node has 48 CPUs.",
+        "One pod in full: every file with its formula, with Memory QoS, on a node with 48 CPUs.",
         "explain {}/documents/002-qos-demo.yaml --node {}/documents/004-node.yaml "
         "--config {}/documents/004-kubelet-config.yaml --feature-gates MemoryQoS=true --driver systemd",
     ),
     (
-        "What changes for it when the node goes from 1.27 to 1.36?",
+        "What changes for the pod between 1.27 and 1.36.",
         "explain {}/documents/002-qos-demo.yaml --capacity cpu=48,memory=263192560Ki "
         "--feature-gates MemoryQoS=true --diff 1.27,1.36",
     ),
-    ("One number at a time.", "explain memory-high --request 1Gi --limit 2Gi"),
+    ("A calculator for one number.", "explain memory-high --request 1Gi --limit 2Gi"),
 )
 
 
 @click.command("up")
-@click.option("--tour", is_flag=True, help="Only what can be explained, in full; changes nothing on this machine.")
-@click.option("--state-dir", type=click.Path(path_type=Path), help="Where objects, keys and logs are kept.")
+@click.option("--tour", is_flag=True, help="Only show examples of `plimsoll explain`; changes nothing on this machine.")
+@click.option("--state-dir", type=click.Path(path_type=Path), help="Directory for objects, keys and logs.")
 @click.option(
-    "--listen", metavar="HOST:PORT", help="Where the API listens. [default: 127.0.0.1:6443, or any where that is taken]"
+    "--listen", metavar="HOST:PORT", help="Address of the API server. [default: 127.0.0.1:6443, or any free port]"
 )
-@click.option("--profile", default="1.27", show_default=True, help="Behave as Kubernetes 1.27 or 1.36.")
-@click.option("--feature-gates", metavar="LIST", default="", help="For the API server and the node.")
-@click.option("--capacity", metavar="LIST", help="A node of another size: cpu=8,memory=4Gi. [default: this machine]")
+@click.option("--profile", default="1.27", show_default=True, help="The Kubernetes release to follow: 1.27 or 1.36.")
+@click.option("--feature-gates", metavar="LIST", default="", help="Feature gates of the API server and the node.")
+@click.option("--capacity", metavar="LIST", help="Capacity of the node: cpu=8,memory=4Gi. [default: this machine]")
 @click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration for the node.")
-@click.option("--cgroup-root", metavar="PATH", help="Below which cgroup kubepods is made. [default: the root]")
-@click.option("--name", metavar="NAME", help="The node's name. [default: this machine's]")
-@click.option("--simulate", is_flag=True, help="Limits on a kernel in memory; processes are real.")
+@click.option("--cgroup-root", metavar="PATH", help="The parent cgroup of kubepods. [default: the root]")
+@click.option("--name", metavar="NAME", help="The name of the node. [default: the host name]")
+@click.option("--simulate", is_flag=True, help="Simulate limits; processes are real.")
 @click.option(
     "--with-containerd",
     is_flag=True,
-    help="Containers by a private containerd below the state directory; installed where it is missing (Debian, root).",
+    help="Run containers with a private containerd in the state directory; installs it if missing (Debian, root).",
 )
 @click.option("--demo/--no-demo", default=True, help="Whether to run the three pods of examples/three-classes.yaml.")
 def up(tour: bool, **options: Any) -> int:
-    """A Kubernetes cluster on this machine, until Ctrl-C: API, scheduler, a node with real limits, three pods.
+    """Start a Kubernetes cluster on this machine: API server, scheduler, a node with real limits, three pods.
 
-    Cgroups, processes, mounts and namespaces are gone afterwards; nothing of anybody else's is touched.
+    Ctrl-C ends it and removes its cgroups, processes, mounts and namespaces. Others are not changed.
     """
     if not EXAMPLES.is_dir():
-        raise PlimsollError(f"the examples are not beside the program ({EXAMPLES}); run from a checkout")
+        raise PlimsollError(f"the examples are missing ({EXAMPLES}); run from a checkout")
     paint = Paint(colourful())
     if tour:
         for number, (sentence, words) in enumerate(TOUR, 1):
             _shown(f"{number}. {sentence}", words, paint)
-        _your_turn(paint)
+        _next_steps(paint)
         return 0
     import asyncio
 
@@ -76,7 +76,7 @@ def up(tour: bool, **options: Any) -> int:
 
     if options["with_containerd"]:
         if options["simulate"]:
-            raise click.UsageError("--with-containerd makes real cgroups; leave --simulate out")
+            raise click.UsageError("--with-containerd creates real cgroups and cannot be combined with --simulate")
         import os
 
         from plimsoll.cli.server.up_containerd import own_mounts
@@ -97,22 +97,22 @@ def _shown(sentence: str, words: str, paint: Paint) -> None:
     click.echo(f"{head}{paint(f'$ plimsoll {shown}', 'cyan')}\n")
     code = main(arguments)
     if code:
-        raise PlimsollError(f"plimsoll {shown} ended with {code}")
+        raise PlimsollError(f"plimsoll {shown} exited with {code}")
     click.echo()
 
 
-def _your_turn(paint: Paint) -> None:
-    click.echo(paint("Your turn:", "bold"))
+def _next_steps(paint: Paint) -> None:
+    click.echo(paint("Try:", "bold"))
     for line in (
         "plimsoll explain YOUR-MANIFEST.yaml            (./dev run explain …, or .venv/bin/plimsoll)",
         "kubectl get pods -A -o json | plimsoll explain -",
-        "plimsoll explain YOUR-MANIFEST.yaml --advise --diff 1.27,1.36",
+        "plimsoll explain YOUR-MANIFEST.yaml --diff 1.27,1.36",
     ):
         click.echo(f"  {line}")
 
 
 def short_path(word: str) -> str:
-    """Paths below the current directory, as one would type them."""
+    """An argument; a path relative to the current directory."""
     path = Path(word)
     if path.is_absolute() and path.is_relative_to(Path.cwd()):
         return str(path.relative_to(Path.cwd()))

@@ -1,8 +1,8 @@
-"""The cluster that `up` is: two children brought up in order, three pods, a report; and everything ended again.
+"""The cluster of `plimsoll up`: starts two child processes and three pods, prints a report, and ends everything.
 
-Whatever happens on the way (Ctrl-C during the start, a child that dies, a refusal) leads to the same end: the node
-agent is told to end its pods and take away what it made, the API server ends too, then this process looks whether
-anything of ours is left and takes that away as well. A second Ctrl-C kills both at once and does the last step alone.
+Any event (Ctrl-C during the start, the end of a child, an error) leads to the same shutdown: the node agent terminates
+its pods and removes what it created, the API server ends, then this process removes what is left. A second Ctrl-C kills
+both children and runs only the last step.
 """
 
 from __future__ import annotations
@@ -21,19 +21,20 @@ import click
 import msgspec
 
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
-from plimsoll.cli.node.machine import LiveNode, node_name, opened
+from plimsoll.cli.node.machine import node_name, opened
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.errors import PlimsollError
+from plimsoll.node.machine import LiveNode
 from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
     from plimsoll.cli.server.up_containerd import UpContainerd
     from plimsoll.kube.client import Client
 
-START_S = 20.0  # until the pods run; later than that, what is missing is said
-END_S = 4.0  # Ctrl-C ends everything within five seconds; the rest is for what a killed child has left
+START_S = 20.0  # to wait for the pods; then report those that do not run
+END_S = 4.0  # of the five seconds that a shutdown may take; the rest is for the cleanup
 API_LISTEN, NODE_LISTEN = "127.0.0.1:6443", "127.0.0.1:10250"
-LOOK_S = 0.1
+POLL_S = 0.1
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -50,9 +51,9 @@ class UpOptions(msgspec.Struct, frozen=True):
     demo: Path | None = None
     with_containerd: bool = False
 
-    def node_words(self, state: Path, *, simulate: bool, endpoint: str = "") -> list[str]:
-        """The node's part of the command line. `endpoint`: of the runtime that is not embedded."""
-        given = {
+    def node_arguments(self, state: Path, *, simulate: bool, endpoint: str = "") -> list[str]:
+        """The arguments of `plimsoll node`. `endpoint`: of a container runtime that is not embedded."""
+        options = {
             "--profile": self.profile,
             "--feature-gates": self.feature_gates,
             "--capacity": self.capacity,
@@ -61,14 +62,14 @@ class UpOptions(msgspec.Struct, frozen=True):
             "--state-dir": str(state),
             "--container-runtime-endpoint": endpoint,
         }
-        words = [word for option, value in given.items() if value for word in (option, value)]
+        arguments = [word for option, value in options.items() if value for word in (option, value)]
         if endpoint:
-            words.append("--keep-images")
-        return [*words, "--simulate"] if simulate else words
+            arguments.append("--keep-images")
+        return [*arguments, "--simulate"] if simulate else arguments
 
 
 async def run(options: UpOptions, paint: Paint) -> int:
-    """Until Ctrl-C or SIGTERM (exit code 0), or until a part of it fails."""
+    """Run until Ctrl-C or SIGTERM (exit code 0), or until a part fails."""
     stop, force = asyncio.Event(), asyncio.Event()
 
     def pressed() -> None:
@@ -81,11 +82,11 @@ async def run(options: UpOptions, paint: Paint) -> int:
     serving = asyncio.create_task(cluster.serve())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
-    stop.set()  # from now on a signal means: at once
+    stop.set()  # from now on a signal means a forced shutdown
     if serving.done():
-        click.echo(paint("ending what was started", "dim"), err=True)
+        click.echo(paint("Shutting down.", "dim"), err=True)
     else:
-        click.echo(paint("\nending; Ctrl-C again kills at once", "dim"), err=True)
+        click.echo(paint("\nShutting down; press Ctrl-C again to kill at once.", "dim"), err=True)
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await serving
@@ -119,10 +120,10 @@ class LocalCluster:
         self._containerd: UpContainerd | None = None
 
     async def serve(self) -> None:
-        """Bring everything up, say so, and stay until a child ends."""
+        """Start everything, print the report, and wait until a child ends."""
         from plimsoll.linux.state_dir import default_state
 
-        begun_s = time.monotonic()
+        started_s = time.monotonic()
         self._state = default_state(self._options.state_dir)
         if self._options.with_containerd:
             from plimsoll.cli.server.up_containerd import UpContainerd
@@ -132,7 +133,7 @@ class LocalCluster:
         self._live, simulate = await self._opened()
         url, kubeconfig = await self._start_api()
         await self._start_node(url, simulate)
-        running = asyncio.create_task(self._shown(url, kubeconfig, begun_s))
+        running = asyncio.create_task(self._shown(url, kubeconfig, started_s))
         assert self._api is not None and self._node is not None
         tasks = {running, asyncio.create_task(self._api.ended()), asyncio.create_task(self._node.ended())}
         if self._containerd is not None:
@@ -144,18 +145,17 @@ class LocalCluster:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _shown(self, url: str, kubeconfig: Path, begun_s: float) -> None:
+    async def _shown(self, url: str, kubeconfig: Path, started_s: float) -> None:
         async with _client(kubeconfig) as client:
-            pods = await self._demo(client, begun_s + START_S)
-        self._announce(url, kubeconfig, pods, time.monotonic() - begun_s)
+            pods = await self._demo(client, started_s + START_S)
+        self._announce(url, kubeconfig, pods, time.monotonic() - started_s)
 
     # --- start ---
 
     async def _opened(self) -> tuple[LiveNode, bool]:
-        """The node's cgroups, set up; on a kernel in memory where this machine's cannot be had, which is said.
+        """Set up the cgroups of the node, on a simulated kernel if those of this machine cannot be used.
 
-        Set up here already, so that a tree of somebody else's is refused, and a lack of rights found, before anything
-        runs. The node agent finds it done.
+        It is done before the agent starts, so that missing permissions and cgroups of another owner are found first.
         """
         from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
         from plimsoll.cgroups.drivers.interface import CgroupError
@@ -163,7 +163,7 @@ class LocalCluster:
 
         if not self._options.simulate:
             try:
-                live = self._live = self._looked(simulate=False)
+                live = self._live = self._open(simulate=False)
                 await live.tree.setup()
                 return live, False
             except CgroupsUnusableError as error:
@@ -171,33 +171,33 @@ class LocalCluster:
                     raise
                 reason = str(error)
             except StepError as error:
-                not_ours = isinstance(error.cause, CgroupError) and error.cause.errno in NOT_ALLOWED
-                if error.left or not not_ours or self._containerd is not None:
+                not_allowed = isinstance(error.cause, CgroupError) and error.cause.errno in NOT_ALLOWED
+                if error.left or not not_allowed or self._containerd is not None:
                     raise
                 reason = str(error.cause)
-            sentence = f"no limits are enforced here ({reason}); processes, logs and exec are real"
+            sentence = f"limits are simulated and not enforced ({reason}); processes, logs and exec are real"
             click.echo(self._paint(sentence, "yellow"))
-        return self._looked(simulate=True), True
+        return self._open(simulate=True), True
 
     def _endpoint(self) -> str:
         return self._containerd.endpoint if self._containerd is not None else ""
 
-    def _looked(self, *, simulate: bool) -> LiveNode:
+    def _open(self, *, simulate: bool) -> LiveNode:
         from plimsoll.cli.node.command import node
 
-        words = self._options.node_words(self._state, simulate=simulate, endpoint=self._endpoint())
-        context = node.make_context("node", words, parent=click.get_current_context())
+        arguments = self._options.node_arguments(self._state, simulate=simulate, endpoint=self._endpoint())
+        context = node.make_context("node", arguments, parent=click.get_current_context())
         live = opened(context.params)
         if live.setting.config.system_cgroups:
-            raise PlimsollError("systemCgroups: `up` moves no processes of this machine; leave it out")
+            raise PlimsollError("systemCgroups is not supported by `up`, which does not move processes of this machine")
         return live
 
     async def _start_api(self) -> tuple[str, Path]:
         listen = _free(self._options.listen or API_LISTEN, chosen=self._options.listen is not None)
-        words = ["api", "--state-dir", str(self._state), "--listen", listen, "--profile", self._options.profile]
+        arguments = ["api", "--state-dir", str(self._state), "--listen", listen, "--profile", self._options.profile]
         if self._options.feature_gates:
-            words += ["--feature-gates", self._options.feature_gates]
-        self._api = DaemonProcess("API server", words, self._state / "api.log")
+            arguments += ["--feature-gates", self._options.feature_gates]
+        self._api = DaemonProcess("API server", arguments, self._state / "api.log")
         await self._api.start()
         url = await self._api.line()
         kubeconfig = (await self._api.line()).removeprefix("KUBECONFIG=")
@@ -210,16 +210,16 @@ class LocalCluster:
 
         file = self._state / "node.kubeconfig"
         write_private(file, node_kubeconfig(Authority(self._state), url, self._name))
-        words = ["node", "--kubeconfig", str(file), "--name", self._name, "--listen", NODE_LISTEN, "--end-pods"]
-        words += self._options.node_words(self._state, simulate=simulate, endpoint=self._endpoint())
-        self._node = DaemonProcess("node agent", words, self._state / "node.log")
+        arguments = ["node", "--kubeconfig", str(file), "--name", self._name, "--listen", NODE_LISTEN, "--end-pods"]
+        arguments += self._options.node_arguments(self._state, simulate=simulate, endpoint=self._endpoint())
+        self._node = DaemonProcess("node agent", arguments, self._state / "node.log")
         await self._node.start()
         ready = await self._node.line()
         if not ready.startswith("ready"):
-            raise DaemonFailedError(f"the node agent said {ready!r}; see {self._node.log}")
+            raise DaemonFailedError(f"unexpected output of the node agent: {ready!r}; see {self._node.log}")
 
     async def _demo(self, client: Client, until_s: float) -> list[JsonObject]:
-        """The pods of this node once the demo's run, or as they are when the time is over."""
+        """Create the demo pods; the ready pods of this node when the demo pods run, or when the time is over."""
         from plimsoll.kube import request
         from plimsoll.kube.request import ApiError
 
@@ -234,19 +234,19 @@ class LocalCluster:
         listing = request.listing(request.PODS, fields=f"spec.nodeName={self._name}")
         everywhere = request.listing(request.PODS, namespace="default")
         while True:
-            asked = await client.ask(listing)
-            pods = [pod for pod in asked.get("items") or () if not _is_over(pod)]
+            listed = await client.ask(listing)
+            pods = [pod for pod in listed.get("items") or () if not _is_over(pod)]
             running = {pod["metadata"]["name"] for pod in pods if _is_ready(pod)}
             if names <= running or time.monotonic() > until_s:
                 break
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(POLL_S)
         if missing := names - running:
             found = (await client.ask(everywhere)).get("items") or ()
-            for line in _troubles([pod for pod in found if pod["metadata"]["name"] in missing]):
+            for line in _problems([pod for pod in found if pod["metadata"]["name"] in missing]):
                 click.echo(self._paint(line, "red"))
         return [pod for pod in pods if _is_ready(pod)]
 
-    # --- words ---
+    # --- report ---
 
     def _announce(self, url: str, kubeconfig: Path, pods: list[JsonObject], took_s: float) -> None:
         from plimsoll.cli.server.up_report import node_report, printed
@@ -254,16 +254,16 @@ class LocalCluster:
         assert self._live is not None
         paint, live = self._paint, self._live
         setting = live.setting
-        kernel = "a kernel in memory" if live.driver.simulated else f"cgroup v{live.driver.version}, {setting.driver}"
+        kernel = "simulated kernel" if live.driver.simulated else f"cgroup v{live.driver.version}, {setting.driver}"
         size = f"{setting.machine.cores} CPU, {setting.capacity['memory']} memory"
         head = f"Kubernetes {setting.profile.name} is up, {took_s:.1f} s: node {self._name} ({size}; {kernel})"
         click.echo(paint(head, "bold"))
-        click.echo(f"   {url}   (Ctrl-C takes away everything but the objects in {self._state})\n")
+        click.echo(f"   {url}   (Ctrl-C removes everything except the objects in {self._state})\n")
         for line in printed(node_report(live, pods), live.driver.simulated, paint) if pods else ():
             click.echo(f"   {line}")
         for note in () if live.driver.simulated else live.notes:
             click.echo(paint(f"   note: {inert(note)}", "dim"))
-        click.echo(paint("\nYour turn:", "bold"))
+        click.echo(paint("\nTry:", "bold"))
         for line in self._next_steps(kubeconfig):
             click.echo(f"   {paint(line, 'cyan')}")
 
@@ -282,7 +282,7 @@ class LocalCluster:
     # --- end ---
 
     async def end(self) -> None:
-        """Both at once: the node has nothing more to tell, since its pods come back with the next `up`."""
+        """End both at once: the node need not report its pods, which the next `up` starts again."""
         both = [child for child in (self._node, self._api) if child is not None]
         in_time = await asyncio.gather(*(child.end(END_S) for child in both))
         for child in (child for child, ended in zip(both, in_time, strict=True) if not ended):
@@ -294,15 +294,15 @@ class LocalCluster:
                 await child.kill()
 
     async def sweep(self) -> None:
-        """What the node agent has not taken away itself: it was killed, or never came to it."""
-        for trouble in await self._containerd.end() if self._containerd is not None else ():
-            click.echo(self._paint(f"left behind: {inert(trouble)}", "red"), err=True)
+        """Remove what the node agent has not removed itself because it was killed or did not start."""
+        for problem in await self._containerd.end() if self._containerd is not None else ():
+            click.echo(self._paint(f"not removed: {inert(problem)}", "red"), err=True)
         if self._live is None or self._live.driver.simulated:
             return
-        from plimsoll.cli.node.assembly import swept
+        from plimsoll.node.assembly import remove_leftovers
 
-        for trouble in await swept(self._live, self._state):
-            click.echo(self._paint(f"left behind: {inert(trouble)}", "red"), err=True)
+        for problem in await remove_leftovers(self._live, self._state):
+            click.echo(self._paint(f"not removed: {inert(problem)}", "red"), err=True)
 
 
 async def _until_one_fails(tasks: set[asyncio.Task[Any]]) -> None:
@@ -325,7 +325,7 @@ async def _client(file: Path) -> AsyncIterator[Client]:
 
 
 def _free(listen: str, *, chosen: bool) -> str:
-    """Where to listen: what was chosen, or the usual port, or any other where that one is taken."""
+    """The address to listen on: the chosen one, or the usual port, or any free port if that is in use."""
     host, port = host_and_port(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -334,7 +334,7 @@ def _free(listen: str, *, chosen: bool) -> str:
             probe.bind((host, port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE or chosen:
-                return listen  # the API server says what is wrong
+                return listen  # the API server reports the error
             return f"{host}:0"
     return listen
 
@@ -358,7 +358,7 @@ def _is_ready(pod: JsonObject) -> bool:
     return status.get("phase") == "Running" and conditions.get("Ready") == "True"
 
 
-def _troubles(pods: list[JsonObject]) -> Iterator[str]:
+def _problems(pods: list[JsonObject]) -> Iterator[str]:
     for pod in pods:
         status = pod.get("status") or {}
         waiting = [
@@ -367,5 +367,5 @@ def _troubles(pods: list[JsonObject]) -> Iterator[str]:
         ]
         why = [f"{each.get('reason', '')} {each.get('message', '')}".strip() for each in waiting]
         why += [each.get("message", "") for each in status.get("conditions") or () if each.get("status") != "True"]
-        reason = status.get("message") or next(filter(None, why), "nothing is known about it yet")
-        yield f"pod {pod['metadata']['name']} does not run: {status.get('phase', 'Unknown')}, {inert(reason)}"
+        reason = status.get("message") or next(filter(None, why), "no status yet")
+        yield f"pod {pod['metadata']['name']} is not running: {status.get('phase', 'Unknown')}, {inert(reason)}"

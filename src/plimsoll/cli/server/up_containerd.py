@@ -1,9 +1,9 @@
-"""The containerd of `plimsoll up --with-containerd`: fetched where it is missing, private, and gone at the end.
+"""The containerd of `plimsoll up --with-containerd`: private, installed if it is missing, removed at the end.
 
-What is missing is installed from Debian's archive, after it was said. The daemon is nobody else's: root, state, socket,
-network and images are below the state directory, the machine's own containerd is not asked or touched. `up` itself
-moves into a mount namespace of its own first, with its children: whatever containerd and the node agent mount there is
-seen by both and by nobody else, and ends with them, however they end.
+Missing packages are installed from Debian's archive, after a message. The daemon is private: root, state, socket,
+network and images are below the state directory, and the containerd of the machine is not used. `up` first enters a
+mount namespace of its own with its children: mounts of containerd and of the node agent are visible only there, and end
+with the processes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd, missin
 from plimsoll.runtime.cri.private_containerd.images import IMAGES
 
 INSTALL = ("apt-get", "install", "-y", "--no-install-recommends")
-LOOK_S = 0.5
-# Ends the daemon when whoever holds the other end of its standard input has ended without doing so; the node agent,
-# which ends its pods in that case, has some seconds for it.
+POLL_S = 0.5
+# Ends the daemon when the process that holds its standard input has ended without doing so; the node agent has some
+# seconds to end its pods in that case.
 _GUARD = 'read -r nothing; sleep 6; kill "$0" 2>/dev/null'
 
 
 def own_mounts() -> None:
-    """Before anything is started, and in the only thread."""
+    """Call it before anything is started, while there is only one thread."""
     unshare(MOUNT)
     make_private()
 
@@ -48,27 +48,25 @@ class UpContainerd:
         return self._daemon.endpoint
 
     async def start(self) -> None:
-        """ContainerdFailed, or PlimsollError where it cannot be had."""
+        """Raises ContainerdFailedError, or PlimsollError if it cannot be installed."""
         await self._installed()
-        for left in await asyncio.to_thread(self._daemon.end):  # of a run that was killed
-            click.echo(self._paint(f"left behind by an earlier run: {left}", "yellow"), err=True)
+        for left in await asyncio.to_thread(self._daemon.end):  # left by a run that was killed
+            click.echo(self._paint(f"not removed by an earlier run: {left}", "yellow"), err=True)
         names = ", ".join(sorted(_short(name) for image in IMAGES for name in image.names if "localhost" not in name))
-        click.echo(
-            self._paint(f"containerd: private, below {self._daemon.directory}; images made here: {names}", "dim")
-        )
+        click.echo(self._paint(f"private containerd in {self._daemon.directory}; local images: {names}", "dim"))
         await asyncio.to_thread(self._daemon.prepare)
         await asyncio.to_thread(self._daemon.start)
         self._guard = _guard(self._daemon.pid)
         await asyncio.to_thread(self._daemon.load_images)
 
     async def ended(self) -> None:
-        """One that ends by itself is a fault."""
-        while not self._daemon.has_ended():  # noqa: ASYNC110  a child of ours: nothing tells but asking
-            await asyncio.sleep(LOOK_S)
+        """Waits until the daemon ends by itself, which is an error."""
+        while not self._daemon.has_ended():  # noqa: ASYNC110  the state of a child can only be polled
+            await asyncio.sleep(POLL_S)
         raise DaemonFailedError(f"containerd ended; see {self._daemon.directory}/log")
 
     async def end(self) -> list[str]:
-        """What is left, in sentences."""
+        """End the daemon; messages about what could not be removed."""
         left = await asyncio.to_thread(self._daemon.end)
         if self._guard is not None:
             self._guard.kill()
@@ -76,21 +74,21 @@ class UpContainerd:
         return left
 
     async def _installed(self) -> None:
-        packages = missing_packages()
-        if not packages:
+        missing = missing_packages()
+        if not missing:
             return
-        words = " ".join(packages)
+        packages = " ".join(missing)
         if os.geteuid() != 0 or shutil.which("apt-get") is None:
             raise PlimsollError(
-                f"--with-containerd needs {words}: only on Debian and as root can they be installed from here"
+                f"--with-containerd needs {packages}, which can be installed automatically only on Debian and as root"
             )
-        click.echo(self._paint(f"installing from Debian's archive: {words} ({' '.join(INSTALL)})", "yellow"))
+        click.echo(self._paint(f"installing from Debian's archive: {packages} ({' '.join(INSTALL)})", "yellow"))
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         done = await asyncio.to_thread(
-            subprocess.run, [*INSTALL, *packages], capture_output=True, text=True, check=False, env=environment
+            subprocess.run, [*INSTALL, *missing], capture_output=True, text=True, check=False, env=environment
         )
         if done.returncode or missing_packages():
-            raise PlimsollError(f"{' '.join(INSTALL)} {words} failed:\n{done.stderr.strip()[-1000:]}")
+            raise PlimsollError(f"{' '.join(INSTALL)} {packages} failed:\n{done.stderr.strip()[-1000:]}")
 
 
 def _guard(pid: int) -> subprocess.Popen[bytes]:
@@ -98,5 +96,5 @@ def _guard(pid: int) -> subprocess.Popen[bytes]:
 
 
 def _short(name: str) -> str:
-    """As people write it."""
+    """The image name without defaults."""
     return name.removeprefix("docker.io/library/").removesuffix(":latest")

@@ -1,7 +1,7 @@
-"""What `up` shows once the pods run: each pod's class, score and cgroups, the kernel's values beside explain's.
+"""The report of `up` when the pods run: QoS class, score and cgroups of each pod, checked against `explain`.
 
-The kernel is asked, not the agent: every file that `plimsoll explain` names for the pods of this node is read, from
-kubepods down to the containers, and what differs is said with the reason.
+It reads every cgroup file that `plimsoll explain` lists for the pods of this node from the kernel, not from the agent,
+and prints what differs.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.cli.node.machine import LiveNode
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, inert, table
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.processes import oom_score_adj
+from plimsoll.node.machine import LiveNode
 from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree, workload
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.model.cgroup_names import container_component
@@ -26,14 +26,14 @@ KEY_FILES = (
 )  # fmt: skip
 
 
-_CLASSES = tuple(CLASS_COLOURS)  # the best kept first
+_CLASSES = tuple(CLASS_COLOURS)  # the best protected class first
 
 
 class Compared(msgspec.Struct, frozen=True):
-    """One cgroup: what explain says, what the kernel has. `wrong`: file → (explained, kernel's or None)."""
+    """One cgroup, compared with the kernel. `wrong`: file → (explained value, value in the kernel or None)."""
 
     path: str
-    shown: str  # the key files, for people
+    shown: str  # the most important files, as text
     files: int
     wrong: Mapping[str, tuple[str, str | None]]
 
@@ -47,7 +47,7 @@ class PodReport(msgspec.Struct, frozen=True):
 
 class NodeReport(msgspec.Struct, frozen=True):
     pods: tuple[PodReport, ...]
-    above: tuple[Compared, ...]  # kubepods and the classes
+    above: tuple[Compared, ...]  # kubepods and the QoS cgroups
     unmet: tuple[str, ...]
 
     @property
@@ -56,7 +56,7 @@ class NodeReport(msgspec.Struct, frozen=True):
 
 
 def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]]) -> NodeReport:
-    """`pods`: every pod of this node, as the API has it, that has not ended."""
+    """`pods`: the objects of all pods of this node that have not ended."""
     works = [workload(pod_from_json(msgspec.json.encode(pod)), live.setting) for pod in pods]
     works.sort(key=lambda work: (_CLASSES.index(work.qos), work.pod.metadata.name))
     tree = desired_tree(works, live.setting)
@@ -66,7 +66,7 @@ def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]]) -> NodeReport
             above.append(_compared(live, cgroup, cgroup.path))
         elif cgroup.level == "pod":
             found[cgroup.path.rpartition("/")[2]] = cgroup
-    ids = {pod["metadata"]["uid"]: _container_ids(pod) for pod in pods} if live.told is not None else {}
+    ids = {pod["metadata"]["uid"]: _container_ids(pod) for pod in pods} if live.runtime is not None else {}
     reports = [_pod(live, work, found, ids.get(work.pod.metadata.uid, {})) for work in works]
     unmet = () if live.driver.simulated else tuple(dict.fromkeys(map(_lack, live.tree.status().unmet)))
     return NodeReport(tuple(reports), tuple(above), unmet)
@@ -83,13 +83,13 @@ def _walked(cgroup: Cgroup) -> Iterator[Cgroup]:
 
 
 def _container_ids(pod: Mapping[str, Any]) -> dict[str, str]:
-    """Name → id of those that a runtime has made."""
+    """Container name → id, for containers that exist."""
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return {each["name"]: each["containerID"].rpartition("/")[2] for each in statuses if each.get("containerID")}
 
 
 def _pod(live: LiveNode, work: Workload, found: Mapping[str, Cgroup], ids: Mapping[str, str]) -> PodReport:
-    """`ids`: of containers whose cgroups are the runtime's."""
+    """`ids`: of containers whose cgroups the runtime creates."""
     uid = work.pod.metadata.uid
     cgroup = next(each for name, each in found.items() if uid in name or uid.replace("-", "_") in name)
     paths = live.tree.paths(uid)
@@ -125,7 +125,7 @@ def _score(live: LiveNode, container: Cgroup, path: str) -> str:
 
 def _compared(live: LiveNode, cgroup: Cgroup, path: str) -> Compared:
     wanted = {file.name: str(file.value) for file in cgroup.files}
-    seen = live.driver.look(path, wanted)
+    seen = live.driver.read(path, wanted)
     have = dict(seen.files) if seen is not None else {}
     page_size = live.setting.machine.page_size
     wrong = {
@@ -146,18 +146,18 @@ def printed(report: NodeReport, simulated: bool, paint: Paint) -> Iterator[str]:
     for pod, line in zip(report.pods, lines, strict=True):
         yield line.replace(pod.qos, paint(pod.qos, CLASS_COLOURS[pod.qos]), 1)
         for cgroup in pod.cgroups[:1]:
-            yield paint(f"    {cgroup.shown or '(nothing but the least cpu share)'}", "dim")
+            yield paint(f"    {cgroup.shown or '(only the minimum CPU share)'}", "dim")
     every = report.cgroups
     files = sum(each.files for each in every)
     if simulated:
-        yield f"{files} files in {len(every)} cgroups as plimsoll explain says, in memory: nothing is enforced here"
+        yield f"{files} files in {len(every)} cgroups as plimsoll explain computes, on a simulated kernel: not enforced"
         return
     wrong = [(each.path, file, *pair) for each in every for file, pair in each.wrong.items()]
     if wrong:
         for path, file, want, have in wrong:
-            yield paint(f"{path} {file}: explained {want}, the kernel has {have or 'nothing'}", "red")
+            yield paint(f"{path} {file}: explained {want}, the kernel has {have or 'no value'}", "red")
     else:
-        text = f"{files} files in {len(every)} cgroups: the kernel has what plimsoll explain says"
+        text = f"{files} files in {len(every)} cgroups: the kernel has the values of plimsoll explain"
         yield paint(text, "green")
     for lack in report.unmet:
-        yield paint(f"not on this machine: {inert(lack)}", "yellow")
+        yield paint(f"not supported on this machine: {inert(lack)}", "yellow")

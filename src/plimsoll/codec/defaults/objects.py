@@ -1,32 +1,29 @@
-"""What the API server fills in by itself when an object is written (05 B6, 01 §3).
+"""The defaults that the API server sets when an object is written (05 B6, 01 §3), volumes and pull policies included.
 
 Pods and pod templates get the same defaults, with three exceptions: only pods get requests from limits, pod-level
-resources, and host ports on the host's network. Resource lists are rounded everywhere (R-2). What admission adds
-(tolerations, priority, service account) is not here, nor what the API does at creation alone (finalizers, phases).
+resources, and host ports in the host's network. Resource lists are rounded everywhere (R-2). What admission adds
+(tolerations, priority, service account) is not here, nor what the API sets only at creation (finalizers, phases).
 
-Defaults are put in at the place where Go prints them. Parts that need no change are shared with the given document.
-
-The pull policy that an image's name implies.
-
-Defaults of volumes: modes of projected files, paths and names that drivers assume (05 B6).
+Defaults are inserted in Go's field order. Parts that need no change are shared with the argument.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document, lean_pod
-from plimsoll.codec.schema.field_order import in_go_order, put
 from plimsoll.codec.schema.schema import SchemaKind, struct
 from plimsoll.rules.admission.limit_range import defaulted_limit_range
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.model.policies import LimitRange
 from plimsoll.rules.quantity import QUANTITIES
 
-# A reference to an image: domain and path in lower case, then tag, then digest.
+# An image reference: domain and path in lower case, then tag, then digest.
 _IMAGE = re.compile(
     r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/)?[a-z0-9]+(?:[._/-]+[a-z0-9]+)*+"
     r"(?::(?P<tag>[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(?P<digest>@[A-Za-z0-9+._-]+:[0-9a-fA-F]{32,})?"
@@ -34,7 +31,7 @@ _IMAGE = re.compile(
 
 
 def pull_policy(image: str) -> str:
-    """Always for the tag latest, written or meant; a reference that cannot be read has no tag."""
+    """Always for the tag latest, explicit or implied; an invalid reference has no tag."""
     match = _IMAGE.fullmatch(image)
     if match is None:
         return "IfNotPresent"
@@ -80,7 +77,7 @@ def _filled(holder: JsonObject, name: str, defaults: JsonObject) -> JsonObject:
 
 def _with_items(source: JsonObject) -> JsonObject:
     items = source.get("items")
-    return {**source, "items": [_file(each) for each in items]} if items else source
+    return {**source, "items": [_file(item) for item in items]} if items else source
 
 
 def _file(item: JsonObject) -> JsonObject:
@@ -106,7 +103,6 @@ def _ephemeral(source: JsonObject) -> JsonObject:
     return {**source, "volumeClaimTemplate": {**template, "spec": spec}}
 
 
-_TEMPLATED = ("Deployment", "ReplicaSet", "Job")
 _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
@@ -133,33 +129,32 @@ def with_kind_defaults(
     kind: SchemaKind,
     document: JsonObject,
     *,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
     resize_policy: bool = False,
     stored: JsonObject | None = None,
 ) -> JsonObject:
-    """A decoded document with Kubernetes' defaults; raises InvalidObject. Idempotent; never changes its argument.
+    """A decoded document with Kubernetes' defaults; raises InvalidObjectError. Idempotent; does not change its
+    argument.
 
-    `stored`: what it is an update of.
+    `stored`: the object that it updates.
     """
     if kind.name == "Pod":
         before = lean_pod(stored) if resize_policy and stored is not None else None
-        document = with_defaults(document, pod_level=pod_level, resize_policy=resize_policy, stored=before).document
+        document = with_defaults(document, gates=gates, resize_policy=resize_policy, stored=before).document
         return {**document, "spec": defaulted_pod_spec(document.get("spec") or {}, is_template=False)}
-    if kind.name in _TEMPLATED:
-        return _WORKLOADS[kind.name](document)
-    change = _OTHERS.get(kind.name)
+    change = _BY_KIND.get(kind.name)
     return document if change is None else change(document)
 
 
 def defaulted_pod_spec(spec: JsonObject, *, is_template: bool) -> JsonObject:
     changed: JsonObject = {}
     if volumes := spec.get("volumes"):
-        changed["volumes"] = [defaulted_volume(each) for each in volumes]
+        changed["volumes"] = [defaulted_volume(volume) for volume in volumes]
     for kind in _CONTAINERS:
         if containers := spec.get(kind):
             changed[kind] = [
-                defaulted_container(each, kind, host_ports=bool(spec.get("hostNetwork")) and not is_template)
-                for each in containers
+                defaulted_container(container, kind, host_ports=bool(spec.get("hostNetwork")) and not is_template)
+                for container in containers
             ]
     if is_template:
         _round_template(changed, spec)
@@ -177,7 +172,7 @@ def _round_template(changed: JsonObject, spec: JsonObject) -> None:
 def defaulted_container(container: JsonObject, kind: str, *, host_ports: bool) -> JsonObject:
     changed: JsonObject = {}
     if ports := container.get("ports"):
-        changed["ports"] = [_port(each, host_ports and kind != "ephemeralContainers") for each in ports]
+        changed["ports"] = [_port(port, host_ports and kind != "ephemeralContainers") for port in ports]
     if variables := container.get("env"):
         changed["env"] = [_variable(each) for each in variables]
     for name in _PROBES:
@@ -268,20 +263,13 @@ def _job(document: JsonObject) -> JsonObject:
     return document
 
 
-_WORKLOADS: dict[str, Callable[[JsonObject], JsonObject]] = {
-    "ReplicaSet": _replica_set,
-    "Deployment": _deployment,
-    "Job": _job,
-}
-
-
 def _limit_range(document: JsonObject) -> JsonObject:
     items = (document.get("spec") or {}).get("limits") or ()
     if not items:
         return document
     lean = defaulted_limit_range(from_document(document, LimitRange))
     limits = []
-    for given, item in zip(items, lean.spec.limits, strict=True):
+    for entry, item in zip(items, lean.spec.limits, strict=True):
         lists = {
             "max": item.max,
             "min": item.min,
@@ -290,7 +278,7 @@ def _limit_range(document: JsonObject) -> JsonObject:
             "maxLimitRequestRatio": item.max_limit_request_ratio,
         }
         texts = {name: _texts(amounts) for name, amounts in lists.items() if amounts}
-        limits.append(in_go_order("core.LimitRangeItem", {**given, **texts}))
+        limits.append(in_go_order("core.LimitRangeItem", {**entry, **texts}))
     return {**document, "spec": {**document["spec"], "limits": limits}}
 
 
@@ -310,7 +298,10 @@ def _priority_class(document: JsonObject) -> JsonObject:
     return {**document, "preemptionPolicy": document.get("preemptionPolicy") or "PreemptLowerPriority"}
 
 
-_OTHERS: dict[str, Callable[[JsonObject], JsonObject]] = {
+_BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
+    "ReplicaSet": _replica_set,
+    "Deployment": _deployment,
+    "Job": _job,
     "LimitRange": _limit_range,
     "ResourceQuota": _resource_quota,
     "Node": _node,
@@ -339,3 +330,24 @@ def _rounded(amounts: dict[str, str]) -> dict[str, str]:
     if not any(each.is_fine for each in quantities.values()):
         return amounts
     return {name: str(each.rounded_to_milli()) for name, each in quantities.items()}
+
+
+def put(name: str, document: JsonObject, defaults: JsonObject) -> JsonObject:
+    """The document of a struct (by its name in the tables) with the members that it lacks; itself, if it lacks none."""
+    missing = {field: value for field, value in defaults.items() if document.get(field) is None}
+    return in_go_order(name, {**document, **missing}) if missing else document
+
+
+def in_go_order(name: str, document: JsonObject) -> JsonObject:
+    """Known members in Go's order, then the others."""
+    return {each: document[each] for each in sorted(document, key=_place_in(name))}
+
+
+class _Places(dict[str, int]):
+    def __missing__(self, _: str) -> int:
+        return len(self)
+
+
+@cache
+def _place_in(name: str) -> Callable[[str], int]:
+    return _Places((field, place) for place, field in enumerate(struct(name).fields)).__getitem__

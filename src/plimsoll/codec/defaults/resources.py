@@ -1,34 +1,35 @@
-"""A pod document as the server keeps it: resource lists defaulted, rounded and in canonical text (spec 01 §3).
+"""A pod document as the server stores it: resource lists defaulted, rounded and in canonical text (01 §3).
 
-The rules default lean pods; a document also has everything else. `with_defaults` reads the one from the other, lets the
-rules decide, and writes only the resource lists (and resize policies) back into a copy. Parts that need no change are
-shared with the given document; that one is never touched.
+The rules default lean pods; a document has all other fields too. `with_defaults` reads the lean pod from the document,
+applies the rules, and writes only the resource lists (and resize policies) back into a copy. Parts that need no change
+are shared with the argument, which is never changed.
 """
 
 from __future__ import annotations
 
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.rules.admission.comparison import PodVersion
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Container, ContainerStatus, Pod, PodStatus, ResourceList, Resources
 from plimsoll.rules.resources.defaulting import defaulted
 
 
 def with_defaults(
-    document: JsonObject, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None
+    document: JsonObject, *, gates: Gates = DEFAULT_GATES, resize_policy: bool = False, stored: Pod | None = None
 ) -> PodVersion:
-    """The version that the server would store; raises InvalidObject. The arguments are `defaulted`'s."""
-    given = lean_pod(document)
-    pod = defaulted(given, pod_level=pod_level, resize_policy=resize_policy, stored=stored)
-    return PodVersion(written(document, pod, given), pod)
+    """The version that the server would store; raises InvalidObjectError. The arguments are those of `defaulted`."""
+    original = lean_pod(document)
+    pod = defaulted(original, gates=gates, resize_policy=resize_policy, stored=stored)
+    return PodVersion(written(document, pod, original), pod)
 
 
-def written(document: JsonObject, pod: Pod, given: Pod) -> JsonObject:
+def written(document: JsonObject, pod: Pod, original: Pod) -> JsonObject:
     result = dict(document)
     spec = dict(document.get("spec") or {})
     for key, containers, before in (
-        ("containers", pod.spec.containers, given.spec.containers),
-        ("initContainers", pod.spec.init_containers, given.spec.init_containers),
+        ("containers", pod.spec.containers, original.spec.containers),
+        ("initContainers", pod.spec.init_containers, original.spec.init_containers),
     ):
         if containers:
             spec[key] = [
@@ -46,11 +47,11 @@ def written(document: JsonObject, pod: Pod, given: Pod) -> JsonObject:
     return result
 
 
-def _container(document: JsonObject, container: Container, given: Container) -> JsonObject:
+def _container(document: JsonObject, container: Container, original: Container) -> JsonObject:
     result = dict(document)
     if result.get("resources") is not None:
         result["resources"] = _resources(result["resources"], container.resources)
-    if container.resize_policy != given.resize_policy:
+    if container.resize_policy != original.resize_policy:
         result["resizePolicy"] = [
             {"resourceName": entry.resource_name, "restartPolicy": entry.restart_policy}
             for entry in container.resize_policy
@@ -65,11 +66,13 @@ def _status(document: JsonObject, pod: Pod) -> JsonObject:
         ("initContainerStatuses", pod.status.init_container_statuses),
     ):
         if statuses:
-            result[key] = [_holding(each or {}, status) for each, status in zip(result[key], statuses, strict=True)]
-    return _holding(result, pod.status)
+            result[key] = [
+                _with_status_resources(each or {}, status) for each, status in zip(result[key], statuses, strict=True)
+            ]
+    return _with_status_resources(result, pod.status)
 
 
-def _holding(document: JsonObject, holder: PodStatus | ContainerStatus) -> JsonObject:
+def _with_status_resources(document: JsonObject, holder: PodStatus | ContainerStatus) -> JsonObject:
     """A status with `resources` and `allocatedResources`: the pod's or a container's."""
     result = dict(document)
     if holder.resources is not None:

@@ -1,4 +1,4 @@
-"""Values as Go's `%v` prints them: maps with sorted keys, lists with blanks, strings bare."""
+"""Values as Go's `%v` prints them: maps with sorted keys, lists with spaces, strings bare."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _float(value: float) -> str:
 
 
 def go_syntax(value: Any) -> str:
-    """A value of an applied document as `%#v` shows it, wrapped as the library that reads it wraps it."""
+    """A value of an applied document as `%#v` prints it, wrapped as in the library that reads it."""
     return f"&value.valueUnstructured{{Value:{_syntax(value)}}}"
 
 

@@ -1,7 +1,7 @@
-"""Times as Go's `time.Parse` reads them and the API prints them, with Go's own sentences when it cannot.
+"""Times as Go's `time.Parse` reads them and the API prints them, with Go's error messages.
 
-Two layouts: RFC 3339 (any number of decimals is read, none is kept) and the same with exactly six decimals (leases,
-event times). Both are kept and printed in UTC.
+Two layouts: RFC 3339 (decimals are read and dropped) and the same with exactly six decimals (leases, event times). Both
+are printed in UTC.
 """
 
 from __future__ import annotations
@@ -10,21 +10,22 @@ import re
 from typing import Final
 
 from plimsoll.rules.gotext import byte_quoted
-from plimsoll.rules.timestamps import date_of
+from plimsoll.rules.timestamps import offset_seconds, rfc3339, unix_seconds
 
 LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 ZERO: Final = "0001-01-01T00:00:00Z"
 ZERO_MICRO: Final = "0001-01-01T00:00:00.000000Z"
 
-# What is printed back unchanged; days from the 29th on need a look at the calendar.
+# Texts that are printed unchanged; days from the 29th on must be checked against the calendar.
 CANONICAL: Final = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
-_MONTH_DAYS: Final = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_FIRST_S: Final = unix_seconds(0, 1, 1, 0, 0, 0)
+_END_S: Final = unix_seconds(10_000, 1, 1, 0, 0, 0)
 _FRACTION: Final = re.compile(r"[.,]([0-9]+)")
 
 
 class TimeError(ValueError):
-    """`str()` is Go's sentence."""
+    """`str()` is Go's message."""
 
 
 class _Parser:
@@ -42,9 +43,9 @@ class _Parser:
     def off(self, message: str) -> TimeError:
         return TimeError(f"parsing time {byte_quoted(self.text)}: {message}")
 
-    def literal(self, mark: str) -> None:
-        if not self.rest.startswith(mark):
-            raise self.bad(mark)
+    def literal(self, character: str) -> None:
+        if not self.rest.startswith(character):
+            raise self.bad(character)
         self.rest = self.rest[1:]
 
     def number(self, element: str, digits: int, least: int, most: int, name: str) -> int:
@@ -54,12 +55,10 @@ class _Parser:
             taken = taken[:1]
         if not _is_digits(taken) or (len(taken) < digits and element not in ("15", "02")):
             raise self.bad(element)
-        value = int(taken)
-        if not least <= value <= most:
-            self.rest = self.rest[len(taken) :]
-            raise self.off(f"{name} out of range")
         self.rest = self.rest[len(taken) :]
-        return value
+        if not least <= int(taken) <= most:
+            raise self.off(f"{name} out of range")
+        return int(taken)
 
     def micros(self) -> int:
         """`.000000`: exactly six digits."""
@@ -69,22 +68,20 @@ class _Parser:
         self.rest = self.rest[7:]
         return int(taken[1:])
 
-    def offset_minutes(self) -> int:
+    def offset_seconds(self) -> int:
         rest = self.rest
         if rest.startswith("Z"):
             self.rest = rest[1:]
             return 0
         if len(rest) < 6 or rest[3] != ":" or rest[0] not in "+-" or not _is_digits(rest[1:3] + rest[4:6]):
             raise self.bad("Z07:00")
-        hours, minutes = int(rest[1:3]), int(rest[4:6])
-        # Go lets an offset of 24 hours or 60 minutes pass.
-        if hours > 24:
+        # Go accepts an offset of 24 hours or 60 minutes.
+        if int(rest[1:3]) > 24:
             raise self.off("time zone offset hour out of range")
-        if minutes > 60:
+        if int(rest[4:6]) > 60:
             raise self.off("time zone offset minute out of range")
         self.rest = rest[6:]
-        total = hours * 60 + minutes
-        return -total if rest[0] == "-" else total
+        return offset_seconds(rest[0], rest[1:3], rest[4:6])
 
 
 def _is_digits(text: str) -> bool:
@@ -114,50 +111,28 @@ def _parsed(text: str, layout: str) -> str:
     minute = parser.number("04", 2, 0, 59, "minute")
     parser.literal(":")
     second = parser.number("05", 2, 0, 59, "second")
-    micros = 0
+    micros = None
     if layout is MICRO_LAYOUT:
         micros = parser.micros()
     elif (fraction := _FRACTION.match(parser.rest)) is not None:
         parser.rest = parser.rest[fraction.end() :]
-    offset = parser.offset_minutes()
+    offset_s = parser.offset_seconds()
     if parser.rest:
         raise parser.off(f"extra text: {byte_quoted(parser.rest)}")
-    if not 1 <= day <= _days_in(year, month):
-        raise parser.off("day out of range")
-    if offset:
-        year, month, day, hour, minute = _shifted(year, month, day, hour, minute, -offset)
-    decimals = f".{micros:06d}" if layout is MICRO_LAYOUT else ""
-    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}{decimals}Z"
-
-
-def _days_in(year: int, month: int) -> int:
-    leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
-    return 29 if month == 2 and leap else _MONTH_DAYS[month - 1]
-
-
-def _shifted(year: int, month: int, day: int, hour: int, minute: int, by: int) -> tuple[int, int, int, int, int]:
-    """A time moved by at most 25 hours."""
-    days, minutes = divmod(hour * 60 + minute + by, 24 * 60)
-    day += days
-    while day < 1:
-        month -= 1
-        if month < 1:
-            year, month = year - 1, 12
-        day += _days_in(year, month)
-    while day > _days_in(year, month):
-        day -= _days_in(year, month)
-        month += 1
-        if month > 12:
-            year, month = year + 1, 1
-    return year, month, day, minutes // 60, minutes % 60
+    try:
+        seconds = unix_seconds(year, month, day, hour, minute, second)
+    except ValueError:
+        raise parser.off("day out of range") from None
+    return _printed(seconds - offset_s, micros)
 
 
 def from_unix(seconds: int, micros: int | None = None) -> str:
-    """A moment counted from 1970 as the API prints it, with six decimals if `micros` is given; raises TimeError."""
-    days, rest = divmod(seconds, 86_400)
-    year, month, day = date_of(days)
-    if not 0 <= year <= 9999:
+    """Seconds since 1970 as the API prints them, with six decimals if `micros` is set; raises TimeError."""
+    if not _FIRST_S <= seconds < _END_S:
         raise TimeError("Time.MarshalJSON: year outside of range [0,9999]")
-    decimals = "" if micros is None else f".{micros:06d}"
-    hour, minute, second = rest // 3600, rest // 60 % 60, rest % 60
-    return f"{year:04d}-{month:02d}-{day:02d}T{hour:02d}:{minute:02d}:{second:02d}{decimals}Z"
+    return _printed(seconds, micros)
+
+
+def _printed(seconds: int, micros: int | None) -> str:
+    text = rfc3339(seconds)
+    return text if micros is None else f"{text[:-1]}.{micros:06d}Z"

@@ -1,7 +1,7 @@
-"""The CPU manager's state file, as a kubelet writes it: the same fields, and the same checksum.
+"""The CPU manager's state file in the kubelet's format: the same fields and the same checksum.
 
-The checksum is FNV-1a over the way Go prints the structure with the checksum at zero. So a file of ours can be read by
-a kubelet, and one of a kubelet's by us.
+The checksum is FNV-1a over Go's text of the structure with checksum zero. So a kubelet can read Plimsoll's file, and
+Plimsoll a kubelet's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class CpuStateCorruptError(PlimsollError):
 
 
 class CpuState(msgspec.Struct, frozen=True):
-    """`shared`: the CPUs that nobody owns."""
+    """`shared`: the CPUs that no container owns exclusively."""
 
     policy: str
     shared: frozenset[int]

@@ -1,4 +1,4 @@
-"""The text formats of cgroup files and of /proc, into values. Unknown keys are left out; absent is None, never zero."""
+"""The text formats of cgroup files and /proc. Unknown keys are ignored; an absent value is None, never zero."""
 
 from __future__ import annotations
 
@@ -6,19 +6,17 @@ import re
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 Keyed = dict[str, int]
 _OCTAL = re.compile(r"\\([0-7]{3})", re.ASCII)
 
 
-class KernelTextError(PlimsollError):
-    """A kernel file in a form that nobody has described: a bug here, or a kernel to learn about."""
+class KernelTextError(StructuredError):
+    """A kernel file in an unknown format."""
 
-    def __init__(self, file: str, text: str) -> None:
-        super().__init__(file, text)
-        self.file = file
-        self.text = text
+    file: str
+    text: str
 
     def __str__(self) -> str:
         return f"{self.file}: cannot read {self.text[:120]!r}"
@@ -50,7 +48,7 @@ def cpu_max(text: str) -> CpuMax:
 
 
 class PressureLine(msgspec.Struct, frozen=True):
-    """Shares of time in percent over 10, 60 and 300 seconds, and all of it in µs since the start."""
+    """Shares of time in percent over 10, 60 and 300 seconds, and the total in µs since boot."""
 
     avg10: float
     avg60: float
@@ -60,7 +58,7 @@ class PressureLine(msgspec.Struct, frozen=True):
 
 class PressureStall(msgspec.Struct, frozen=True):
     some: PressureLine | None = None
-    full: PressureLine | None = None  # a kernel before 5.13 has none for cpu
+    full: PressureLine | None = None  # cpu has none before kernel 5.13
 
 
 def pressure(text: str | bytes) -> PressureStall:
@@ -80,7 +78,7 @@ def pressure(text: str | bytes) -> PressureStall:
 
 
 class MountLine(msgspec.Struct, frozen=True):
-    root: str  # what of the file system is mounted; `/` is all of it
+    root: str  # the mounted part of the file system; `/` is the whole
     mount_point: str
     read_only: bool
     file_system: str
@@ -89,7 +87,7 @@ class MountLine(msgspec.Struct, frozen=True):
 
 
 def mountinfo(text: str) -> list[MountLine]:
-    """/proc/PID/mountinfo: fixed fields, then optional ones up to a lone `-`, then type, source, super options."""
+    """/proc/PID/mountinfo: fixed fields, then optional ones up to a single `-`, then type, source, super options."""
     found = []
     for line in text.splitlines():
         before, separator, after = line.partition(" - ")
@@ -105,7 +103,7 @@ def mountinfo(text: str) -> list[MountLine]:
 
 
 def _unescaped(text: str) -> str:
-    """Blank, tab, newline and backslash stand there as octal numbers."""
+    """Space, tab, newline and backslash are octal escapes."""
     return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text) if "\\" in text else text
 
 
@@ -113,9 +111,9 @@ class OwnCgroup(msgspec.Struct, frozen=True):
     """One line of /proc/PID/cgroup. The unified hierarchy is number 0 with no controllers."""
 
     hierarchy: int
-    controllers: tuple[str, ...]  # a named one is (`name=systemd`,)
+    controllers: tuple[str, ...]  # a named hierarchy has (`name=systemd`,)
     path: str
-    removed: bool = False  # the cgroup of a process that is ending may be gone already
+    removed: bool = False  # the cgroup of an exiting process may be removed already
 
 
 def own_cgroups(text: str) -> list[OwnCgroup]:
@@ -131,9 +129,9 @@ def own_cgroups(text: str) -> list[OwnCgroup]:
 
 
 def below_mount(path: str, root: str) -> str | None:
-    """A path of /proc/PID/cgroup as it is called in a mount that shows `root` (of mountinfo) as its top.
+    """A path of /proc/PID/cgroup, relative to a mount with this `root` (of mountinfo).
 
-    None for what is not below it; `/../x` is outside of the reader's cgroup namespace.
+    None for a path that is not below it; `/../x` is outside the reader's cgroup namespace.
     """
     if root == "/":
         return None if path == "/.." or path.startswith("/../") else path
@@ -143,7 +141,7 @@ def below_mount(path: str, root: str) -> str | None:
 
 
 def enabled_controllers(proc_cgroups: str) -> dict[str, bool]:
-    """/proc/cgroups: whether each controller that was built in is switched on (`cgroup_disable=memory` is not)."""
+    """/proc/cgroups: whether each built-in controller is enabled (`cgroup_disable=memory` disables one)."""
     found = {}
     for line in proc_cgroups.splitlines():
         words = line.split()
@@ -157,11 +155,11 @@ class ProcessStat(msgspec.Struct, frozen=True):
     name: str
     state: str
     parent: int
-    start_ticks: int  # since boot: with the pid it names one process for ever
+    start_ticks: int  # since boot: with the pid it identifies one process
 
 
 def process_stat(text: str) -> ProcessStat:
-    """/proc/PID/stat: the name is in parentheses and may itself have blanks, parentheses and newlines."""
+    """/proc/PID/stat: the name is in parentheses and may contain spaces, parentheses and newlines."""
     pid, opening, rest = text.partition(" (")
     name, closing, tail = rest.rpartition(") ")
     fields = tail.split()

@@ -1,12 +1,12 @@
-"""The kernel's log as /dev/kmsg gives it, and the out-of-memory reports in it.
+"""The kernel log as /dev/kmsg shows it, and the out-of-memory reports in it.
 
 A record is `priority,sequence,microseconds,flags;text`, with continuation lines that begin with a space. One OOM report
-is many records, of one moment: who asked for memory, the limit that was hit and what it held, the processes that could
-have been chosen, and then the choice. `OomReports` is fed text by text and gives a report when the kernel has named its
-victim; with memory.oom.group every process of the cgroup gets a line of its own, and a report each.
+is many records of the same time: the process that requested memory, the limit that was hit and the usage, the candidate
+processes, and then the victim. `OomReports` takes record by record and returns a report when the kernel has named the
+victim; with memory.oom.group every process of the cgroup has a line of its own, and a report.
 
-The kernel writes few reports when kills come fast, but always the line that names the victim. Such a line alone does
-not say whose limit it was, and must not be put together with an earlier report: it gives nothing.
+The kernel rate-limits reports, but always writes the line that names the victim. That line alone does not name the
+limit, and must not be combined with an earlier report: it is ignored.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import re
 
 import msgspec
 
-# A process names itself as it likes, in up to 15 bytes, and whoever may make cgroups names those. So no such text is
-# ever taken for a field: what the kernel wrote before it is matched from the start, what comes after it from the end.
+# A process chooses its own name, up to 15 bytes, and the names of cgroups are arbitrary too. So such text is never
+# taken for a field: what the kernel wrote before it is matched from the start, what follows it from the end.
 _INVOKED = re.compile(r"(?P<name>.*?) invoked oom-killer: gfp_mask=")
 _CONSTRAINT = re.compile(r"oom-kill:constraint=(?P<constraint>\w+),(?P<where>.*?),task=.*,pid=(?P<pid>\d+),uid=\d+")
 _KILLED = re.compile(
@@ -35,12 +35,12 @@ _ESCAPED = re.compile(r"(?:\\x[0-9a-f]{2})+")
 _LIMIT, _VICTIM = ",oom_memcg=", ",task_memcg="
 _KERNEL_FACILITY = 0
 MOST_CANDIDATES = 64
-GROUP_US = 1_000_000  # within this the processes of one cgroup are named
+GROUP_US = 1_000_000  # the processes of one cgroup are named within this time
 
 
 class KernelRecord(msgspec.Struct, frozen=True):
     sequence: int
-    time_us: int  # since the start of the machine
+    time_us: int  # since boot
     text: str
 
 
@@ -52,7 +52,7 @@ class KillCandidate(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class KernelOomKill(msgspec.Struct, frozen=True, rename="camel"):
-    """One killed process. `limit_cgroup` is None where the whole machine was out of memory."""
+    """One killed process. `limit_cgroup` is None if the whole machine was out of memory."""
 
     pid: int
     name: str
@@ -72,10 +72,10 @@ class KernelOomKill(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def kernel_record(data: bytes) -> KernelRecord | None:
-    """One read of /dev/kmsg; None for what is no record, and for what a process has written there itself."""
+    """One read of /dev/kmsg; None for anything else, and for records that a process wrote."""
     head, semicolon, text = data.decode("utf-8", "replace").partition(";")
     fields = head.split(",")
-    if not semicolon or len(fields) < 3 or not all(each.isdecimal() for each in fields[:3]):
+    if not semicolon or len(fields) < 3 or not all(field.isdecimal() for field in fields[:3]):
         return None
     if int(fields[0]) >> 3 != _KERNEL_FACILITY:
         return None
@@ -83,7 +83,7 @@ def kernel_record(data: bytes) -> KernelRecord | None:
 
 
 class _Chosen(msgspec.Struct, frozen=True):
-    """What the line `oom-kill:` says of the victim."""
+    """The victim in the line `oom-kill:`."""
 
     pid: int
     limit_cgroup: str | None
@@ -91,7 +91,7 @@ class _Chosen(msgspec.Struct, frozen=True):
 
 
 class OomReports:
-    """The state of reading one report; a new report begins with `invoked oom-killer`."""
+    """The state while reading one report; a new report begins with `invoked oom-killer`."""
 
     def __init__(self) -> None:
         self._start("")
@@ -102,50 +102,50 @@ class OomReports:
         self._stat: dict[str, int] = {}
         self._in_stat = False
         self._usage: tuple[int, int] | None = None
-        self._candidate: re.Pattern[str] | None = None  # how this kernel prints one
+        self._candidate: re.Pattern[str] | None = None  # how this kernel prints a candidate
         self._candidates: list[KillCandidate] = []
-        self._group_us: int | None = None  # when a whole cgroup was announced to go
+        self._group_us: int | None = None  # when the kill of a whole cgroup was announced
 
     def take(self, record: KernelRecord) -> KernelOomKill | None:
         text = record.text
-        if (found := _INVOKED.match(text)) is not None:
-            self._start(_plain(found["name"]))
-        elif (found := _CONSTRAINT.fullmatch(text)) is not None:
+        if (match := _INVOKED.match(text)) is not None:
+            self._start(_plain(match["name"]))
+        elif (match := _CONSTRAINT.fullmatch(text)) is not None:
             self._in_stat = False
-            self._chosen = _chosen(found)
-        elif (found := _KILLED.fullmatch(text)) is not None:
-            return self._killed(record, found)
-        elif (found := _USAGE.match(text)) is not None:
-            self._usage = int(found["used"]) << 10, int(found["limit"]) << 10
+            self._chosen = _chosen(match)
+        elif (match := _KILLED.fullmatch(text)) is not None:
+            return self._killed(record, match)
+        elif (match := _USAGE.match(text)) is not None:
+            self._usage = int(match["used"]) << 10, int(match["limit"]) << 10
         elif _STATS_FOR.fullmatch(text):
             self._in_stat = True
         elif _GROUP.fullmatch(text):
             self._group_us = record.time_us
-        elif (found := _CANDIDATES.fullmatch(text)) is not None:
+        elif (match := _CANDIDATES.fullmatch(text)) is not None:
             self._in_stat = False
-            self._candidate = re.compile(_CANDIDATE % len(found["more"].split()))
-        elif self._candidate is not None and (found := self._candidate.fullmatch(text)) is not None:
+            self._candidate = re.compile(_CANDIDATE % len(match["more"].split()))
+        elif self._candidate is not None and (match := self._candidate.fullmatch(text)) is not None:
             if len(self._candidates) < MOST_CANDIDATES:
                 self._candidates.append(
-                    KillCandidate(int(found["pid"]), _plain(found["name"]), int(found["rss"]), int(found["score"]))
+                    KillCandidate(int(match["pid"]), _plain(match["name"]), int(match["rss"]), int(match["score"]))
                 )
         elif self._in_stat:
-            # One record per line, or on v2 all of them in one, whose line ends the device has written as \\x0a.
+            # One record per line, or on v2 one record with line ends escaped as \\x0a.
             for line in text.split(_LINE_END):
-                if (found := _STAT.fullmatch(line.strip())) is not None:
-                    self._stat[found["key"]] = int(found["number"])
+                if (match := _STAT.fullmatch(line.strip())) is not None:
+                    self._stat[match["key"]] = int(match["number"])
         return None
 
-    def _killed(self, record: KernelRecord, found: re.Match[str]) -> KernelOomKill | None:
+    def _killed(self, record: KernelRecord, match: re.Match[str]) -> KernelOomKill | None:
         is_group = self._group_us is not None and record.time_us - self._group_us < GROUP_US
         chosen = self._chosen
-        if chosen is None or (chosen.pid != int(found["pid"]) and not is_group):
+        if chosen is None or (chosen.pid != int(match["pid"]) and not is_group):
             return None
-        amounts = dict(part.split(":", 1) for part in found["rest"].replace(",", " ").split() if ":" in part)
+        amounts = dict(part.split(":", 1) for part in match["rest"].replace(",", " ").split() if ":" in part)
         usage, limit = self._usage or (None, None)
         return KernelOomKill(
-            int(found["pid"]),
-            _plain(found["name"]),
+            int(match["pid"]),
+            _plain(match["name"]),
             record.time_us,
             record.sequence,
             self._asked_by,
@@ -167,13 +167,14 @@ def _kilobytes(text: str | None) -> int | None:
     return int(digits) << 10 if digits.isdecimal() else None
 
 
-def _chosen(found: re.Match[str]) -> _Chosen:
-    """`constraint` comes first and is the kernel's alone: it says whether a cgroup's limit or the machine's was hit."""
-    pid, where = int(found["pid"]), found["where"]
-    if found["constraint"] != "CONSTRAINT_MEMCG":
+def _chosen(match: re.Match[str]) -> _Chosen:
+    """`constraint` comes first and is written by the kernel: it shows whether a cgroup's limit or the machine's was
+    hit."""
+    pid, where = int(match["pid"]), match["where"]
+    if match["constraint"] != "CONSTRAINT_MEMCG":
         _, _, victim = where.partition(f"{_VICTIM}/")
         return _Chosen(pid, None, _plain(f"/{victim}") if victim else "")
-    _, _, paths = where.partition(f"{_LIMIT}/")  # before it stands a name, which has no slash
+    _, _, paths = where.partition(f"{_LIMIT}/")  # it follows a name, which has no slash
     parts = f"/{paths}".split(_VICTIM)
     for at in range(1, len(parts)):
         limit, victim = _VICTIM.join(parts[:at]), _VICTIM.join(parts[at:])
@@ -183,5 +184,5 @@ def _chosen(found: re.Match[str]) -> _Chosen:
 
 
 def _plain(text: str) -> str:
-    """The device writes what is not printable ASCII, and the backslash, as \\xNN."""
-    return _ESCAPED.sub(lambda found: bytes.fromhex(found[0].replace("\\x", "")).decode("utf-8", "replace"), text)
+    """The device escapes the backslash, and all but printable ASCII, as \\xNN."""
+    return _ESCAPED.sub(lambda match: bytes.fromhex(match[0].replace("\\x", "")).decode("utf-8", "replace"), text)

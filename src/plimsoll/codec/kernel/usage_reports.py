@@ -1,6 +1,6 @@
-"""What pods use, from the two reports that a cluster gives: a node's /stats/summary and metrics.k8s.io.
+"""Pod usage from the two reports of a cluster: a node's /stats/summary and metrics.k8s.io.
 
-Figures that a report lacks stay None. Pods are told apart by namespace and name: metrics.k8s.io knows no uid.
+Values that a report lacks are None. Pods are identified by namespace and name: metrics.k8s.io has no uid.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def summary_usage(summary: JsonObject) -> dict[PodKey, PodUsage]:
 
 
 def metrics_usage(listed: JsonObject) -> dict[PodKey, PodUsage]:
-    """A PodMetricsList: memory only, and the pod's is the sum of its containers'."""
+    """A PodMetricsList: memory only; a pod's usage is the sum of its containers."""
     found: dict[PodKey, PodUsage] = {}
     for each in _items(listed, "items"):
         about = _part(each, "metadata")
@@ -74,7 +74,7 @@ def _text(document: JsonObject, name: str) -> str:
 
 def _number(document: JsonObject, name: str) -> int | None:
     number = document.get(name)
-    if isinstance(number, str):  # as our own YAML and JSON readers keep numbers
+    if isinstance(number, str):  # the YAML and JSON readers keep numbers as text
         return int(number) if number.isdecimal() else None
     return number if isinstance(number, int) and not isinstance(number, bool) else None
 

@@ -1,9 +1,9 @@
 """Documents and JSON bytes → lean objects.
 
-Two ways to the same object. `pod_from_json` is the fast one: msgspec decodes straight into the lean structs, quantities
-through the memo. It knows nothing of JSON nulls, numbers as quantities or several errors at once; whenever it refuses,
-the patient way decides: `from_document` walks a document by the structs' own field types, treats null as absent, reads
-a number as the quantity text it was written with, and collects every problem with its path.
+There are two decoders for the same object. `pod_from_json` is fast: msgspec decodes straight into the lean structs,
+quantities through the memo. It does not accept JSON nulls or numbers as quantities, and reports only one error. If it
+refuses, `from_document` decides: it walks a document by the field types of the structs, treats null as absent, reads a
+number as the quantity text it was written with, and collects every error with its path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _Reader = Callable[[Any, str, _Problems], Any]
 
 
 class NumberText(str):
-    """A JSON number as it was written: `1.10` and `1.1` are the same number but not the same quantity text."""
+    """A JSON number as written: `1.10` and `1.1` are the same number but not the same quantity text."""
 
 
 def quantity_hook(_: type, value: Any) -> Quantity:
@@ -37,12 +37,12 @@ def quantity_hook(_: type, value: Any) -> Quantity:
 
 @cache
 def _pod_decode() -> Callable[[bytes | str], Pod]:
-    """Made on first use: it takes milliseconds, and who explains a YAML file never needs it."""
+    """Created on first use: it takes milliseconds, and `explain` of a YAML file does not need it."""
     return msgspec.json.Decoder(Pod, dec_hook=quantity_hook).decode
 
 
 def pod_from_json(data: bytes | str) -> Pod:
-    """One Pod from JSON; raises InvalidObject with every problem."""
+    """One Pod from JSON; raises InvalidObjectError with every error."""
     try:
         return _pod_decode()(data)
     except (msgspec.ValidationError, InvalidQuantityError):
@@ -52,7 +52,7 @@ def pod_from_json(data: bytes | str) -> Pod:
 
 
 def lean_pod(document: dict[str, Any]) -> Pod:
-    """One Pod from a document, by the fast way where it goes; raises InvalidObject with every problem."""
+    """One Pod from a document, by the fast decoder if possible; raises InvalidObjectError with every error."""
     try:
         return msgspec.convert(document, Pod, dec_hook=quantity_hook)
     except (msgspec.ValidationError, InvalidQuantityError, RecursionError):
@@ -60,7 +60,7 @@ def lean_pod(document: dict[str, Any]) -> Pod:
 
 
 def json_document(data: bytes | str) -> Any:
-    """Parsed JSON whose numbers keep their text; raises InvalidObject when it is no JSON."""
+    """Parsed JSON whose numbers keep their text; raises InvalidObjectError if it is not JSON."""
     try:
         return json.loads(data, parse_int=NumberText, parse_float=NumberText, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -72,7 +72,8 @@ def _no_constant(name: str) -> Any:
 
 
 def from_document(document: Any, kind: type[T], path: str = "") -> T:
-    """A lean object from a document of JSON types; raises InvalidObject with every problem, paths below `path`."""
+    """A lean object from a document of JSON types; raises InvalidObjectError with every error, paths relative to
+    `path`."""
     value, problems = read_as_far(document, kind, path)
     if problems:
         raise InvalidObjectError(problems)
@@ -80,7 +81,7 @@ def from_document(document: Any, kind: type[T], path: str = "") -> T:
 
 
 def read_as_far(document: Any, kind: type[T], path: str = "") -> tuple[T, list[FieldError]]:
-    """The object as far as it can be read, unreadable parts left out, and every problem on the way."""
+    """The object without its unreadable parts, and every error."""
     problems: _Problems = []
     value = _reader(kind)(document, path, problems)
     return (kind() if value is None else value), problems
@@ -156,7 +157,7 @@ def _list_reader(item: Any) -> _Reader:
     def read(value: Any, path: str, problems: _Problems) -> Any:
         if not isinstance(value, list):
             return _mistyped(value, path, "a list", problems)
-        # A null element is the zero value of its type, as Go decodes it; an unreadable one too, to keep the count.
+        # A null element is the zero value of its type, as in Go; an unreadable one too, so that indexes stay.
         empty: Any = {} if isinstance(item, type) and issubclass(item, msgspec.Struct) else ""
         elements = []
         for index, inner in enumerate(value):
@@ -218,7 +219,7 @@ def _scalar_reader(kind: Any, least: int = -(2**63), most: int = 2**63 - 1) -> _
     def read(value: Any, path: str, problems: _Problems) -> Any:
         if kind is int and isinstance(value, NumberText):
             value = _whole(value)
-        # type(), not isinstance(): True is an int to Python and a NumberText is a str, and neither may pass for one.
+        # type(), not isinstance(): True is an int and a NumberText is a str in Python, and both must be refused.
         if type(value) is kind and (kind is not int or least <= value <= most):
             return value
         if type(value) is kind is int:

@@ -1,6 +1,7 @@
-"""JSON lines → pods as `plan` needs them: what no plan depends on is stepped over, not built.
+"""JSON lines → pods for `plan`: fields that no plan depends on are skipped, not built.
 
-The structs are those of `objects` with some fields under names that no manifest has, so that they keep their defaults.
+The structs are those of `objects` with some fields renamed to names that no manifest has, so that they keep their
+defaults.
 """
 
 from __future__ import annotations
@@ -12,54 +13,44 @@ from typing import Any, cast
 
 import msgspec
 
-from plimsoll.rules.model.objects import (
-    Affinity,
-    Container,
-    Metadata,
-    Pod,
-    PodSpec,
-    Port,
-    ResizePolicy,
-    Toleration,
-    Volume,
-)
+from plimsoll.rules.model import objects
 
 
 def _stepped_over(name: str, default: Any = None) -> Any:
     return msgspec.field(default=default, name=f"({name})")
 
 
-class _Container(Container, frozen=True, gc=False):
+class _Container(objects.Container, frozen=True, gc=False):
     image: str = _stepped_over("image", "")
-    resize_policy: tuple[ResizePolicy, ...] = _stepped_over("resizePolicy", ())
-    ports: tuple[Port, ...] = _stepped_over("ports", ())
+    resize_policy: tuple[objects.ResizePolicy, ...] = _stepped_over("resizePolicy", ())
+    ports: tuple[objects.Port, ...] = _stepped_over("ports", ())
 
 
-class _PodSpec(PodSpec, frozen=True, gc=False):
+class _PodSpec(objects.PodSpec, frozen=True, gc=False):
     containers: tuple[_Container, ...] = ()
     init_containers: tuple[_Container, ...] = ()
-    ephemeral_containers: tuple[Container, ...] = _stepped_over("ephemeralContainers", ())
+    ephemeral_containers: tuple[objects.Container, ...] = _stepped_over("ephemeralContainers", ())
     node_name: str = _stepped_over("nodeName", "")
-    volumes: tuple[Volume, ...] = _stepped_over("volumes", ())
-    tolerations: tuple[Toleration, ...] = _stepped_over("tolerations", ())
+    volumes: tuple[objects.Volume, ...] = _stepped_over("volumes", ())
+    tolerations: tuple[objects.Toleration, ...] = _stepped_over("tolerations", ())
     node_selector: dict[str, str] | None = _stepped_over("nodeSelector")
-    affinity: Affinity | None = _stepped_over("affinity")
+    affinity: objects.Affinity | None = _stepped_over("affinity")
 
 
-class _Metadata(Metadata, frozen=True, gc=False):
+class _Metadata(objects.Metadata, frozen=True, gc=False):
     labels: dict[str, str] | None = _stepped_over("labels")
     creation_timestamp: str | None = _stepped_over("creationTimestamp")
 
 
-class _Pod(Pod, frozen=True, gc=False):
+class _Pod(objects.Pod, frozen=True, gc=False):
     metadata: _Metadata = _Metadata()
     spec: _PodSpec = _PodSpec()
 
 
 @cache
-def quick_decode() -> Callable[[bytes], Pod]:
-    """Made on first use. Refuses more than `lean.pod_from_json`, which then has the word.
+def quick_decode() -> Callable[[bytes], objects.Pod]:
+    """Created on first use. Refuses more than `lean.pod_from_json`, which then decides.
 
-    Quantities are looked up without a Python function in between.
+    Quantities are looked up in the memo without a Python function in between.
     """
     return msgspec.json.Decoder(_Pod, dec_hook=cast("Callable[[type, Any], Any]", operator.getitem)).decode

@@ -1,8 +1,8 @@
 """A pod's document → `RunPod`, and a `RunStatus` → the status document that is reported.
 
-The document was validated when it was stored, so decoding goes straight into the structs. Nulls (an API may print
-`lastProbeTime: null`, and a manifest may hold anything) mean absent everywhere; where the straight way meets one it
-minds, they are taken out and the document is read once more.
+The document was validated when it was stored, so it is decoded straight into the structs. Nulls (an API may print
+`lastProbeTime: null`, and a manifest may contain any) mean absent; if the decoder refuses one, nulls are removed and
+the document is decoded again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 
-# What Kubernetes prints whether or not it is zero.
+# Fields that Kubernetes prints even if they are zero.
 _ALWAYS_PRINTED = {"ready": False, "restartCount": 0, "image": "", "imageID": "", "lastState": {}, "state": {}}
 _CONTAINER_LISTS = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
 
@@ -31,18 +31,18 @@ def _decoder() -> Callable[[bytes | str], RunPod]:
 
 
 def _quantity(kind: type, value: Any) -> Any:
-    if kind is not Quantity:  # `object`: a part that is only kept
+    if kind is not Quantity:  # `object`: a part that is not decoded
         return value
     text = quantity_text(value)
     return QUANTITIES["" if text is None else text]
 
 
 def run_pod_from_json(data: bytes | str) -> RunPod:
-    """One pod; raises InvalidObject."""
+    """One pod; raises InvalidObjectError."""
     try:
         return _decoder()(data)
     except (msgspec.ValidationError, InvalidQuantityError):
-        return _patiently(msgspec.json.decode(data))
+        return _without_nulls_decoded(msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidObjectError([FieldError("FieldValueInvalid", "", f"not JSON: {error}")]) from None
 
@@ -52,10 +52,10 @@ def run_pod(document: JsonObject) -> RunPod:
     try:
         return msgspec.convert(document, RunPod, dec_hook=_quantity)
     except (msgspec.ValidationError, InvalidQuantityError):
-        return _patiently(document)
+        return _without_nulls_decoded(document)
 
 
-def _patiently(document: Any) -> RunPod:
+def _without_nulls_decoded(document: Any) -> RunPod:
     try:
         return msgspec.convert(_without_nulls(document), RunPod, dec_hook=_quantity)
     except InvalidQuantityError as error:
@@ -74,8 +74,8 @@ def _without_nulls(value: Any) -> Any:
 
 
 def status_document(status: RunStatus) -> JsonObject:
-    """As a kubelet would send it: absent members left out, those that are always printed put in."""
-    # By way of JSON: lists, not tuples, so that it can be compared with what an API server answered.
+    """The status that a kubelet would send: absent members omitted, members that are always printed included."""
+    # Through JSON: lists, not tuples, so that it can be compared with an API server's answer.
     document: JsonObject = msgspec.json.decode(msgspec.json.encode(status, enc_hook=str))
     for kind in _CONTAINER_LISTS:
         for container in document.get(kind, ()):

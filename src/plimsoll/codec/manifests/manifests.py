@@ -1,7 +1,7 @@
-"""Find the pods in a document: a Pod, a List of anything, or every kind that carries a pod template.
+"""Find the pods in a document: a Pod, a List of anything, or a kind with a pod template.
 
-Each find is a Pod-shaped document and the place it came from, so that whatever is said about `spec.containers[0]` of
-the pod can be said about the field the user wrote, with its line.
+Each result is a Pod-shaped document and the path it came from, so that errors about `spec.containers[0]` of the pod can
+name the field in the manifest, with its line.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 
 Path = tuple[str | int, ...]
 
-# Where each kind keeps its pod template.
+# The path of the pod template in each kind.
 TEMPLATES: dict[str, Path] = {
     "Deployment": ("spec", "template"),
     "ReplicaSet": ("spec", "template"),
@@ -25,13 +25,13 @@ TEMPLATES: dict[str, Path] = {
     "CronJob": ("spec", "jobTemplate", "spec", "template"),
     "PodTemplate": ("template",),
 }
-MAX_LISTS = 20  # nobody nests Lists; a limit far below Python's own
+MAX_LISTS = 20  # Lists are not nested in practice; far below Python's own limit
 _STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[([^\]]*)\]")
 
 
 class FoundPod(msgspec.Struct, frozen=True):
     document: dict[str, Any]  # apiVersion, kind Pod, metadata, spec, status
-    at: Path  # where the pod (or template) stands in the file's document
+    at: Path  # the path of the pod (or template) in the document
     title: str  # `web`, `deployment/web`
     replicas: int = 1
 
@@ -41,12 +41,12 @@ class FoundPod(msgspec.Struct, frozen=True):
         return written_path((*self.at, "spec"))
 
     def written(self, field: str) -> str:
-        """A field path of the pod, as the user finds it in the manifest."""
+        """A field path of the pod, as a path in the manifest."""
         return written_path(self.at) + "." + field if self.at and field else field or written_path(self.at)
 
 
 class Passed(msgspec.Struct, frozen=True):
-    """Something that holds no pod, with a word why."""
+    """An object without a pod, and the reason."""
 
     at: Path
     reason: str
@@ -78,7 +78,7 @@ def _found_in(document: dict[str, Any], at: Path) -> Iterator[FoundPod | Passed]
 
 
 def _typed(item: Any, kind: str) -> Any:
-    """Items of a typed list may leave their kind to the list."""
+    """Items of a typed list may omit their kind."""
     if kind and isinstance(item, dict) and "kind" not in item:
         return {"kind": kind, **item}
     return item
@@ -124,7 +124,7 @@ def written_path(path: Path) -> str:
 
 
 def path_steps(field: str) -> Path:
-    """`spec.containers[0].resources.limits[cpu]` → its steps: to look a line up."""
+    """`spec.containers[0].resources.limits[cpu]` → its steps, to find a line."""
     steps: list[str | int] = []
     for match in _STEP.finditer(field):
         name, index, key = match.groups()

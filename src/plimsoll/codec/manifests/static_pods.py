@@ -1,8 +1,8 @@
-"""A manifest from a file or an address → static pods, as a kubelet makes them.
+"""A manifest from a file or URL → static pods, as in the kubelet.
 
-The name gets the node's name as its end, and the uid is a hash over what the pod is and where it came from: a changed
-manifest is another pod. Annotations tell the source and the hash; `mirror_document` is the pod under which the API
-shows it. A static pod must run without the API, so it may not refer to anything that is kept there.
+The node's name is appended to the pod's name, and the uid is a hash over the pod and its source: a changed manifest is
+another pod. Annotations record the source and the hash; `mirror_document` is the mirror pod in the API. A static pod
+must run without the API, so it may not refer to API objects.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from plimsoll.codec.manifests.manifests import FoundPod, found_pods
 from plimsoll.codec.manifests.unknown_fields import unknown_fields
 from plimsoll.codec.schema.schema import KINDS
 from plimsoll.codec.yaml.reader import YamlError, read
-from plimsoll.errors import InvalidObjectError, PlimsollError
+from plimsoll.errors import InvalidObjectError, PlimsollError, StructuredError
 from plimsoll.rules.admission.validation import create_errors
-from plimsoll.rules.lifecycle.environment import wanted_config_maps
+from plimsoll.rules.lifecycle.environment import referenced_config_maps
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION, SOURCE_ANNOTATION, Pod
 from plimsoll.rules.model.runnable import RunPod, volume_kind
@@ -32,24 +32,21 @@ HASH_ANNOTATION, SEEN_ANNOTATION = "kubernetes.io/config.hash", "kubernetes.io/c
 Source = Literal["file", "http"]
 _POD = next(kind for kind in KINDS if kind.name == "Pod")
 _TOLERATION = {"operator": "Exists", "effect": "NoExecute"}
-# Volumes that come from objects in the API; a refused kind of another sort is the volumes' own business.
+# Volumes from API objects; other unsupported kinds are refused when volumes are set up.
 _API_VOLUMES = {"secret": "secrets", "persistentVolumeClaim": "persistentvolumeclaims", "ephemeral": "volumes"}
 
 
-class StaticPodError(PlimsollError):
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(where, reason)
-        self.where, self.reason = where, reason
-
-    def __str__(self) -> str:
-        return f"static pod {self.where}: {self.reason}"
+class StaticPodError(StructuredError):
+    where: str
+    reason: str
+    template = "static pod {where}: {reason}"
 
 
 class StaticPod(msgspec.Struct, frozen=True):
     uid: str
     namespace: str
     name: str
-    where: str  # file or address
+    where: str  # file or URL
     document: JsonObject
     body: bytes  # the same as JSON
 
@@ -59,11 +56,11 @@ class StaticPod(msgspec.Struct, frozen=True):
 
 
 def static_pods(data: bytes, where: str, source: Source, node_name: str, seen: str) -> tuple[StaticPod, ...]:
-    """`seen`: the time, as the annotation tells it. A file holds one Pod, an address a Pod or a PodList."""
-    found = [_static(each, where, source, node_name, seen) for each in _pods(data, where)]
-    if source == "file" and len(found) != 1:
-        raise StaticPodError(where, f"a file holds one Pod, this one {len(found)}")
-    return tuple(found)
+    """`seen`: the time for the annotation. A file contains one Pod, a URL a Pod or a PodList."""
+    pods = [_static(pod, where, source, node_name, seen) for pod in _pods(data, where)]
+    if source == "file" and len(pods) != 1:
+        raise StaticPodError(where, f"a file must contain one Pod, this one contains {len(pods)}")
+    return tuple(pods)
 
 
 def _pods(data: bytes, where: str) -> Iterator[FoundPod]:
@@ -71,7 +68,7 @@ def _pods(data: bytes, where: str) -> Iterator[FoundPod]:
         if isinstance(each, YamlError):
             raise StaticPodError(where, f"line {each.line}: {each.message}" if each.line else each.message)
         if each.value.get("kind") not in ("Pod", "PodList", "List"):
-            raise StaticPodError(where, f"kind {each.value.get('kind')!r} is no Pod")
+            raise StaticPodError(where, f"kind {each.value.get('kind')!r} is not a Pod")
         for found in found_pods(each.value):
             if not isinstance(found, FoundPod):
                 raise StaticPodError(where, found.reason)
@@ -79,8 +76,7 @@ def _pods(data: bytes, where: str) -> Iterator[FoundPod]:
 
 
 def _static(found: FoundPod, where: str, source: Source, node_name: str, seen: str) -> StaticPod:
-    given = found.document
-    metadata, spec = (_object(given, name) for name in ("metadata", "spec"))
+    metadata, spec = (_object(found.document, name) for name in ("metadata", "spec"))
     if not metadata.get("name"):
         raise StaticPodError(where, "metadata.name: Required value")
     try:
@@ -89,7 +85,7 @@ def _static(found: FoundPod, where: str, source: Source, node_name: str, seen: s
         raise StaticPodError(where, str(error)) from None
     uid = _uid(document, where, source, node_name)
     namespace = str(metadata.get("namespace") or "default")
-    kept = {key: value for key, value in metadata.items() if key in ("labels", "annotations", "generateName")}
+    copied = {key: value for key, value in metadata.items() if key in ("labels", "annotations", "generateName")}
     annotations = {
         **(metadata.get("annotations") or {}),
         HASH_ANNOTATION: uid,
@@ -97,7 +93,7 @@ def _static(found: FoundPod, where: str, source: Source, node_name: str, seen: s
         SOURCE_ANNOTATION: source,
     }
     document["metadata"] = {
-        **kept,
+        **copied,
         "name": f"{metadata['name']}-{node_name.lower()}",
         "namespace": namespace,
         "uid": uid,
@@ -114,14 +110,15 @@ def _static(found: FoundPod, where: str, source: Source, node_name: str, seen: s
 
 
 def _object(document: JsonObject, name: str) -> JsonObject:
-    found = document.get(name)
-    return found if isinstance(found, dict) else {}
+    value = document.get(name)
+    return value if isinstance(value, dict) else {}
 
 
 def _uid(document: JsonObject, where: str, source: Source, node_name: str) -> str:
-    """32 hexadecimal digits, as a kubelet's; the same manifest in the same place on the same node has the same."""
-    told = {key: value for key, value in document["metadata"].items() if key != "uid"}
-    content = msgspec.json.encode({**document, "metadata": told}, order="sorted")
+    """32 hexadecimal digits, as in the kubelet; the same manifest from the same source on the same node has the same
+    uid."""
+    metadata = {key: value for key, value in document["metadata"].items() if key != "uid"}
+    content = msgspec.json.encode({**document, "metadata": metadata}, order="sorted")
     origin = "file" if source == "file" else "url"
     return hashlib.md5(content + f"host:{node_name}{origin}:{where}".encode(), usedforsecurity=False).hexdigest()
 
@@ -143,7 +140,7 @@ def _check(document: JsonObject, body: bytes, where: str) -> None:
 
 
 def _from_api(pod: RunPod) -> str:
-    if wanted_config_maps(pod):
+    if referenced_config_maps(pod):
         return "configmaps"
     if pod.spec.service_account_name:
         return "serviceaccounts"
@@ -151,7 +148,7 @@ def _from_api(pod: RunPod) -> str:
 
 
 def mirror_document(pod: StaticPod, node_uid: str) -> JsonObject:
-    """What the API is given to show it: the same pod, owned by the node, marked with the hash of what runs."""
+    """The mirror pod: the same pod, owned by the node, with the hash of the running pod."""
     metadata = pod.document["metadata"]
     owner = {
         "apiVersion": "v1",

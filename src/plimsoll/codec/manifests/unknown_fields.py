@@ -1,8 +1,8 @@
 """Fields of a pod that no API server knows: `limit` for `limits`, `resource` for `resources`.
 
-kubectl asks the server to refuse them, and a typing error in just these places silently gives a pod another class. The
-blocks that hold amounts are closed, so an unknown name there is an error; pods and containers gain fields with every
-release, so there it is a remark.
+kubectl asks the server to refuse them, and a typing error in these places silently changes the QoS class of a pod. The
+resource blocks are closed, so an unknown name there is an error; pods and containers gain fields with every release, so
+there it is a warning.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _items(value: Any) -> list[Any]:
 def _unknown(value: Any, known: frozenset[str], path: str, *, is_error: bool) -> Iterator[UnknownField]:
     for name in value if isinstance(value, dict) else ():
         if name not in known:
-            import difflib  # needed only once something is wrong
+            import difflib  # needed only for errors
 
             nearest = difflib.get_close_matches(name, known, 1)
             yield UnknownField(f"{path}.{name}", nearest[0] if nearest else "", is_error)

@@ -1,7 +1,7 @@
-"""The older OpenAPI document (/openapi/v2), as protobuf: as much of it as kubectl asks for.
+"""The OpenAPI v2 document (/openapi/v2) as protobuf: the parts that kubectl reads.
 
-For most kinds kubectl reads version 3 (`codec.openapi.v3`). For a `kind: List` it looks here, whether PATCH of a
-Namespace knows `fieldValidation`, and refuses the file without. So each kind has its PATCH and that parameter, and
+For most kinds kubectl reads version 3 (`codec.openapi.v3`). For a `kind: List` it checks here whether PATCH of a
+Namespace supports `fieldValidation`, and refuses the file if not. So each kind has its PATCH and that parameter, and
 nothing else; without definitions kubectl computes patches from version 3. The messages are those of openapi.v2.Document
 (gnostic).
 """
@@ -14,8 +14,8 @@ import msgspec
 
 from plimsoll.codec.openapi.v3 import openapi_document, openapi_paths
 
-MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"  # as it is asked for
-CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # as it is sent: `@` is not allowed there
+MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"  # as requested
+CONTENT_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"  # as sent: `@` is not allowed
 _BYTES = 2
 
 

@@ -1,8 +1,8 @@
 """OpenAPI v3 documents generated from the schema (05 B4), one per group version.
 
-kubectl takes three things from them: that PATCH knows `fieldValidation` (so the server validates), the merge keys (so
-`codec.patch.server_side_apply` computes its patch from them), and names, types and descriptions for `explain`. Each
-document holds the paths of its kinds and every struct they reach. A document's hash changes with its content, as
+kubectl reads three things from them: that PATCH supports `fieldValidation` (so that the server validates), the merge
+keys (from which `kubectl apply` computes its patch), and names, types and descriptions for `explain`. Each document
+contains the paths of its kinds and every struct that they refer to. A document's hash changes with its content, because
 kubectl caches by URL.
 """
 
@@ -59,7 +59,7 @@ _PATCH_OPTIONS = ("dryRun", "fieldManager", "fieldValidation", "force")
 _WRITE_OPTIONS = ("dryRun", "fieldManager", "fieldValidation")
 _DESCRIPTIONS = {
     "dryRun": "All: check everything, store nothing.",
-    "fieldManager": "Name of whoever makes the change.",
+    "fieldManager": "Name of the manager that makes the change.",
     "fieldValidation": "Ignore, Warn or Strict: what to do about unknown and duplicate fields.",
     "force": "Take fields over from other managers (apply only).",
 }
@@ -72,18 +72,18 @@ def openapi_index() -> bytes:
 
 
 def openapi_paths() -> tuple[str, ...]:
-    """Of all documents."""
+    """The paths of all documents."""
     return tuple(_kinds_by_path())
 
 
 def openapi_document(path: str) -> bytes | None:
-    """The answer to GET /openapi/v3/{path} (`api/v1`, `apis/apps/v1`), None if there is none."""
+    """The answer to GET /openapi/v3/{path} (`api/v1`, `apis/apps/v1`), or None."""
     return _document(path) if path in _kinds_by_path() else None
 
 
 @cache
 def openapi_hash(path: str) -> str:
-    """The content hash of that document (ETag, `?hash=`); empty if there is none."""
+    """The content hash of that document (ETag, `?hash=`), or empty."""
     document = openapi_document(path)
     return "" if document is None else hashlib.sha256(document).hexdigest().upper()
 
@@ -180,7 +180,7 @@ def _reference(table: str) -> str:
 
 
 def _add(schemas: JsonObject, kind: StructType) -> None:
-    """A struct and everything it reaches."""
+    """A struct and all structs that it refers to."""
     name = _name(kind.name)
     if name in schemas:
         return

@@ -1,8 +1,8 @@
-"""Sets of field paths in the form that metadata.managedFields keeps them (FieldsV1).
+"""Sets of field paths in the format of metadata.managedFields (FieldsV1).
 
 A set is a tree of path elements: `f:name` (a field or map key), `k:{"name":"c"}` (an element of a list by its keys),
 `v:"x"` (a value of a set). A node without members is a path in the set; a node with members is one, too, if it has the
-member `.`. So `{"f:a": {}, "f:b": {".": {}, "f:c": {}}}` holds a, b and b.c. Sets are never changed in place.
+member `.`. So `{"f:a": {}, "f:b": {".": {}, "f:c": {}}}` contains a, b and b.c. Sets are never changed in place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _children(node: FieldSet) -> Iterator[tuple[str, FieldSet]]:
 
 
 def put(target: FieldSet, element: str, member: bool, children: FieldSet) -> None:
-    """Set a node of a set under construction; a node that says nothing is left out."""
+    """Set a node of a set under construction; an empty node is omitted."""
     if children:
         target[element] = {SELF: {}, **children} if member and SELF not in children else children
     elif member:
@@ -53,8 +53,8 @@ def _bare(node: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is left of `left`, in its order; itself, if it has nothing of `right`. Walks along `right`: what a write
-    takes is small, what an owner holds is not."""
+    """`left` without `right`, in its order; `left` itself if nothing is removed. Walks along `right`: a write has few
+    fields, an owner has many."""
     if not left or not right:
         return left
     result = left
@@ -88,7 +88,7 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def filtered(fields: FieldSet, keep: Callable[[Path], bool], path: Path = ()) -> FieldSet:
-    """The paths that `keep` says yes to."""
+    """The paths that `keep` accepts."""
     result: FieldSet = {}
     for element, child in fields.items():
         if element != SELF:
@@ -131,7 +131,7 @@ def from_paths(*members: Path) -> FieldSet:
 
 
 def in_order(fields: FieldSet) -> FieldSet:
-    """As it is written: `.` first, then by name."""
+    """In canonical order: `.` first, then by name."""
     return {element: in_order(child) if (child := fields[element]) else child for element in sorted(fields)}
 
 
@@ -140,7 +140,7 @@ def field(name: str) -> str:
 
 
 def written_path(path: Path) -> str:
-    """`.spec.containers[name="c"].image`, as errors show it."""
+    """`.spec.containers[name="c"].image`, as in error messages."""
     return "".join(map(_written, path))
 
 

@@ -1,7 +1,7 @@
 """RFC 6902 and RFC 7386 patches, with the quirks of the library that Kubernetes uses for the former.
 
-Those are: the root cannot be replaced or removed; negative array indexes count from the end; `test` for null passes
-where nothing is. Documents are never changed in place: a patched document shares what it did not change.
+These are: the root cannot be replaced or removed; negative array indexes count from the end; `test` for null passes for
+an absent value. Documents are never changed in place: a patched document shares the parts that did not change.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.codec.schema.decode import MAX_DEPTH, JsonError, may_repeat_keys, read_pairs
-from plimsoll.codec.schema.tolerant_decode import Members, plain
+from plimsoll.codec.schema.tolerant_decode import Members, json_name, plain
 from plimsoll.codec.yaml.json_stream import is_deeper
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
 # Their Status: 400 BadRequest (decoding, format), 413 (too-large), 422 Invalid with `details: {}` (rejected), 500
@@ -30,16 +30,11 @@ _MAX_PROBLEMS = 100
 _MISSING = object()
 
 
-class PatchError(PlimsollError):
+class PatchError(StructuredError):
     """A patch that cannot be applied; `message` is the text of the Status."""
 
-    def __init__(self, problem: PatchProblem, message: str) -> None:
-        super().__init__(problem, message)
-        self.problem = problem
-        self.message = message
-
-    def __str__(self) -> str:
-        return self.message
+    problem: PatchProblem
+    message: str
 
 
 def read_patch(data: bytes, *, is_list: bool = False) -> Any:
@@ -47,7 +42,7 @@ def read_patch(data: bytes, *, is_list: bool = False) -> Any:
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        value = plain(_pairs(data))  # Python's reader takes some texts that msgspec refuses
+        value = plain(_pairs(data))  # Python's reader accepts some texts that msgspec refuses
     if is_deeper(value, MAX_DEPTH):
         raise _undecodable("exceeded max depth")
     if is_list:
@@ -55,12 +50,12 @@ def read_patch(data: bytes, *, is_list: bool = False) -> Any:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _undecodable(f"json: cannot unmarshal {_name(value)} into Go value of type map[string]interface {{}}")
+        raise _undecodable(f"json: cannot unmarshal {json_name(value)} into Go value of type map[string]interface {{}}")
     return value
 
 
 def patch_problems(data: bytes, *, is_list: bool = False) -> tuple[str, ...]:
-    """The strict problems of a patch body itself: `duplicate field "spec.x"`, unknown members of an operation."""
+    """Strict validation errors of a patch body itself: `duplicate field "spec.x"`, unknown members of an operation."""
     if not is_list and not may_repeat_keys(data):
         return ()
     value = _pairs(data)
@@ -91,10 +86,12 @@ def _undecodable(error: str) -> PatchError:
 
 def _checked_operations(value: Any) -> list[Any]:
     if not isinstance(value, list):
-        raise _undecodable(f"json: cannot unmarshal {_name(value)} into Go value of type jsonpatch.Patch")
+        raise _undecodable(f"json: cannot unmarshal {json_name(value)} into Go value of type jsonpatch.Patch")
     for operation in value:
         if not isinstance(operation, dict) and operation is not None:
-            raise _undecodable(f"json: cannot unmarshal {_name(operation)} into Go value of type jsonpatch.Operation")
+            raise _undecodable(
+                f"json: cannot unmarshal {json_name(operation)} into Go value of type jsonpatch.Operation"
+            )
     if len(value) > MAX_OPERATIONS:
         raise PatchError(
             "too-large",
@@ -102,16 +99,6 @@ def _checked_operations(value: Any) -> list[Any]:
             f"{MAX_OPERATIONS}, got {len(value)}",
         )
     return value
-
-
-def _name(value: Any) -> str:
-    if isinstance(value, bool):
-        return "bool"
-    if isinstance(value, (int, float)):
-        return "number"
-    if isinstance(value, str):
-        return "string"
-    return "object" if isinstance(value, dict) else "array"
 
 
 def _duplicates(value: Any, at: str) -> dict[str, None]:
@@ -155,7 +142,7 @@ def apply_json_patch(document: JsonObject, operations: list[Any]) -> Any:
 
 
 class _Patching:
-    """A document while operations are applied; `_own` are the containers that have been copied for it already."""
+    """A document while operations are applied; `_own` are the containers that are already copied."""
 
     def __init__(self, document: JsonObject) -> None:
         self.document: Any = dict(document)
@@ -169,11 +156,11 @@ class _Patching:
         if not isinstance(path, str):
             raise _rejected()
         if name == "add":
-            self._add(path, _value(operation))
+            self._add(path, operation.get("value"))
         elif name == "remove":
             self._remove(path)
         elif name == "replace":
-            self._replace(path, _value(operation))
+            self._replace(path, operation.get("value"))
         elif name == "test":
             self._test(path, operation.get("value"))
         elif name in ("move", "copy"):
@@ -182,7 +169,7 @@ class _Patching:
             raise _rejected()
 
     def _holder(self, path: str) -> tuple[Any, str]:
-        """The container that a path leads into, made our own, and the last step."""
+        """The container of a path, copied if necessary, and the last step."""
         if not path.startswith("/"):
             raise _rejected()
         *steps, last = (step.replace("~1", "/").replace("~0", "~") for step in path[1:].split("/"))
@@ -249,12 +236,8 @@ def _rejected() -> PatchError:
     return PatchError("rejected", REJECTED)
 
 
-def _value(operation: JsonObject) -> Any:
-    return operation.get("value")
-
-
 def _key(holder: Any, step: str) -> Any:
-    """An existing member's key or index."""
+    """The key or index of an existing member."""
     if isinstance(holder, dict):
         if step not in holder:
             raise _rejected()
@@ -272,7 +255,7 @@ def _index(step: str, size: int) -> int:
 
 
 def _same(found: Any, wanted: Any) -> bool:
-    """Equality of JSON: True is not 1."""
+    """Equality of JSON values: True is not 1."""
     if isinstance(found, dict) and isinstance(wanted, dict):
         return found.keys() == wanted.keys() and all(_same(member, wanted[name]) for name, member in found.items())
     if isinstance(found, list) and isinstance(wanted, list):

@@ -1,4 +1,4 @@
-"""The schema as server-side apply sees it: scalars, maps and lists, each with one owner (atomic) or with many."""
+"""The schema as server-side apply sees it: scalars, maps and lists, each with one owner (atomic) or many."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     fields: dict[str, Field] | None = None
     item: Type | None = None
     keys: tuple[str, ...] = ()
-    known: dict[str, Shape] = msgspec.field(default_factory=dict)  # members that were asked for
+    known: dict[str, Shape] = msgspec.field(default_factory=dict)  # cached members
 
     def member(self, name: str) -> Shape | None:
-        """The shape of a map's member; None if the schema doesn't know it."""
+        """The shape of a map's member; None if it is not in the schema."""
         if self.fields is None:
             return None if self.item is None else self.element()
         shape = self.known.get(name)
@@ -43,18 +43,18 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
         return shape
 
     def path_element(self, value: Any) -> str:
-        """How an element of a list is called; raises KeyError with the name of a missing key."""
+        """The path element of a list item; raises KeyError with the name of a missing key."""
         if not self.keys:
             return element_by_value(value)
-        if len(self.keys) == 1 and type(value) is dict and type(given := value.get(self.keys[0])) is str:
-            return _by_one_key(self.keys[0], given)
-        found = {}
+        if len(self.keys) == 1 and type(value) is dict and type(key_value := value.get(self.keys[0])) is str:
+            return _by_one_key(self.keys[0], key_value)
+        keys = {}
         for key in self.keys:
-            given = value.get(key) if isinstance(value, dict) else None
-            if given is None:
-                given = self._default(key)
-            found[key] = given
-        return element_by_keys(found)
+            key_value = value.get(key) if isinstance(value, dict) else None
+            if key_value is None:
+                key_value = self._default(key)
+            keys[key] = key_value
+        return element_by_keys(keys)
 
     def _default(self, key: str) -> Any:
         fields = self.element().fields or {}
@@ -66,7 +66,7 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
 
 @lru_cache(1024)
 def _by_one_key(key: str, value: str) -> str:
-    """Most elements are called by a name, and most names are the same few."""
+    """Cached: most items have one name as their key, and few names are in use."""
     return element_by_keys({key: value})
 
 

@@ -1,9 +1,9 @@
-"""Who owns which field: metadata.managedFields, and how it follows writes that are no apply.
+"""Field ownership: metadata.managedFields, and how it follows writes that are not server-side apply.
 
-A manager is known by its name, the operation (Apply or Update), the subresource and, for updates, the API version. What
-an update changes or adds belongs to it afterwards, and to nobody else; what it removes belongs to nobody. Identity and
-bookkeeping of the object (name, uid, resourceVersion …) have no owner, nor has what a write cannot change: status
-through the main resource, spec through /status (`_written`).
+A manager is identified by its name, the operation (Apply or Update), the subresource and, for updates, the API version.
+The manager of an update owns what it changes or adds, alone; what it removes has no owner. Identity and bookkeeping of
+the object (name, uid, resourceVersion …) have no owner, nor have fields that a write cannot change: status through the
+main resource, spec through /status (`_written`).
 """
 
 from __future__ import annotations
@@ -13,17 +13,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.patch.field_sets import (
-    EMPTY,
-    FieldSet,
-    Path,
-    difference,
-    filtered,
-    from_paths,
-    in_order,
-    union,
-    without_branch,
-)
+from plimsoll.codec.patch import field_sets
 from plimsoll.codec.patch.list_types import root_shape
 from plimsoll.codec.patch.merge import Comparison, compare, set_fields
 from plimsoll.codec.schema.decode import decode_document
@@ -34,28 +24,16 @@ APPLY, UPDATE = "Apply", "Update"
 BEFORE_FIRST_APPLY = "before-first-apply"
 MAX_UPDATE_ENTRIES = 10
 _ANCIENT = "ancient-changes"
-_NEVER_OWNED = from_paths(
-    ("f:apiVersion",),
-    ("f:kind",),
-    ("f:metadata",),
-    *(
-        ("f:metadata", f"f:{name}")
-        for name in (
-            "name",
-            "namespace",
-            "creationTimestamp",
-            "selfLink",
-            "uid",
-            "clusterName",
-            "generation",
-            "managedFields",
-            "resourceVersion",
-        )
-    ),
+_BOOKKEEPING = (
+    "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields",
+    "resourceVersion",
+)  # fmt: skip
+_NEVER_OWNED = field_sets.from_paths(
+    ("f:apiVersion",), ("f:kind",), ("f:metadata",), *(("f:metadata", f"f:{name}") for name in _BOOKKEEPING)
 )
 _STATUS = ("f:status",)
 _SPEC = ("f:spec",)
-_NOT_BY_STATUS: dict[str, tuple[Path, ...]] = {
+_NOT_BY_STATUS: dict[str, tuple[field_sets.Path, ...]] = {
     "Pod": (("f:metadata", "f:deletionTimestamp"), ("f:metadata", "f:ownerReferences")),
     "Deployment": (("f:metadata", "f:labels"),),
 }
@@ -65,14 +43,14 @@ _RESIZED = frozenset({"f:name", "f:resources", "f:resizePolicy"})
 class Manager(msgspec.Struct, frozen=True, order=True):
     operation: str
     name: str
-    api_version: str = ""  # of an update; an applier is the same in every version
+    api_version: str = ""  # of an update; an applier is the same for every version
     subresource: str = ""
 
 
 class FieldOwner(msgspec.Struct, frozen=True):
-    """What a manager owns. `api_version` is that of its last write."""
+    """The fields of a manager. `api_version` is that of its last write."""
 
-    fields: FieldSet
+    fields: field_sets.FieldSet
     api_version: str
     time: str = ""
 
@@ -81,7 +59,7 @@ Owners = dict[Manager, FieldOwner]
 
 
 def read_owners(entries: Any) -> Owners:
-    """The entries of metadata.managedFields; what makes no sense is left out."""
+    """The entries of metadata.managedFields; invalid entries are ignored."""
     owners: Owners = {}
     for entry in entries or ():
         if not isinstance(entry, dict) or entry.get("operation") not in (APPLY, UPDATE):
@@ -123,8 +101,8 @@ def write_owners(owners: Owners) -> list[JsonObject]:
 def track_update(
     kind: SchemaKind, before: JsonObject | None, after: JsonObject, manager: str, subresource: str, now: str
 ) -> JsonObject:
-    """`after` with managedFields brought up to date for a non-apply write. `before` is the stored object (None on
-    create); `now` is RFC 3339 UTC. Call it on the defaulted object, before admission adds its own fields (E2)."""
+    """`after` with updated managedFields for a write that is not apply. `before` is the stored object (None on create);
+    `now` is RFC 3339 UTC. Call it on the defaulted object, before admission adds its own fields (E2)."""
     sent = (after.get("metadata") or {}).get("managedFields")
     if before is None and not subresource:
         return with_owners(after, _creator(kind, after, manager, now))
@@ -136,9 +114,10 @@ def track_update(
 
 
 def _creator(kind: SchemaKind, after: JsonObject, manager: str, now: str) -> Owners:
-    """Who creates an object owns all that it sets; the same as `updated` from nothing, in one walk."""
+    """The creator of an object owns all fields that it sets; the same as `updated` from an empty object, in one
+    walk."""
     taken = set_fields(root_shape(kind), empty_object(kind), without_owners(after))
-    own = difference(without_branch(taken, _STATUS), _NEVER_OWNED)
+    own = field_sets.difference(field_sets.without_branch(taken, _STATUS), _NEVER_OWNED)
     return {Manager(UPDATE, manager, kind.api_version): FieldOwner(own, kind.api_version, now)} if own else {}
 
 
@@ -153,31 +132,33 @@ def _sent_or_live(sent: Any, before: JsonObject | None, subresource: str) -> Own
 
 
 def updated(owners: Owners, changes: Comparison, manager: Manager, now: str) -> Owners:
-    """The owners after somebody's update made these changes."""
-    taken = union(changes.modified, changes.added)
-    gone = union(taken, changes.removed)
+    """The owners after an update with these changes."""
+    taken = field_sets.union(changes.modified, changes.added)
+    gone = field_sets.union(taken, changes.removed)
     if not gone:
         return owners
     result = lose(owners, gone)
-    own = difference(taken, _NEVER_OWNED)
+    own = field_sets.difference(taken, _NEVER_OWNED)
     if own:
-        held = result[manager].fields if manager in result else EMPTY
-        result[manager] = FieldOwner(in_order(union(held, own)), manager.api_version, now)
+        owned = result[manager].fields if manager in result else field_sets.EMPTY
+        result[manager] = FieldOwner(field_sets.in_order(field_sets.union(owned, own)), manager.api_version, now)
     return _capped(result)
 
 
-def lose(owners: Owners, fields: FieldSet) -> Owners:
-    """Owners without these fields; who owns nothing any more is dropped."""
+def lose(owners: Owners, fields: field_sets.FieldSet) -> Owners:
+    """Owners without these fields; an owner without fields is dropped."""
     result: Owners = {}
     for manager, owner in owners.items():
-        kept = difference(owner.fields, fields)
-        if kept:
-            result[manager] = owner if kept is owner.fields else FieldOwner(kept, owner.api_version, owner.time)
+        remaining = field_sets.difference(owner.fields, fields)
+        if remaining is owner.fields:
+            result[manager] = owner
+        elif remaining:
+            result[manager] = FieldOwner(remaining, owner.api_version, owner.time)
     return result
 
 
 def _capped(owners: Owners) -> Owners:
-    """At most ten updaters have entries of their own; the oldest share one."""
+    """At most ten updaters have entries of their own; the oldest are merged into one."""
     updaters = sorted((owner.time, manager) for manager, owner in owners.items() if manager.operation == UPDATE)
     excess = len(updaters) - MAX_UPDATE_ENTRIES
     if excess <= 0:
@@ -186,8 +167,10 @@ def _capped(owners: Owners) -> Owners:
     for time, manager in updaters[: excess + 1]:
         owner = result.pop(manager)
         ancient = Manager(UPDATE, _ANCIENT, owner.api_version)
-        held = result[ancient].fields if ancient in result else EMPTY
-        result[ancient] = FieldOwner(in_order(union(held, owner.fields)), owner.api_version, time)
+        owned = result[ancient].fields if ancient in result else field_sets.EMPTY
+        result[ancient] = FieldOwner(
+            field_sets.in_order(field_sets.union(owned, owner.fields)), owner.api_version, time
+        )
     return result
 
 
@@ -206,7 +189,7 @@ def without_owners(document: JsonObject) -> JsonObject:
 
 
 def same_but_times(before: JsonObject, after: JsonObject) -> bool:
-    """Whether only the times in managedFields differ: such a write is none, and the stored object stays."""
+    """Whether only the times in managedFields differ: then the stored object stays."""
 
     def timeless(document: JsonObject) -> JsonObject:
         entries = (document.get("metadata") or {}).get("managedFields") or ()
@@ -219,7 +202,7 @@ def same_but_times(before: JsonObject, after: JsonObject) -> bool:
 def changed_fields(kind: SchemaKind, before: JsonObject | None, after: JsonObject, subresource: str) -> Comparison:
     """What a write changed, without what it cannot change."""
     if before is not None and subresource == "resize":
-        # Nothing outside the spec is this endpoint's: there is no need to look.
+        # This endpoint writes only the spec.
         old, new = ({"spec": each.get("spec")} for each in (before, after))
     else:
         old, new = empty_object(kind) if before is None else without_owners(before), without_owners(after)
@@ -228,7 +211,7 @@ def changed_fields(kind: SchemaKind, before: JsonObject | None, after: JsonObjec
 
 @cache
 def empty_object(kind: SchemaKind) -> JsonObject:
-    """The object that a create starts from: what is always printed is there already, so nobody comes to own it."""
+    """The object that a create starts from: fields that are always printed exist already, so they have no owner."""
     return decode_document(kind, {}).document
 
 
@@ -238,26 +221,26 @@ def within(kind: SchemaKind, subresource: str, changes: Comparison) -> Compariso
     )
 
 
-def owned_within(kind: SchemaKind, subresource: str, fields: FieldSet) -> FieldSet:
-    """The part of an applied set that this endpoint writes, without what nobody owns."""
-    return in_order(_written(kind, subresource, difference(fields, _NEVER_OWNED)))
+def owned_within(kind: SchemaKind, subresource: str, fields: field_sets.FieldSet) -> field_sets.FieldSet:
+    """The part of an applied set that this endpoint writes, without fields that have no owner."""
+    return field_sets.in_order(_written(kind, subresource, field_sets.difference(fields, _NEVER_OWNED)))
 
 
-def _written(kind: SchemaKind, subresource: str, fields: FieldSet) -> FieldSet:
+def _written(kind: SchemaKind, subresource: str, fields: field_sets.FieldSet) -> field_sets.FieldSet:
     """The fields that a write to this endpoint can change."""
     if not fields:
         return fields
     if subresource == "resize":
-        return filtered(fields, _is_resized)
+        return field_sets.filtered(fields, _is_resized)
     if subresource == "status":
-        fields = without_branch(fields, _SPEC)
+        fields = field_sets.without_branch(fields, _SPEC)
         for path in _NOT_BY_STATUS.get(kind.name, ()):
-            fields = without_branch(fields, path)
+            fields = field_sets.without_branch(fields, path)
         return fields
-    return fields if subresource else without_branch(fields, _STATUS)
+    return fields if subresource else field_sets.without_branch(fields, _STATUS)
 
 
-def _is_resized(path: Path) -> bool:
+def _is_resized(path: field_sets.Path) -> bool:
     """Resources and resize policies of containers, and of the pod."""
     if path[:2] == ("f:spec", "f:resources"):
         return True

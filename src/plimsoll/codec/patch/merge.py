@@ -1,4 +1,4 @@
-"""What server-side apply does with values: the fields one has, how two differ, one merged into another, parts removed.
+"""Values in server-side apply: the fields of a value, the difference of two, merging, removing parts.
 
 These are the operations of Kubernetes' structured merge: a scalar, an atomic map or list and an empty container are
 leaves; the members of other maps and lists have owners of their own. Absent (`ABSENT`) is not null.
@@ -7,6 +7,7 @@ leaves; the members of other maps and lists have owners of their own. Absent (`A
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -48,20 +49,14 @@ def _members(shape: Shape, value: Any) -> Iterator[tuple[str, Shape, Any]]:
 
 
 def field_set(shape: Shape, value: Any) -> FieldSet:
-    """The fields that a value sets. Structs and lists are passed through, map entries and list elements are owned."""
+    """The fields that a value sets. Structs and lists are only passed, map entries and list elements are owned."""
     result: FieldSet = {}
     if not _is_composite(shape, value):
         return result
     for element, member_shape, member in _members(shape, value):
-        inner = field_set(member_shape, member)
-        name = element[2:]
-        if isinstance(value, list):
-            owned = True
-        elif _is_composite(member_shape, member):
-            owned = not shape.is_named(name) or (isinstance(member, dict) and not member)
-        else:
-            owned = True
-        put(result, element, owned, inner)
+        is_struct_field = isinstance(value, dict) and shape.is_named(element[2:])
+        is_only_passed = is_struct_field and _is_composite(member_shape, member) and member != {}
+        put(result, element, not is_only_passed, field_set(member_shape, member))
     return result
 
 
@@ -74,8 +69,8 @@ def compare(shape: Shape, before: Any, after: Any) -> Comparison:
 
 
 def set_fields(shape: Shape, before: dict[str, Any], after: dict[str, Any]) -> FieldSet:
-    """What `compare` calls modified or added, as one set with names in order. For creates, whose `before` is an empty
-    object: nearly everything is set, and most of it in one piece."""
+    """Modified and added fields of `compare` as one sorted set. For creates, whose `before` is an empty object: nearly
+    everything is set, most of it as a whole."""
     result: FieldSet = {}
     for name in sorted(after):
         old, new = before.get(name, ABSENT), after[name]
@@ -88,7 +83,7 @@ def set_fields(shape: Shape, before: dict[str, Any], after: dict[str, Any]) -> F
             elif not _is_same(old, new):
                 result[f"f:{name}"] = {}
         elif old is None and new and type(new) is list and _is_composite(inner := shape.member(name) or ANY, new):
-            # Every element comes as a whole; the list itself was there, empty.
+            # Every element is added as a whole; the list itself existed, empty.
             node = _whole(inner, new)
             del node[SELF]
             put(result, f"f:{name}", False, node)
@@ -113,7 +108,7 @@ def _compare_members(
 def _differing_members(
     shape: Shape, before: dict[str, Any], after: dict[str, Any]
 ) -> Iterator[tuple[str, Shape, Any, Any]]:
-    """Most members of two versions are equal: nothing is made of those."""
+    """Most members of two versions are equal and are skipped."""
     if before.keys() == after.keys():
         for name, old in before.items():
             new = after[name]
@@ -161,27 +156,23 @@ def _compare(
 
 
 def _whole(shape: Shape, value: Any) -> FieldSet:
-    """The node of a value that comes or goes as a whole: itself and everything in it."""
+    """The node of a value that is added or removed as a whole: itself and everything in it."""
     if not value or not _is_composite(shape, value):
         return {}
     node: FieldSet = {SELF: {}}
     if isinstance(value, dict):
         for name in sorted(value):
             member = value[name]
-            # Only what has members can be more than a leaf.
+            # A value without members is a leaf.
             node[f"f:{name}"] = _whole(shape.member(name) or ANY, member) if type(member) in (dict, list) else {}
         return node
-    for element, inner, member in sorted(_members(shape, value), key=_element_of):
+    for element, inner, member in sorted(_members(shape, value), key=itemgetter(0)):
         node[element] = _whole(inner, member)
     return node
 
 
-def _element_of(member: tuple[str, Shape, Any]) -> str:
-    return member[0]
-
-
 def _is_same(old: Any, new: Any) -> bool:
-    """Equal dicts may still hold True for 1; JSON tells them apart."""
+    """Equal dicts may still have True for 1; JSON distinguishes them."""
     if old is new:
         return True
     if type(old) is not type(new) or old != new:
@@ -206,7 +197,7 @@ def merged(shape: Shape, live: Any, applied: Any) -> Any:
 
 
 def _merged_list(shape: Shape, live: list[Any], applied: list[Any]) -> list[Any]:
-    """Elements in the applied order, live-only ones where they stood between the elements both share."""
+    """Elements in the applied order; live-only ones keep their place between shared elements."""
     left = [(_element_name(shape, value), value) for value in live]
     right = [(_element_name(shape, value), value) for value in applied]
     in_left = dict(reversed(left))
@@ -230,7 +221,7 @@ def _merged_list(shape: Shape, live: list[Any], applied: list[Any]) -> list[Any]
                     left_at, right_at, awaited = left_at + 1, right_at + 1, next(shared, None)
                     continue
                 if name in in_right and awaited is not None and awaited != name:
-                    left_at += 1  # shared, but its turn comes later
+                    left_at += 1  # shared, but comes later
                     continue
             if name not in in_right:
                 result.append(value)
@@ -255,7 +246,7 @@ def _element_name(shape: Shape, value: Any) -> str:
 
 
 def without(shape: Shape, value: Any, unwanted: FieldSet) -> Any:
-    """A value without the given fields; a container that loses all its members becomes null."""
+    """A value without these fields; a container that loses all its members becomes null."""
     if not unwanted or not _is_composite(shape, value) or not value:
         return value
     if isinstance(value, dict):
@@ -278,7 +269,7 @@ def without(shape: Shape, value: Any, unwanted: FieldSet) -> Any:
 
 
 def with_named_fields(shape: Shape, fields: FieldSet) -> FieldSet:
-    """The set with each struct field that is only passed through (a set of a.b.c then also holds a and a.b)."""
+    """The set with every struct field that is only passed (a set of a.b.c then also contains a and a.b)."""
     result: FieldSet = {}
     for element, node in fields.items():
         if element == SELF:

@@ -1,8 +1,9 @@
-"""Server-side apply (05 B6): the applier's document says all it wants, and the server remembers what that was.
+"""Server-side apply (05 B6): the applied document contains all fields that the applier manages, and the server records
+them.
 
 Applied fields are merged over the live object. Fields of the last apply that are missing now are removed, unless
-somebody else owns them. Then the result is compared with the live object: what changed and belongs to others is a
-conflict, unless it is forced; the applier owns exactly what it applied.
+another manager owns them. Then the result is compared with the live object: changes of fields of other managers are
+conflicts, unless forced; the applier owns exactly what it applied.
 """
 
 from __future__ import annotations
@@ -13,38 +14,11 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.golang.fmt import go_syntax
-from plimsoll.codec.patch.field_sets import (
-    EMPTY,
-    FieldSet,
-    Path,
-    difference,
-    from_paths,
-    intersection,
-    paths,
-    union,
-    written_path,
-)
+from plimsoll.codec.patch import field_sets, managed_fields
 from plimsoll.codec.patch.list_types import Shape, root_shape
-from plimsoll.codec.patch.managed_fields import (
-    APPLY,
-    BEFORE_FIRST_APPLY,
-    UPDATE,
-    FieldOwner,
-    Manager,
-    Owners,
-    changed_fields,
-    empty_object,
-    lose,
-    owned_within,
-    read_owners,
-    updated,
-    with_owners,
-    within,
-    without_owners,
-)
 from plimsoll.codec.patch.merge import compare, field_set, merged, with_named_fields, without
 from plimsoll.codec.schema.schema import SchemaKind
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -54,28 +28,23 @@ _KUBECTL = "kubectl"
 class Conflict(msgspec.Struct, frozen=True):
     field: str  # `.data.y`
     message: str  # `conflict with "kubectl-edit" using v1`
-    manager: Manager
-    path: Path
+    manager: managed_fields.Manager
+    path: field_sets.Path
 
 
-class ApplyConflictError(PlimsollError):
-    """409 Conflict; `message` is the text of the Status, each Conflict one cause FieldManagerConflict."""
+class ApplyConflictError(StructuredError):
+    """409 Conflict; `str()` is the text of the Status, each Conflict one cause FieldManagerConflict."""
 
-    def __init__(self, conflicts: tuple[Conflict, ...]) -> None:
-        super().__init__(conflicts)
-        self.conflicts = conflicts
-        self.message = _message(conflicts)
+    conflicts: tuple[Conflict, ...]
 
     def __str__(self) -> str:
-        return self.message
+        return _message(self.conflicts)
 
 
-class ApplyError(PlimsollError):
-    """An applied document that does not fit the schema: 500 without reason; `message` is the text of the Status."""
+class ApplyError(StructuredError):
+    """An applied document that does not match the schema: 500 without reason; `message` is the text of the Status."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    message: str
 
 
 def apply_server_side(
@@ -89,100 +58,105 @@ def apply_server_side(
     now: str,
 ) -> JsonObject:
     """The merged object with managedFields; `live` None creates. The caller decodes, defaults and validates the result;
-    if then only times in managedFields differ (`same_but_times`), nothing is to be stored. Raises Conflicts,
+    if then only times in managedFields differ (`same_but_times`), it is not stored. Raises ApplyConflictError,
     ApplyError."""
     _check(kind, applied)
     shape = root_shape(kind)
-    owners = read_owners(((live or {}).get("metadata") or {}).get("managedFields"))
-    old = empty_object(kind) if live is None else without_owners(live)
+    owners = managed_fields.read_owners(((live or {}).get("metadata") or {}).get("managedFields"))
+    old = managed_fields.empty_object(kind) if live is None else managed_fields.without_owners(live)
     if live is not None and not owners:
-        everything = changed_fields(kind, None, old, "")
-        owners = updated(owners, everything, Manager(UPDATE, BEFORE_FIRST_APPLY, kind.api_version), now)
-    applier = Manager(APPLY, manager, subresource=subresource)
-    last = owners[applier].fields if applier in owners else EMPTY
-    wanted = owned_within(kind, subresource, field_set(shape, applied))
+        first = managed_fields.Manager(managed_fields.UPDATE, managed_fields.BEFORE_FIRST_APPLY, kind.api_version)
+        owners = managed_fields.updated(owners, managed_fields.changed_fields(kind, None, old, ""), first, now)
+    applier = managed_fields.Manager(managed_fields.APPLY, manager, subresource=subresource)
+    last = owners[applier].fields if applier in owners else field_sets.EMPTY
+    wanted = managed_fields.owned_within(kind, subresource, field_set(shape, applied))
     time = owners[applier].time if applier in owners else ""
-    claimed = {**owners, applier: FieldOwner(wanted, kind.api_version, time)}
+    claimed = {**owners, applier: managed_fields.FieldOwner(wanted, kind.api_version, time)}
     new = _pruned(shape, merged(shape, old, applied), claimed, last)
-    changes = within(kind, subresource, compare(shape, old, new))
-    conflicts = _conflicts(claimed, union(changes.modified, changes.added), applier)
+    changes = managed_fields.within(kind, subresource, compare(shape, old, new))
+    changed = field_sets.union(changes.modified, changes.added)
+    conflicts = _conflicts(claimed, changed, applier)
     if conflicts and not force:
         _refuse(kind, old, manager, conflicts)
     others = {each: owner for each, owner in claimed.items() if each != applier}
-    result = lose(others, union(changes.removed, union(changes.modified, changes.added)))
-    if changes.removed or changes.modified or changes.added:
+    result = managed_fields.lose(others, field_sets.union(changes.removed, changed))
+    if changes.removed or changed:
         time = now
-    left = difference(wanted, changes.removed)
+    left = field_sets.difference(wanted, changes.removed)
     if left:
-        result[applier] = FieldOwner(left, kind.api_version, time)
-    return with_owners(_with_last_applied(old, new, applied, manager), result)
+        result[applier] = managed_fields.FieldOwner(left, kind.api_version, time)
+    return managed_fields.with_owners(_with_last_applied(old, new, applied, manager), result)
 
 
-def _pruned(shape: Shape, new: Any, owners: Owners, last: FieldSet) -> JsonObject:
-    """Without what the applier gave up; kept is what others own, or what is not the applier's to remove."""
+def _pruned(shape: Shape, new: Any, owners: managed_fields.Owners, last: field_sets.FieldSet) -> JsonObject:
+    """Without the fields that the applier removed, except those of other managers and those it may not remove."""
     if not last:
         result: JsonObject = new
         return result
-    given_up = with_named_fields(shape, last)
-    kept = field_set(shape, without(shape, new, given_up) or {})
+    removed_fields = with_named_fields(shape, last)
+    retained = field_set(shape, without(shape, new, removed_fields) or {})
     everything = with_named_fields(shape, field_set(shape, new))
     for owner in owners.values():
-        kept = union(kept, owner.fields)
-    removable = difference(everything, with_named_fields(shape, kept))
+        retained = field_sets.union(retained, owner.fields)
+    removable = field_sets.difference(everything, with_named_fields(shape, retained))
     pruned = without(shape, new, removable) or {}
-    dangling = difference(everything, with_named_fields(shape, field_set(shape, pruned)))
-    result = without(shape, new, intersection(dangling, given_up)) or {}
+    dangling = field_sets.difference(everything, with_named_fields(shape, field_set(shape, pruned)))
+    result = without(shape, new, field_sets.intersection(dangling, removed_fields)) or {}
     return result
 
 
-def _conflicts(owners: Owners, changed: FieldSet, applier: Manager) -> tuple[Conflict, ...]:
-    found = []
-    for manager, owner in sorted(owners.items(), key=lambda item: item[0]):
-        if manager != applier:
-            for path in paths(intersection(owner.fields, changed)):
-                found.append(Conflict(written_path(path), f"conflict with {_named(manager)}", manager, path))
-    return tuple(found)
+def _conflicts(
+    owners: managed_fields.Owners, changed: field_sets.FieldSet, applier: managed_fields.Manager
+) -> tuple[Conflict, ...]:
+    return tuple(
+        Conflict(field_sets.written_path(path), f"conflict with {_named(manager)}", manager, path)
+        for manager, owner in sorted(owners.items(), key=lambda item: item[0])
+        if manager != applier
+        for path in field_sets.paths(field_sets.intersection(owner.fields, changed))
+    )
 
 
 def _refuse(kind: SchemaKind, live: JsonObject, manager: str, conflicts: tuple[Conflict, ...]) -> None:
-    """kubectl may take over what its client-side apply has set: those conflicts don't count."""
+    """Conflicts with the fields of kubectl's own client-side apply do not count."""
     if manager == _KUBECTL:
         allowed = _client_side(kind, live)
-        conflicts = tuple(each for each in conflicts if difference(from_paths(each.path), allowed))
+        conflicts = tuple(
+            each for each in conflicts if field_sets.difference(field_sets.from_paths(each.path), allowed)
+        )
     if conflicts:
         raise ApplyConflictError(conflicts)
 
 
-def _client_side(kind: SchemaKind, live: JsonObject) -> FieldSet:
-    """The fields that client-side apply set, as far as they still have that value."""
+def _client_side(kind: SchemaKind, live: JsonObject) -> field_sets.FieldSet:
+    """The fields that client-side apply set, if they still have that value."""
     text = ((live.get("metadata") or {}).get("annotations") or {}).get(LAST_APPLIED)
     try:
         document = msgspec.json.decode(text or "null", type=dict[str, Any] | None)
     except msgspec.DecodeError:
-        return EMPTY
+        return field_sets.EMPTY
     if document is None:
-        return EMPTY
+        return field_sets.EMPTY
     shape = root_shape(kind)
     changed = compare(shape, live, document)
-    return difference(field_set(shape, document), union(changed.modified, changed.added))
+    return field_sets.difference(field_set(shape, document), field_sets.union(changed.modified, changed.added))
 
 
 def _with_last_applied(live: JsonObject, new: JsonObject, applied: JsonObject, manager: str) -> JsonObject:
-    """kubectl's own applies keep the annotation of client-side apply current, where there is one."""
+    """kubectl's own applies update the annotation of client-side apply, if there is one."""
     metadata = new.get("metadata") or {}
     annotations = metadata.get("annotations") or {}
     had = LAST_APPLIED in ((live.get("metadata") or {}).get("annotations") or {})
     if manager != _KUBECTL or not had or LAST_APPLIED not in annotations:
         return new
-    text = msgspec.json.encode(without_owners(applied), order="sorted").decode() + "\n"
+    text = msgspec.json.encode(managed_fields.without_owners(applied), order="sorted").decode() + "\n"
     return {**new, "metadata": {**metadata, "annotations": {**annotations, LAST_APPLIED: text}}}
 
 
-def _named(manager: Manager) -> str:
+def _named(manager: managed_fields.Manager) -> str:
     text = msgspec.json.encode(manager.name).decode()
     if manager.subresource:
         text += f' with subresource "{manager.subresource}"'
-    return f"{text} using {manager.api_version}" if manager.operation == UPDATE else text
+    return f"{text} using {manager.api_version}" if manager.operation == managed_fields.UPDATE else text
 
 
 def _message(conflicts: tuple[Conflict, ...]) -> str:
@@ -246,9 +220,9 @@ def _list_problems(shape: Shape, value: list[Any], at: str) -> Iterator[str]:
                     f'"{missing.args[0]}" (and doesn\'t have default value)'
                 )
                 continue
-            place = at + written_path((element,))
+            place = at + field_sets.written_path((element,))
             if element in seen:
-                yield f"{at}: duplicate entries for key {written_path((element,))}"
+                yield f"{at}: duplicate entries for key {field_sets.written_path((element,))}"
             seen.add(element)
         yield from _problems(shape.element(), member, place)
 

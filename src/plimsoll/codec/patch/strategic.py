@@ -1,8 +1,8 @@
-"""Strategic merge patches (05 B6): maps merge, lists merge by the schema's keys, `$` directives say what else to do.
+"""Strategic merge patches (05 B6): maps merge, lists merge by the schema's keys, and `$` directives.
 
-The order of work inside one map is Kubernetes': `$patch` decides alone; `$retainKeys` prunes the live map; lists with a
-`$setElementOrder` are merged and ordered; then every other member. Members of the patch that meet nothing are taken
-over without their nulls and directives. Neither argument is changed.
+The order inside one map is Kubernetes': `$patch` decides alone; `$retainKeys` prunes the live map; lists with a
+`$setElementOrder` are merged and ordered; then every other member. Members of the patch without a live counterpart are
+added without their nulls and directives. Neither argument is changed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SET_ORDER = "$setElementOrder"
 
 
 class _Place(msgspec.Struct, frozen=True):
-    """Where in the schema a map stands: a struct, a map with values of one kind (struct None), or unknown ground."""
+    """The position of a map in the schema: a struct, a map with values of one kind (struct None), or unknown."""
 
     struct: StructType | None = None
 
@@ -113,8 +113,8 @@ def _put_clean(result: JsonObject, name: str, value: Any) -> None:
 
 
 def _without_directives(value: Any) -> tuple[bool, Any]:
-    """What stays of a value that meets nothing: no nulls, no directives, nothing that was to be deleted. The first
-    result says whether anything stays."""
+    """A value without a live counterpart: no nulls, no directives, no deleted elements. The first result is whether
+    anything remains."""
     if isinstance(value, dict):
         if value.get(DIRECTIVE) == "delete":
             return False, None
@@ -176,13 +176,13 @@ def _merge_ordered_lists(result: JsonObject, patch: JsonObject, place: _Place) -
 
 def _bad_argument(wanted: str, found: Any) -> PatchError:
     go_types = {dict: "map[string]interface {}", list: "[]interface {}", str: "string", bool: "bool", int: "int64"}
-    # Go's own slip: a missing type has no name to print.
+    # A quirk of Go: a missing type has no name to print.
     name = "%!s(<nil>)" if found is None else go_types.get(type(found), "float64")
     return PatchError("format", f"expected a {wanted}, but received a {name}")
 
 
 def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
-    """Every element of the patch must stand in the order list, in the same relative order."""
+    """Every element of the patch must be in the order list, in the same relative order."""
     if merge_key:
         for each in patch:
             if not isinstance(each, dict):
@@ -201,7 +201,7 @@ def _check_order(patch: list[Any], order: list[Any], merge_key: str) -> None:
 
 
 def _key_of(merge_key: str) -> Callable[[Any], Any]:
-    """How elements are told apart: by their merge key, or by themselves."""
+    """What identifies elements: their merge key, or their value."""
 
     def key(element: Any) -> Any:
         if not merge_key:
@@ -245,14 +245,14 @@ def _merged_list(live: list[Any], patch: list[Any], field: Field) -> list[Any]:
     for element in elements:
         at = position.setdefault(key(element), len(merged))
         if at == len(merged):
-            merged.append(element)  # as it is, directives and nulls included
+            merged.append(element)  # unchanged, directives and nulls included
         else:
             merged[at] = _merged_map(merged[at], element, place)
     return _ordered(merged, elements, live, field.merge_key)
 
 
 def _with_element_directives(live: list[Any], patch: list[Any], merge_key: str) -> tuple[list[Any], list[Any]]:
-    """The live list after `$patch` elements have done their work, and the elements that are left to merge."""
+    """The live list after the `$patch` elements, and the elements that remain to merge."""
     elements: list[Any] = []
     replacing = False
     for element in patch:
@@ -262,7 +262,7 @@ def _with_element_directives(live: list[Any], patch: list[Any], merge_key: str) 
         elif directive == "delete":
             if merge_key not in element:
                 raise _no_merge_key(element, merge_key)
-            live = [each for each in live if each.get(merge_key) != element[merge_key]]
+            live = [item for item in live if item.get(merge_key) != element[merge_key]]
         elif directive == "replace":
             replacing = True
         elif directive == "merge":
@@ -273,8 +273,8 @@ def _with_element_directives(live: list[Any], patch: list[Any], merge_key: str) 
 
 
 def _ordered(merged: list[Any], named: list[Any], live: list[Any], merge_key: str) -> list[Any]:
-    """Elements named by the patch in its order, the others in live order, merged as 05 B6 says: a live-only element
-    comes first only if both heads are live and it stands before the other there."""
+    """Elements named by the patch in its order, the others in live order, merged as 05 B6 describes: a live-only
+    element comes first only if both heads are live and it precedes the other there."""
     key = _key_of(merge_key)
     named_at = _positions(named, key)
     live_at = _positions(live, key)

@@ -1,9 +1,9 @@
 """Kubernetes' protobuf request bodies → documents.
 
 kubectl's typed clients send them (create namespace, drain, auth can-i …). A body is the four bytes `k8s\\0` and a
-message that names apiVersion and kind and holds the object. Its fields are those of the JSON form, by number; the
-numbers are in the schema's tables. Go writes zeros, too; they are read like zeros in JSON and dropped by
-`decode_document`. Fields with unknown numbers are skipped, as protobuf wants it.
+message with apiVersion, kind and the object. Its fields are those of the JSON form, by number; the numbers are in the
+schema's tables. Go also writes zeros; they are read like zeros in JSON and dropped by `decode_document`. Fields with
+unknown numbers are skipped, as in protobuf.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _value(kind: Type, value: int | bytes) -> Any:
 
 def _special(kind: Type, data: bytes) -> Any:
     """Types that are messages in protobuf and scalars in JSON."""
-    if kind.form == "list":  # a list as a map's value is a message with the elements
+    if kind.form == "list":  # a list as a map value is a message with the elements
         return [_value(kind.item or _STRING, value) for number, value in fields(data) if number == 1]
     if not data and kind.form in ("Time", "MicroTime"):
         return None
@@ -123,7 +123,7 @@ def _special(kind: Type, data: bytes) -> Any:
         try:
             return msgspec.json.decode(as_bytes(members.get(1, b"{}")))
         except msgspec.DecodeError as error:
-            raise ProtobufError(f"fieldsV1 is no JSON: {error}") from None
+            raise ProtobufError(f"fieldsV1 is not JSON: {error}") from None
     if kind.form == "Duration":
         return f"{as_signed(members.get(1, 0)) / 10**9:g}s"
     try:

@@ -1,9 +1,9 @@
-"""Structs as protobuf messages: the field's number stands in its annotation, `name: Annotated[str, 3] = ""`.
+"""Structs as protobuf messages: the field's number is in its annotation, `name: Annotated[str, 3] = ""`.
 
-As proto3 has it, a field at its default is not written, an absent one is read as the default, and numbers that a struct
-does not name are skipped. So a struct may name only what its reader wants of a message. Repeated fields are tuples,
-maps of text to text are dicts, messages are `Other | None`; a repeated message may be `tuple[bytes, ...]`, to be read
-later. `Unsigned` is for the few numbers that may be 2^63 or more.
+As in proto3, a field with its default value is not written, an absent one is read as the default, and unknown numbers
+are skipped. So a struct may declare only the fields that its reader needs. Repeated fields are tuples, maps of text to
+text are dicts, messages are `Other | None`; a repeated message may be `tuple[bytes, ...]`, to be decoded later.
+`Unsigned` is for numbers that may be 2^63 or more.
 """
 
 from __future__ import annotations
@@ -15,17 +15,7 @@ from typing import Annotated, Any, NewType, TypeVar, Union, get_args, get_origin
 
 import msgspec
 
-from plimsoll.codec.protobuf.wire import (
-    as_bytes,
-    as_signed,
-    as_text,
-    as_unsigned,
-    bytes_field,
-    fields,
-    packed,
-    varint,
-    varint_field,
-)
+from plimsoll.codec.protobuf import wire
 
 Unsigned = NewType("Unsigned", int)
 Read = Callable[[int | bytes], Any]
@@ -51,22 +41,22 @@ def encode(message: msgspec.Struct) -> bytes:
             parts += [field.write(field.number, each) for each in value]
         elif field.form == "map":
             parts += [
-                bytes_field(field.number, bytes_field(1, key.encode()) + bytes_field(2, text.encode()))
+                wire.bytes_field(field.number, wire.bytes_field(1, key.encode()) + wire.bytes_field(2, text.encode()))
                 for key, text in value.items()
             ]
         elif field.form == "packed":
             if value:
-                parts.append(bytes_field(field.number, b"".join(map(varint, value))))
-        elif isinstance(value, msgspec.Struct) or value:  # a message is written even when it is empty: it is there
+                parts.append(wire.bytes_field(field.number, b"".join(map(wire.varint, value))))
+        elif isinstance(value, msgspec.Struct) or value:  # an empty message is written, because it is present
             parts.append(field.write(field.number, value))
     return b"".join(parts)
 
 
 def decode(kind: type[M], data: bytes) -> M:
-    """Raises ProtobufError where the bytes are no such message."""
+    """Raises ProtobufError if the bytes are not such a message."""
     numbers = _by_number(kind)
     found: dict[str, Any] = {}
-    for number, value in fields(data):
+    for number, value in wire.fields(data):
         field = numbers.get(number)
         if field is None:
             continue
@@ -76,10 +66,10 @@ def decode(kind: type[M], data: bytes) -> M:
         elif form == "repeated":
             found.setdefault(name, []).append(field.read(value))
         elif form == "map":
-            entry = dict(fields(as_bytes(value)))
-            found.setdefault(name, {})[as_text(entry.get(1, b""))] = as_text(entry.get(2, b""))
+            entry = dict(wire.fields(wire.as_bytes(value)))
+            found.setdefault(name, {})[wire.as_text(entry.get(1, b""))] = wire.as_text(entry.get(2, b""))
         else:
-            numbers_here = packed(value) if isinstance(value, bytes) else (as_signed(value),)
+            numbers_here = wire.packed(value) if isinstance(value, bytes) else (wire.as_signed(value),)
             found.setdefault(name, []).extend(numbers_here)
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
 
@@ -91,7 +81,7 @@ def _by_number(kind: type[msgspec.Struct]) -> dict[int, _Field]:
 
 @cache
 def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
-    """In the order of the numbers, as protobuf itself writes them."""
+    """In the order of the numbers, as protobuf writes them."""
     plan = []
     for name, hint in get_type_hints(kind, include_extras=True).items():
         if get_origin(hint) is not Annotated:
@@ -104,7 +94,7 @@ def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
             form = "packed" if item is int else "repeated"
             plan.append(_Field(name, number, form, *_codec(item)))
         elif get_origin(of) is dict:
-            plan.append(_Field(name, number, "map", as_text, _write_text))
+            plan.append(_Field(name, number, "map", wire.as_text, _write_text))
         else:
             plan.append(_Field(name, number, "one", *_codec(of)))
     return tuple(sorted(plan, key=lambda field: field.number))
@@ -112,27 +102,27 @@ def _plan(kind: type[msgspec.Struct]) -> tuple[_Field, ...]:
 
 def _codec(of: Any) -> tuple[Read, FieldWriter]:
     if of is str:
-        return as_text, _write_text
+        return wire.as_text, _write_text
     if of is bytes:
-        return as_bytes, bytes_field
+        return wire.as_bytes, wire.bytes_field
     if of is bool:
-        return _read_bool, varint_field
+        return _read_bool, wire.varint_field
     if of is Unsigned:
-        return as_unsigned, varint_field
+        return wire.as_unsigned, wire.varint_field
     if of is int:
-        return as_signed, varint_field
+        return wire.as_signed, wire.varint_field
     if isinstance(of, type) and issubclass(of, msgspec.Struct):
-        return (lambda value: decode(of, as_bytes(value))), _write_message
+        return (lambda value: decode(of, wire.as_bytes(value))), _write_message
     raise TypeError(f"no protobuf for {of}")
 
 
 def _read_bool(value: int | bytes) -> bool:
-    return as_unsigned(value) != 0
+    return wire.as_unsigned(value) != 0
 
 
 def _write_text(number: int, text: str) -> bytes:
-    return bytes_field(number, text.encode())
+    return wire.bytes_field(number, text.encode())
 
 
 def _write_message(number: int, message: msgspec.Struct) -> bytes:
-    return bytes_field(number, encode(message))
+    return wire.bytes_field(number, encode(message))

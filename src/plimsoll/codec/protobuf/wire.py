@@ -1,27 +1,25 @@
-"""Protobuf's wire format, without any message: numbered fields that are varints, fixed numbers or bytes.
+"""Protobuf's wire format, without messages: numbered fields that are varints, fixed numbers or bytes.
 
-Reading yields what is there, in order, whether the number is known or not. What a field means is its reader's.
+Reading yields all fields in order, whether the number is known or not. The caller interprets them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 VARINT, FIXED64, BYTES, FIXED32 = 0, 1, 2, 5
 
 
-class ProtobufError(PlimsollError):
-    """Bytes that are no protobuf, or not the message that was expected; `message` says why."""
+class ProtobufError(StructuredError):
+    """Invalid protobuf, or not the expected message; `message` is the reason."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    message: str
 
 
 def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of each field: an unsigned number for varints, bytes for all else."""
+    """Number and value of each field: an unsigned number for varints, else bytes."""
     at = 0
     while at < len(data):
         key, at = read_varint(data, at)
@@ -43,7 +41,7 @@ def fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """The number at that place, and the place behind it."""
+    """The number at this offset, and the offset after it."""
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
@@ -57,7 +55,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def packed(data: bytes) -> Iterator[int]:
-    """Signed numbers that stand one behind the other in one field."""
+    """Signed numbers in one packed field."""
     at = 0
     while at < len(data):
         value, at = read_varint(data, at)
@@ -89,7 +87,7 @@ def as_signed(value: int | bytes) -> int:
 
 
 def varint(value: int) -> bytes:
-    """A number as protobuf writes it; a negative one as its two's complement of 64 bits."""
+    """A number as protobuf writes it; a negative one as 64-bit two's complement."""
     value &= 0xFFFF_FFFF_FFFF_FFFF
     if value <= 0x7F:
         return bytes((value,))

@@ -1,5 +1,5 @@
-"""The field tables of the served kinds and the decoders that read objects by them.
+"""The field tables of the served kinds and the decoders that use them.
 
-The tables are texts in Python modules: `schema` explains the notation. They come with the byte code, so that reading
+The tables are texts in Python modules; `schema` explains the notation. They are loaded with the byte code, so reading
 them is no I/O.
 """

@@ -13,7 +13,7 @@ core.NodeSpec v1.NodeSpec | How a node is to be used.
   taints 5 []core.Taint | Marks that keep away pods without a toleration.
   configSource 6 core.NodeConfigSource | No longer supported.
   externalID 2 string | No longer used.
-core.Taint v1.Taint | A mark that keeps pods away.
+core.Taint v1.Taint | Keeps pods without a toleration off the node.
   key 1 string! required | Key.
   value 2 string | Value.
   effect 3 string/v1.TaintEffect! required | NoSchedule, PreferNoSchedule or NoExecute.

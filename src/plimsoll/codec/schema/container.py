@@ -21,7 +21,7 @@ _CONTAINER = """
   readinessProbe {0}11 core.Probe | While it fails, the container is not ready.
   startupProbe {0}22 core.Probe | Until it passes, the other probes wait.
   lifecycle {0}12 core.Lifecycle | What to do after the start and before the end.
-  terminationMessagePath {0}13 string | File with the container's last words. Default /dev/termination-log.
+  terminationMessagePath {0}13 string | File with the container's termination message. Default /dev/termination-log.
   terminationMessagePolicy {0}20 string/v1.TerminationMessagePolicy | File or FallbackToLogsOnError.
   imagePullPolicy {0}14 string/v1.PullPolicy | Always, Never or IfNotPresent.
   securityContext {0}15 core.SecurityContext | Security settings of the container.
@@ -93,7 +93,7 @@ core.FileKeySelector v1.FileKeySelector atomic | A key of a file.
   optional - bool* | Whether it may be missing.
 core.ResourceRequirements v1.ResourceRequirements | Requests and limits.
   limits 1 {Quantity}/v1.ResourceList | The most that may be used.
-  requests 2 {Quantity}/v1.ResourceList | What is set aside; limits are taken where nothing is given.
+  requests 2 {Quantity}/v1.ResourceList | What is set aside; defaults to the limit.
   claims 3 []core.ResourceClaim map=name | Claims of the pod that the container uses.
 core.ResourceClaim v1.ResourceClaim | A use of a claim.
   name 1 string! required | The entry of spec.resourceClaims.

@@ -1,12 +1,11 @@
-"""JSON bytes or documents → typed, normalised documents, with Kubernetes' strict problems.
+"""JSON bytes or documents → typed, normalised documents, with Kubernetes' strict validation errors.
 
-The result is what a Kubernetes API server would print of the object: fields in Go's order, maps sorted, zeros dropped
-or printed as Go does, quantities in canonical text, times in UTC. Fields that nobody knows are kept, at the end of
-their object.
+The result is what a Kubernetes API server would print: fields in Go's order, maps sorted, zeros dropped or printed as
+in Go, quantities in canonical text, times in UTC. Unknown fields are kept, at the end of their object.
 
-The fast way decodes into Structs (`codec.schema.fast_decode`); whatever it refuses goes the patient way
-(`codec.schema.tolerant_decode`). Neither JSON reader reports duplicate keys, so they are counted: a text with as many
-`":` as its value has when written again cannot repeat a key. Only where the counts differ a slower reader looks at the
+The fast decoder decodes into Structs (`codec.schema.fast_decode`); what it refuses is decoded by
+`codec.schema.tolerant_decode`. Neither JSON reader reports duplicate keys, so keys are counted: a text with as many
+`":` as its value has when written again cannot repeat a key. Only if the counts differ, a slower reader checks the
 pairs.
 """
 
@@ -21,12 +20,12 @@ import msgspec
 from plimsoll.codec.lean.lean import NumberText
 from plimsoll.codec.schema import fast_decode
 from plimsoll.codec.schema.schema import KINDS, SchemaKind
-from plimsoll.codec.schema.tolerant_decode import DecodeStoppedError, Members, Walk, plain
+from plimsoll.codec.schema.tolerant_decode import DecodeStoppedError, Members, Walk, json_name, plain
 from plimsoll.codec.yaml.json_stream import JsonStreamError, is_deeper, stream, without_surrogates
-from plimsoll.errors import InvalidQuantityError, PlimsollError
+from plimsoll.errors import InvalidQuantityError, PlimsollError, StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
-MAX_DEPTH = 100  # of a body; the deepest field of the schema lies at 20
+MAX_DEPTH = 100  # of a body; the deepest field of the schema is at 20
 DELETE_OPTIONS = "DeleteOptions"
 _BLANKS = b" \t\r\n"
 _SHOWN_BYTES = 30
@@ -34,28 +33,23 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 _SCHEME = "pkg/api/legacyscheme/scheme.go:30"  # of every Kubernetes API server
 
 
-class DecodeError(PlimsollError):
-    """A body that is no object of its kind. `message` is the whole text of the 400 Status; `detail` only the decode
+class DecodeError(StructuredError):
+    """The body is not an object of its kind. `message` is the whole text of the 400 Status; `detail` only the decode
     error itself (what a 422 for a patch shows)."""
 
-    def __init__(self, message: str, detail: str) -> None:
-        super().__init__(message, detail)
-        self.message = message
-        self.detail = detail
-
-    def __str__(self) -> str:
-        return self.message
+    message: str
+    detail: str
 
 
 class Decoded(msgspec.Struct, frozen=True):
-    """`problems` are the strict ones in document order: `unknown field "spec.x"`, `duplicate field "spec.y"`."""
+    """`problems` are the strict errors in document order: `unknown field "spec.x"`, `duplicate field "spec.y"`."""
 
     document: JsonObject
     problems: tuple[str, ...] = ()
 
 
 def decode(kind: SchemaKind, data: bytes) -> Decoded:
-    """A JSON request body; raises DecodeError. Missing apiVersion and kind are filled in; `null` is an empty object."""
+    """A JSON request body; raises DecodeError. Missing apiVersion and kind are set; `null` is an empty object."""
     try:
         document = fast_decode.to_document(fast_decode.from_json(kind, data))
         if not may_repeat_keys(data) and not _is_odd(document):
@@ -81,17 +75,17 @@ def decode_document(kind: SchemaKind, document: JsonObject) -> Decoded:
 
 
 def _is_odd(document: JsonObject) -> bool:
-    """Owned fields are the one part without a schema: they may be too deep."""
+    """Owned fields are the only part without a schema: they may be too deep."""
     owners = document.get("metadata", {}).get("managedFields")
     if not owners:
         return False
-    # No more levels than brackets; leaves, which are most of them, need not be counted.
+    # There are no more levels than brackets, so most values need not be counted.
     text = msgspec.json.encode(owners).replace(b"{}", b"")
     return text.count(b"{") + text.count(b"[") >= MAX_DEPTH and is_deeper(owners, MAX_DEPTH)
 
 
 def strict_error(kind: SchemaKind, problems: tuple[str, ...]) -> str:
-    """The message of the 400 that fieldValidation=Strict answers to a POST or PUT with these problems."""
+    """The message of the 400 for a POST or PUT with these errors and fieldValidation=Strict."""
     return _unhandled(kind, kind.name, kind.version, strict_detail(problems)).message
 
 
@@ -106,12 +100,12 @@ def may_repeat_keys(data: bytes) -> bool:
     try:
         written = msgspec.json.encode(msgspec.json.decode(data))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return True  # msgspec refuses some texts that Python's reader takes
+        return True  # msgspec refuses some texts that Python's reader accepts
     return data.translate(None, _BLANKS).count(b'":') != written.translate(None, _BLANKS).count(b'":')
 
 
 class JsonError(PlimsollError):
-    """A text that is no JSON; `str()` is Go's sentence."""
+    """The text is not JSON; `str()` is Go's message."""
 
 
 def read_pairs(data: bytes) -> Any:
@@ -158,7 +152,7 @@ def _no_constant(name: str) -> Any:
 
 
 def _sound(value: Any) -> Any:
-    """The value without halves of surrogate pairs."""
+    """The value without lone surrogates."""
     if isinstance(value, Members):
         return Members((without_surrogates(name), _sound(member)) for name, member in value)
     if isinstance(value, list):
@@ -167,11 +161,11 @@ def _sound(value: Any) -> Any:
 
 
 def syntax_error(text: str) -> str:
-    """What Go's json.Unmarshal says about a text that is no JSON."""
+    """The message of Go's json.Unmarshal for a text that is not JSON."""
     found = list(stream(text, MAX_DEPTH))
     first = found[0] if found else None
     if isinstance(first, JsonStreamError):
-        # Go's stream readers and its Unmarshal word this one differently.
+        # Go's stream readers and its Unmarshal have different messages here.
         return first.message.replace("unexpected EOF", "unexpected end of JSON input")
     if first is None:
         return "unexpected end of JSON input"
@@ -196,19 +190,15 @@ def _walked(kind: SchemaKind, value: Any, data: bytes | None) -> Decoded:
 
 
 def _check_type_meta(kind: SchemaKind, value: Any, data: bytes | None) -> None:
-    """A body that does not even tell its kind."""
+    """For a body without a kind."""
     if not isinstance(value, (dict, Members)):
-        name = "array" if isinstance(value, list) else "string" if type(value) is str else "bool"
-        name = "number" if isinstance(value, (NumberText, int, float)) and not isinstance(value, bool) else name
-        error = f"json: cannot unmarshal {name} into Go value of type {_TYPE_META}"
+        error = f"json: cannot unmarshal {json_name(value)} into Go value of type {_TYPE_META}"
         raise _unrecognized(kind, _shown(value) if data is None else data, error)
     members = dict(value)
     for field in ("apiVersion", "kind"):
         found = members.get(field)
         if found is not None and type(found) is not str:
-            name = "bool" if isinstance(found, bool) else "number"
-            name = "object" if isinstance(found, (dict, Members)) else "array" if isinstance(found, list) else name
-            error = f"json: cannot unmarshal {name} into Go struct field .{field} of type string"
+            error = f"json: cannot unmarshal {json_name(found)} into Go struct field .{field} of type string"
             raise _unrecognized(kind, _shown(value) if data is None else data, error)
     _check_names(kind, members.get("apiVersion") or "", members.get("kind") or "")
 
@@ -218,7 +208,7 @@ def _shown(value: Any) -> bytes:
 
 
 def _named(kind: SchemaKind, document: JsonObject) -> JsonObject:
-    """The document with its kind and apiVersion in front; raises DecodeError if it names others."""
+    """The document with its kind and apiVersion first; raises DecodeError if it has others."""
     found_kind, found_version = document.get("kind", ""), document.get("apiVersion", "")
     if found_kind == kind.name and found_version == kind.api_version:
         return document

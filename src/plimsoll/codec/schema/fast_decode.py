@@ -1,9 +1,9 @@
-"""msgspec Structs made from the schema: the fast way to check a document and put it into Go's order.
+"""msgspec Structs built from the schema: the fast way to validate a document and put it into Go's order.
 
-A field's default is what Go's zero is when it prints: `omit_defaults` then drops exactly the zeros that Go drops
-(`omitempty`). Pointers default to UNSET, so a given zero stays; fields that are always printed have a factory, whose
-products are never dropped. Whatever a Struct refuses (unknown fields, nulls, odd times, wrong types) is looked at again
-by `codec.schema.tolerant_decode`, which knows the right words.
+A field's default is Go's zero when printed: `omit_defaults` then drops exactly the zeros that Go drops (`omitempty`).
+Pointers default to UNSET, so an explicit zero stays; fields that are always printed have a factory, whose values are
+never dropped. What a Struct refuses (unknown fields, nulls, unusual times, wrong types) is decoded again by
+`codec.schema.tolerant_decode`, which reports the errors.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ def _decoder(kind: SchemaKind) -> Callable[[bytes], Any]:
 
 
 def from_json(kind: SchemaKind, data: bytes) -> msgspec.Struct:
-    """Raises msgspec.DecodeError (or ValidationError), InvalidQuantity."""
+    """Raises msgspec.DecodeError (or ValidationError), InvalidQuantityError."""
     decoded: msgspec.Struct = _decoder(kind)(data)
     return decoded
 
 
 def from_builtins(kind: SchemaKind, document: JsonObject) -> msgspec.Struct:
-    """Raises msgspec.ValidationError, InvalidQuantity."""
+    """Raises msgspec.ValidationError, InvalidQuantityError."""
     converted: msgspec.Struct = msgspec.convert(document, _struct_type(kind.root), dec_hook=_quantity)
     return converted
 
@@ -69,7 +69,7 @@ def to_document(value: msgspec.Struct) -> JsonObject:
 @cache
 def _struct_type(struct_type: StructType) -> type[msgspec.Struct]:
     fields = [
-        (f"f{index}", *_member(field))  # JSON names such as `default` or `Port` are no good as Python's
+        (f"f{index}", *_member(field))  # JSON names such as `default` or `Port` cannot be used in Python
         for index, field in enumerate(struct_type.fields.values())
     ]
     return msgspec.defstruct(

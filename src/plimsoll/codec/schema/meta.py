@@ -5,10 +5,10 @@
 TABLE = """
 meta.ObjectMeta v1.ObjectMeta | What every object carries: its name, its identity and its labels.
   name 1 string | Name of the object, unique among its kind in its namespace.
-  generateName 2 string | A prefix; the server makes a unique name of it when no name is given.
+  generateName 2 string | A prefix; the server makes a unique name of it when no name is set.
   namespace 3 string | The namespace the object lives in.
   selfLink 4 string | No longer filled in.
-  uid 5 string/types.UID | Identity of this very object, given by the server; never used twice.
+  uid 5 string/types.UID | Identity of this very object, set by the server; never used twice.
   resourceVersion 6 string | Version of the object as clients see it: send it back to update only what you have read.
   generation 7 int64 | Counts changes of the wanted state.
   creationTimestamp 8 Time | When the server created the object.

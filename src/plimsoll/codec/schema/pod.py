@@ -69,7 +69,7 @@ core.PodStatus v1.PodStatus | How a pod is.
   startTime 7 Time* | When the node accepted the pod.
   initContainerStatuses 10 []core.ContainerStatus | State of the init containers.
   containerStatuses 8 []core.ContainerStatus | State of the containers.
-  qosClass 9 string/v1.PodQOSClass | Guaranteed, Burstable or BestEffort; given at creation for ever.
+  qosClass 9 string/v1.PodQOSClass | Guaranteed, Burstable or BestEffort; set at creation and immutable.
   ephemeralContainerStatuses 13 []core.ContainerStatus | State of the ephemeral containers.
   resize 14 string/v1.PodResizeStatus | State of a pending resize: Proposed, InProgress, Deferred or Infeasible.
   resourceClaimStatuses 15 []core.PodResourceClaimStatus merge=name,retainKeys map=name | State of the resource claims.
@@ -87,7 +87,7 @@ core.PodCondition v1.PodCondition | One aspect of a pod's state.
   type 1 string/v1.PodConditionType! required | Name, such as Ready, PodScheduled or PodResizePending.
   observedGeneration 7 int64 | Generation the condition was judged on.
   status 2 string/v1.ConditionStatus! required | True, False or Unknown.
-  lastProbeTime 3 Time! | When it was last looked at.
+  lastProbeTime 3 Time! | When it was last checked.
   lastTransitionTime 4 Time! | When the status last changed.
   reason 5 string | One word for the last change.
   message 6 string | The same in a sentence.
@@ -124,7 +124,7 @@ core.ContainerStateTerminated v1.ContainerStateTerminated | A container that has
   exitCode 1 int32! required | Exit code; 137 is a kill.
   signal 2 int32 | The signal that ended it.
   reason 3 string | One word, such as OOMKilled.
-  message 4 string | The container's own last words.
+  message 4 string | The container's termination message.
   startedAt 5 Time! | When it started.
   finishedAt 6 Time! | When it ended.
   containerID 7 string | Identity of the container.

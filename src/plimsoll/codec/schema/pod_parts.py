@@ -61,7 +61,7 @@ core.PodAffinity v1.PodAffinity | Pods to be near to.
 core.PodAntiAffinity v1.PodAntiAffinity | Pods to be away from.
   requiredDuringSchedulingIgnoredDuringExecution 1 []core.PodAffinityTerm | Must hold.
   preferredDuringSchedulingIgnoredDuringExecution 2 []core.WeightedPodAffinityTerm | Had better hold.
-core.PodAffinityTerm v1.PodAffinityTerm | Other pods and the area they are looked for in.
+core.PodAffinityTerm v1.PodAffinityTerm | Other pods and the topology in which they are selected.
   labelSelector 1 meta.LabelSelector | The pods.
   namespaces 2 []string | Their namespaces; none means the pod's own.
   topologyKey 3 string! required | The node label whose value is the area.

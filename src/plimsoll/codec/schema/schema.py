@@ -1,19 +1,19 @@
 """The field tree of every kind that the API server serves.
 
-The tables in `codec.schemas` hold the facts of Kubernetes 1.36's API. A line without indent opens a struct: its name
-here (`core.PodSpec`), its name in Go's error texts (`v1.PodSpec`), perhaps `atomic`, and after `|` what it is. Indented
-lines are its fields in the order in which Go prints them: name, protobuf number, type, flags, description.
+The tables in `codec.schema` describe the API of Kubernetes 1.36. A line without indent opens a struct: its name here
+(`core.PodSpec`), its name in Go's error messages (`v1.PodSpec`), optionally `atomic`, and after `|` its description.
+Indented lines are its fields in Go's order: name, protobuf number, type, flags, description.
 
     type    string bool int32 int64 bytes Quantity IntOrString Time MicroTime Duration FieldsV1, a struct,
             `[]T`, `{T}` (a map); `/v1.PodPhase` is the Go name of the type where it is not the plain one
-    *       a pointer in Go: a zero that was given is kept (elsewhere it is dropped)
-    !       printed even when it was not given: as zero, `{}`, or null for lists, times and pointers
+    *       a pointer in Go: an explicit zero is kept (elsewhere it is dropped)
+    !       printed even when it is absent: as zero, `{}`, or null for lists, times and pointers
     number  `1.8` is field 8 of an embedded message that is field 1; `-` is unknown and never sent by kubectl
     flags   required · merge (strategic patch merges the list) · merge=KEY · retainKeys · replace · map=KEY,KEY and set
             (server-side apply; other lists are atomic) · atomic (a map or struct with one owner) · default=TEXT (of a
-            key that may be left out)
+            key that may be omitted)
 
-A struct is parsed when somebody first asks for it.
+A struct is parsed on first use.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _GO_NAMES = {"Quantity": "resource.Quantity", "Time": "string", "MicroTime": "st
 
 class Type(msgspec.Struct, frozen=True):
     form: Form
-    go: str  # as Go names it in error texts
+    go: str  # as in Go's error messages
     struct: str = ""  # of an object: its name in the tables
     item: Type | None = None  # of a list or map
 

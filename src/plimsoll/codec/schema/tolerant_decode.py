@@ -1,10 +1,10 @@
-"""A document against the schema, field by field, as Go's JSON decoder does it: the patient way.
+"""A document against the schema, field by field, as Go's JSON decoder does it.
 
-It reports what the fast way only refuses. Go goes on after a wrong type and answers with the first one; a text that a
-type parses itself (quantities, times) stops it at once and comes before all others. Unknown and duplicate fields are
-noted in the document's order; unknown ones are kept, at the end of their object.
+It reports the errors that the fast decoder only detects. Go continues after a wrong type and returns the first one; a
+text that a type parses itself (quantities, times) stops it immediately and takes precedence. Unknown and duplicate
+fields are recorded in the document's order; unknown ones are kept, at the end of their object.
 
-Objects come as dicts, or as `Members`: the pairs of a JSON text with all duplicates.
+Objects are dicts, or `Members`: the pairs of a JSON text with all duplicates.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class Members(list[tuple[str, Any]]):
 
 
 class DecodeStoppedError(Exception):
-    """A text that its type cannot parse; `str()` is Go's sentence."""
+    """A text that its type cannot parse; `str()` is Go's message."""
 
 
 class Walk:
-    """One document on its way; `error` is the first wrong type."""
+    """The state of one document; `error` is the first wrong type."""
 
     def __init__(self) -> None:
         self.problems: dict[str, None] = {}
@@ -159,11 +159,11 @@ class Walk:
 
 def _wrong_type(value: Any, owner: str, path: str, go: str, text: str = "") -> str:
     where = f"struct field {owner}.{path}" if path else "value"
-    return f"json: cannot unmarshal {text or _json_name(value)} into Go {where} of type {go}"
+    return f"json: cannot unmarshal {text or json_name(value)} into Go {where} of type {go}"
 
 
 def _whole(value: Any, form: str) -> int | None:
-    """The integer that a JSON number is, if it is one of this size: 5.0 is none."""
+    """The integer value of a JSON number, if it is an integer of this size: 5.0 is not."""
     if not _is_number(value):
         return None
     text = _number_text(value)
@@ -199,7 +199,7 @@ def _bad_base64(value: str) -> int:
 
 
 def _printed(fields: dict[str, Field], found: JsonObject) -> JsonObject:
-    """What Go prints of an object, in its order."""
+    """The members of an object that Go prints, in its order."""
     printed: JsonObject = {}
     for name, field in fields.items():
         value = found.get(name, _ABSENT)
@@ -222,7 +222,7 @@ def _zero(field: Field) -> Any:
 
 
 def _zero_value(kind: Type) -> Any:
-    """Go's zero of a type, as it is printed in a list or map."""
+    """Go's zero of a type, as printed in a list or map."""
     form = kind.form
     if form == "object":
         return _printed(struct(kind.struct).fields, {})
@@ -239,7 +239,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (NumberText, int, float)) and not isinstance(value, bool)
 
 
-def _json_name(value: Any) -> str:
+def json_name(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
     if _is_number(value):
@@ -250,7 +250,7 @@ def _json_name(value: Any) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value without `Members` and number texts, for what the schema does not know."""
+    """A value without `Members` and number texts, for parts that are not in the schema."""
     if isinstance(value, Members):
         return {name: plain(member) for name, member in value}
     if isinstance(value, list):

@@ -197,7 +197,7 @@ core.PodCertificateProjection v1.PodCertificateProjection | A certificate for th
   credentialBundlePath - string | File with key and certificates.
   keyPath - string | File with the key.
   certificateChainPath - string | File with the certificates.
-  userAnnotations - {string} | Further wishes to the signer.
+  userAnnotations - {string} | Further requests to the signer.
 core.PortworxVolumeSource v1.PortworxVolumeSource | A Portworx volume.
   volumeID 1 string! required | Identity of the volume.
   fsType 2 string | File system.

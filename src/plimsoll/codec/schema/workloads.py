@@ -114,7 +114,7 @@ batch.JobStatus v1.JobStatus | How far a job is.
 batch.JobCondition v1.JobCondition | One aspect of a job's state.
   type 1 string/v1.JobConditionType! required | Complete, Failed, Suspended, …
   status 2 string/v1.ConditionStatus! required | True, False or Unknown.
-  lastProbeTime 3 Time! | When it was last looked at.
+  lastProbeTime 3 Time! | When it was last checked.
   lastTransitionTime 4 Time! | When the status last changed.
   reason 5 string | One word for the last change.
   message 6 string | The same in a sentence.
@@ -212,9 +212,9 @@ authentication.UserInfo v1.UserInfo | A user.
   extra 4 {[]string} | Further facts.
 certificates.CertificateSigningRequest v1.CertificateSigningRequest | Asks for a certificate.
   metadata 1 meta.ObjectMeta! | Name and other metadata.
-  spec 2 certificates.CertificateSigningRequestSpec! | What is asked for, and by whom.
+  spec 2 certificates.CertificateSigningRequestSpec! | What is requested, and by whom.
   status 3 certificates.CertificateSigningRequestStatus! | The answer.
-certificates.CertificateSigningRequestSpec v1.CertificateSigningRequestSpec | What is asked for, and by whom.
+certificates.CertificateSigningRequestSpec v1.CertificateSigningRequestSpec | What is requested, and by whom.
   request 1 bytes! required | The request itself, PKCS#10 in PEM.
   signerName 7 string! required | Who shall sign it.
   expirationSeconds 8 int32* | How long the certificate shall last.

@@ -1,22 +1,22 @@
-"""From libyaml's events to the value of one YAML document, as go-yaml and the conversion to JSON after it make it.
+"""From libyaml's events to the value of one YAML document, as built by go-yaml and converted to JSON.
 
 **The stack.** Events come in the order of the text. A `_Frame` is a mapping or sequence that is still open; a finished
-value goes into the frame on top, as an element, as a key, or under the key that waits there. Nothing here calls itself,
-so no depth of nesting can exhaust Python's stack.
+value is added to the frame on top, as an element, as a key, or under the pending key. Nothing here is recursive, so no
+depth of nesting can exhaust Python's stack.
 
 **Aliases.** An anchor keeps its value and its weight, the number of values go-yaml decodes for it. An alias gets a copy
-and adds the weight to what came from aliases; once that is too large a share of everything decoded, the document is
-refused (Y3). So a small text cannot become a giant value.
+and adds the weight to the count of values from aliases; if that share of all decoded values is too large, the document
+is refused (Y3). So a small text cannot become a giant value.
 
 **Merge keys.** `<<` puts the members of other maps into this one at its place in the text: keys above it are
 overwritten, keys below overwrite. What only a merge has set may be written once more without being a duplicate.
 
-**Errors** have an order. A syntax error stops at once. A failure to build is kept (`_fail`) and raised only after the
-last event, because a syntax error further down comes before it. What JSON cannot say (NaN, infinity, null as a key)
-comes last and only if it is still there: an `_Unsupported` stands in its place meanwhile, and a later key of the same
-name removes it.
+**Errors** have an order. A syntax error stops immediately. A build error is recorded (`_fail`) and raised only after
+the last event, because a later syntax error takes precedence. What JSON cannot express (NaN, infinity, null as a key)
+is reported last, and only if it is still present: an `_Unsupported` takes its place meanwhile, and a later key of the
+same name removes it.
 
-What libyaml must not see is hidden by the caller behind stand-ins, and `hidden` turns them back in every scalar.
+The caller replaces text that libyaml must not see by placeholders, and `hidden` restores it in every scalar.
 """
 
 from __future__ import annotations
@@ -34,28 +34,29 @@ import yaml
 from plimsoll.codec.yaml.json_stream import MAX_DUPLICATES, JsonStreamError, Path
 from plimsoll.codec.yaml.scalars import MERGE_TAG, Scalar, ScalarError, json_number, key_text, resolve, shortened
 
-UNKNOWN_ESCAPE: Final = "found unknown escape character"  # libyaml's words
+UNKNOWN_ESCAPE: Final = "found unknown escape character"  # libyaml's message
 
 # libyaml's time for a token grows with the depth of flow nesting. Below this depth that doesn't matter; beyond it, the
 # sum of the depths of all events must stay within a few seconds' worth.
 _HARMLESS_DEPTH: Final = 1_000
 _MAX_DEEP_WORK: Final = 500_000_000
-_EVENTS_PER_LOOK: Final = 1_024
+_EVENTS_PER_CHECK: Final = 1_024
 
-# go-yaml's alias budget (Y3): of the values decoded, this share may come from aliases.
+# go-yaml's alias budget (Y3): the share of decoded values that may come from aliases.
 _FREE_ALIASED: Final = 100
 _FREE_DECODED: Final = 1_000
 _SHARE_FALLS_FROM: Final = 400_000
 _SHARE_FALLS_TO: Final = 4_000_000
 
-_CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE  # the same set, compiled already: it takes milliseconds
+_CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE  # the same set, already compiled: that takes milliseconds
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _MERGE: Final = "<<"
 _SHOWN_KEY: Final = 60  # characters
 
 
 class _Unsupported(msgspec.Struct):
-    """Stands in a built value for something JSON cannot say. Keys are refused at an earlier stage than values."""
+    """Placeholder in a built value for something that JSON cannot express. Keys are refused at an earlier stage than
+    values."""
 
     message: str
     offset: int
@@ -63,7 +64,7 @@ class _Unsupported(msgspec.Struct):
 
 
 class _Anchor(msgspec.Struct):
-    """What an alias stands for. `weight` is the number of values that decoding it decodes; 0 while it is open."""
+    """The value of an alias. `weight` is the number of values that decoding it decodes; 0 while it is open."""
 
     value: Any
     weight: int
@@ -75,22 +76,22 @@ class _Frame(msgspec.Struct):
     value: dict[str, Any] | list[Any]
     is_flow: bool
     offset: int
-    decoded: int  # go-yaml's count before this one
+    decoded: int  # go-yaml's count before this value
     anchor: _Anchor | None = None
     key: str | None = None
     key_at: int = 0
     merging: bool = False  # the key is `<<`
-    merged: set[str] = msgspec.field(default_factory=set)  # by a merge only: writing one again is no duplicate
-    refused: _Unsupported | None = None  # why the key cannot be one
+    merged: set[str] = msgspec.field(default_factory=set)  # set only by a merge: setting one again is no duplicate
+    refused: _Unsupported | None = None  # why the key is refused
 
     def step(self) -> str | int:
         return len(self.value) if isinstance(self.value, list) else self.key or ""
 
 
 class Builder:
-    """Makes `root`, the value of one document, or raises a Problem. `start` is where its content starts.
+    """Builds `root`, the value of one document, or raises JsonStreamError. `start` is where its content starts.
 
-    With `locate`, members are pairs (offset, value). `hidden` says what the stand-ins in the text stand for.
+    With `locate`, members are pairs (offset, value). `hidden` maps the placeholders in the text to what they replace.
     """
 
     def __init__(self, text: str, max_depth: int, locate: bool, hidden: dict[int, str] | None) -> None:
@@ -143,8 +144,8 @@ class Builder:
                 handler(event)
             elif isinstance(event, (yaml.DocumentEndEvent, yaml.StreamEndEvent)):
                 return
-            if count % _EVENTS_PER_LOOK == 0 and len(self._stack) > _HARMLESS_DEPTH:
-                work += len(self._stack) * _EVENTS_PER_LOOK
+            if count % _EVENTS_PER_CHECK == 0 and len(self._stack) > _HARMLESS_DEPTH:
+                work += len(self._stack) * _EVENTS_PER_CHECK
                 if work > _MAX_DEEP_WORK:
                     raise JsonStreamError("the document is too large for its depth", event.start_mark.index)
 
@@ -202,7 +203,8 @@ class Builder:
         self._add(value, offset, aliased=True)
 
     def _count(self, offset: int) -> None:
-        """Count one decoded value; go-yaml checks its budget at each, so the share that is allowed is that of now."""
+        """Count one decoded value; go-yaml checks its budget at each, so the allowed share depends on the current
+        count."""
         self._decoded += 1
         if self._aliased <= _FREE_ALIASED or self._decoded <= _FREE_DECODED:
             return
@@ -210,12 +212,12 @@ class Builder:
             self._fail("document contains excessive aliasing", offset)
 
     def _fail(self, message: str, offset: int) -> None:
-        """Keep the first failure to build; parsing goes on, as a syntax error further down would come before it."""
+        """Record the first build error; parsing continues, because a later syntax error takes precedence."""
         if self._failure is None:
             self._failure = JsonStreamError(message, offset)
 
     def _check_escapes(self, event: Any) -> None:
-        """libyaml takes `\\/` for a slash, as YAML 1.2 does; go-yaml knows no such escape (Y2)."""
+        """libyaml accepts `\\/` as a slash, as in YAML 1.2; go-yaml does not (Y2)."""
         start = event.start_mark.index
         for escape in _ESCAPE.finditer(self.text, start, event.end_mark.index):
             if escape[1] == "/":
@@ -237,7 +239,7 @@ class Builder:
             self._anchors[event.anchor] = _Anchor(_MERGE, 1)
 
     def _add(self, value: Any, offset: int, aliased: bool = False) -> None:
-        """Put a finished value where it belongs."""
+        """Add a finished value to its container."""
         if not self._stack:
             self.start = offset
             self.root = self._as_json(value, offset)
@@ -276,7 +278,7 @@ class Builder:
             frame.key = key_text(value)
         except ScalarError as error:
             self._has_unsupported = True
-            frame.key = f"\0{value}"  # a name of its own, so that no other key overwrites it
+            frame.key = f"\0{value}"  # a unique name, so that no other key overwrites it
             frame.refused = _Unsupported(str(error), offset, stage=1)
 
     def _put(self, frame: _Frame, members: dict[str, Any], key: str, value: Any, offset: int) -> None:
@@ -304,7 +306,7 @@ class Builder:
             members.update(part)
 
     def _copied(self, value: Any, offset: int) -> Any:
-        """An alias gets a value of its own, so that nobody changes two fields by setting one."""
+        """An alias gets a copy of the value, so that changing one field does not change another."""
         if not isinstance(value, (dict, list)):
             return value
         root = _shell(value)

@@ -1,15 +1,15 @@
-"""JSON streams as kubectl reads them: one value after the other, with nothing but blanks between.
+"""JSON streams as kubectl reads them: one value after the other, separated only by white space.
 
-kubectl takes a file whose first non-blank character is `{` for JSON and never looks back (Y4). Such files are mostly
-dumps (`kubectl get -o json`), often large and nearly always sound, so there are two readers:
+kubectl reads a file whose first non-blank character is `{` as JSON only (Y4). Such files are mostly dumps (`kubectl get
+-o json`), often large and nearly always valid, so there are two readers:
 
-- `json` from the standard library, with hooks for Kubernetes' number rules. It is fast, but says nothing about places,
-  and its C code gives up on deep nesting.
-- `_Scanner`, in Python: it keeps its own stack, knows the offset of every key and finds errors in Go's words. It reads
-  a value again when the fast reader failed or met a duplicate key, and when somebody asks for a line number.
+- `json` from the standard library, with hooks for Kubernetes' number rules. It is fast, but does not report offsets,
+  and its C code fails on deep nesting.
+- `_Scanner`, in Python: it has its own stack, records the offset of every key and reports Go's messages. It reads a
+  value again if the fast reader failed or found a duplicate key, and if a line number is needed.
 
-After a syntax error kubectl stops. We go on at the next line that starts with `{`, which in an indented dump is the
-next object.
+After a syntax error kubectl stops. Plimsoll continues at the next line that starts with `{`, which in an indented dump
+is the next object.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from plimsoll.codec.yaml.scalars import json_number, shortened
 
 Path = tuple[str | int, ...]
 
-MAX_RECOVERIES: Final = 50  # from syntax errors; more of them mean that this is no JSON at all
-MAX_DUPLICATES: Final = 100  # reported for one document; a bound, as each carries its whole path
+MAX_RECOVERIES: Final = 50  # from syntax errors; with more of them this is not JSON
+MAX_DUPLICATES: Final = 100  # reported for one document; bounded, because each has its whole path
 
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _NEXT_OBJECT: Final = re.compile(r"^\{", re.MULTILINE)
 _STRING: Final = re.compile(r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*"')
 _NUMBER: Final = re.compile(r"(-?(?:0|[1-9][0-9]*))((?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)")
-# Patterns that only a broken or odd text needs: compiled then.
+# Patterns that only an invalid or unusual text needs, compiled on first use.
 _BROKEN_NUMBER: Final = r"-?(?:0|[1-9][0-9]*)?(?P<fraction>\.[0-9]*)?(?P<exponent>[eE][-+]?)?"
 _BROKEN_STRING: Final = r'"[^"\\\x00-\x1f]*(?:\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})[^"\\\x00-\x1f]*)*'
 _BROKEN_ESCAPE: Final = r"\\(?:u[0-9a-fA-F]{0,3})?"
@@ -46,7 +46,7 @@ _LONGEST_INT64: Final = 20  # characters, with the sign
 
 
 class JsonStreamError(Exception):
-    """Why a value cannot be read, and where in the text. `end` is the end of one that is at least well-formed."""
+    """Why a value cannot be read, and where. `end` is the end of a value that is at least well-formed."""
 
     def __init__(self, message: str, offset: int) -> None:
         super().__init__(message)
@@ -56,7 +56,7 @@ class JsonStreamError(Exception):
 
 
 class JsonValue(msgspec.Struct):
-    """One value of a stream. `duplicates` are the keys written twice, each with its path and offset."""
+    """One value of a stream. `duplicates` are the repeated keys, each with its path and offset."""
 
     value: Any
     start: int
@@ -65,7 +65,7 @@ class JsonValue(msgspec.Struct):
 
 
 def stream(text: str, max_depth: int) -> Iterator[JsonValue | JsonStreamError]:
-    """All values of a JSON stream; an error stands for the value that it spoiled."""
+    """All values of a JSON stream; an error takes the place of an invalid value."""
     at = _skip_blanks(text, 0)
     recoveries = 0
     while at < len(text) and recoveries <= MAX_RECOVERIES:
@@ -87,7 +87,7 @@ def _next_object(text: str, at: int) -> int:
 
 
 def located(text: str, start: int, max_depth: int) -> Any:
-    """The value at an offset once more, with every member of a container as a pair (offset, value)."""
+    """The value at an offset again, with every member of a container as a pair (offset, value)."""
     return _Scanner(text, start, max_depth, locate=True).scan().value
 
 
@@ -103,7 +103,7 @@ def _decode(text: str, start: int, max_depth: int) -> JsonValue:
 
 
 def is_deeper(value: Any, max_depth: int) -> bool:
-    """Whether containers lie in each other more than so many times; asked without recursion."""
+    """Whether containers are nested more than this many times; without recursion."""
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(max_depth):
         members = (member for part in level for member in (part.values() if type(part) is dict else part))
@@ -114,18 +114,18 @@ def is_deeper(value: Any, max_depth: int) -> bool:
 
 
 def without_surrogates(text: str) -> str:
-    """Half a surrogate pair cannot be written as UTF-8; Go puts U+FFFD in its place."""
+    """A lone surrogate cannot be written as UTF-8; Go replaces it by U+FFFD."""
     return re.sub(_SURROGATE, "\ufffd", text)
 
 
 def _may_hold_lone_surrogate(text: str, start: int, end: int) -> bool:
-    """Go writes U+FFFD for half a surrogate pair, Python keeps it. An escaped backslash before counts as suspicious."""
+    """Go writes U+FFFD for a lone surrogate, Python keeps it. An escaped backslash before it counts as suspicious."""
     halves = sum(1 for _ in re.compile(_SURROGATE_ESCAPE).finditer(text, start, end))
     return halves > 0 and halves != 2 * sum(1 for _ in re.compile(_PAIR_ESCAPE).finditer(text, start, end))
 
 
 class _FastReader:
-    """The standard library's decoder; anything unusual is an error here, for the scanner to explain."""
+    """The standard library's decoder; anything unusual is an error here, which the scanner explains."""
 
     def __init__(self) -> None:
         self.duplicates = False
@@ -143,7 +143,7 @@ class _FastReader:
 def _int(text: str) -> int | float:
     if len(text) < _LONGEST_INT64 - 1:
         return int(text)
-    # No leading zeros in JSON: a longer text is beyond int64, and int() would refuse one of many thousand digits.
+    # JSON has no leading zeros: a longer text exceeds int64, and int() would refuse thousands of digits.
     return json_number(int(text)) if len(text) <= _LONGEST_INT64 else _float(text)
 
 
@@ -155,7 +155,7 @@ def _float(text: str) -> int | float:
 
 
 def _constant(text: str) -> Any:
-    raise ValueError(text)  # NaN and Infinity are Python's own
+    raise ValueError(text)  # Python accepts NaN and Infinity
 
 
 def _skip_blanks(text: str, at: int) -> int:
@@ -184,7 +184,7 @@ class _Scanner:
         self.at = start
         self.max_depth = max_depth
         self.locate = locate
-        self.overflow: JsonStreamError | None = None  # Go looks at numbers only after the syntax
+        self.overflow: JsonStreamError | None = None  # Go checks numbers only after the syntax
         self.stack: list[_Frame] = []
         self.duplicates: list[tuple[Path, int]] = []
 
@@ -203,7 +203,7 @@ class _Scanner:
         return JsonValue(value, self.start, self.at, self.duplicates)
 
     def _opened(self) -> bool:
-        """Enter a container, up to its first value. An empty one is left for `_atom`."""
+        """Enter a container, up to its first value. `_atom` reads an empty one."""
         char = self._peek()
         if char not in "{[":
             return False
@@ -221,7 +221,7 @@ class _Scanner:
         return True
 
     def _closed(self, value: Any, value_at: int) -> tuple[bool, Any]:
-        """Put a finished value into its container, and that one into its own if it ends here."""
+        """Add a finished value to its container, and that to its own if it ends here."""
         while self.stack:
             frame = self.stack[-1]
             self._put(frame, value, value_at)
@@ -332,7 +332,7 @@ class _Scanner:
         try:
             return self.text[self.at]
         except IndexError:
-            # Something is missing on the last line with text.
+            # The error is on the last line with text.
             raise JsonStreamError("unexpected EOF", len(self.text.rstrip()) - 1) from None
 
     def _invalid(self, where: str) -> JsonStreamError:

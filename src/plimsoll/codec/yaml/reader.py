@@ -1,22 +1,22 @@
 """Manifests as kubectl reads them: bytes → documents of JSON types, with the line of every field.
 
-What kubectl accepts is not YAML by the book but the sum of several stages, and their order shows (tables Y1–Y4 of spec
-06). Here they are, in kubectl's order:
+What kubectl accepts is not standard YAML but the result of several stages, and their order matters (06 Y1–Y4). In
+kubectl's order:
 
 1. **Text.** A byte order mark decides between UTF-8 and UTF-16; invalid bytes become U+FFFD.
 2. **Mode.** If the first non-blank character is `{`, the input is a stream of JSON values (`json_stream`).
 3. **Cutting.** Otherwise the text is cut at lines that start with `---`, before any YAML is parsed: even inside a
-   quoted scalar, and away from `%` directives. Such a line may hold only a comment besides.
+   quoted scalar, and away from `%` directives. Such a line may contain only a comment besides.
 4. **Parsing.** libyaml, of which go-yaml is a translation, turns each piece into events. Only the first document of a
    piece counts; what follows `...` is ignored.
 5. **Building** (`builder`). Scalars are resolved (`scalars`), aliases are expanded within go-yaml's budget, merge keys
    are applied in the order of the text, and of two equal keys the later one wins.
-6. **Conversion to JSON** (`builder`, at its end). What JSON cannot say is refused: NaN, infinity, null as a key.
+6. **Conversion to JSON** (`builder`, at its end). What JSON cannot express is refused: NaN, infinity, null as a key.
 
-kubectl stops at the first error. `read` yields it in place of the broken document and goes on with the next, so that
-one run tells all. An error of an earlier stage hides those of later stages in the same document, as in kubectl.
+kubectl stops at the first error. `read` yields it in place of the invalid document and continues with the next, so
+that one run reports all. An error of an earlier stage hides those of later stages in the same document, as in kubectl.
 
-Line numbers are needed only when something is wrong, so they are never collected while reading. `YamlDocument.line_of`
+Line numbers are needed only for errors, so they are not collected while reading. `YamlDocument.line_of`
 runs the builder a second time; there, each member of a container is a pair (offset, value).
 """
 
@@ -36,18 +36,18 @@ from plimsoll.codec.yaml import json_stream
 from plimsoll.codec.yaml.builder import UNKNOWN_ESCAPE, Builder
 from plimsoll.codec.yaml.json_stream import JsonStreamError, Path
 from plimsoll.codec.yaml.scalars import shortened
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 
 MAX_BYTES: Final = 64 << 20
 MAX_DEPTH: Final = 10_000
 
-# The blanks of Go's unicode.IsSpace; Python's strip() would also take U+001C to U+001F.
+# The white space of Go's unicode.IsSpace; Python's strip() would also remove U+001C to U+001F.
 _GO_BLANKS: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 _JSON_START: Final = re.compile(f"[{_GO_BLANKS}]*{{")
 _SEPARATOR: Final = re.compile(r"^---([^\n]*)\n?", re.MULTILINE)
-_NOTHING: Final = frozenset(["", "\n", "---\n"])  # not worth starting a parser
+_NOTHING: Final = frozenset(["", "\n", "---\n"])  # no parser needed
 _LINE_BREAK: Final = re.compile(r"\r\n?|\n")
-# Stand-ins for what libyaml must not see. These are characters for private use, so hardly ever in a manifest.
+# Placeholders for what libyaml must not see: private use characters, which manifests hardly ever contain.
 _HIDDEN_COLON, _HIDDEN_BACKSLASH, _HIDDEN_BOM = "\uf5f5", "\uf5f6", "\uf5f7"
 _STAND_IN: Final = re.compile(f"[{_HIDDEN_COLON}{_HIDDEN_BACKSLASH}{_HIDDEN_BOM}]")
 _SHOW_HIDDEN: Final = str.maketrans({_HIDDEN_COLON: ":", _HIDDEN_BACKSLASH: "", _HIDDEN_BOM: "\ufeff"})
@@ -57,21 +57,22 @@ _MAX_REPARSED: Final = 4 << 20  # characters
 _JSON_TYPES: Final[dict[type, str]] = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
 
 
-class YamlError(PlimsollError):
+class YamlError(StructuredError):
     """A document that cannot be read. `line` counts in the file, `document` among the documents of the input."""
 
-    def __init__(self, message: str, document: int, line: int | None) -> None:
-        super().__init__(message if line is None else f"line {line}: {message}")
-        self.message = message
-        self.document = document
-        self.line = line
+    message: str
+    document: int
+    line: int | None
+
+    def __str__(self) -> str:
+        return self.message if self.line is None else f"line {self.line}: {self.message}"
 
 
 class YamlDocument(msgspec.Struct, frozen=True, eq=False):
-    """One document: its value in JSON types, and where things stand in the file.
+    """One document: its value in JSON types, and the lines of its fields.
 
-    `index` counts from 1 and leaves out empty documents, as kubectl skips them. `duplicates` are the keys written
-    twice, of which the last one won: (path, line of the later key).
+    `index` counts from 1 without empty documents, which kubectl skips. `duplicates` are the repeated keys, of which the
+    last one wins: (path, line of the later key).
     """
 
     value: Any
@@ -80,7 +81,7 @@ class YamlDocument(msgspec.Struct, frozen=True, eq=False):
     _places: _Places
 
     def __repr__(self) -> str:
-        """Without the value, which may be deeper than repr() can go."""
+        """Without the value, which may be too deep for repr()."""
         return f"Document(index={self.index})"
 
     @property
@@ -89,12 +90,12 @@ class YamlDocument(msgspec.Struct, frozen=True, eq=False):
         return self._places.line_of(())
 
     def line_of(self, path: Path) -> int:
-        """The line of the key or element at this path, or of its nearest ancestor that is there."""
+        """The line of the key or element at this path, or of its nearest existing ancestor."""
         return self._places.line_of(path)
 
 
 def read(data: bytes, max_depth: int = MAX_DEPTH) -> Iterator[YamlDocument | YamlError]:
-    """All documents of a file in order, an error in the place of each broken one."""
+    """All documents of a file in order, with an error in the place of each invalid one."""
     if len(data) > MAX_BYTES:
         yield YamlError(f"the input is larger than {MAX_BYTES >> 20} MiB", 1, None)
         return
@@ -117,12 +118,12 @@ def _decoded(data: bytes) -> str:
         text = data.decode("utf-16", "replace")
     else:
         text = data.removeprefix(codecs.BOM_UTF8).decode("utf-8", "replace")
-    # kubectl joins the lines of a document with \n, whichever of the two ended them.
+    # kubectl joins the lines of a document with \n, whatever ended them.
     return text.replace("\r\n", "\n")
 
 
 class _Source:
-    """The whole input, and the lines of it once somebody asks."""
+    """The whole input, and its lines on first use."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -136,7 +137,7 @@ class _Source:
 
 
 class _Places:
-    """Where the parts of one document stand: a tree of pairs (offset, value), made at the first question."""
+    """The offsets of the parts of one document: a tree of pairs (offset, value), built on first use."""
 
     def __init__(self, source: _Source, base: int, start: int, locate: Callable[[], Any]) -> None:
         self._source = source
@@ -184,7 +185,7 @@ def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | JsonStream
         try:
             builder = _built(text, max_depth)
         except JsonStreamError as problem:
-            # What is missing at the end is missing on the last line with text.
+            # An error at the end is on the last line with text.
             at = problem.offset if problem.offset < len(text) else max(0, len(text.rstrip()) - 1)
             yield JsonStreamError(problem.message, start + at)
             continue
@@ -197,7 +198,8 @@ def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | JsonStream
 def _pieces(text: str) -> Iterator[tuple[int, str] | JsonStreamError]:
     """The text between separators, each with its offset (Y4).
 
-    kubectl loses the document before a bad separator and everything after it. We lose the one that it starts.
+    kubectl loses the document before a bad separator and everything after it. Plimsoll loses only the one that it
+    starts.
     """
     start = 0
     spoiled: JsonStreamError | None = None
@@ -208,7 +210,7 @@ def _pieces(text: str) -> Iterator[tuple[int, str] | JsonStreamError]:
         elif separator.start() > start:
             yield _piece(text, start, separator.start())
         elif bad is None:
-            continue  # with nothing before it, kubectl leaves the separator to the YAML parser
+            continue  # kubectl passes a separator at the start to the YAML parser
         start, spoiled = separator.end(), bad
     yield spoiled if spoiled is not None else _piece(text, start, len(text))
 
@@ -228,11 +230,11 @@ def _piece(text: str, start: int, end: int) -> tuple[int, str]:
 
 
 def _built(text: str, max_depth: int, locate: bool = False) -> Builder:
-    """The builder, when it is done.
+    """The finished builder.
 
-    What go-yaml takes and libyaml refuses is hidden from libyaml, and the text is parsed again: a colon at the end of a
-    plain scalar in a flow collection (`[a:]`), and `\\'` in double quotes. Large texts get fewer trials. libyaml also
-    skips a byte order mark at the start of any line, where go-yaml sees a character.
+    What go-yaml accepts and libyaml refuses is hidden from libyaml, and the text is parsed again: a colon at the end of
+    a plain scalar in a flow collection (`[a:]`), and `\\'` in double quotes. Large texts get fewer attempts. libyaml
+    also skips a byte order mark at the start of any line, where go-yaml sees a character.
     """
     can_hide = not _STAND_IN.search(text)
     trials = min(_MAX_HIDDEN, 1 + _MAX_REPARSED // (len(text) + 1)) if can_hide else 0

@@ -1,18 +1,18 @@
 """Scalars as kubectl resolves them: the text of a YAML scalar → null, bool, number or string.
 
 kubectl reads YAML with a fork of go-yaml v2, turns the result into JSON and reads that JSON again. So a scalar passes
-three stages, and each leaves its mark on what the API server sees:
+three stages, and each affects what the API server sees:
 
 1. *Resolution* (`resolve`). A quoted scalar is a string. A plain one is looked up in a table of words (`yes`, `~`,
    `.nan` …), then tried as an integer in Go's notation (`0x1F`, `0644`, `0b101`; underscores are dropped first), then
-   as a decimal float. What fits nowhere, or overflows, stays a string: `08` is the float 8, `1e400` is text. A date is
-   text too, and there are no base-60 numbers. A tag (`!!int "5"`) asks for a type and fails if another one came out.
+   as a decimal float. Anything else, or an overflow, stays a string: `08` is the float 8, `1e400` is text. A date is
+   text too, and there are no base-60 numbers. A tag (`!!int "5"`) requires a type and fails for another one.
 2. *Conversion to JSON* (`key_text`). Keys become strings, floats at the precision of a float32. Null and integers above
    the int64 range cannot be keys; NaN and infinity cannot be values.
 3. *Reading the JSON* (`json_number`). A number without fraction that fits an int64 is an integer, every other one a
    float64.
 
-The tables are Y1 and Y2 of spec 06.
+The tables are 06 Y1 and Y2.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ _NUMBER_STARTS: Final = frozenset("+-.0123456789")
 _INTEGER: Final = re.compile(
     r"([+-]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0[bB](?P<bin>[01]+)|0[oO]?(?P<oct>[0-7]+)|(?P<dec>0|[1-9][0-9]*))"
 )
-# go-yaml's own second try at binary lets the sign stand inside: `0b-11` is −3.
+# go-yaml's second attempt at binary accepts a sign inside: `0b-11` is −3.
 _BINARY_SIGN_INSIDE: Final = re.compile(r"0b([+-][01]+)")
 _FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-# A text that starts with a dot goes to strconv.ParseFloat as it is, which takes underscores only between two digits.
+# A text that starts with a dot is passed to strconv.ParseFloat, which accepts underscores only between digits.
 _DOT_FLOAT: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
 _BASES: Final = {"hex": 16, "bin": 2, "oct": 8, "dec": 10}
 _MAX_DIGITS: Final = 64  # of a 64-bit number in base 2
@@ -71,7 +71,7 @@ _SHOWN_CHARACTERS: Final = 60
 
 
 class ScalarError(ValueError):
-    """A scalar that cannot be what its tag or its place asks for."""
+    """A scalar does not match its tag or its place."""
 
 
 def resolve(tag: str | None, text: str, implicit: bool) -> Scalar:
@@ -117,7 +117,7 @@ def _integer(digits: str) -> int | None:
     if len(magnitude) > _MAX_DIGITS:
         return None
     number = int(match[1] + magnitude, _BASES[match.lastgroup])
-    # ParseUint, the second try, takes no sign.
+    # ParseUint, the second attempt, accepts no sign.
     return number if INT64_MIN <= number <= (INT64_MAX if match[1] else UINT64_MAX) else None
 
 
@@ -164,12 +164,12 @@ def _is_timestamp(text: str) -> bool:
     leap = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
     last_day = 29 + leap - 1 if month == 2 else 30 + (month + month // 8) % 2
     in_range = 1 <= month <= 12 and 1 <= day <= last_day and hour < 24 and minute < 60 and second < 60
-    # Go's time.Parse lets an offset of 24 hours or 60 minutes pass.
+    # Go's time.Parse accepts an offset of 24 hours or 60 minutes.
     return in_range and zone_hour <= 24 and zone_minute <= 60
 
 
 def json_number(number: int | float) -> int | float:
-    """A number as it comes out of the JSON that kubectl makes of the document."""
+    """A number as it results from the JSON that kubectl makes of the document."""
     if isinstance(number, int):
         return number if INT64_MIN <= number <= INT64_MAX else float(number)
     if not number.is_integer() or abs(number) > 2**63:
@@ -179,7 +179,7 @@ def json_number(number: int | float) -> int | float:
 
 
 def _shortest(number: float) -> int:
-    """A whole number as Go writes it into JSON: the fewest digits that mean this float, then zeros."""
+    """A whole number as Go writes it in JSON: the fewest digits that identify this float, then zeros."""
     mantissa, _, exponent = repr(number).partition("e")
     whole, _, fraction = mantissa.partition(".")
     return int(whole + fraction) * 10 ** (int(exponent) - len(fraction)) if exponent else int(whole)
@@ -225,5 +225,5 @@ def _float32(value: float) -> float:
 
 
 def shortened(text: str) -> str:
-    """A text short enough to be quoted in a message."""
+    """A text short enough for a message."""
     return text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…"

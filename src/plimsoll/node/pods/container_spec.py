@@ -1,19 +1,21 @@
-"""A pod and what was resolved for it → what the runtime is told: `SandboxSpec` and `ContainerSpec`.
+"""Builds the runtime's `SandboxSpec` and `ContainerSpec` from a pod and what was resolved for it.
 
-The last step before the runtime, and the only one that spells labels, annotations and log paths (03 §12). It writes a
-few small files that containers get as mounts: /etc/hosts, and where the runtime makes none /etc/hostname and
-/etc/resolv.conf, and the file for the termination message. No service account token is mounted.
+The only place that spells labels, annotations and log paths (03 §12). It also writes a few small files that containers
+get as mounts: /etc/hosts; /etc/hostname and /etc/resolv.conf if the runtime creates none; and the file for the
+termination message. No service account token is mounted.
 """
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
-from plimsoll.node.dependencies import NodePaths
+from plimsoll.linux.machine import text_or_empty
 from plimsoll.node.volumes.pod_dirs import (
     checked_label,
     checked_uid,
@@ -24,8 +26,8 @@ from plimsoll.node.volumes.pod_dirs import (
     write_file,
 )
 from plimsoll.rules.lifecycle.environment import expanded
-from plimsoll.rules.lifecycle.host_files import hostname, hosts_text, pod_dns, resolv_text
-from plimsoll.rules.lifecycle.security_context import security_values
+from plimsoll.rules.lifecycle.host_files import NodeNames, dns_of, hostname, hosts_text, pod_dns, resolv_text
+from plimsoll.rules.lifecycle.security_context import LOCALHOST, security_values
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import DEFAULT_MESSAGE_PATH, RunContainer, RunPod, grace_period_s
 from plimsoll.runtime.interface import ContainerMount, ContainerSpec, CriResources, Image, SandboxSpec, Security
@@ -39,23 +41,39 @@ MESSAGE_POLICY = "io.kubernetes.container.terminationMessagePolicy"
 GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 
 
-def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, place: NodePaths) -> SandboxSpec:
+class NodePaths(msgspec.Struct, frozen=True):
+    """The node's directories and names. `makes_etc`: the agent writes /etc/hostname and /etc/resolv.conf, because the
+    embedded runtime does not; CRI runtimes create their own. `seccomp_default`: for containers without a profile."""
+
+    state: Path
+    logs: Path
+    names: NodeNames = NodeNames()
+    makes_etc: bool = True
+    seccomp_default: str = "RuntimeDefault"
+
+
+def node_names() -> NodeNames:
+    """This machine's hostname, /etc/hosts and DNS configuration."""
+    return NodeNames(os.uname().nodename, text_or_empty("/etc/hosts"), dns_of(text_or_empty("/etc/resolv.conf")))
+
+
+def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, paths: NodePaths) -> SandboxSpec:
     metadata, spec = pod.metadata, pod.spec
     return SandboxSpec(
         pod_uid=checked_uid(metadata.uid),
         name=metadata.name,
         namespace=metadata.namespace,
         attempt=attempt,
-        hostname=hostname(pod, place.names.hostname, place.names.cluster_domain),
+        hostname=hostname(pod, paths.names.hostname, paths.names.cluster_domain),
         host_network=spec.host_network,
         host_pid=spec.host_pid,
         host_ipc=spec.host_ipc,
         share_process_namespace=spec.share_process_namespace,
-        log_directory=str(log_directory(place.logs, metadata)),
+        log_directory=str(log_directory(paths.logs, metadata)),
         cgroup_parent=cgroup_parent,
         labels={**(metadata.labels or {}), **_pod_labels(metadata)},
         annotations=metadata.annotations or {},
-        privileged=any(_is_privileged(each) for each in (*spec.init_containers, *spec.containers)),
+        privileged=any(_is_privileged(container) for container in (*spec.init_containers, *spec.containers)),
     )
 
 
@@ -70,23 +88,24 @@ def container_spec(
     image: Image,
     environment: Mapping[str, str],
     mounts: tuple[ContainerMount, ...],
-    place: NodePaths,
+    paths: NodePaths,
     *,
     pod_ips: tuple[str, ...] = (),
     resources: CriResources | None = None,
     cgroup: str = "",
 ) -> ContainerSpec:
-    """`mounts` are those of its volumes. Raises ContainerConfigError, and OSError where a file cannot be written."""
+    """`mounts`: of its volumes. Raises ContainerConfigError, and OSError if a file cannot be written."""
     name = checked_label(container.name, "container")
     security = security_values(pod, container, image.user)
-    if security.user is None and image.user is not None:  # a group, too, can only be given beside a user
+    if security.user is None and image.user is not None:  # a group can only be set together with a user
         security = msgspec.structs.replace(security, user=image.user)
+    security = msgspec.structs.replace(security, seccomp=_seccomp(security.seccomp, paths))
     command = tuple(expanded(word, environment) for word in container.command)
     args = tuple(expanded(word, environment) for word in container.args)
     if any("\0" in word for word in (*command, *args, container.working_dir)):
-        raise ContainerConfigError("command, args and workingDir: no kernel takes a zero byte in them")
+        raise ContainerConfigError("command, args and workingDir must not contain a zero byte")
     message_path = container.termination_message_path or DEFAULT_MESSAGE_PATH
-    own = _own_mounts(pod, name, attempt, message_path, pod_ips, place, read_only=security.read_only_root)
+    own = _own_mounts(pod, name, attempt, message_path, pod_ips, paths, read_only=security.read_only_root)
     taken = {mount.container_path for mount in mounts}
     everything = (*mounts, *(mount for mount in own if mount.container_path not in taken))
     lifecycle = container.lifecycle
@@ -120,8 +139,18 @@ def container_spec(
     )
 
 
+def _seccomp(profile: str, paths: NodePaths) -> str:
+    """Localhost profiles are files below `seccomp` in the node's state, as below the kubelet's root directory."""
+    if not profile.startswith(LOCALHOST):
+        return profile or paths.seccomp_default
+    name = profile.removeprefix(LOCALHOST)
+    if not name or name.startswith("/") or ".." in name.split("/"):
+        raise ContainerConfigError(f"seccompProfile.localhostProfile: {name!r} is not a relative path without '..'")
+    return f"{LOCALHOST}{paths.state / 'seccomp' / name}"
+
+
 def container_hash(container: RunContainer) -> str:
-    """Over name and image only, so that an edit of resources never looks like another container (FNV-1a, 32 bits)."""
+    """Over name and image only, so that changed resources never make another container (FNV-1a, 32 bits)."""
     value = 0x811C9DC5
     for byte in json.dumps([container.name, container.image]).encode():
         value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
@@ -138,18 +167,18 @@ def _own_mounts(
     attempt: int,
     message_path: str,
     pod_ips: tuple[str, ...],
-    place: NodePaths,
+    paths: NodePaths,
     *,
     read_only: bool,
 ) -> tuple[ContainerMount, ...]:
-    etc = pod_directory(place.state, pod.metadata.uid) / "etc"
-    texts = {"hosts": hosts_text(pod, place.names, pod_ips)}
-    if place.makes_etc:
-        texts["hostname"] = hostname(pod, place.names.hostname, place.names.cluster_domain) + "\n"
-        texts["resolv.conf"] = resolv_text(pod_dns(pod, place.names))
+    etc = pod_directory(paths.state, pod.metadata.uid) / "etc"
+    texts = {"hosts": hosts_text(pod, paths.names, pod_ips)}
+    if paths.makes_etc:
+        texts["hostname"] = hostname(pod, paths.names.hostname, paths.names.cluster_domain) + "\n"
+        texts["resolv.conf"] = resolv_text(pod_dns(pod, paths.names))
     for name, text in texts.items():
         write_file(etc / name, text)
-    message = make_message_file(place.state, pod.metadata.uid, container, attempt)
+    message = make_message_file(paths.state, pod.metadata.uid, container, attempt)
     return (
         *(ContainerMount(str(etc / name), f"/etc/{name}", read_only) for name in texts),
         ContainerMount(str(message), _message_target(message_path)),
@@ -159,5 +188,5 @@ def _own_mounts(
 def _message_target(path: str) -> str:
     names = [name for name in path.split("/") if name not in ("", ".")]
     if not names or ".." in names or "\0" in path:
-        raise ContainerConfigError(f"terminationMessagePath {path!r}: a path inside the container, without '..'")
+        raise ContainerConfigError(f"terminationMessagePath {path!r}: not a path inside the container, or with '..'")
     return "/" + "/".join(names)

@@ -1,4 +1,4 @@
-"""Images that no container uses, removed where their disk space is wanted (04 §4)."""
+"""Image garbage collection: removes the images that no container uses, when their disk space is needed (04 §4)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from plimsoll.runtime.cri.answers import StoredImage
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeCallError, RuntimeSnapshot
+from plimsoll.runtime.interface import ObservedContainer, RuntimeCallError, RuntimeSnapshot
 
 log = logging.getLogger(__name__)
 
@@ -21,20 +21,19 @@ class ImageStore(Protocol):
 
 
 def unused(
-    images: Iterable[StoredImage], containers: Iterable[ContainerStateSeen], sandbox_image: str
+    images: Iterable[StoredImage], containers: Iterable[ObservedContainer], sandbox_image: str
 ) -> list[StoredImage]:
-    """Also a container that has ended keeps its image, as long as it is there. Sandboxes have one of their own."""
-    used = {sandbox_image, *(name for each in containers for name in (each.image, each.image_id))}
-    return [each for each in images if not each.pinned and used.isdisjoint((each.ref, *each.names))]
+    """An ended container keeps its image as long as its record exists. Sandboxes have an image of their own."""
+    used = {sandbox_image, *(name for container in containers for name in (container.image, container.image_id))}
+    return [image for image in images if not image.pinned and used.isdisjoint((image.ref, *image.names))]
 
 
 async def remove_unused_images(runtime: ImageStore) -> None:
-    """One that the runtime does not want to let go stays."""
-    found = unused(await runtime.images(), (await runtime.seen()).containers, runtime.sandbox_image)
-    for image in found:
+    """An image that the runtime refuses to remove stays."""
+    for image in unused(await runtime.images(), (await runtime.seen()).containers, runtime.sandbox_image):
         try:
             await runtime.remove_image(image.ref)
-        except RuntimeCallError as trouble:
-            log.warning("image %s stays: %s", image.ref, trouble)
+        except RuntimeCallError as error:
+            log.warning("image %s stays: %s", image.ref, error)
         else:
-            log.info("removed image %s, %d bytes, which no container uses", image.names or image.ref, image.size_bytes)
+            log.info("removed unused image %s, %d bytes", image.names or image.ref, image.size_bytes)

@@ -1,11 +1,11 @@
-"""The pods of this node: the newest document of each, its admission, and the worker that looks after it.
+"""The pods of this node: the newest version of each, its admission, and its worker.
 
-Documents come in as changes of a list and watch. A pod that is new is admitted or refused at once, against all that
-were taken before it: nothing is awaited between the question and the answer, so no two pods are promised the same
-memory. At the start the whole list is taken in the order of creation, each pod with what was allocated to it before.
+Pods come in as changes of a list and watch. A new pod is admitted or refused at once, against all that were admitted
+before it: nothing is awaited in between, so the same memory is never allocated to two pods. At the start the whole list
+is taken in the order of creation, each pod with what was allocated to it before.
 
-A worker is a task of its own. One that dies by an error that nobody foresaw is written to the log and started again
-after a pause that doubles: the other pods never notice.
+A worker is a task of its own. A worker that fails with an unexpected error is restarted after a pause that doubles; the
+other pods are not affected.
 """
 
 from __future__ import annotations
@@ -14,33 +14,34 @@ import asyncio
 import gc
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff, cancel_all
 from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.reflector import ObjectChange
-from plimsoll.node.checkpoint import PodRecord
-from plimsoll.node.dependencies import Dependencies
-from plimsoll.node.pods.manager_load import Allocated
+from plimsoll.node.checkpoint import NO_RECORD, Checkpoint, PodRecord
+from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.worker import PodWorker
-from plimsoll.node.reporting.status_manager import StoredVersion
-from plimsoll.node.resize.queue import ResizePolicyOfNode, Resizes
+from plimsoll.node.reporting.event_recorder import PodEvents
+from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
+from plimsoll.node.resize.queue import ResizeDecision, Resizes
+from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod, is_static
-from plimsoll.rules.model.observed import LifecycleEvent
-from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED
+from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunStatus
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import (
     CONDITION_MESSAGE,
     EVENT_MESSAGE,
     PREEMPTING,
-    AdmissionRefusal,
     Admitted,
     admit,
 )
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resize.allocation import (
     all_containers,
     allocated_pod,
@@ -50,18 +51,20 @@ from plimsoll.rules.resize.allocation import (
 )
 from plimsoll.rules.resize.conditions import operations
 from plimsoll.rules.resize.verdict import resize_setting
-from plimsoll.rules.resources.allocated_status import allocated_from_status, given_level, given_resources
-from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad
+from plimsoll.rules.resources.allocated_status import actuated_level, actuated_resources, allocated_from_status
+from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad, requesting_load
 
 log = logging.getLogger(__name__)
 
-RESTART_FIRST_S, RESTART_MOST_S = 1.0, 60.0
+RESTART_FIRST_S, RESTART_MAX_S = 1.0, 60.0
 PREEMPTED = TerminationVerdict(PREEMPTING, EVENT_MESSAGE, is_disruption=True, condition_message=CONDITION_MESSAGE)
-COLLECTED_EVERY = 100  # pods that have gone: their tasks and errors refer to each other
+COLLECT_EVERY = 100  # removed pods: their tasks and errors refer to each other
+
+MakeWorker = Callable[[RunPod, JsonObject, bytes], PodWorker]
 
 
 class _StatusOnly(msgspec.Struct):
-    status: dict[str, Any] = {}
+    status: JsonObject = {}
 
 
 _STATUS = msgspec.json.Decoder(_StatusOnly)
@@ -70,21 +73,33 @@ _STATUS = msgspec.json.Decoder(_StatusOnly)
 class Pods:
     def __init__(
         self,
-        tools: Dependencies,
+        config: NodeConfig,
+        make_worker: MakeWorker,
+        checkpoint: Checkpoint,
+        cpus: CpuManager,
+        pinning: CpuPinning,
+        reporter: Reporter,
+        events: PodEvents,
+        meters: NodeMeters,
+        clock: Callable[[], float],
         node: Callable[[], Node],
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
+        removed: Callable[[], None] = lambda: None,
     ) -> None:
-        self._tools, self._node, self._conditions = tools, node, conditions
-        policy = resize_policy(tools)
-        self.resizes = Resizes(policy, tools.checkpoint, self, conditions, tools.clock, tools.meters)
+        """`node`: with labels, taints and size. `removed` is called when nothing of a pod is left here."""
+        self._config, self._make_worker, self._checkpoint, self._cpus = config, make_worker, checkpoint, cpus
+        self._pinning, self._reporter, self._events, self._meters = pinning, reporter, events, meters
+        self._clock, self._node, self._conditions, self._on_removed = clock, node, conditions, removed
+        setting = resize_setting(config, EMPTY, cpu_refusal=cpus.refusal)
+        self._gates = setting.gates
+        self.resizes = Resizes(setting, checkpoint, self, conditions, clock, meters)
         self.workers: dict[str, PodWorker] = {}
-        self._allocated = Allocated(tools.checkpoint, self.workers)
+        self._allocated = Allocated(checkpoint, self.workers)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
-        self._ended = 0
-        self.one_is_gone: Callable[[], None] = lambda: None  # told when nothing of a pod is left here
-        self.all_known = False  # whether every source of pods has told all that it has
-        self._making_room: dict[str, list[PodWorker]] = {}  # uid of a critical pod → who ends for it
+        self._removed = 0
+        self.all_known = False  # whether every source of pods has delivered all that it has
+        self._victims: dict[str, list[PodWorker]] = {}  # uid of a critical pod → pods that are terminated for it
 
     def __iter__(self) -> Iterator[PodWorker]:
         return iter(self.workers.values())
@@ -92,13 +107,13 @@ class Pods:
     def named(self, namespace: str, name: str) -> PodWorker | None:
         return self.workers.get(self._by_name.get((namespace, name), ""))
 
-    # --- documents ---
+    # --- changes ---
 
     def take(self, changes: Iterable[ObjectChange]) -> None:
         new: list[tuple[RunPod, bytes]] = []
         for change in changes:
             if change.kind == "DELETED":
-                self._gone(change)
+                self._deleted(change)
                 continue
             try:
                 pod = run_pod_from_json(change.body)
@@ -109,86 +124,93 @@ class Pods:
                 self._changed(pod, change.body)
             else:
                 new.append((pod, change.body))
-        if self.all_known and self._tools.cpus.is_static:
-            self._tools.cpus.keep({*self.with_processes(), *(pod.metadata.uid for pod, _ in new)})
+        if self.all_known and self._cpus.is_static:
+            self._cpus.retain({*self.with_processes(), *(pod.metadata.uid for pod, _ in new)})
         for pod, body in sorted(new, key=lambda each: each[0].metadata.creation_timestamp or ""):
             self._added(pod, body)
 
     def _added(self, pod: RunPod, body: bytes) -> None:
         uid = pod.metadata.uid
-        record = self._tools.checkpoint.get(uid)
-        if record.verdict is None and not _is_terminal(pod) and pod.metadata.deletion_timestamp is None:
-            record = self._admitted(pod, record)
-        worker = PodWorker(self._tools, self.resizes, pod, _STATUS.decode(body).status, body)
-        worker.after = tuple(self._making_room.pop(uid, ()))
+        record = self._checkpoint.get(uid)
+        is_ending = pod.status.phase in (FAILED, SUCCEEDED) or pod.metadata.deletion_timestamp is not None
+        if record.verdict is None and not is_ending:
+            self._admit(pod, record)
+        worker = self._make_worker(pod, _STATUS.decode(body).status, body)
+        worker.after = tuple(self._victims.pop(uid, ()))
         before = self.named(pod.metadata.namespace, pod.metadata.name)
         if before is not None and is_static(pod):
-            worker.after += (before,)  # a changed manifest: what it was before ends first
+            worker.after += (before,)  # a changed manifest: its earlier pod ends first
         self.workers[uid] = worker
         self._by_name[pod.metadata.namespace, pod.metadata.name] = uid
-        self._tasks[uid] = asyncio.create_task(self._looked_after(worker), name=f"pod {pod.metadata.name}")
+        self._tasks[uid] = asyncio.create_task(self._run(worker), name=f"pod {pod.metadata.name}")
         self.resizes.known(uid, pod.status.conditions, pod.metadata.generation)
-        self.resizes.room("pods_added")
+        self.resizes.retry("pods_added")
 
     def _changed(self, pod: RunPod, body: bytes) -> None:
         meta, status = pod.metadata, _STATUS.decode(body).status
         worker = self.workers[meta.uid]
         before = worker.pod
-        worker.give(pod, status, body)
-        if asks_for_other(before, pod):
+        worker.update(pod, status, body)
+        if resources_differ(before, pod):
             for operation in operations(before, pod):
-                self._tools.meters.resize_requested(*operation)
-            self.resizes.changed(meta.uid)
-        self._tools.reporter.seen(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
+                self._meters.requested_resizes.add(*operation)
+            self._carry_out(self.resizes.changed(meta.uid))
+        self._reporter.observe(meta.uid, status, StoredVersion(meta.resource_version, meta.generation))
 
-    def _gone(self, change: ObjectChange) -> None:
-        self._tools.reporter.forget(change.uid)
+    def _deleted(self, change: ObjectChange) -> None:
+        self._reporter.forget(change.uid)
         worker = self.workers.get(change.uid)
         if worker is not None:
             worker.remove()
 
     # --- admission ---
 
-    def _admitted(self, pod: RunPod, record: PodRecord) -> PodRecord:
-        checkpoint, uid = self._tools.checkpoint, pod.metadata.uid
+    def _admit(self, pod: RunPod, record: PodRecord) -> None:
+        uid = pod.metadata.uid
         if record.allocation is None:
-            record = self._recovered(pod, record)
+            record = self._recover(pod, record)
         known = record.allocation
-        asked = allocated_pod(pod, known) if known is not None else pod
+        allocated = allocated_pod(pod, known) if known is not None else pod
         verdict = admit(
-            asked,
+            allocated,
             self.load(),
             self._conditions(),
-            profile=self._tools.setting.profile,
-            pod_level=self._tools.setting.policy.pod_level,
-            managers=lambda: cpu_refusal(self._tools, asked),
+            profile=self._config.profile,
+            gates=self._config.policy.gates,
+            managers=lambda: self._cpus.refusal(allocated),
         )
         if not isinstance(verdict, Admitted):
-            self._tools.tell(pod, "Warning", verdict.reason, verdict.event_text)
-            self._tools.meters.refusals.add(verdict.reason)
-            return checkpoint.put(uid, verdict=TerminationVerdict(verdict.reason, verdict.event_text), refused=True)
+            self._events.emit(pod, "Warning", verdict.reason, verdict.event_text)
+            self._meters.refusals.add(verdict.reason)
+            refusal = TerminationVerdict(verdict.reason, verdict.event_text)
+            self._checkpoint.put(uid, verdict=refusal, refused=True)
+            return
         for victim in verdict.victims:
-            ending = self.end(victim.metadata.uid, PREEMPTED)
-            if ending is not None:
-                self._tools.meters.preemptions.add(verdict.short_of)
-                self._making_room.setdefault(uid, []).append(ending)
-        give_cpus(self._tools, asked)
-        start_s = record.start_s or self._tools.clock()
-        return checkpoint.put(uid, allocation=known or allocation_of(pod, self._tools.gates), start_s=start_s)
+            worker = self.terminate(victim.metadata.uid, PREEMPTED)
+            if worker is not None:
+                self._meters.preemptions.add(verdict.short_of)
+                self._victims.setdefault(uid, []).append(worker)
+        self._assign_cpus(allocated)
+        start_s = record.start_s or self._clock()
+        self._checkpoint.put(uid, allocation=known or allocation_of(pod, self._gates), start_s=start_s)
 
-    def _recovered(self, pod: RunPod, record: PodRecord) -> PodRecord:
-        """Of a pod that has run here before our records were lost: its status says what it was promised and given.
+    def _recover(self, pod: RunPod, record: PodRecord) -> PodRecord:
+        """After the checkpoint was lost: the status of a pod that has run here says what was allocated and actuated.
 
-        Its spec may be a wish that was refused, and must drive out neither the pod itself nor its neighbours."""
+        Its spec may be a request that was refused, and must not evict the pod itself or another one."""
         if pod.status.start_time is None:
             return record
-        held = allocated_from_status(pod)
-        return self._tools.checkpoint.put(
+        allocated = allocated_from_status(pod)
+        return self._checkpoint.put(
             pod.metadata.uid,
-            allocation=allocation_of(held, self._tools.gates),
-            actuated=given_resources(held),
-            actuated_pod=given_level(held),
+            allocation=allocation_of(allocated, self._gates),
+            actuated=actuated_resources(allocated),
+            actuated_pod=actuated_level(allocated),
         )
+
+    def _assign_cpus(self, pod: Pod) -> None:
+        if self._cpus.assign(pod):
+            self._pinning.wake()
 
     def load(self) -> NodeLoad:
         """This node with its active pods, each with what was allocated to it."""
@@ -196,102 +218,102 @@ class Pods:
 
     def allocated(self) -> list[Pod]:
         """The active pods, each with what was allocated to it."""
-        return [each.pod for each in self._allocated.load().residents.values()]
+        return [resident.pod for resident in self._allocated.load().residents.values()]
 
     def with_processes(self) -> set[str]:
-        """Pods of which something may run: they keep what they hold alone, such as CPUs."""
+        """Pods that may have processes: they keep their exclusive resources, such as CPUs."""
         return {uid for uid, worker in self.workers.items() if not worker.released.is_set()}
 
-    def end(
+    # --- termination by the node ---
+
+    def terminate(
         self, uid: str, verdict: TerminationVerdict, annotations: Mapping[str, str] | None = None
     ) -> PodWorker | None:
-        """The node itself ends a pod: an eviction, a preemption. None for one that ends already."""
+        """The node itself terminates a pod: an eviction, a preemption. None if it is being terminated already."""
         worker = self.workers.get(uid)
-        if worker is None or self._tools.checkpoint.get(uid).verdict is not None:
+        if worker is None or self._checkpoint.get(uid).verdict is not None:
             return None
-        self._tools.checkpoint.put(uid, verdict=verdict)
-        self._tools.checkpoint.save_if_possible()  # a full disk may be the very reason for the eviction
-        self._tools.tell(worker.pod, "Warning", verdict.reason, verdict.message, annotations=annotations)
+        self._checkpoint.put(uid, verdict=verdict)
+        self._checkpoint.save_if_possible()  # a full disk may be the very reason for the eviction
+        self._events.emit(worker.pod, "Warning", verdict.reason, verdict.message, annotations=annotations)
         worker.interrupt()
         self.resizes.over(uid)
         return worker
 
-    def hurry(self, uid: str, grace_s: int) -> PodWorker | None:
-        """A pod that the node ends already, for whatever reason, gets less time for it. None where it has no more."""
-        worker, verdict = self.workers.get(uid), self._tools.checkpoint.get(uid).verdict
+    def shorten_grace(self, uid: str, grace_s: int) -> PodWorker | None:
+        """Give a pod that the node terminates already less time. None if it has no more than that."""
+        worker, verdict = self.workers.get(uid), self._checkpoint.get(uid).verdict
         if worker is None or verdict is None:
             return None
-        given_s = pod_grace_s(worker.pod, verdict) if verdict.grace_s is None else verdict.grace_s
-        if given_s <= grace_s:
+        current_s = pod_grace_s(worker.pod, verdict) if verdict.grace_s is None else verdict.grace_s
+        if current_s <= grace_s:
             return None
-        self._tools.checkpoint.put(uid, verdict=msgspec.structs.replace(verdict, grace_s=grace_s))
+        self._checkpoint.put(uid, verdict=msgspec.structs.replace(verdict, grace_s=grace_s))
         worker.interrupt()
         return worker
 
-    # --- what verdicts on resizes ask ---
+    # --- resizes ---
 
     def desired(self, uid: str) -> RunPod | None:
-        """The newest spec of a pod that lives on."""
+        """The newest version of a pod that is not being terminated."""
         worker = self.workers.get(uid)
         if worker is None or worker.is_over or worker.pod.metadata.deletion_timestamp is not None:
             return None
-        return worker.pod if self._tools.checkpoint.get(uid).verdict is None else None
+        return worker.pod if self._checkpoint.get(uid).verdict is None else None
 
-    def told(self, uid: str, event: LifecycleEvent) -> None:
-        if uid in self.workers:
-            self._tools.tell_lifecycle(self.workers[uid].pod, event)
+    def begin_resizes(self) -> None:
+        """All pods of the first list have been admitted."""
+        self._carry_out(self.resizes.begin())
 
-    def look_again(self, uid: str) -> None:
-        self.wake([uid])
+    async def run_resizes(self) -> None:
+        async for decision in self.resizes.run():
+            self._carry_out([decision])
 
-    def preempt(self, victims: Iterable[Pod]) -> None:
-        for victim in victims:
-            self.end(victim.metadata.uid, PREEMPTED)
+    def _carry_out(self, decisions: Iterable[ResizeDecision]) -> None:
+        for decision in decisions:
+            if decision.accepted is not None:
+                self._assign_cpus(decision.accepted)
+            for victim in decision.victims:
+                self.terminate(victim.metadata.uid, PREEMPTED)
+            worker = self.workers.get(decision.uid)
+            if worker is not None and decision.event is not None:
+                self._events.emit_lifecycle(worker.pod, decision.event)
+            if worker is not None and decision.requeue:
+                worker.wake()
 
     # --- workers ---
 
-    async def _looked_after(self, worker: PodWorker) -> None:
-        pause_s = RESTART_FIRST_S
+    async def _run(self, worker: PodWorker) -> None:
+        backoff = ExponentialBackoff(RESTART_FIRST_S, RESTART_MAX_S)
         while True:
-            turning = asyncio.create_task(worker.run())
             try:
-                await asyncio.wait([turning])
-            finally:
-                if not turning.done():
-                    turning.cancel()
-                    await asyncio.wait([turning])
-            error = None if turning.cancelled() else turning.exception()
-            if error is None:
+                await worker.run()
                 break
-            log.error("pod %s: its worker failed, and goes on in %g s", worker.title, pause_s, exc_info=error)
+            except Exception:  # a defect in the worker of one pod must not end the others
+                pause_s = backoff.next_s()
+                log.exception("pod %s: worker crashed, restarting in %g s", worker.title, pause_s)
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, RESTART_MOST_S)
-            worker.wake()
-        self._let_go(worker)
+        self._remove_worker(worker)
 
-    def _let_go(self, worker: PodWorker) -> None:
+    def _remove_worker(self, worker: PodWorker) -> None:
         uid, key = worker.uid, (worker.pod.metadata.namespace, worker.pod.metadata.name)
         self.workers.pop(uid, None)
         self._tasks.pop(uid, None)
         if self._by_name.get(key) == uid:
             del self._by_name[key]
-        self._tools.checkpoint.forget(uid)
-        self._tools.meters.forget_pod(uid)
-        self._ended += 1
-        if self._ended % COLLECTED_EVERY == 0:
+        self._checkpoint.forget(uid)
+        self._meters.forget_pod(uid)
+        self._removed += 1
+        if self._removed % COLLECT_EVERY == 0:
             gc.collect()
         self.resizes.forget(uid)
-        self.resizes.room("pods_removed")
-        self._tools.pinning.wake()
-        self.one_is_gone()
+        self.resizes.retry("pods_removed")
+        self._pinning.wake()
+        self._on_removed()
 
     async def close(self) -> None:
-        """Stop looking after them; what runs goes on."""
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        """Stop the workers; containers keep running."""
+        await cancel_all(self._tasks.values())
 
     def wake(self, uids: Iterable[str] | None = None) -> None:
         for uid in list(self.workers) if uids is None else uids:
@@ -299,40 +321,63 @@ class Pods:
                 self.workers[uid].wake()
 
 
-def _is_terminal(pod: RunPod) -> bool:
-    return pod.status.phase in (FAILED, SUCCEEDED)
-
-
-def asks_for_other(before: RunPod, after: RunPod) -> bool:
-    """Whether a new document has other resources than the one before (03 §7)."""
+def resources_differ(before: RunPod, after: RunPod) -> bool:
+    """Whether a new version requests other resources than the one before (03 §7)."""
     return not same_pod_level(before.spec.resources, after.spec.resources) or any(
         not same_resources(old.resources, new.resources)
         for old, new in zip(all_containers(before.spec), all_containers(after.spec), strict=False)
     )
 
 
-def resize_policy(tools: Dependencies) -> ResizePolicyOfNode:
-    found = resize_setting(tools.setting, EMPTY)
-    return ResizePolicyOfNode(
-        found.profile,
-        found.gates,
-        tools.setting.absolute,
-        static_cpus=found.static_cpus,
-        static_memory=found.static_memory,
-        may_swap=found.may_swap,
-        enabled=found.enabled,
-        cpu_refusal=lambda pod: cpu_refusal(tools, pod),
-        give_cpus=lambda pod: give_cpus(tools, pod),
-    )
+class _Counted(msgspec.Struct, frozen=True):
+    """What a pod's share was computed from."""
+
+    pod: RunPod
+    status: RunStatus | None
+    record: PodRecord
 
 
-def cpu_refusal(tools: Dependencies, pod: Pod) -> AdmissionRefusal | None:
-    wanted = tools.cpus.wanted(pod)
-    return wanted if isinstance(wanted, AdmissionRefusal) else None
+class Allocated:
+    """What is allocated on this node, kept as a sum, so that a verdict need not add up all pods each time.
 
+    A pod counts as long as it is active: admitted by the node, not ended and not being terminated by it. Before each
+    answer every pod is compared with what it was counted by (the pod, its status, its record; all three are replaced,
+    never changed), and only those that have changed are counted again. So no caller has to report a change.
+    """
 
-def give_cpus(tools: Dependencies, pod: Pod) -> None:
-    """To a pod that was not refused any."""
-    wanted = tools.cpus.wanted(pod)
-    if not isinstance(wanted, AdmissionRefusal) and tools.cpus.give(pod.metadata.uid, wanted):
-        tools.pinning.wake()
+    def __init__(self, checkpoint: Checkpoint, workers: Mapping[str, PodWorker]) -> None:
+        self._checkpoint, self._workers = checkpoint, workers
+        self._counted: dict[str, _Counted] = {}
+        self._load = EMPTY
+
+    def load(self) -> NodeLoad:
+        """The pods and their sums, without a node."""
+        changed, counted, records = [], self._counted, self._checkpoint.all()
+        for uid, worker in self._workers.items():
+            now, record = counted.get(uid), records.get(uid, NO_RECORD)
+            if now is None or now.pod is not worker.pod or now.status is not worker.status or now.record is not record:
+                changed.append(uid)
+        if changed:
+            self._count(changed)
+        if len(counted) > len(self._workers):
+            gone = counted.keys() - self._workers.keys()
+            self._load = self._load.without_pods(gone)
+            for uid in gone:
+                del counted[uid]
+        return self._load
+
+    def _count(self, uids: list[str]) -> None:
+        counted: dict[str, _Counted] = {}
+        removed, added = [], []
+        for uid in uids:
+            worker, record = self._workers[uid], self._checkpoint.get(uid)
+            counted[uid] = _Counted(worker.pod, worker.status, record)
+            load = self._load.residents.get(uid)
+            if record.allocation is None or record.verdict is not None or worker.is_over:
+                if load is not None:
+                    removed.append(uid)
+            elif load is None or load.pod is not worker.allocated_pod(record.allocation):
+                added.append(requesting_load(worker.allocated_pod(record.allocation)))
+        if removed or added:
+            self._load = self._load.without_pods(removed).with_pods(added)
+        self._counted |= counted

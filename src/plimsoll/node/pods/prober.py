@@ -1,8 +1,8 @@
-"""One probe or hook, carried out: a command in the container, an HTTP request or a TCP connection from inside the pod.
+"""Runs one probe or hook: a command in the container, an HTTP request or a TCP connection from inside the pod.
 
-Answers and words are the kubelet's: 200 to 399 is success; a redirect is followed while it stays on the same host, ten
-times at most; TLS is not verified; a command succeeds with exit code 0. A pod has a network of its own, in which it is
-reached on its loopback: the runtime hands out sockets that live there.
+Results and messages are the kubelet's: 200 to 399 is success; a redirect is followed while it stays on the same host,
+ten times at most; TLS is not verified; a command succeeds with exit code 0. A pod with a network of its own is reached
+on its loopback, through sockets that the runtime opens inside it.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import os
 import socket
 import ssl
 from collections.abc import Mapping
+from contextlib import suppress
 from urllib.parse import urljoin, urlsplit
 
-import httptools
 import msgspec
 
+from plimsoll.net.http import HttpClientConnection, MalformedResponseError, TruncatedResponseError
 from plimsoll.rules.lifecycle.probes import (
     MAX_OUTPUT_BYTES,
     ProbeResult,
@@ -30,86 +31,90 @@ from plimsoll.rules.model.runnable import ExecAction, Hook, HttpGet, Probe, RunC
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.runtime.interface import ContainerRuntime, RuntimeCallError
 
-REDIRECTS_MOST = 10
+REDIRECTS_MAX = 10
 LOOPBACK = "127.0.0.1"
 
 
 class ProbeTarget(msgspec.Struct, frozen=True):
-    """Where a probe is made: the container, and its pod's network."""
+    """The container that is probed, and its pod's network."""
 
     runtime: ContainerRuntime
     sandbox_id: str
     container_id: str
     container: RunContainer
-    ip: str = ""  # where the pod can be reached from outside; "" for its loopback
+    ip: str = ""  # at which the pod is reached from outside; "" for its loopback
     profile: Profile = DEFAULT_PROFILE
 
 
-async def carried_out(place: ProbeTarget, action: Probe | Hook, timeout_s: float) -> ProbeResult:
+async def run_probe(target: ProbeTarget, action: Probe | Hook, timeout_s: float) -> ProbeResult:
     if action.exec is not None:
-        return await _exec(place, action.exec, timeout_s)
+        return await _exec(target, action.exec, timeout_s)
     try:
         async with asyncio.timeout(timeout_s):
             if action.http_get is not None:
-                return await _http(place, action.http_get)
+                return await _http(target, action.http_get)
             if action.tcp_socket is not None:
-                return await _tcp(place, action.tcp_socket)
+                return await _tcp(target, action.tcp_socket)
     except TimeoutError:
-        return ProbeResult(False, _too_late(place, action))
+        return ProbeResult(False, _timeout_text(target, action))
     return ProbeResult(False, "grpc probes are not supported on this node: use exec, httpGet or tcpSocket")
 
 
-async def _exec(place: ProbeTarget, action: ExecAction, timeout_s: float) -> ProbeResult:
+async def _exec(target: ProbeTarget, action: ExecAction, timeout_s: float) -> ProbeResult:
     command = action.command
-    result = await place.runtime.run_in(place.container_id, command, timeout_s, max_output_bytes=MAX_OUTPUT_BYTES)
+    result = await target.runtime.run_in(target.container_id, command, timeout_s, max_output_bytes=MAX_OUTPUT_BYTES)
     if result.timed_out:
-        return exec_timeout(command, int(timeout_s), place.profile)
+        return exec_timeout(command, int(timeout_s), target.profile)
     return exec_answer(result.exit_code, result.output.decode(errors="replace"))
 
 
-async def _tcp(place: ProbeTarget, action: TcpSocket) -> ProbeResult:
-    port = _port(place, action)
-    host = action.host or place.ip or LOOPBACK
+async def _tcp(target: ProbeTarget, action: TcpSocket) -> ProbeResult:
+    port = _port(target, action)
+    host = action.host or target.ip or LOOPBACK
     try:
-        connection = await _connected(place, host, port)
+        connection = await _connect(target, host, port)
     except OSError as error:
         return ProbeResult(False, _dial_text(host, port, error))
     connection.close()
     return ProbeResult(True)
 
 
-async def _http(place: ProbeTarget, action: HttpGet) -> ProbeResult:
-    port = _port(place, action)
-    host = action.host or place.ip or LOOPBACK
-    path = action.path if action.path.startswith("/") else f"/{action.path}"
-    url = f"{action.scheme.lower()}://{host}:{port}{path}"
+async def _http(target: ProbeTarget, action: HttpGet) -> ProbeResult:
+    url, port = _url(target, action), _port(target, action)
     first = urlsplit(url).hostname
-    for _ in range(REDIRECTS_MOST):
+    for _ in range(REDIRECTS_MAX):
         try:
-            answer = await _got(place, url, action)
-        except (OSError, httptools.HttpParserError) as error:
+            response = await _get(target, url, action)
+        except MalformedResponseError as error:
+            return ProbeResult(False, f'Get "{url}": {error}')
+        except OSError as error:
             parts = urlsplit(url)
-            words = _dial_text(parts.hostname or "", parts.port or port, error) if isinstance(error, OSError) else error
-            return ProbeResult(False, f'Get "{url}": {words}')
-        if answer.status not in (301, 302, 303, 307, 308) or not answer.location:
+            reason = _dial_text(parts.hostname or "", parts.port or port, error)
+            return ProbeResult(False, f'Get "{url}": {reason}')
+        if response.status not in (301, 302, 303, 307, 308) or not response.location:
             break
-        url = urljoin(url, answer.location)
+        url = urljoin(url, response.location)
         if urlsplit(url).hostname != first:
-            return http_answer(answer.status, answer.text, is_foreign_redirect=True)
+            return http_answer(response.status, response.text, is_foreign_redirect=True)
     else:
-        return ProbeResult(False, f'Get "{url}": stopped after {REDIRECTS_MOST} redirects')
-    return http_answer(answer.status, answer.text)
+        return ProbeResult(False, f'Get "{url}": stopped after {REDIRECTS_MAX} redirects')
+    return http_answer(response.status, response.text)
 
 
-def _port(place: ProbeTarget, action: HttpGet | TcpSocket) -> int:
-    found = port_number(action, place.container)
-    if found is None:
-        raise RuntimeCallError("probe", f'container "{place.container.name}" has no port "{action.port}"')
-    return found
+def _url(target: ProbeTarget, action: HttpGet) -> str:
+    host, path = action.host or target.ip or LOOPBACK, action.path.removeprefix("/")
+    return f"{action.scheme.lower()}://{host}:{_port(target, action)}/{path}"
 
 
-async def _connected(place: ProbeTarget, host: str, port: int) -> socket.socket:
-    inside = await place.runtime.pod_socket(place.sandbox_id)
+def _port(target: ProbeTarget, action: HttpGet | TcpSocket) -> int:
+    port = port_number(action, target.container)
+    if port is None:
+        raise RuntimeCallError("probe", f'container "{target.container.name}" has no port "{action.port}"')
+    return port
+
+
+async def _connect(target: ProbeTarget, host: str, port: int) -> socket.socket:
+    inside = await target.runtime.pod_socket(target.sandbox_id)
     if inside is None:
         inside = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     inside.setblocking(False)
@@ -121,75 +126,54 @@ async def _connected(place: ProbeTarget, host: str, port: int) -> socket.socket:
     return inside
 
 
-class _Response:
-    """httptools' callbacks."""
-
-    def __init__(self) -> None:
-        self.status = 0
-        self.location = ""
-        self.body = b""
-        self.is_done = False
-
-    @property
-    def text(self) -> str:
-        return self.body[:MAX_OUTPUT_BYTES].decode(errors="replace")
-
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if name.lower() == b"location":
-            self.location = value.decode("latin-1")
-
-    def on_body(self, body: bytes) -> None:
-        self.body += body
-        self.is_done = self.is_done or len(self.body) >= MAX_OUTPUT_BYTES
-
-    def on_message_complete(self) -> None:
-        self.is_done = True
+class _Response(msgspec.Struct, frozen=True):
+    status: int
+    text: str
+    location: str = ""
 
 
-async def _got(place: ProbeTarget, url: str, action: HttpGet) -> _Response:
+async def _get(target: ProbeTarget, url: str, action: HttpGet) -> _Response:
     parts = urlsplit(url)
     is_secure = parts.scheme == "https"
     port = parts.port or (443 if is_secure else 80)
-    connection = await _connected(place, parts.hostname or LOOPBACK, port)
+    inside = await _connect(target, parts.hostname or LOOPBACK, port)
     tls = _unverified() if is_secure else None
-    reader, writer = await asyncio.open_connection(
-        sock=connection, ssl=tls, server_hostname=(parts.hostname or "") if is_secure else None
-    )
-    try:
-        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        writer.write(
-            _request(
-                target, parts.netloc, f"kube-probe/{place.profile.name}", {h.name: h.value for h in action.http_headers}
-            )
+    connection = HttpClientConnection(
+        *await asyncio.open_connection(
+            sock=inside, ssl=tls, server_hostname=(parts.hostname or "") if is_secure else None
         )
-        answer = _Response()
-        parser = httptools.HttpResponseParser(answer)
-        while not answer.is_done:
-            data = await reader.read(1 << 14)
-            if not data:
-                break
-            parser.feed_data(data)
-        answer.status = parser.get_status_code()
-        if not answer.status:
-            raise ConnectionError(errno.ECONNRESET, "EOF")
-        return answer
+    )
+    path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    headers = {header.name: header.value for header in action.http_headers}
+    body = b""
+    try:
+        status = await connection.begin(_request(path, parts.netloc, f"kube-probe/{target.profile.name}", headers))
+        with suppress(TruncatedResponseError):
+            async for part in connection.parts():
+                body += part
+                if len(body) >= MAX_OUTPUT_BYTES:
+                    break
+    except EOFError:
+        raise ConnectionError(errno.ECONNRESET, "EOF") from None
     finally:
-        writer.close()
+        connection.close()
+    location = connection.headers.get(b"location", b"").decode("latin-1")
+    return _Response(status, body[:MAX_OUTPUT_BYTES].decode(errors="replace"), location)
 
 
-def _request(target: str, netloc: str, agent: str, headers: Mapping[str, str]) -> bytes:
-    given = {name.lower() for name in headers}
+def _request(path: str, netloc: str, agent: str, headers: Mapping[str, str]) -> bytes:
+    named = {name.lower() for name in headers}
     host = next((value for name, value in headers.items() if name.lower() == "host"), netloc)
-    lines = [f"GET {target} HTTP/1.1", f"Host: {_line(host)}", "Connection: close"]
+    lines = [f"GET {path} HTTP/1.1", f"Host: {_line(host)}", "Connection: close"]
     defaults = (("User-Agent", agent), ("Accept", "*/*"))
-    lines += [f"{name}: {value}" for name, value in defaults if name.lower() not in given]
+    lines += [f"{name}: {value}" for name, value in defaults if name.lower() not in named]
     lines += [f"{_line(name)}: {_line(value)}" for name, value in headers.items() if name.lower() != "host" and value]
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace")
 
 
 def _line(text: str) -> str:
-    """A header cannot hold a second one."""
-    return "".join(each for each in text if each not in "\r\n\0")
+    """Without line breaks: a header must not contain a second one."""
+    return "".join(character for character in text if character not in "\r\n\0")
 
 
 def _unverified() -> ssl.SSLContext:
@@ -204,12 +188,10 @@ def _dial_text(host: str, port: int, error: OSError) -> str:
     return f"dial tcp {host}:{port}: connect: {reason}"
 
 
-def _too_late(place: ProbeTarget, action: Probe | Hook) -> str:
+def _timeout_text(target: ProbeTarget, action: Probe | Hook) -> str:
     if action.http_get is not None:
-        get = action.http_get
-        host, path = get.host or place.ip or LOOPBACK, get.path if get.path.startswith("/") else f"/{get.path}"
-        url = f"{get.scheme.lower()}://{host}:{_port(place, get)}{path}"
+        url = _url(target, action.http_get)
         return f'Get "{url}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)'
     tcp = action.tcp_socket
-    port = _port(place, tcp) if tcp is not None else 0
-    return f"dial tcp {(tcp.host if tcp is not None else '') or place.ip or LOOPBACK}:{port}: i/o timeout"
+    assert tcp is not None
+    return f"dial tcp {tcp.host or target.ip or LOOPBACK}:{_port(target, tcp)}: i/o timeout"

@@ -1,22 +1,20 @@
-"""Brings up what a pod's turn has decided to start: cgroups and sandbox, then one container after the other.
+"""Starts what a pod's sync has decided to start: cgroups and sandbox, then one container after the other.
 
-What the containers are given is written down before the runtime is told (03 §10), so that a killed agent knows later
-what it had promised.
+The actuated resources of the containers are saved before the runtime starts them (03 §10), so that a restarted agent
+knows them.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
-from plimsoll.node.dependencies import Dependencies
 from plimsoll.node.pods.container_spec import sandbox_spec
-from plimsoll.node.pods.container_start import Prepared, Starter
+from plimsoll.node.pods.container_start import ContainerStart, Starter
 from plimsoll.node.pods.observe import oom_base_key
-from plimsoll.node.resize import cri as cri_resize
+from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.resize.actuator import PodResize
 from plimsoll.rules.lifecycle.events import sandbox_failed
-from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure
 from plimsoll.rules.model.runnable import RunPod, containers_of
 from plimsoll.runtime.interface import RuntimeCallError, SandboxSpec
@@ -27,117 +25,89 @@ Note = Callable[[RunPod, Start, StartFailure | None], None]
 class PodStart:
     """Of one pod."""
 
-    def __init__(self, tools: Dependencies, starter: Starter, sizes: PodResize, uid: str) -> None:
-        self._tools, self._starter, self._sizes, self._uid = tools, starter, sizes, uid
+    def __init__(self, uid: str, node: NodeServices, starter: Starter, actuator: PodResize) -> None:
+        self._uid, self._node, self._starter, self._actuator = uid, node, starter, actuator
 
-    async def start(self, pod: RunPod, seen: ObservedPod, work: PodActions, note: Note) -> None:
-        """`note` is told of each container how it went."""
-        tools = self._tools
-        makes_cgroups = tools.runtime.makes_cgroups
-        fresh = (await tools.view.pod(self._uid)) if work.kills or work.kill_pod else None
-        live = seen.live() if fresh is None else fresh.alive()
-        starting = {each.name for each in work.starts}
-        ids = {each.name: each.id for each in live if each.name not in starting}
-        lean = self._sizes.cgroup_pod(pod, ids)
-        sandbox = sandbox_spec(pod, _attempt(seen, work), tools.cgroups.planned_path(lean), tools.place)
-        if not makes_cgroups:
-            for each in work.starts:
-                ids[each.name] = each.resume_id or tools.runtime.container_id(sandbox, each.name, each.attempt)
-        prepared = await self._starter.prepared(pod, pod_ips(pod, seen, tools))
+    async def start(self, pod: RunPod, observed: ObservedPod, actions: PodActions, note: Note) -> None:
+        """`note` is called for each container with the failure, or None if it runs."""
+        fresh = (await self._node.view.pod(self._uid)) if actions.kills or actions.kill_pod else observed
+        starting = {start.name for start in actions.starts}
+        ids = {container.name: container.id for container in fresh.live() if container.name not in starting}
+        cgroup_pod = self._actuator.cgroup_pod(pod, ids)
+        parent = self._node.cgroups.planned_path(cgroup_pod)
+        sandbox = sandbox_spec(pod, _attempt(observed, actions), parent, self._node.paths)
+        for start in actions.starts:
+            if container_id := self._node.runtime.container_id(sandbox, start.name, start.attempt):
+                ids[start.name] = start.resume_id or container_id
+        prepared = await self._starter.prepare(pod, self.pod_ips(pod, observed))
         try:
-            if makes_cgroups:
-                self._starter.look_for_images(pod, work.starts)
-            paths, sandbox_id = await self._placed(pod, work, sandbox, lean, {} if makes_cgroups else ids)
-            if makes_cgroups and work.sandbox_attempt is not None and not pod.spec.host_network:
-                prepared = prepared.with_ips(await self._new_ips())  # its network gave it one just now
-            if makes_cgroups:
-                await tools.pinning.now()  # whoever runs where this one will, leaves first
-            self._promise(pod, seen, work.starts, ids)
-            await self._start_all(pod, work.starts, sandbox, sandbox_id, prepared, paths, lean, note)
+            self._starter.images.prefetch(pod, actions.starts)
+            paths, sandbox_id = await self._node.containers.start(
+                cgroup_pod, ids, actions.sandbox_id, partial(self._sandbox, pod, actions, sandbox)
+            )
+            if self._node.is_remote and actions.sandbox_attempt is not None and not pod.spec.host_network:
+                created = await self._node.view.pod(self._uid)
+                prepared = prepared.with_ips(tuple(each.ip for each in created.sandboxes[:1] if each.ip))
+            self._save(pod, observed, actions.starts, ids)
+            cpus_of = partial(self._node.cpus.cpus_of, self._uid)
+            resources = self._node.cgroups.workloads.cri_resources(cgroup_pod, cpus_of)
+            for start in actions.starts:
+                cgroup = paths.get(start.name, "") if self._node.cgroups.enforced else ""
+                what = ContainerStart(start, sandbox, sandbox_id, prepared, cgroup, resources[start.name])
+                failure = await self._start_one(pod, what)
+                note(pod, start, failure)
+                if failure is not None and start.is_init and not start.is_sidecar:
+                    return
         finally:
-            await self._starter.look_no_more()
+            await self._starter.images.cancel()
 
-    async def _placed(
-        self, pod: RunPod, work: PodActions, sandbox: SandboxSpec, lean: Pod, ids: Mapping[str, str]
-    ) -> tuple[Mapping[str, str], str]:
-        """Cgroups and sandbox: the supervisor makes one while we make the other. CRI needs the cgroup first."""
-        if self._tools.runtime.makes_cgroups:
-            paths = await cri_resize.have_sized(self._tools, lean, work.sandbox_id)
-            return paths, await self._sandbox(pod, work, sandbox)
-        making = asyncio.create_task(self._sandbox(pod, work, sandbox))
-        try:
-            paths = await self._tools.cgroups.have(lean, ids)
-            return paths, await making
-        finally:
-            if not making.done():
-                making.cancel()
-            await asyncio.wait([making])
+    async def refresh_volumes(self, pod: RunPod, observed: ObservedPod) -> None:
+        """Update the files of a running pod to what the API server has now."""
+        await self._starter.prepare(pod, self.pod_ips(pod, observed), fresh=True)
 
-    async def _sandbox(self, pod: RunPod, work: PodActions, spec: SandboxSpec) -> str:
-        if work.sandbox_attempt is None:
-            return work.sandbox_id
-        meters = self._tools.meters
-        meters.started_pods.add()
+    def pod_ips(self, pod: RunPod, observed: ObservedPod) -> tuple[str, ...]:
+        sandbox = observed.sandbox()
+        if sandbox is not None and sandbox.ip:
+            return (sandbox.ip,)
+        return self._node.surroundings.host_ips if pod.spec.host_network else ()
+
+    async def _sandbox(self, pod: RunPod, actions: PodActions, spec: SandboxSpec) -> str:
+        if actions.sandbox_attempt is None:
+            return actions.sandbox_id
+        self._node.meters.started_pods.add()
         try:
-            return await self._tools.runtime.make_sandbox(spec)
+            return await self._node.runtime.make_sandbox(spec)
         except RuntimeCallError as error:
-            meters.started_pods_errors.add()
-            self._tools.tell_lifecycle(pod, sandbox_failed(error.reason))
+            self._node.meters.started_pods_errors.add()
+            self._node.events.emit_lifecycle(pod, sandbox_failed(error.reason))
             raise
 
-    async def _new_ips(self) -> tuple[str, ...]:
-        parts = await self._tools.view.pod(self._uid)
-        return tuple(each.ip for each in parts.sandboxes[:1] if each.ip)
+    async def _start_one(self, pod: RunPod, what: ContainerStart) -> StartFailure | None:
+        failure = await self._starter.start(pod, what)
+        kind = "init_container" if what.start.is_init else "container"
+        self._node.meters.started_containers.add(kind)
+        if failure is not None:
+            self._node.meters.start_errors.add(kind, failure.reason)
+        return failure
 
-    async def _start_all(
-        self,
-        pod: RunPod,
-        starts: Iterable[Start],
-        sandbox: SandboxSpec,
-        sandbox_id: str,
-        prepared: Prepared,
-        paths: Mapping[str, str],
-        lean: Pod,
-        note: Note,
-    ) -> None:
-        tools, resources = self._tools, self._starter.resources(lean)
-        for start in starts:
-            cgroup = paths.get(start.name, "") if tools.cgroups.enforced else ""
-            trouble = await self._starter.start(
-                pod, start, sandbox, sandbox_id, prepared, cgroup, resources[start.name]
-            )
-            kind = "init_container" if start.is_init else "container"
-            tools.meters.started_containers.add(kind)
-            if trouble is not None:
-                tools.meters.start_errors.add(kind, trouble.reason)
-            note(pod, start, trouble)
-            if trouble is not None and start.is_init and not start.is_sidecar:
-                return
-
-    def _promise(self, pod: RunPod, seen: ObservedPod, starts: Iterable[Start], ids: Mapping[str, str]) -> None:
-        """What they get, and what the pod's slice has counted so far."""
-        tools, record = self._tools, self._tools.checkpoint.get(self._uid)
-        resources = {each.name: each.resources for each in containers_of(pod)}
-        actuated = {**record.actuated, **{each.name: resources[each.name] for each in starts}}
+    def _save(self, pod: RunPod, observed: ObservedPod, starts: Iterable[Start], ids: Mapping[str, str]) -> None:
+        """Save the resources they start with, and the OOM kills that the pod's cgroup has counted so far."""
+        record = self._node.checkpoint.get(self._uid)
+        resources = {container.name: container.resources for container in containers_of(pod)}
+        actuated = {**record.actuated, **{start.name: resources[start.name] for start in starts}}
         bases = record.oom_bases
-        if tools.cgroups.scopes_may_vanish:
-            counted = tools.cgroups.pod_oom_kills(self._uid) or 0
-            counts = {ids.get(each.name) or oom_base_key(each.name, each.attempt): counted for each in starts}
-            going_on = {*ids.values(), *(oom_base_key(each.name, each.attempt) for each in seen.live())}
-            bases = {key: each for key, each in bases.items() if key in going_on} | counts
-        pod_level = record.actuated_pod if self._sizes.left(pod, seen).pod_level else pod.spec.resources
-        tools.checkpoint.put(self._uid, actuated=actuated, actuated_pod=pod_level, oom_bases=bases)
+        if self._node.containers.scopes_may_vanish:
+            count = self._node.cgroups.readings.pod_oom_kills(self._uid) or 0
+            new = {ids.get(start.name) or oom_base_key(start.name, start.attempt): count for start in starts}
+            live = {*ids.values(), *(oom_base_key(each.name, each.attempt) for each in observed.live())}
+            bases = {key: base for key, base in bases.items() if key in live} | new
+        pending = self._actuator.pending(pod, observed)
+        pod_level = record.actuated_pod if pending.pod_level else pod.spec.resources
+        self._node.checkpoint.put(self._uid, actuated=actuated, actuated_pod=pod_level, oom_bases=bases)
 
 
-def pod_ips(pod: RunPod, seen: ObservedPod, tools: Dependencies) -> tuple[str, ...]:
-    sandbox = seen.sandbox()
-    if sandbox is not None and sandbox.ip:
-        return (sandbox.ip,)
-    return (tools.node_ip,) if pod.spec.host_network else ()
-
-
-def _attempt(seen: ObservedPod, work: PodActions) -> int:
-    if work.sandbox_attempt is not None:
-        return work.sandbox_attempt
-    newest = seen.sandbox()
+def _attempt(observed: ObservedPod, actions: PodActions) -> int:
+    if actions.sandbox_attempt is not None:
+        return actions.sandbox_attempt
+    newest = observed.sandbox()
     return newest.attempt if newest is not None else 0

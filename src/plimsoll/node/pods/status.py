@@ -1,14 +1,20 @@
-"""A pod's status as this node tells it: the rules' status, with what only the node knows."""
+"""A pod's status on this node: the status that the rules compute, with what only the node knows, sent to the API."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
+from plimsoll.codec.lean.runnable import status_document
 from plimsoll.node.checkpoint import PodRecord
-from plimsoll.node.dependencies import Dependencies
-from plimsoll.node.resources.pod_cgroups import lean_pod_of
+from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
+from plimsoll.node.resources.cgroup_readings import CgroupReadings
+from plimsoll.node.resources.workloads import lean_pod_of
+from plimsoll.node.sources.mirror_pods import Mirror
 from plimsoll.rules.lifecycle.status import NodeView, pod_status, rejected_status
+from plimsoll.rules.model.gates import Gates
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.model.objects import is_static
 from plimsoll.rules.model.observed import ObservedPod, SyncState
 from plimsoll.rules.model.pod_status import RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod
@@ -17,49 +23,76 @@ from plimsoll.rules.resize.status import status_resources
 from plimsoll.rules.resources.effective import pod_requests
 
 
-def made_status(
-    tools: Dependencies,
-    record: PodRecord,
-    pod: RunPod,
-    seen: ObservedPod,
-    memory: SyncState,
-    marks: ResizeConditions,
-    *,
-    desired: RunPod,
-    is_final: bool = False,
-) -> RunStatus:
-    """`pod` is the allocated one, `desired` the newest document as it is."""
-    profile, now_s = tools.setting.profile, tools.clock()
-    if record.refused and record.verdict is not None:
-        return rejected_status(pod, record.verdict.reason, record.verdict.message, now_s, profile)
-    return pod_status(
-        pod,
-        seen,
-        memory,
-        now_s,
-        NodeView((tools.node_ip,), tools.runtime.name, profile),
-        verdict=record.verdict,
-        is_final=is_final,
-        conditions=(*_conditions(tools), *resize_conditions(marks, profile)),
-        resize=resize_word(marks, desired, profile),
-        **_pod_level(tools, record, pod, seen),
-    )
+class PodReports:
+    def __init__(
+        self,
+        reporter: Reporter,
+        readings: CgroupReadings,
+        node: Callable[[], NodeView],
+        gates: Gates,
+        clock: Callable[[], float],
+        mirror_of: Callable[[str], Mirror | None],
+        unenforced: str,
+    ) -> None:
+        """`mirror_of`: a static pod's mirror, by the pod's uid. `unenforced`: why limits have no effect; "" if they
+        have."""
+        self._reporter, self._readings, self._node, self._gates = reporter, readings, node, gates
+        self._clock, self._mirror_of = clock, mirror_of
+        enforced = RunCondition("Enforced", "False", "CgroupsNotWritable", unenforced)
+        self._conditions = (enforced,) if unenforced else ()
 
+    def status(
+        self,
+        record: PodRecord,
+        allocated: RunPod,
+        observed: ObservedPod,
+        state: SyncState,
+        resize: ResizeConditions,
+        *,
+        desired: RunPod,
+        is_final: bool = False,
+    ) -> RunStatus:
+        node, now_s = self._node(), self._clock()
+        profile = node.profile
+        if record.refused and record.verdict is not None:
+            return rejected_status(allocated, record.verdict.reason, record.verdict.message, now_s, profile)
+        return pod_status(
+            allocated,
+            observed,
+            state,
+            now_s,
+            node,
+            verdict=record.verdict,
+            is_final=is_final,
+            conditions=(*self._conditions, *resize_conditions(resize, profile)),
+            resize=resize_word(resize, desired, profile),
+            **self._pod_level(record, allocated, observed),
+        )
 
-def _pod_level(tools: Dependencies, record: PodRecord, pod: RunPod, seen: ObservedPod) -> dict[str, Any]:
-    """Resources of the pod as a whole, where it has some and they can be resized (03 §3.2)."""
-    own = pod.spec.resources
-    if own is None or not tools.gates.pod_level_resize:
-        return {}
-    reported = tools.cgroups.pod_kernel_values(lean_pod_of(pod)) if seen.live() else None
-    shown = status_resources(own, running=reported is not None, reported=reported, actuated=record.actuated_pod)
-    # Overhead comes on top of both wherever they are counted (01 E-11).
-    allocated = pod_requests(pod, pod_level=tools.gates.pod_level, overhead=False)
-    return {"resources": shown, "allocated_resources": allocated}
+    def send(self, pod: RunPod, known: JsonObject, status: RunStatus, *, must_be_seen: bool) -> None:
+        """`known`: the status that the API server has. `must_be_seen`: watchers must get this one."""
+        meta = pod.metadata
+        uid, version = meta.uid, StoredVersion(meta.resource_version, meta.generation)
+        if is_static(pod):
+            mirror = self._mirror_of(uid)
+            if mirror is None:
+                return  # not created yet; the worker is woken when it is
+            uid, known, version = mirror.uid, mirror.status, mirror.version
+        self._reporter.report(
+            uid, meta.namespace, meta.name, known, status_document(status), version, must_be_seen=must_be_seen
+        )
 
+    def finish(self, pod: RunPod) -> None:
+        """Delete a terminated pod from the API server."""
+        self._reporter.finish(pod.metadata.uid, pod.metadata.namespace, pod.metadata.name)
 
-def _conditions(tools: Dependencies) -> Iterable[RunCondition]:
-    if tools.cgroups.enforced:
-        return ()
-    message = tools.unenforced or "cgroups of this machine cannot be written"
-    return (RunCondition("Enforced", "False", "CgroupsNotWritable", message),)
+    def _pod_level(self, record: PodRecord, pod: RunPod, observed: ObservedPod) -> dict[str, Any]:
+        """Resources of the pod as a whole, if it has some and they can be resized (03 §3.2)."""
+        own = pod.spec.resources
+        if own is None or not self._gates.pod_level_resize:
+            return {}
+        reported = self._readings.pod_kernel_values(lean_pod_of(pod)) if observed.live() else None
+        shown = status_resources(own, running=reported is not None, reported=reported, actuated=record.actuated_pod)
+        # Overhead is added to both wherever they are counted (01 E-11).
+        allocated = pod_requests(pod, gates=self._gates, overhead=False)
+        return {"resources": shown, "allocated_resources": allocated}

@@ -1,8 +1,8 @@
-"""Why each pod was evicted, kept in a small file: one line of JSON per decision, the newest at the end.
+"""Why each pod was evicted, in a small file: one line of JSON per decision, the newest at the end.
 
-A line is appended when the decision is made, so that an agent killed in the middle of an eviction still has it. When
-there are twice as many lines as are kept, the older half is dropped. A line that cannot be read is left out: this file
-only tells of the past. A disk that is full costs the line, never the eviction.
+A line is appended when the decision is made, so that it survives an agent that is killed during the eviction. Once the
+file has twice as many lines as are kept, the older half is dropped. A line that cannot be read is skipped, since the
+file is only a record. A full disk loses the line, never the eviction.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.linux.safe_tree import closing_fd
 from plimsoll.linux.state_dir import replace_private
 from plimsoll.rules.eviction.decision import EvictionDecision
 
@@ -25,33 +26,34 @@ _DECODER = msgspec.json.Decoder(EvictionDecision)
 
 class DecisionLog:
     def __init__(self, file: Path | None = None) -> None:
-        """Without a file they are kept in memory only."""
+        """Without a file decisions are kept in memory only."""
         self._file, self._lines = file, 0
-        self._kept: deque[EvictionDecision] = deque(maxlen=KEPT)
+        self._decisions: deque[EvictionDecision] = deque(maxlen=KEPT)
         if file is not None:
             for line in _lines(file):
                 self._lines += 1
                 try:
                     self._keep(_DECODER.decode(line))
                 except msgspec.DecodeError as error:
-                    log.info("%s: a line cannot be read: %s", file, error)
+                    log.info("%s: skipping a line that cannot be read: %s", file, error)
 
     def _keep(self, decision: EvictionDecision) -> None:
-        """A pod is evicted once; decided on twice where an agent was killed before it began with it."""
+        """One decision per pod: an agent that was killed before it acted on one decides again."""
         victim = decision.victim
         if victim is not None:
-            for earlier in [each for each in self._kept if each.victim is not None and each.victim.uid == victim.uid]:
-                self._kept.remove(earlier)
-        self._kept.append(decision)
+            same = [one for one in self._decisions if one.victim is not None and one.victim.uid == victim.uid]
+            for earlier in same:
+                self._decisions.remove(earlier)
+        self._decisions.append(decision)
 
     def __iter__(self) -> Iterator[EvictionDecision]:
-        return iter(self._kept)
+        return iter(self._decisions)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._decisions)
 
     def __getitem__(self, index: int) -> EvictionDecision:
-        return self._kept[index]
+        return self._decisions[index]
 
     def add(self, decision: EvictionDecision) -> None:
         self._keep(decision)
@@ -59,13 +61,15 @@ class DecisionLog:
             return
         try:
             if self._lines >= 2 * KEPT:
-                replace_private(self._file, b"".join(_line(each) for each in self._kept))
-                self._lines = len(self._kept)
+                replace_private(self._file, b"".join(map(_line, self._decisions)))
+                self._lines = len(self._decisions)
             else:
-                _append(self._file, _line(decision))
+                flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+                with closing_fd(os.open(self._file, flags, 0o600)) as descriptor:
+                    os.write(descriptor, _line(decision))
                 self._lines += 1
         except OSError as error:
-            log.warning("the decision is not kept in %s: %s", self._file, error)
+            log.warning("eviction decision not written to %s: %s", self._file, error)
 
 
 def _line(decision: EvictionDecision) -> bytes:
@@ -78,13 +82,5 @@ def _lines(file: Path) -> list[bytes]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        log.warning("%s cannot be read and begins anew: %s", file, error)
+        log.warning("%s cannot be read, starting with an empty log: %s", file, error)
         return []
-
-
-def _append(file: Path, line: bytes) -> None:
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    try:
-        os.write(descriptor, line)
-    finally:
-        os.close(descriptor)

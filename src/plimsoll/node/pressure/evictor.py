@@ -1,13 +1,13 @@
-"""The agent's pods as eviction sees them: who can go, what each uses, and how one is ended (04 §5 to §7).
+"""The agent's pods as eviction sees them: candidates, their usage, and how one is evicted (04 §5 to §7).
 
-A pod without statistics ranks before all others, so nobody may lack them only because we have not looked yet: the
-runtime is asked before each choice, and a pod of which nothing runs there is no candidate, since ending it frees
-nothing. An agent that has just been started would otherwise evict whomever it thinks of first.
+A pod without statistics ranks before all others, so statistics must not be missing only because the runtime was not
+read yet: it is read before each choice, and a pod without running containers is no candidate, since evicting it frees
+nothing. Otherwise an agent that has just started would evict an arbitrary pod.
 
-A pod that the node itself ends is no candidate any more but holds its memory until it is dead. It is waited for as long
-as Kubernetes waits: until its time to die is over (then the event ExceededGracePeriod), and half a minute for what is
-left of it. Who decided on its end, this agent or one before it, and for which reason, makes no difference. A pod that
-was only deleted is a candidate like any other, as in Kubernetes.
+A pod that the node terminates is no longer a candidate, but uses memory until it is dead. Eviction waits for it as long
+as Kubernetes does: until its grace period is over (then the event ExceededGracePeriod), and half a minute for what is
+left of it. Which agent decided that, and why, makes no difference. A pod that was only deleted remains a candidate, as
+in Kubernetes.
 """
 
 from __future__ import annotations
@@ -15,156 +15,222 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupError
-from plimsoll.node.dependencies import Dependencies
+from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.pods.manager import Pods
 from plimsoll.node.pods.worker import PodWorker
-from plimsoll.node.resources.pleg import NOTHING
+from plimsoll.node.pressure.oom_ledger import MonitoredContainer
+from plimsoll.node.resources.pleg import NOTHING, RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.stats.stats import Stats
-from plimsoll.rules.eviction.assessment import EVICTED, is_waited_for, kill_timeout_s
+from plimsoll.rules.cgroups.cgroup_owner import owner_of
+from plimsoll.rules.eviction.assessment import EVICTED, Reclaim, is_waited_for, kill_timeout_s
 from plimsoll.rules.eviction.decision import EVICTION_DECISION, EvictionDecision, LimitFinding, why_sentence
 from plimsoll.rules.eviction.usage import PodUsage
 from plimsoll.rules.lifecycle.events import exceeded_grace
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.observed import LifecycleEvent
+from plimsoll.rules.model.runnable import RunPod
 from plimsoll.runtime.interface import RuntimeCallError
 
 DISK_AGE_S = 5.0
-ASKED_S = 1.0  # a runtime that hangs is typical of a machine that runs out of memory
+LIST_TIMEOUT_S = 1.0  # a machine that runs out of memory often has a runtime that hangs
 log = logging.getLogger(__name__)
 
+RecordEvent = Callable[[RunPod, LifecycleEvent], None]
 
-class _End(msgspec.Struct):
-    """How a pod's end goes on."""
+
+class Reclaimers(msgspec.Struct, frozen=True):
+    """What frees resources without evicting a pod; None where the node cannot do it."""
+
+    dead_containers: Callable[[], Awaitable[None]] | None = None
+    unused_images: Callable[[], Awaitable[None]] | None = None
+    memory: Callable[[int], Awaitable[int]] | None = None  # bytes wanted → bytes gained
+
+
+NO_RECLAIM = Reclaimers()
+
+
+class _Termination(msgspec.Struct):
+    """The progress of a pod's termination."""
 
     since_s: float
     grace_s: int
     dead_s: float | None = None
-    is_given_up: bool = False
+    is_abandoned: bool = False
 
 
 class Evictor:
     def __init__(
         self,
-        tools: Dependencies,
         pods: Pods,
         cgroups: PodCgroups,
+        view: RuntimeView,
+        checkpoint: Checkpoint,
         stats: Stats,
-        reclaims: Mapping[str, Callable[[], Awaitable[None]]],
+        record: RecordEvent,
+        reclaimers: Reclaimers = NO_RECLAIM,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`reclaims`: what frees disk space without ending a pod, by its name."""
-        self._clock = clock
-        self._ends: dict[str, _End] = {}
-        self._tools, self._pods, self._cgroups, self._stats, self._reclaims = tools, pods, cgroups, stats, reclaims
+        """`record`: emit an event about a pod."""
+        self._pods, self._cgroups, self._view, self._checkpoint = pods, cgroups, view, checkpoint
+        self._stats, self._record, self._reclaimers, self._clock = stats, record, reclaimers, clock
+        self._terminations: dict[str, _Termination] = {}
 
     def active(self) -> Sequence[Pod]:
-        """Of which something may run (§3.2); as of the last look at the runtime."""
-        seen = self._tools.view.last
-        return [each for each in self._pods.allocated() if seen.get(each.metadata.uid, NOTHING).alive()]
+        """Pods with running containers (§3.2), as of the last read of the runtime."""
+        return [pod for pod in self._pods.allocated() if self._is_alive(pod.metadata.uid)]
 
     async def usage(self, *, disks: bool) -> Mapping[str, PodUsage]:
         try:
-            async with asyncio.timeout(ASKED_S):
-                await self._tools.view.all()
-        except (RuntimeCallError, TimeoutError) as trouble:
-            said = trouble if isinstance(trouble, RuntimeCallError) else f"no answer within {ASKED_S:g} s"
-            log.warning("the runtime does not say what runs, its last word counts: %s", said)
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                await self._view.all()
+        except RuntimeCallError as error:
+            log.warning("runtime list failed; using the last known state: %s", error)
+        except TimeoutError:
+            log.warning("runtime list timed out after %g s; using the last known state", LIST_TIMEOUT_S)
         if disks:
             await self._stats.measure_disks(DISK_AGE_S)
         return self._stats.sample().pod_usage()
 
-    def ending(self) -> Sequence[Pod]:
-        """As of the last look at the runtime."""
+    def terminating(self) -> Sequence[Pod]:
+        """As of the last read of the runtime."""
         now_s = self._clock()
-        found = [worker.pod for worker in self._pods if self._is_waited_for(worker, now_s)]
-        for uid in self._ends.keys() - self._pods.workers.keys():
-            del self._ends[uid]
-        return found
+        pods = [worker.pod for worker in self._pods if self._is_waited_for(worker, now_s)]
+        for uid in self._terminations.keys() - self._pods.workers.keys():
+            del self._terminations[uid]
+        return pods
 
-    async def one_is_gone(self) -> None:
-        waits = [asyncio.ensure_future(self._pods.workers[pod.metadata.uid].released.wait()) for pod in self.ending()]
+    async def one_terminated(self) -> None:
+        workers = [self._pods.workers[pod.metadata.uid] for pod in self.terminating()]
+        waits = [asyncio.ensure_future(worker.released.wait()) for worker in workers]
         try:
             if waits:
                 await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for wait in waits:
+                wait.cancel()
 
-    async def hurry(self, uid: str, grace_s: int) -> None:
-        worker = self._pods.hurry(uid, grace_s) if self._is_alive(uid) else None
+    async def shorten_grace(self, uid: str, grace_s: int) -> None:
+        worker = self._pods.shorten_grace(uid, grace_s) if self._is_alive(uid) else None
         if worker is None:
-            if (end := self._ends.get(uid)) is not None:  # one that ends by itself takes its time; we do not
-                end.grace_s = min(end.grace_s, grace_s)
+            # A pod that ends by itself may take longer; eviction waits no longer than this.
+            if (termination := self._terminations.get(uid)) is not None:
+                termination.grace_s = min(termination.grace_s, grace_s)
             return
-        self._begin(worker)
+        self._start(worker)
         if not grace_s:
             await self._kill(worker)
 
-    async def evict(self, uid: str, found: EvictionDecision) -> None:
-        verdict = TerminationVerdict(EVICTED, found.message, int(found.grace_s), is_disruption=True)
-        worker = self._pods.end(uid, verdict, found.annotations)
+    async def evict(self, uid: str, decision: EvictionDecision) -> None:
+        verdict = TerminationVerdict(EVICTED, decision.message, int(decision.grace_s), is_disruption=True)
+        worker = self._pods.terminate(uid, verdict, decision.annotations)
         if worker is None:
             return
-        self._begin(worker)
-        if found.hard and not found.grace_s:
+        self._start(worker)
+        if decision.hard and not decision.grace_s:
             await self._kill(worker)
-        self._tools.tell(worker.pod, "Normal", EVICTION_DECISION, why_sentence(found))
+        self._record(worker.pod, LifecycleEvent(EVICTION_DECISION, why_sentence(decision)))
 
-    async def evict_for_limit(self, found: LimitFinding, grace_s: int) -> None:
-        worker = self._pods.end(found.pod.metadata.uid, TerminationVerdict(EVICTED, found.message, grace_s))
+    async def evict_for_limit(self, finding: LimitFinding, grace_s: int) -> None:
+        worker = self._pods.terminate(finding.pod.metadata.uid, TerminationVerdict(EVICTED, finding.message, grace_s))
         if worker is not None:
-            self._begin(worker)
+            self._start(worker)
 
-    async def reclaim(self, action: str) -> None:
-        if (reclaim := self._reclaims.get(action)) is not None:
+    async def reclaim(self, action: Reclaim) -> None:
+        reclaimers = self._reclaimers
+        reclaim = reclaimers.unused_images if action == "delete unused images" else reclaimers.dead_containers
+        if reclaim is not None:
             await reclaim()
+
+    async def reclaim_memory(self, wanted_bytes: int) -> int:
+        return 0 if self._reclaimers.memory is None else await self._reclaimers.memory(wanted_bytes)
 
     async def _kill(self, worker: PodWorker) -> None:
         try:
             await self._cgroups.kill(worker.uid)
         except CgroupError as error:
-            log.info("pod %s could not be killed at once, its worker ends it: %s", worker.title, error)
+            log.info("pod %s: cgroup kill failed, its worker terminates it: %s", worker.title, error)
 
-    # --- pods that are being ended ---
+    # --- terminating pods ---
 
     def _is_waited_for(self, worker: PodWorker, now_s: float) -> bool:
-        if worker.released.is_set() or not self._is_ended_by_node(worker):
+        is_terminated_by_node = self._checkpoint.get(worker.uid).verdict is not None or worker.is_over
+        if worker.released.is_set() or not is_terminated_by_node:
             return False
-        end, is_alive = self._ends.get(worker.uid), self._is_alive(worker.uid)
-        if end is None:
+        termination, is_alive = self._terminations.get(worker.uid), self._is_alive(worker.uid)
+        if termination is None:
             if not is_alive:
-                return False  # what is left of it holds no memory
-            end = self._begin(worker)
-        if not is_alive and end.dead_s is None:
-            end.dead_s = now_s
-        if is_waited_for(now_s, end.since_s, end.grace_s, end.dead_s):
+                return False  # what is left of it uses no memory
+            termination = self._start(worker)
+        if not is_alive and termination.dead_s is None:
+            termination.dead_s = now_s
+        if is_waited_for(now_s, termination.since_s, termination.grace_s, termination.dead_s):
             return True
-        if not end.is_given_up:
-            end.is_given_up = True
-            log.warning("pod %s is not gone %.0f s after its end began", worker.title, now_s - end.since_s)
+        if not termination.is_abandoned:
+            termination.is_abandoned = True
+            log.warning("pod %s is still terminating after %.0f s", worker.title, now_s - termination.since_s)
         return False
 
-    def _is_ended_by_node(self, worker: PodWorker) -> bool:
-        return self._tools.checkpoint.get(worker.uid).verdict is not None or worker.is_over
-
     def _is_alive(self, uid: str) -> bool:
-        return bool(self._tools.view.last.get(uid, NOTHING).alive())
+        return bool(self._view.last.get(uid, NOTHING).live())
 
-    def _begin(self, worker: PodWorker) -> _End:
-        grace_s = pod_grace_s(worker.pod, self._tools.checkpoint.get(worker.uid).verdict)
-        end = self._ends[worker.uid] = _End(self._clock(), grace_s)
-        asyncio.get_running_loop().call_later(kill_timeout_s(grace_s), self._time_is_over, worker, end)
-        return end
+    def _start(self, worker: PodWorker) -> _Termination:
+        grace_s = pod_grace_s(worker.pod, self._checkpoint.get(worker.uid).verdict)
+        termination = self._terminations[worker.uid] = _Termination(self._clock(), grace_s)
+        asyncio.get_running_loop().call_later(kill_timeout_s(grace_s), self._grace_exceeded, worker, termination)
+        return termination
 
-    def _time_is_over(self, worker: PodWorker, end: _End) -> None:
-        """§7.2. Where it was hurried since, another end counts."""
-        if worker.released.is_set() or self._ends.get(worker.uid) is not end:
+    def _grace_exceeded(self, worker: PodWorker, termination: _Termination) -> None:
+        """§7.2. If the grace was shortened since, a later call applies."""
+        if worker.released.is_set() or self._terminations.get(worker.uid) is not termination:
             return
-        if self._is_alive(worker.uid) and self._tools.checkpoint.get(worker.uid).verdict is not None:
-            self._tools.tell_lifecycle(worker.pod, exceeded_grace())
+        if self._is_alive(worker.uid) and self._checkpoint.get(worker.uid).verdict is not None:
+            self._record(worker.pod, exceeded_grace())
+
+
+class MonitoredPods:
+    """The agent's pods as OOM kills and throttling concern them: cgroups of containers, events, memory.high."""
+
+    def __init__(
+        self,
+        pods: Pods,
+        cgroups: PodCgroups,
+        view: RuntimeView,
+        record: RecordEvent,
+        lift: Callable[[MonitoredContainer, str], Awaitable[None]],
+    ) -> None:
+        """`record`: emit an event about a pod. `lift`: give a container another memory.high until it ends."""
+        self._pods, self._cgroups, self._view, self._record = pods, cgroups, view, record
+        self.lift = lift
+
+    def containers(self) -> Iterator[MonitoredContainer]:
+        """Every container that has a cgroup of its own, running or not."""
+        observed = self._view.last
+        for uid, title in self._cgroups.known().items():
+            namespace, _, pod_name = title.partition("/")
+            pids = {container.id: container.pid for container in observed.get(uid, NOTHING).containers}
+            for name, path in self._cgroups.paths(uid).items():
+                if name and (container_id := _container_id(path)):
+                    pid = pids.get(container_id, 0)
+                    yield MonitoredContainer(container_id, name, uid, namespace, pod_name, path, pid)
+
+    def warn(self, uid: str, container: str, reason: str, message: str) -> None:
+        """Emit a Warning about the pod or, where `container` is not empty, about that container; then sync the pod."""
+        worker = self._pods.workers.get(uid)
+        if worker is not None:
+            is_init = any(each.name == container for each in worker.pod.spec.init_containers)
+            self._record(worker.pod, LifecycleEvent(reason, message, "Warning", container, is_init))
+            worker.wake()
+
+
+@lru_cache(4096)
+def _container_id(path: str) -> str:
+    """Cached: each change of one pod reads all of them."""
+    return owner_of(path).container_id

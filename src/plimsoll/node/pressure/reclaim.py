@@ -1,9 +1,9 @@
-"""Asks the kernel to give memory of the pods back before one of them is ended, for a moment only.
+"""Ask the kernel to reclaim memory of the pods before one of them is evicted, for a short time only.
 
-`memory.reclaim` (cgroup v2, Linux 5.19) blocks while the kernel works, so it is written by a thread and in small parts:
-between two parts the clock is looked at. Where the pods have hardly any page cache that counts (what is inactive does
-not) and the machine has no swap there is nothing to gain, and the kernel is not asked: it would look through all their
-memory to find that out. v1 has nothing of the kind that would not empty whole cgroups.
+`memory.reclaim` (cgroup v2, Linux 5.19) blocks while the kernel works, so a thread writes it in small parts and checks
+the clock between two parts. If the pods have hardly any active page cache (inactive pages do not count as used) and the
+machine has no swap there is nothing to gain, and the kernel is not asked: it would scan all their memory to find that
+out. v1 can only empty whole cgroups. See https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plimsoll.linux.machine import meminfo_bytes
 FILE = "memory.reclaim"
 BOUND_S = 0.05
 PART_BYTES = 2 << 20
-LEAST_BYTES = 1 << 20  # page cache that is worth the asking
+LEAST_BYTES = 1 << 20  # page cache that is worth the attempt
 
 
 class MemoryReclaim:
@@ -35,10 +35,10 @@ class MemoryReclaim:
         proc: Path = Path("/proc"),
     ) -> None:
         self._files, self._pods_path, self._clock, self._proc = files, pods_path, clock, proc
-        self.gained_bytes = 0  # in all, for the record
+        self.gained_bytes = 0  # in all
 
     async def of(self, path: str, wanted_bytes: int) -> None:
-        """The same for one container that has more than it may."""
+        """The same for one container above its memory.high."""
         await asyncio.to_thread(self._reclaim, wanted_bytes, path)
 
     async def __call__(self, wanted_bytes: int) -> int:
@@ -71,5 +71,5 @@ class MemoryReclaim:
         return cached >= LEAST_BYTES or meminfo_bytes((self._proc / "meminfo").read_text()).get("SwapFree", 0) > 0
 
     def _used(self) -> int:
-        seen = usage(self._files, self._pods_path, ("memory",))
-        return seen.memory.usage_bytes if seen is not None and seen.memory is not None else 0
+        pods = usage(self._files, self._pods_path, ("memory",))
+        return pods.memory.usage_bytes if pods is not None and pods.memory is not None else 0

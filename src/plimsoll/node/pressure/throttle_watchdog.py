@@ -1,19 +1,19 @@
-"""Looks once a second at containers that have a memory.high, and helps those that are parked above it.
+"""Check every second the containers that have a memory.high, and help those that are stuck above it.
 
-Only cgroup v2 has memory.high. A container without one costs nothing: which have one is looked up when containers come
-or go. Of the others two files are read each second, `memory.current` and `memory.high`, and the rest only where usage
-is near the mark. What it means and what is to be done is `rules.oom.throttling`'s to say. A mark is moved by whoever
-writes the container's cgroup (`lift`), the cgroup engine or a runtime, so that it is what is wanted from then on and
-nobody repairs it; the next run of the container begins with the rules' own value again. Only what the kernel then has
-in memory.high counts as done.
+Only cgroup v2 has memory.high. Which containers have one is read when containers are created or removed; the others
+cost nothing. Of those that have one two files are read each second, `memory.current` and `memory.high`, and more only
+where usage is near memory.high. `rules.oom.throttling` decides what that means and what to do. The owner of the
+container's cgroup, the cgroup engine or a runtime, writes the new value (`lift`), so that it becomes the desired value
+and is not reverted as drift; the next attempt of the container starts with the rules' own value. Success is what the
+kernel then has in memory.high. See https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files.
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
 
+from plimsoll.aio import Wakeup
 from plimsoll.cgroups.stats.usage import CgroupOpener
 from plimsoll.codec.kernel.files import flat_keyed, number_or_max, pressure
 from plimsoll.errors import PlimsollError
@@ -33,20 +33,15 @@ from plimsoll.rules.oom.throttling import (
 from plimsoll.rules.resources.files import MAX
 
 EVERY_S = 1.0
-LOOK_FOR_NEW_S = 10.0
+DISCOVER_S = 10.0
 THROTTLED = "MemoryThrottled"
-_HIGH, _MAX, _CURRENT, _EVENTS, _PRESSURE = (
-    "memory.high",
-    "memory.max",
-    "memory.current",
-    "memory.events",
-    "memory.pressure",
-)
+_HIGH, _MAX, _CURRENT = "memory.high", "memory.max", "memory.current"
+_EVENTS, _PRESSURE = "memory.events", "memory.pressure"
 log = logging.getLogger(__name__)
 
 Lift = Callable[[MonitoredContainer, str], Awaitable[None]]
 Reclaim = Callable[[MonitoredContainer, int], Awaitable[None]]
-Tell = Callable[[MonitoredContainer, str, str], None]
+Warn = Callable[[MonitoredContainer, str, str], None]
 
 
 class ThrottleWatchdog:
@@ -58,47 +53,43 @@ class ThrottleWatchdog:
         *,
         lift: Lift,
         reclaim: Reclaim,
-        tell: Tell,
+        warn: Warn,
         clock: Callable[[], float],
         page_size: int = 4096,
     ) -> None:
-        """`lift`: give this container another memory.high. `tell`: reason and message of a Warning about it."""
+        """`lift`: give this container another memory.high. `warn`: emit a Warning about it (reason, message)."""
         self._page_size = page_size
         self._files, self._containers, self._policy = files, containers, policy
-        self._lift, self._reclaim, self._tell, self._clock = lift, reclaim, tell, clock
-        self._kept: dict[str, _Kept] = {}
-        self._changed = asyncio.Event()
+        self._lift, self._reclaim, self._warn, self._clock = lift, reclaim, warn, clock
+        self._monitors: dict[str, _Monitor] = {}
+        self._changed = Wakeup()
 
     async def run(self) -> None:
-        """For ever; at once where there is nothing to watch on this kernel."""
+        """Until cancelled; returns at once where the kernel or the policy leaves nothing to watch."""
         if self._files is None or self._files.version == 1 or self._policy == "off":
             return
         try:
             while True:
-                self._changed.clear()
                 self._follow()
-                await self._turns()
+                await self._poll()
         finally:
-            for each in self._kept.values():
-                each.close()
-            self._kept.clear()
+            for monitor in self._monitors.values():
+                monitor.close()
+            self._monitors.clear()
 
-    async def _turns(self) -> None:
-        """Until there are other containers, or it is time to look whether there are."""
-        end_s = self._clock() + LOOK_FOR_NEW_S
-        while not self._changed.is_set() and self._clock() < end_s:
-            for kept in list(self._kept.values()):
-                await self._look(kept)
-            try:
-                async with asyncio.timeout(EVERY_S if self._kept else LOOK_FOR_NEW_S):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+    async def _poll(self) -> None:
+        """Until containers have changed, or it is time to check whether they have."""
+        end_s = self._clock() + DISCOVER_S
+        while self._clock() < end_s:
+            for monitor in list(self._monitors.values()):
+                await self._check(monitor)
+            if await self._changed.wait(EVERY_S if self._monitors else DISCOVER_S):
+                return
 
-    # --- told by whoever makes and removes cgroups ---
+    # --- CgroupListener ---
 
     def changing(self, uid: str) -> None:
-        """Nothing that they count is kept here."""
+        """No state of single pods is kept here."""
 
     def changed(self) -> None:
         self._changed.set()
@@ -106,63 +97,63 @@ class ThrottleWatchdog:
     # ---
 
     def _follow(self) -> None:
-        now = {each.id: each for each in self._containers()}
-        for gone in self._kept.keys() - now.keys():
-            self._kept.pop(gone).close()
+        now = {container.id: container for container in self._containers()}
+        for gone in self._monitors.keys() - now.keys():
+            self._monitors.pop(gone).close()
         assert self._files is not None
-        for container_id, each in now.items():
-            if container_id in self._kept:
+        for container_id, container in now.items():
+            if container_id in self._monitors:
                 continue
-            kept = None
+            monitor = None
             try:
-                kept = _Kept(self._files, each)
-                has_mark = kept.high() != MAX
+                monitor = _Monitor(self._files, container)
+                has_high = monitor.high() != MAX
             except CgroupError as error:
-                log.debug("%s is not watched for throttling: %s", each.path, error)
-                has_mark = False
-            if kept is not None and has_mark:
-                self._kept[container_id] = kept
-            elif kept is not None:
-                kept.close()
+                log.debug("%s is not watched for throttling: %s", container.path, error)
+                has_high = False
+            if monitor is not None and has_high:
+                self._monitors[container_id] = monitor
+            elif monitor is not None:
+                monitor.close()
 
-    async def _look(self, kept: _Kept) -> None:
+    async def _check(self, monitor: _Monitor) -> None:
         try:
-            sample = kept.sample(self._clock())
-            kept.memory, found = watched(kept.memory, sample, self._policy)
-            if found is not None:
-                await self._act(kept, found)
+            sample = monitor.sample(self._clock())
+            monitor.memory, finding = watched(monitor.memory, sample, self._policy)
+            if finding is not None:
+                await self._act(monitor, finding)
         except CgroupError as error:
             if not isinstance(error, CgroupGoneError):
-                log.warning("%s is not watched for throttling for now: %s", kept.container.path, error)
-            self._kept.pop(kept.container.id, None)
-            kept.close()
+                log.warning("%s is not watched for throttling until the next check: %s", monitor.container.path, error)
+            self._monitors.pop(monitor.container.id, None)
+            monitor.close()
 
-    async def _act(self, kept: _Kept, found: ThrottleFinding) -> None:
-        each, failure = kept.container, ""
+    async def _act(self, monitor: _Monitor, finding: ThrottleFinding) -> None:
+        container, failure = monitor.container, ""
         try:
-            await self._help(each, found)
+            await self._help(container, finding)
         except (PlimsollError, OSError) as error:
             failure = str(error)
-        has = kept.high()  # one that has ended meanwhile is no failure, and nothing to tell
-        if not failure and found.lifts_to and not same_value(_HIGH, found.lifts_to, has, self._page_size):
-            failure = f"whoever writes its cgroup was told, and memory.high is {has}, not {found.lifts_to}"
-        assert kept.memory is not None
-        is_known = bool(failure) and failure == kept.memory.failure
-        kept.memory = helped(kept.memory, found, failure)
+        high = monitor.high()  # raises where the container has ended: no failure, and nothing to report
+        if not failure and finding.lifts_to and not same_value(_HIGH, finding.lifts_to, high, self._page_size):
+            failure = f"the update was accepted, but memory.high is {high}, not {finding.lifts_to}"
+        assert monitor.memory is not None
+        is_known = bool(failure) and failure == monitor.memory.failure
+        monitor.memory = helped(monitor.memory, finding, failure)
         if failure:
-            log.warning("container %s is parked at memory.high and could not be helped: %s", each.name, failure)
+            log.warning("container %s is throttled at memory.high and could not be helped: %s", container.name, failure)
         if not is_known:
-            self._tell(each, THROTTLED, throttle_sentence(each.name, found, failure))
+            self._warn(container, THROTTLED, throttle_sentence(container.name, finding, failure))
 
-    async def _help(self, each: MonitoredContainer, found: ThrottleFinding) -> None:
-        if found.lifts_to:
-            await self._lift(each, found.lifts_to)
-        elif found.action == "reclaim":
-            await self._reclaim(each, found.reclaim_bytes)
+    async def _help(self, container: MonitoredContainer, finding: ThrottleFinding) -> None:
+        if finding.lifts_to:
+            await self._lift(container, finding.lifts_to)
+        elif finding.action == "reclaim":
+            await self._reclaim(container, finding.reclaim_bytes)
 
 
-class _Kept:
-    """The files of one container, open as long as it is there."""
+class _Monitor:
+    """The files of one container, open while its cgroup exists."""
 
     def __init__(self, files: CgroupOpener, container: MonitoredContainer) -> None:
         self.container = container
@@ -197,5 +188,5 @@ class _Kept:
         )
 
     def close(self) -> None:
-        for each in self._files.values():
-            each.close()
+        for file in self._files.values():
+            file.close()

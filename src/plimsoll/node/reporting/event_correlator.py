@@ -1,10 +1,10 @@
-"""Which events are told how: anew, as one more of the same, as one of many alike, or not at all (as client-go does it).
+"""How an event is recorded: as a new one, as one more of the same, as one of many similar, or not at all (client-go).
 
-Three stages, in this order. Events that differ in nothing but the message become one text after ten of them within ten
+There are three stages, in this order. Events that differ only in the message are combined after ten of them within ten
 minutes: `(combined from similar events): …`. Each object has a budget of 25 events, and one more every five minutes;
-beyond it they are dropped. What is left and was told before is counted up in the event that is there.
+events beyond it are dropped. An event that was recorded before increases the count of the existing one.
 
-Nothing here talks to anybody; the time is given.
+There is no I/O here; the time is an argument.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Literal, TypeVar
 
 import msgspec
 
-KNOWN_MOST = 1024  # client-go keeps 4096; a node has at most some hundred pods
-ALIKE_MOST, ALIKE_S = 10, 600.0
+MAX_KNOWN = 1024  # client-go keeps 4096; a node has at most some hundred pods
+SIMILAR_MAX, SIMILAR_S = 10, 600.0
 BURST, REFILL_S = 25, 300.0
 COMBINED = "(combined from similar events): "
 
@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class ObjectReference(msgspec.Struct, frozen=True):
-    """The object that an event is about, as the event names it."""
+    """The involvedObject of an event."""
 
     kind: str
     name: str
@@ -37,7 +37,7 @@ class ObjectReference(msgspec.Struct, frozen=True):
 
 
 class EventKey(msgspec.Struct, frozen=True):
-    about: ObjectReference
+    reference: ObjectReference
     type: EventType
     reason: str
     message: str
@@ -45,7 +45,7 @@ class EventKey(msgspec.Struct, frozen=True):
 
 
 class CorrelatedEvent(msgspec.Struct, frozen=True):
-    """An event that is to be told: `count` 1 is a new one, more is one that was told before under the same key."""
+    """An event to record: `count` 1 is a new one, more is one that was recorded before with the same key."""
 
     key: EventKey
     message: str
@@ -56,53 +56,53 @@ class CorrelatedEvent(msgspec.Struct, frozen=True):
 
 class Correlation:
     def __init__(self) -> None:
-        self._told: OrderedDict[EventKey, tuple[int, float]] = OrderedDict()  # → count, first time
-        self._alike: OrderedDict[EventKey, tuple[set[str], float]] = OrderedDict()  # → messages, when last
-        self._budgets: OrderedDict[ObjectReference, tuple[float, float]] = OrderedDict()  # → tokens, when
+        self._recorded: OrderedDict[EventKey, tuple[int, float]] = OrderedDict()  # → count, first time
+        self._similar: OrderedDict[EventKey, tuple[set[str], float]] = OrderedDict()  # → messages, last time
+        self._budgets: OrderedDict[ObjectReference, tuple[float, float]] = OrderedDict()  # → tokens, last time
 
-    def told(self, happening: EventKey, now_s: float) -> CorrelatedEvent | None:
-        """None: one too many about this object."""
-        key = happening = _unversioned(happening)
-        message = happening.message
-        if self._is_one_of_many(happening, now_s):
+    def correlate(self, event: EventKey, now_s: float) -> CorrelatedEvent | None:
+        """None: the object has no budget left."""
+        key = event = _unversioned(event)
+        message = event.message
+        if self._is_similar_to_many(event, now_s):
             message = COMBINED + message
-            key = msgspec.structs.replace(happening, message=COMBINED)
-        if not self._afforded(happening.about, now_s):
+            key = msgspec.structs.replace(event, message=COMBINED)
+        if not self._has_budget(event.reference, now_s):
             return None
-        count, first_s = self._told.get(key, (0, now_s))
-        _kept(self._told, key, (count + 1, first_s))
+        count, first_s = self._recorded.get(key, (0, now_s))
+        _put(self._recorded, key, (count + 1, first_s))
         return CorrelatedEvent(key, message, count + 1, first_s, now_s)
 
-    def lost(self, key: EventKey) -> None:
-        """The event that was told is not there any more: the next one is new."""
-        self._told.pop(key, None)
+    def forget(self, key: EventKey) -> None:
+        """The recorded event no longer exists: the next one is new."""
+        self._recorded.pop(key, None)
 
-    def _is_one_of_many(self, happening: EventKey, now_s: float) -> bool:
-        group = msgspec.structs.replace(happening, message="")
-        messages, last_s = self._alike.get(group, (set(), now_s))
-        if now_s - last_s > ALIKE_S:
+    def _is_similar_to_many(self, event: EventKey, now_s: float) -> bool:
+        group = msgspec.structs.replace(event, message="")
+        messages, last_s = self._similar.get(group, (set(), now_s))
+        if now_s - last_s > SIMILAR_S:
             messages = set()
-        if len(messages) < ALIKE_MOST:
-            messages.add(happening.message)
-        _kept(self._alike, group, (messages, now_s))
-        return len(messages) >= ALIKE_MOST
+        if len(messages) < SIMILAR_MAX:
+            messages.add(event.message)
+        _put(self._similar, group, (messages, now_s))
+        return len(messages) >= SIMILAR_MAX
 
-    def _afforded(self, about: ObjectReference, now_s: float) -> bool:
-        whole = msgspec.structs.replace(about, field_path="")
+    def _has_budget(self, reference: ObjectReference, now_s: float) -> bool:
+        whole = msgspec.structs.replace(reference, field_path="")
         tokens, since_s = self._budgets.get(whole, (float(BURST), now_s))
         tokens = min(float(BURST), tokens + (now_s - since_s) / REFILL_S)
         is_enough = tokens >= 1
-        _kept(self._budgets, whole, (tokens - 1 if is_enough else tokens, now_s))
+        _put(self._budgets, whole, (tokens - 1 if is_enough else tokens, now_s))
         return is_enough
 
 
-def _unversioned(happening: EventKey) -> EventKey:
-    about = msgspec.structs.replace(happening.about, resource_version="")
-    return msgspec.structs.replace(happening, about=about)
+def _unversioned(event: EventKey) -> EventKey:
+    reference = msgspec.structs.replace(event.reference, resource_version="")
+    return msgspec.structs.replace(event, reference=reference)
 
 
-def _kept(known: OrderedDict[Key, Value], key: Key, value: Value) -> None:
+def _put(known: OrderedDict[Key, Value], key: Key, value: Value) -> None:
     known[key] = value
     known.move_to_end(key)
-    if len(known) > KNOWN_MOST:
+    if len(known) > MAX_KNOWN:
         known.popitem(last=False)

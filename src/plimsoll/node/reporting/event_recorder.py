@@ -1,7 +1,7 @@
-"""Tells the API what happens on this node: core/v1 Events, as a kubelet does (05 B8).
+"""Record core/v1 Events about the node and its pods, as the kubelet does (05 B8).
 
-`tell` never waits and never fails: what happens is put into a short queue, and `run` sends it. While the API cannot be
-reached the newest are kept and sent later; an event that it refuses is written to our log and forgotten.
+`record` never blocks and never fails: it puts the event into a short queue that `run` sends. While the API server
+cannot be reached the newest events are kept and sent later; a rejected event is logged and dropped.
 """
 
 from __future__ import annotations
@@ -14,50 +14,52 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from plimsoll.codec.golang.times import from_unix
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.node.reporting.event_correlator import (
-    KNOWN_MOST,
+    MAX_KNOWN,
     CorrelatedEvent,
     Correlation,
     EventKey,
     EventType,
     ObjectReference,
 )
+from plimsoll.rules.model.observed import LifecycleEvent
+from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.timestamps import rfc3339
 
 log = logging.getLogger(__name__)
 
-WAITING_MOST = 1000
+MAX_QUEUED = 1000
 RETRY_S = 2.0
-GATHER_S = 0.25  # doing goes first, and then a pod's status: that is what people wait for
-COMPONENT = "kubelet"  # what dashboards and `kubectl describe` know; who we are stands in the Node's version
+GATHER_S = 0.25  # work on pods and their statuses comes first
+COMPONENT = "kubelet"  # as dashboards and `kubectl describe` expect; the Node's version names Plimsoll
 
 
 class Recorder:
     def __init__(self, client: Client, node_name: str, *, clock: Callable[[], float] = time.time) -> None:
         self._client, self._node_name, self._clock = client, node_name, clock
         self._correlation = Correlation()
-        self._waiting: deque[tuple[EventKey, CorrelatedEvent]] = deque(maxlen=WAITING_MOST)
-        self._names: dict[EventKey, str] = {}  # of the event that is there
+        self._queue: deque[tuple[EventKey, CorrelatedEvent]] = deque(maxlen=MAX_QUEUED)
+        self._names: dict[EventKey, str] = {}  # of the event in the API
         self._wake = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
 
-    def tell(
+    def record(
         self,
-        about: ObjectReference,
+        reference: ObjectReference,
         kind: EventType,
         reason: str,
         message: str,
         annotations: Mapping[str, str] | None = None,
     ) -> None:
-        log.info("%s %s: %s", reason, about.name, message)
-        happening = EventKey(about, kind, reason, message, tuple((annotations or {}).items()))
-        told = self._correlation.told(happening, self._clock())
-        if told is not None:
-            self._waiting.append((happening, told))
+        log.info("%s %s: %s", reason, reference.name, message)
+        key = EventKey(reference, kind, reason, message, tuple((annotations or {}).items()))
+        event = self._correlation.correlate(key, self._clock())
+        if event is not None:
+            self._queue.append((key, event))
             self._is_idle.clear()
             self._wake.set()
 
@@ -66,91 +68,110 @@ class Recorder:
             await self._wake.wait()
             await asyncio.sleep(GATHER_S)
             self._wake.clear()
-            while self._waiting:
-                happening, told = self._waiting[0]
-                if not await self._sent(happening, told):
+            while self._queue:
+                key, event = self._queue[0]
+                if not await self._send(key, event):
                     await asyncio.sleep(RETRY_S)
-                elif self._waiting and self._waiting[0][1] is told:  # the oldest go when there are too many
-                    self._waiting.popleft()
+                elif self._queue and self._queue[0][1] is event:  # a full queue drops the oldest
+                    self._queue.popleft()
             self._is_idle.set()
 
     async def drained(self, timeout_s: float) -> None:
-        """Before we go: what happened last shall be told, if the API is there to listen."""
+        """Wait until all events are sent, at most `timeout_s`."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self._is_idle.wait()
         except TimeoutError:
-            log.info("%d events were not told", len(self._waiting))
+            log.info("%d events were not sent", len(self._queue))
 
-    async def _sent(self, happening: EventKey, told: CorrelatedEvent) -> bool:
+    async def _send(self, key: EventKey, event: CorrelatedEvent) -> bool:
         try:
-            if told.count > 1 and told.key in self._names:
-                await self._count_up(told)
+            if event.count > 1 and event.key in self._names:
+                await self._increase_count(event)
             else:
-                await self._create(told, happening)
+                await self._create(event, key)
         except (UnreachableError, TimeoutError) as error:
-            log.debug("event %s: %s", happening.reason, error)
+            log.debug("event %s: %s", key.reason, error)
             return False
         except ApiError as error:
-            log.info("event %s of %s was refused: %s", happening.reason, happening.about.name, error)
-            self._forget(told.key)
+            log.info("event %s of %s was rejected: %s", key.reason, key.reference.name, error)
+            self._forget(event.key)
         return True
 
-    async def _count_up(self, told: CorrelatedEvent) -> None:
-        change = {"count": told.count, "lastTimestamp": _text(told.last_s), "message": told.message}
+    async def _increase_count(self, event: CorrelatedEvent) -> None:
+        change = {"count": event.count, "lastTimestamp": rfc3339(event.last_s), "message": event.message}
         try:
-            namespace = told.key.about.namespace or "default"
-            await self._client.ask(request.patch(request.EVENTS, self._names[told.key], change, namespace))
+            namespace = event.key.reference.namespace or "default"
+            await self._client.ask(request.patch(request.EVENTS, self._names[event.key], change, namespace))
         except ApiError as error:
-            if not error.is_gone:  # it was removed after its hour
+            if not error.is_gone:  # gone: its TTL is over
                 raise
-            self._forget(told.key)
-            await self._create(told, told.key)
+            self._forget(event.key)
+            await self._create(event, event.key)
 
-    async def _create(self, told: CorrelatedEvent, happening: EventKey) -> None:
-        about, namespace = happening.about, happening.about.namespace or "default"
-        name = f"{about.name}.{secrets.token_hex(8)}"
+    async def _create(self, event: CorrelatedEvent, key: EventKey) -> None:
+        reference, namespace = key.reference, key.reference.namespace or "default"
+        annotations = {"annotations": dict(key.annotations)} if key.annotations else {}
+        name = f"{reference.name}.{secrets.token_hex(8)}"
         document = {
             "apiVersion": "v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": namespace, **_annotated(happening)},
-            "involvedObject": _reference(about),
-            "type": happening.type,
-            "reason": happening.reason,
-            "message": told.message,
+            "metadata": {"name": name, "namespace": namespace, **annotations},
+            "involvedObject": _involved_object(reference),
+            "type": key.type,
+            "reason": key.reason,
+            "message": event.message,
             "source": {"component": COMPONENT, "host": self._node_name},
             "reportingComponent": COMPONENT,
             "reportingInstance": self._node_name,
-            "firstTimestamp": _text(told.first_s),
-            "lastTimestamp": _text(told.last_s),
-            "count": told.count,
+            "firstTimestamp": rfc3339(event.first_s),
+            "lastTimestamp": rfc3339(event.last_s),
+            "count": event.count,
         }
         await self._client.ask(request.create(request.EVENTS, document, namespace))
-        self._names[told.key] = name
-        while len(self._names) > KNOWN_MOST:
+        self._names[event.key] = name
+        while len(self._names) > MAX_KNOWN:
             del self._names[next(iter(self._names))]
 
     def _forget(self, key: EventKey) -> None:
         self._names.pop(key, None)
-        self._correlation.lost(key)
+        self._correlation.forget(key)
 
 
-def _reference(about: ObjectReference) -> dict[str, Any]:
-    found = {
-        "kind": about.kind,
-        "namespace": about.namespace,
-        "name": about.name,
-        "uid": about.uid,
-        "apiVersion": about.api_version,
-        "resourceVersion": about.resource_version,
-        "fieldPath": about.field_path,
+def _involved_object(reference: ObjectReference) -> dict[str, Any]:
+    fields = {
+        "kind": reference.kind,
+        "namespace": reference.namespace,
+        "name": reference.name,
+        "uid": reference.uid,
+        "apiVersion": reference.api_version,
+        "resourceVersion": reference.resource_version,
+        "fieldPath": reference.field_path,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in fields.items() if value}
 
 
-def _annotated(happening: EventKey) -> dict[str, Any]:
-    return {"annotations": dict(happening.annotations)} if happening.annotations else {}
+class PodEvents:
+    """Events about the pods of this node."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def emit(
+        self,
+        pod: RunPod,
+        kind: EventType,
+        reason: str,
+        message: str,
+        field_path: str = "",
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
+        self._recorder.record(pod_reference(pod, field_path), kind, reason, message, annotations)
+
+    def emit_lifecycle(self, pod: RunPod, event: LifecycleEvent) -> None:
+        self.emit(pod, event.type, event.reason, event.message, event.field_path)
 
 
-def _text(seconds: float) -> str:
-    return from_unix(int(seconds))
+def pod_reference(pod: RunPod, field_path: str = "") -> ObjectReference:
+    meta = pod.metadata
+    return ObjectReference("Pod", meta.name, meta.namespace, meta.uid, meta.resource_version, "v1", field_path)

@@ -1,12 +1,12 @@
-"""The node's presence in the API: registered once, its status and its lease kept fresh for ever (spec 05 B9).
+"""The Node object: registered once, its status and its lease updated until the agent stops (05 B9).
 
-Three duties. `register` makes the Node, or takes the one that is there and mends what it lacks. `report` looks at what
-the API has, computes what it should have, and sends the difference where that is worth sending. `renew` says that the
-node lives. `run` does them in turn: an API that cannot be reached, refuses or has lost our Node is asked again with
-growing pauses, since a node outlives its control plane. Only requests that a kubelet makes are made.
+`register` creates the Node, or adds what an existing one lacks. `report` reads the Node, computes its status and
+patches the difference where it matters. `renew` renews the lease. `run` does all three: after an error, or when the
+Node was deleted, it retries with growing delays, since a node outlives its control plane. Only requests that a kubelet
+makes are made.
 
-How the node is (pressure, trouble, images) is asked of `health` each time; whoever knows that it has changed calls
-`report_soon`.
+`health` returns the state of the node (pressure, errors, images) for each report; call `report_soon` when it has
+changed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import logging
 import random
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
@@ -42,10 +42,11 @@ from plimsoll.rules.node.node_object import (
     status_patch,
     transitions,
 )
+from plimsoll.rules.timestamps import rfc3339, rfc3339_micro
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 7.0
-LEASE_JITTER = 0.04  # of the renewal's period, so that a thousand nodes do not come at once
-TROUBLES = (ApiError, UnreachableError, TimeoutError)
+LEASE_JITTER = 0.04  # of the renewal interval, so that many nodes do not renew at once
+RETRIED = (ApiError, UnreachableError, TimeoutError)
 
 _log = logging.getLogger(__name__)
 
@@ -63,12 +64,12 @@ class Registration:
         facts: NodeFacts,
         setting: NodeConfig,
         health: Callable[[], NodeHealth],
-        tell: NodeEventSink,
+        record: NodeEventSink,
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.facts, self.setting = facts, setting
-        self._client, self._health, self._tell, self._clock = client, health, tell, clock
+        self._client, self._health, self._record, self._clock = client, health, record, clock
         self._node: JsonObject = {}  # as the API had it last
         self._lease: JsonObject | None = None
         self._reported_s = 0.0
@@ -80,33 +81,33 @@ class Registration:
         return str((self._node.get("metadata") or {}).get("uid", ""))
 
     def node(self) -> Node:
-        """As the API had it last, for whoever asks for its labels and taints; before that, as it will be registered."""
-        found = self._node or node_document(self.facts, self.setting, NodeHealth(), "")
-        return from_document(found, Node)
+        """As last read from the API; before that, as it will be registered."""
+        document = self._node or node_document(self.facts, self.setting, NodeHealth(), "")
+        return from_document(document, Node)
 
     def report_soon(self) -> None:
-        """Something about the node has changed: look at once, not in 10 s."""
+        """The node has changed: report now, not at the next interval."""
         self._soon.set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
-        self._tell("Normal", "Starting", "Starting kubelet.")
+        """Until cancelled."""
+        self._record("Normal", "Starting", "Starting kubelet.")
         if self.facts.declared_capacity:
-            self._tell("Normal", "DeclaredCapacity", self._declared())
-        await self._until_done(self.register, "register")
+            self._record("Normal", "DeclaredCapacity", self._declared())
+        await self._retry(self.register, "register")
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._reporting(), name="node status")
-            group.create_task(self._renewing(), name="node lease")
+            group.create_task(self._report_loop(), name="node status")
+            group.create_task(self._renew_loop(), name="node lease")
 
-    # --- one turn each ---
+    # --- one pass each ---
 
     async def register(self) -> None:
-        """POST; where the Node is there already: GET, mend its labels, report."""
+        """POST; where the Node exists: GET, add missing labels, report."""
         facts, health = self.facts, self._health()
-        wanted = node_document(facts, self.setting, health, rfc3339(self._clock()))
-        conditions = wanted["status"]["conditions"]
+        desired = node_document(facts, self.setting, health, rfc3339(self._clock()))
+        conditions = desired["status"]["conditions"]
         try:
-            self._node = await self._client.ask(request.create(request.NODES, wanted))
+            self._node = await self._client.ask(request.create(request.NODES, desired))
             before: list[JsonObject] = []
             self._reported_s = self._clock()
         except ApiError as error:
@@ -116,20 +117,20 @@ class Registration:
             change = metadata_patch(facts, self._node)
             if change is not None:
                 self._node = await self._client.ask(request.patch(request.NODES, facts.name, change))
-            before = [each for each in _conditions(self._node) if each["type"] == READY]
+            before = [condition for condition in _conditions(self._node) if condition["type"] == READY]
             await self._send(self._status())
-        # An agent that starts tells its pressures anew, whatever the API had; readiness only where it was lost.
-        self._tell_transitions(before, conditions)
+        # A starting agent always emits events for its pressure conditions, for readiness only where it has changed.
+        self._record_transitions(before, conditions)
         self.registered.set()
 
     async def report(self) -> bool:
-        """Whether a status was sent. A Node that somebody has deleted is registered anew."""
+        """Whether a status was sent. A deleted Node is registered again."""
         try:
             self._node = await self._client.ask(request.get(request.NODES, self.facts.name))
         except ApiError as error:
             if not error.is_gone:
                 raise
-            self._lease = None  # it goes with its owner
+            self._lease = None  # it is deleted with its owner
             await self.register()
             return True
         status = self._status()
@@ -138,11 +139,11 @@ class Registration:
             return False
         before = _conditions(self._node)
         await self._send(status)
-        self._tell_transitions(before, status["conditions"])
+        self._record_transitions(before, status["conditions"])
         return True
 
     async def renew(self) -> None:
-        """PUT with the version we know; made anew where it is missing, looked at again where somebody was faster."""
+        """PUT with the known version; a missing lease is created, and after a conflict the next pass reads it again."""
         name = self.facts.name
         if self._lease is None:
             try:
@@ -151,19 +152,19 @@ class Registration:
                 if not error.is_gone:
                     raise
                 self._lease = await self._client.ask(
-                    request.create(request.LEASES, self._renewed(None), LEASE_NAMESPACE)
+                    request.create(request.LEASES, self._renewed_lease(None), LEASE_NAMESPACE)
                 )
                 return
-        lease, self._lease = self._lease, None  # refused or lost: the next turn looks first
-        changed = request.replace(request.LEASES, self._renewed(lease), name, LEASE_NAMESPACE)
+        lease, self._lease = self._lease, None  # after an error the next pass reads it first
+        changed = request.replace(request.LEASES, self._renewed_lease(lease), name, LEASE_NAMESPACE)
         self._lease = await self._client.ask(changed)
 
     # --- loops ---
 
-    async def _reporting(self) -> None:
+    async def _report_loop(self) -> None:
         while True:
             self._soon.clear()
-            await self._until_done(self.report, "report the node's status")
+            await self._retry(self.report, "report the node's status")
             try:
                 async with asyncio.timeout(self.setting.config.node_status_update_s):
                     await self._soon.wait()
@@ -171,26 +172,25 @@ class Registration:
             except TimeoutError:
                 pass
 
-    async def _renewing(self) -> None:
+    async def _renew_loop(self) -> None:
         while True:
-            await self._until_done(self.renew, "renew the node's lease")
+            await self._retry(self.renew, "renew the node's lease")
             pause_s = self.setting.config.node_lease_s / LEASE_RENEWALS
             await asyncio.sleep(pause_s * random.uniform(1.0, 1.0 + LEASE_JITTER))
 
-    async def _until_done(self, turn: Callable[[], Awaitable[Any]], what: str) -> None:
-        pause, told = RETRY_FIRST_S, ""
+    async def _retry(self, action: Callable[[], Awaitable[Any]], title: str) -> None:
+        backoff, logged = ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S), ""
         while True:
             try:
-                await turn()
-            except TROUBLES as error:
-                if (trouble := str(error) or type(error).__name__) != told:
-                    told = trouble
-                    _log.warning("cannot %s: %s; trying again", what, trouble)
-                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-                pause = min(pause * 2, RETRY_MOST_S)
+                await action()
+            except RETRIED as error:
+                if (message := str(error) or type(error).__name__) != logged:
+                    logged = message
+                    _log.warning("cannot %s: %s; retrying", title, message)
+                await asyncio.sleep(backoff.next_s() * random.uniform(0.5, 1.0))
             else:
-                if told:
-                    _log.info("the API answers again: %s", what)
+                if logged:
+                    _log.info("the API server answers again: %s", title)
                 return
 
     # ---
@@ -202,32 +202,24 @@ class Registration:
     async def _send(self, status: Mapping[str, Any]) -> None:
         change = status_patch(self._node, status)
         if change is not None:
-            asked = request.patch(request.NODES, self.facts.name, change, subresource="status")
-            self._node = await self._client.ask(asked)
+            patch = request.patch(request.NODES, self.facts.name, change, subresource="status")
+            self._node = await self._client.ask(patch)
         self._reported_s = self._clock()
 
-    def _renewed(self, before: JsonObject | None) -> JsonObject:
+    def _renewed_lease(self, before: JsonObject | None) -> JsonObject:
         duration_s = self.setting.config.node_lease_s
         return lease_document(self.facts.name, self.uid, duration_s, rfc3339_micro(self._clock()), before)
 
-    def _tell_transitions(self, before: list[JsonObject], after: list[JsonObject]) -> None:
+    def _record_transitions(self, before: list[JsonObject], after: list[JsonObject]) -> None:
         for kind, reason in transitions(before, after):
-            self._tell(kind, reason, event_message(self.facts.name, reason))
+            self._record(kind, reason, event_message(self.facts.name, reason))
 
     def _declared(self) -> str:
         return (
-            f"Node {self.facts.name} counts as {self.facts.declared_capacity}, as declared, whatever the machine has: "
-            "allocatable, admission and OOM scores follow that"
+            f"Node {self.facts.name} has the declared capacity {self.facts.declared_capacity}, not the machine's: "
+            "allocatable, admission and OOM scores are computed from it"
         )
 
 
 def _conditions(node: Mapping[str, Any]) -> list[JsonObject]:
     return list((node.get("status") or {}).get("conditions") or ())
-
-
-def rfc3339(epoch_s: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(epoch_s))
-
-
-def rfc3339_micro(epoch_s: float) -> str:
-    return datetime.fromtimestamp(epoch_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

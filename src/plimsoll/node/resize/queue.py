@@ -1,31 +1,39 @@
-"""Resizes of the node's pods: which are wanted, what the node says to them, in which order they are looked at again.
+"""Pending resizes of the node's pods: the node's verdict on each, and the order in which they are retried.
 
-A pod whose spec asks for something else than what is allocated to it is *pending*. Whenever there is a reason (its spec
-changed, a pod came, went, ended or shrank, the node's size changed, or simply time), all pending ones are judged in
-order, one after the other and with nothing awaited in between: so a decision here and the admission of a new pod never
-promise the same memory twice, and after each acceptance the next one is judged with what is left.
+A pod whose spec requests other resources than are allocated to it is *pending*. Whenever there is a reason (its spec
+changed; a pod was added, removed, terminated or shrank; the node's size changed; or time has passed), all pending ones
+are judged in order, with nothing awaited in between: a decision here and the admission of a new pod never allocate the
+same memory twice, and each one is judged with what the one before it has left.
 
-What is accepted is written down before anything else happens, then the pod's worker is woken to hand it out.
+An accepted resize is saved before anything else happens. What follows from a verdict is a `ResizeDecision`, which the
+caller carries out before it takes the next one.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from typing import Literal, Protocol
 
 import msgspec
 
+from plimsoll.aio import Wakeup
 from plimsoll.node.checkpoint import Checkpoint, CheckpointWriteError
+from plimsoll.node.metrics import NodeMeters
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.model.objects import Container, Pod, ResourceList
+from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.rules.node.admission import AdmissionRefusal
-from plimsoll.rules.profile import Profile
-from plimsoll.rules.resize.allocation import Allocation, NodeResizeGates, allocated_pod, is_allocated
-from plimsoll.rules.resize.conditions import NO_MARKS, ResizeConditions, failed, finished, is_news, judged, marks_of
+from plimsoll.rules.resize.allocation import Allocation, allocated_pod, is_allocated
+from plimsoll.rules.resize.conditions import (
+    NO_RESIZE_CONDITIONS,
+    ResizeConditions,
+    conditions_from_status,
+    failed,
+    finished,
+    is_news,
+    judged,
+)
 from plimsoll.rules.resize.verdict import (
     RETRY_FIRST_S,
     RETRY_S,
@@ -40,160 +48,142 @@ from plimsoll.rules.scheduling.fit import NodeLoad
 Trigger = Literal["pod_updated", "pods_added", "pods_removed", "pod_resized", "pod_terminated", "periodic_retry"]
 
 
-class ResizePolicyOfNode(msgspec.Struct, frozen=True):
-    """The settings that verdicts depend on and that do not change while the agent runs."""
+class ResizeDecision(msgspec.Struct, frozen=True):
+    """What follows from a verdict on a pod's resize."""
 
-    profile: Profile
-    gates: NodeResizeGates
-    absolute_allocatable: ResourceList
-    static_cpus: bool = False
-    static_memory: bool = False
-    may_swap: Callable[[Pod, Container], bool] = lambda _pod, _container: False
-    enabled: bool = True  # InPlacePodVerticalScaling
-    cpu_refusal: Callable[[Pod], AdmissionRefusal | None] = lambda _pod: (
-        None
-    )  # of the CPU manager, for a pod of that size
-    give_cpus: Callable[[Pod], None] = lambda _pod: None
+    uid: str
+    accepted: Pod | None = None  # with its new allocation; its CPUs are to be assigned
+    victims: tuple[Pod, ...] = ()  # pods to preempt
+    event: LifecycleEvent | None = None
+    requeue: bool = False  # the pod's worker must sync
 
 
 class PodRegistry(Protocol):
-    """The pods of the node, as far as a verdict asks."""
+    """The pods of the node, as far as verdicts depend on them."""
 
     def load(self) -> NodeLoad:
         """The node and what is allocated on it."""
 
     def desired(self, uid: str) -> RunPod | None:
-        """The newest spec of a pod that still lives; None for one that has ended or must end."""
-
-    def told(self, uid: str, event: LifecycleEvent) -> None: ...
-    def look_again(self, uid: str) -> None: ...
-    def preempt(self, victims: Iterable[Pod]) -> None: ...
-
-
-class ResizeMetrics(Protocol):
-    """What is measured; `meters.NodeMeters` counts it."""
-
-    def resize_requested(self, resource: str, requirement: str, operation: str) -> None: ...
-    def resize_accepted_late(self, trigger: str) -> None: ...
-    def resize_infeasible(self, label: str) -> None: ...
-    def resize_took(self, seconds: float, *, success: bool) -> None: ...
+        """The newest spec of an active pod; None for one that has ended or is being terminated."""
 
 
 class Resizes:
     def __init__(
         self,
-        policy: ResizePolicyOfNode,
+        setting: ResizeSetting,
         checkpoint: Checkpoint,
         pods: PodRegistry,
         conditions: Callable[[], Iterable[NodeCondition]],
         clock: Callable[[], float],
-        counts: ResizeMetrics,
+        meters: NodeMeters,
     ) -> None:
-        self._policy, self._checkpoint, self._pods = policy, checkpoint, pods
-        self._conditions, self._clock, self._counts = conditions, clock, counts
-        self._marks: dict[str, ResizeConditions] = {}
-        self._queue: dict[str, None] = {}  # uids, in the order they came
-        self._stir = asyncio.Event()
-        self._trigger: Trigger | None = None  # why all that wait are to be judged
+        """`setting`: its load and conditions are replaced by those at the time of each verdict."""
+        self._setting, self._checkpoint, self._pods = setting, checkpoint, pods
+        self._node_conditions, self._clock, self._meters = conditions, clock, meters
+        self._conditions: dict[str, ResizeConditions] = {}
+        self._queue: dict[str, None] = {}  # uids, in the order they arrived
+        self._wake = Wakeup()
+        self._trigger: Trigger | None = None  # why all pending ones are to be judged
         self._started = False
 
-    # --- what happened ---
+    # --- triggers ---
 
     def known(self, uid: str, conditions: Iterable[RunCondition], generation: int) -> None:
-        """A pod of an earlier run: what its status says of resizes holds until it is judged anew."""
-        self._marks[uid] = marks_of(conditions, generation, self._clock())
+        """A pod of an earlier run: the resize conditions in its status hold until it is judged again."""
+        self._conditions[uid] = conditions_from_status(conditions, generation, self._clock())
         self._queue[uid] = None
 
-    def changed(self, uid: str) -> None:
-        """A new document with other resources: judge it now, before the others that wait."""
+    def changed(self, uid: str) -> Iterator[ResizeDecision]:
+        """A pod's spec has other resources: judge it now, with all pending ones."""
         self._queue[uid] = None
-        if self._started:
-            self.evaluate("pod_updated")
-            self._stir.set()
+        if not self._started:
+            return iter(())
+        self._wake.set()
+        return self.evaluate("pod_updated")
 
     def forget(self, uid: str) -> None:
-        self._marks.pop(uid, None)
+        self._conditions.pop(uid, None)
         self._queue.pop(uid, None)
 
     def over(self, uid: str) -> None:
-        """It has ended: nothing is told of its resizes any more, and its place is free."""
+        """The pod has ended: its resizes are no longer reported, and its resources are free."""
         self.forget(uid)
-        self.room("pod_terminated")
+        self.retry("pod_terminated")
 
-    def room(self, trigger: Trigger) -> None:
-        """Something may fit now that did not; judged soon, many reasons together."""
+    def retry(self, trigger: Trigger) -> None:
+        """A pending resize may fit now; several triggers are judged together, soon."""
         if self._queue:
             self._trigger = trigger
-            self._stir.set()
+            self._wake.set()
 
-    def begin(self) -> None:
-        """From here on resizes are judged: all pods of the first list have been admitted."""
+    def begin(self) -> Iterator[ResizeDecision]:
+        """Start to judge resizes: all pods of the first list have been admitted."""
         self._started = True
-        self.evaluate("pods_added")
+        return self.evaluate("pods_added")
 
-    async def run(self) -> None:
-        """What waits is judged again when there is room, or a while after it was judged last."""
+    async def run(self) -> AsyncIterator[ResizeDecision]:
+        """Judge pending resizes again after a trigger, or some time after the last verdict."""
         pause_s = RETRY_FIRST_S
         while True:
-            try:
-                async with asyncio.timeout(pause_s):
-                    await self._stir.wait()
-            except TimeoutError:
+            if not await self._wake.wait(pause_s):
                 self._trigger = "periodic_retry"
-            self._stir.clear()
             pause_s = RETRY_S
             trigger, self._trigger = self._trigger, None
             if trigger is not None:
-                self.evaluate(trigger)
+                for decision in self.evaluate(trigger):
+                    yield decision
 
-    # --- what is known ---
+    # --- state ---
 
-    def marks(self, uid: str) -> ResizeConditions:
-        return self._marks.get(uid, NO_MARKS)
+    def conditions(self, uid: str) -> ResizeConditions:
+        return self._conditions.get(uid, NO_RESIZE_CONDITIONS)
 
     def pending(self) -> dict[str, int]:
-        """How many wait, by reason."""
-        counted = {"deferred": 0, "infeasible": 0}
-        for each in self._marks.values():
-            if each.pending is not None:
-                counted[each.pending.reason.lower()] += 1
-        return counted
+        """The number of pending resizes by reason."""
+        counts = {"deferred": 0, "infeasible": 0}
+        for conditions in self._conditions.values():
+            if conditions.pending is not None:
+                counts[conditions.pending.reason.lower()] += 1
+        return counts
 
     def in_progress(self) -> int:
-        return sum(each.progress is not None for each in self._marks.values())
+        return sum(conditions.progress is not None for conditions in self._conditions.values())
 
     # --- verdicts ---
 
-    def evaluate(self, trigger: Trigger) -> None:
+    def evaluate(self, trigger: Trigger) -> Iterator[ResizeDecision]:
+        """Each resize is judged when its decision is taken, so carry out one before taking the next."""
         waiting = []
         for uid in list(self._queue):
             pod, allocation = self._pods.desired(uid), self._checkpoint.get(uid).allocation
             if pod is None or allocation is None:
                 self._queue.pop(uid)
                 continue
-            pending = self.marks(uid).pending
+            pending = self.conditions(uid).pending
             waiting.append(PendingResize(pod, allocation, pending.since_s if pending is not None else None))
         for each in queue_order(waiting):
-            self._judge(each.desired, each.allocation, trigger)
+            yield self._judge(each.desired, each.allocation, trigger)
 
-    def _judge(self, pod: Pod, allocation: Allocation, trigger: Trigger) -> None:
-        uid, before = pod.metadata.uid, self.marks(pod.metadata.uid)
-        verdict = self._written_down(uid, allocation, self._verdict(pod, allocation))
-        marks, event = judged(before, pod, verdict, self._clock())
+    def _judge(self, pod: Pod, allocation: Allocation, trigger: Trigger) -> ResizeDecision:
+        uid, before = pod.metadata.uid, self.conditions(pod.metadata.uid)
+        verdict = self._saved(uid, allocation, self._verdict(pod, allocation))
+        conditions, event = judged(before, pod, verdict, self._clock())
         if not verdict.still_pending:
             self._queue.pop(uid, None)
-        if verdict.decision == "Accepted":
-            self._policy.give_cpus(allocated_pod(pod, verdict.allocation))
-            self._pods.preempt(verdict.victims)
         self._count(before, verdict, event, trigger)
-        self._put(uid, marks)
-        if event is not None:
-            self._pods.told(uid, event)
-        if is_news(before, marks):
-            self._pods.look_again(uid)
+        self._put(uid, conditions)
+        is_accepted = verdict.decision == "Accepted"
+        return ResizeDecision(
+            uid,
+            allocated_pod(pod, verdict.allocation) if is_accepted else None,
+            verdict.victims if is_accepted else (),
+            event,
+            is_news(before, conditions),
+        )
 
-    def _written_down(self, uid: str, before: Allocation, verdict: ResizeVerdict) -> ResizeVerdict:
-        """The verdict; what would be accepted and cannot be written down has to wait."""
+    def _saved(self, uid: str, before: Allocation, verdict: ResizeVerdict) -> ResizeVerdict:
+        """The verdict; an acceptance that cannot be saved is deferred."""
         if verdict.decision != "Accepted":
             return verdict
         self._checkpoint.put(uid, allocation=verdict.allocation)
@@ -207,58 +197,43 @@ class Resizes:
     def _verdict(self, pod: Pod, allocation: Allocation) -> ResizeVerdict:
         if is_allocated(pod, allocation):
             return ResizeVerdict("NoChange", allocation)
-        policy = self._policy
-        return resize_verdict(
-            pod,
-            allocation,
-            ResizeSetting(
-                self._pods.load(),
-                policy.profile,
-                policy.gates,
-                policy.static_cpus,
-                policy.static_memory,
-                tuple(self._conditions()),
-                absolute_allocatable=policy.absolute_allocatable,
-                may_swap=policy.may_swap,
-                cpu_refusal=policy.cpu_refusal,
-                enabled=policy.enabled,
-            ),
-        )
+        load, conditions = self._pods.load(), tuple(self._node_conditions())
+        return resize_verdict(pod, allocation, msgspec.structs.replace(self._setting, load=load, conditions=conditions))
 
-    # --- carrying out ---
+    # --- actuation ---
 
-    def done(self, pod: Pod) -> None:
-        """The worker has handed out everything that is allocated."""
-        before = self.marks(pod.metadata.uid)
-        marks, event = finished(before, pod)
+    def done(self, pod: Pod) -> LifecycleEvent | None:
+        """All allocated resources are actuated. The event to emit, if a resize was in progress."""
+        before = self.conditions(pod.metadata.uid)
+        conditions, event = finished(before, pod)
         if event is None:
-            return
+            return None
         if before.progress is not None:
-            self._counts.resize_took(self._clock() - before.progress.since_s, success=True)
-        self._put(pod.metadata.uid, marks)
-        self._pods.told(pod.metadata.uid, event)
-        self.room("pod_resized")
+            self._meters.resize_took(self._clock() - before.progress.since_s, success=True)
+        self._put(pod.metadata.uid, conditions)
+        self.retry("pod_resized")
+        return event
 
-    def failed(self, pod: Pod, error: str) -> None:
-        before = self.marks(pod.metadata.uid)
-        marks, event = failed(before, pod, error, self._clock())
-        self._put(pod.metadata.uid, marks)
-        if event is not None:
-            if before.progress is not None:
-                self._counts.resize_took(self._clock() - before.progress.since_s, success=False)
-            self._pods.told(pod.metadata.uid, event)
+    def failed(self, pod: Pod, error: str) -> LifecycleEvent | None:
+        """Actuation has failed. The event to emit, unless the same failure was reported before."""
+        before = self.conditions(pod.metadata.uid)
+        conditions, event = failed(before, pod, error, self._clock())
+        self._put(pod.metadata.uid, conditions)
+        if event is not None and before.progress is not None:
+            self._meters.resize_took(self._clock() - before.progress.since_s, success=False)
+        return event
 
-    def _put(self, uid: str, marks: ResizeConditions) -> None:
-        if marks == NO_MARKS:
-            self._marks.pop(uid, None)
+    def _put(self, uid: str, conditions: ResizeConditions) -> None:
+        if conditions == NO_RESIZE_CONDITIONS:
+            self._conditions.pop(uid, None)
         else:
-            self._marks[uid] = marks
+            self._conditions[uid] = conditions
 
     def _count(
         self, before: ResizeConditions, verdict: ResizeVerdict, event: LifecycleEvent | None, trigger: Trigger
     ) -> None:
         was_deferred = before.pending is not None and before.pending.reason == "Deferred"
         if verdict.decision == "Accepted" and was_deferred:
-            self._counts.resize_accepted_late(trigger)
+            self._meters.deferred_resizes_accepted.add(trigger)
         elif verdict.decision == "Infeasible" and event is not None:
-            self._counts.resize_infeasible(verdict.label)
+            self._meters.infeasible_resizes.add(verdict.label)

@@ -1,32 +1,27 @@
-"""Who owns which CPUs of this node, under the static policy; under `none` nobody owns any.
+"""Exclusive CPUs of containers under the static CPU manager policy; under `none` every container runs on all.
 
-Decisions are `rules.cpumanager.assignment`'s. What was given is kept in `cpu_manager_state`, a file of the kubelet's
-own form, before anybody runs on it: an agent that comes back finds every container on the CPUs it had. A pod keeps its
-CPUs until nothing of it runs any more, whatever restarts meanwhile.
+`rules.cpumanager.assignment` decides. The assignment is written to `cpu_manager_state`, a file in the kubelet's format,
+before a container runs on it: a restarted agent finds every container on the CPUs it had. A pod keeps its CPUs until
+none of its processes runs any more, even if containers restart meanwhile.
 
-A file that does not fit (another policy, other CPUs, damaged) is refused while pods are known here, as a kubelet
-refuses it: nobody could say who runs where. On a drained node it is begun anew.
+A file that does not match (another policy, other CPUs, damaged) is refused while pods are known here, as a kubelet
+refuses it. On a drained node the agent starts with a new one.
 
-Brings containers onto their CPUs: exclusive ones onto their own, all others onto the shared pool.
-
-Where the agent makes the cgroups, `cpuset.cpus` is a file like the others in one turn of the node's tree; whoever must
-leave a CPU is written first, and before a new owner starts. A runtime that makes them itself is told by an update that
-holds the list of CPUs and nothing else, so that no quota is disturbed (02 §10).
-
-It is done whenever CPUs were given away or came back, and compared anew every `cpuManagerReconcilePeriod`.
+`CpuPinning` moves containers onto their CPUs whenever the assignment changes, and compares all of them every
+`cpuManagerReconcilePeriod`. A container leaves a CPU before another one that owns it starts there (02 §10).
 """
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from plimsoll.aio import Wakeup
 from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateCorruptError, cpu_state_from_json, cpu_state_json
-from plimsoll.errors import InvalidConfigError, PlimsollError
+from plimsoll.errors import InvalidConfigError, PlimsollError, StructuredError
 from plimsoll.linux.atomic_file import replace_whole
-from plimsoll.node.resources.pleg import RuntimeView
+from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.config.kubelet import host_errors
 from plimsoll.rules.cpumanager.assignment import (
@@ -39,7 +34,7 @@ from plimsoll.rules.cpumanager.assignment import (
     NotWholeCoresError,
     assigned,
     reserved_set,
-    state_trouble,
+    state_error,
 )
 from plimsoll.rules.cpumanager.topology import Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
@@ -47,7 +42,6 @@ from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig, reserved_cpus
 from plimsoll.rules.resources.defaulting import defaulted
-from plimsoll.runtime.interface import ContainerRuntime, CriResources, RuntimeCallError
 
 log = logging.getLogger(__name__)
 
@@ -56,21 +50,18 @@ CPUSET = "cpuset.cpus"
 NONE, STATIC = "none", "static"
 
 
-class CpuStateError(PlimsollError):
-    def __init__(self, path: Path, trouble: str) -> None:
-        super().__init__(path, trouble)
-        self.path, self.trouble = path, trouble
-
-    def __str__(self) -> str:
-        return (
-            f"could not restore state from checkpoint: {self.trouble}, please drain this node and delete the CPU "
-            f'manager checkpoint file "{self.path}" before restarting'
-        )
+class CpuStateError(StructuredError):
+    path: Path
+    reason: str
+    template = (
+        "could not restore state from checkpoint: {reason}, please drain this node and delete the CPU "
+        'manager checkpoint file "{path}" before restarting'
+    )
 
 
 class CpuManager:
     def __init__(self, directory: Path, setting: NodeConfig, topology: CpuTopology) -> None:
-        """Raises InvalidConfig where the configuration cannot be had on these CPUs."""
+        """Raises InvalidConfigError if these CPUs cannot satisfy the configuration."""
         self._path, self._policy = directory / STATE, setting.policy
         self._owned: dict[str, dict[str, Cpus]] = {}
         self.is_static = setting.policy.static_cpus
@@ -86,38 +77,43 @@ class CpuManager:
             return
         try:
             state = cpu_state_from_json(data)
-            trouble = self._trouble(state)
+            mismatch = self._mismatch(state)
         except CpuStateCorruptError as error:
-            state, trouble = CpuState("", NO_CPUS, {}), str(error)
-        if trouble and not drained:
-            raise CpuStateError(self._path, trouble)
-        if trouble:
-            log.warning("%s: %s; there are no pods here, so it is begun anew", self._path, trouble)
+            state, mismatch = CpuState("", NO_CPUS, {}), str(error)
+        if mismatch and not drained:
+            raise CpuStateError(self._path, mismatch)
+        if mismatch:
+            log.warning("%s: %s; the node is drained, starting with a new file", self._path, mismatch)
         else:
             self._owned = {uid: dict(containers) for uid, containers in state.owned.items()}
         self._save()
 
-    def _trouble(self, state: CpuState) -> str:
+    def _mismatch(self, state: CpuState) -> str:
         configured = STATIC if self.is_static else NONE
         if state.policy != configured:
             return f'configured policy "{configured}" differs from state checkpoint policy "{state.policy}"'
-        return state_trouble(state.owned, state.shared, self.plan) if self.plan is not None else ""
+        return state_error(state.owned, state.shared, self.plan) if self.plan is not None else ""
 
-    # --- deciding ---
+    # --- assignments ---
 
-    def wanted(self, pod: Pod) -> dict[str, Cpus] | AdmissionRefusal:
-        """The CPUs that its containers would own; `pod` with its allocated resources. Nothing is given away yet."""
+    def assignment(self, pod: Pod) -> dict[str, Cpus] | AdmissionRefusal:
+        """The CPUs that its containers would own; `pod` with its allocated resources. Nothing is assigned yet."""
         if self.plan is None:
             return {}
-        whole = defaulted(pod, pod_level=self._policy.pod_level)
+        whole = defaulted(pod, gates=self._policy.gates)
         try:
             return assigned(whole, self._owned, self.plan, self._policy)
         except (NotEnoughCpusError, NotWholeCoresError) as error:
             return AdmissionRefusal(error.reason, str(error))
 
-    def give(self, uid: str, cpus: dict[str, Cpus]) -> bool:
-        """Kept on disk when this returns, if the disk takes it. True where it is news."""
-        if self._owned.get(uid, {}) == cpus:
+    def refusal(self, pod: Pod) -> AdmissionRefusal | None:
+        assignment = self.assignment(pod)
+        return assignment if isinstance(assignment, AdmissionRefusal) else None
+
+    def assign(self, pod: Pod) -> bool:
+        """Assign CPUs to a pod that was not refused, and save that. True if the assignment has changed."""
+        uid, cpus = pod.metadata.uid, self.assignment(pod)
+        if isinstance(cpus, AdmissionRefusal) or self._owned.get(uid, {}) == cpus:
             return False
         if cpus:
             self._owned[uid] = cpus
@@ -126,8 +122,8 @@ class CpuManager:
         self._save()
         return True
 
-    def keep(self, uids: Collection[str]) -> bool:
-        """Whoever is not among them gives back what it owned. True where somebody did."""
+    def retain(self, uids: Collection[str]) -> bool:
+        """Release the CPUs of all other pods. True if there were some."""
         gone = [uid for uid in self._owned if uid not in uids]
         for uid in gone:
             del self._owned[uid]
@@ -135,15 +131,10 @@ class CpuManager:
             self._save()
         return bool(gone)
 
-    # --- asking ---
-
     def cpus_of(self, uid: str, container: str) -> str:
-        """As a cpuset file wants them: its own, or the shared pool. Empty under the policy `none`."""
+        """In cpuset format: its own CPUs, or the shared pool. Empty under the policy `none`."""
         own = self._owned.get(uid, {}).get(container)
         return self.shared_text if own is None else cpu_text(own)
-
-    def owned_by(self, uid: str) -> dict[str, Cpus]:
-        return dict(self._owned.get(uid, {}))
 
     @property
     def shared(self) -> Cpus:
@@ -154,7 +145,7 @@ class CpuManager:
         state = CpuState(STATIC if self.is_static else NONE, self.shared, self._owned)
         try:
             replace_whole(self._path, cpu_state_json(state))
-        except OSError as error:  # as a kubelet, go on: a full disk is no reason to refuse pods
+        except OSError as error:  # continue, as a kubelet does: a full disk must not stop pods
             log.error("%s cannot be written: %s; free some space", self._path, error.strerror or error)
 
 
@@ -164,19 +155,19 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
         raise InvalidConfigError(
             "cpuManagerPolicy",
             f"static: the capacity says {setting.machine.cores} CPUs and the machine has {len(topology.cpus)}; "
-            "nobody can own one that is not there",
+            "a pod cannot own a CPU that does not exist",
         )
     options = {name for name, value in config.cpu_manager_policy_options.items() if value == "true"}
     if others := sorted(options - HONOURED_OPTIONS):
         honoured = " and ".join(sorted(HONOURED_OPTIONS))
-        raise InvalidConfigError(f"cpuManagerPolicyOptions[{others[0]}]", f"is not offered here; {honoured} are")
+        raise InvalidConfigError(f"cpuManagerPolicyOptions[{others[0]}]", f"is not supported; {honoured} are")
     for error in host_errors(config, setting.policy.cgroup_version, topology.cpus):
         if error.path == "reservedSystemCPUs":
             raise error
     count = reserved_cpus(config)
     if count >= len(topology.cpus):
         raise InvalidConfigError(
-            "cpuManagerPolicy", f"{count} of {len(topology.cpus)} CPUs are reserved: nothing is left to give away"
+            "cpuManagerPolicy", f"{count} of {len(topology.cpus)} CPUs are reserved: none is left to assign"
         )
     return CpuPlan(
         topology,
@@ -187,69 +178,35 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
 
 
 class CpuPinning:
-    def __init__(
-        self, cpus: CpuManager, cgroups: PodCgroups, runtime: ContainerRuntime, view: RuntimeView, period_s: float
-    ) -> None:
-        self.cpus, self._cgroups, self._runtime, self._view, self._period_s = cpus, cgroups, runtime, view, period_s
-        self._told: dict[str, str] = {}  # container id → what a runtime was told last
-        self._wake = asyncio.Event()
-        if cpus.is_static:
-            cgroups.cpus = cpus.cpus_of
+    def __init__(self, cpus: CpuManager, pods: PodCgroups, containers: ContainerCgroups, period_s: float) -> None:
+        self._cpus, self._pods, self._containers, self._period_s = cpus, pods, containers, period_s
+        self._wake = Wakeup()
 
     def check(self) -> None:
-        """A policy that no kernel could carry out is refused at the start."""
-        if self.cpus.is_static and (why := self._cgroups.lacks(CPUSET)):
+        """Refuse a policy that this kernel cannot enforce, when the agent starts."""
+        if self._cpus.is_static and (why := self._pods.lacks(CPUSET)):
             raise InvalidConfigError("cpuManagerPolicy", f"static needs the cpuset controller: {why}")
 
     def wake(self) -> None:
-        """Somebody may have given CPUs back."""
+        """CPUs may have been assigned or released."""
         self._wake.set()
 
     async def now(self, *, every: bool = False) -> None:
-        """Everybody that runs is on its CPUs when this returns."""
-        if not self.cpus.is_static:
-            return
-        if self._runtime.makes_cgroups:
-            await self._tell_runtime()
-        else:
-            await self._cgroups.pin(every=every)
+        """All running containers are on their CPUs when this returns."""
+        if self._cpus.is_static:
+            await self._containers.pin(every=every)
 
     async def run(self, active: Callable[[], Collection[str] | None], freed: Callable[[], None]) -> None:
-        """`active`: the pods of which something may run; None while not all of them are known. `freed`: is told when
-        CPUs came back."""
+        """`active`: uids of pods that may have processes; None while not all pods are known. `freed` is called when
+        CPUs were released."""
         while True:
-            try:
-                async with asyncio.timeout(self._period_s):
-                    await self._wake.wait()
-            except TimeoutError:
-                pass
-            is_periodic = not self._wake.is_set()
-            self._wake.clear()
-            if not self.cpus.is_static:
+            is_periodic = not await self._wake.wait(self._period_s)
+            if not self._cpus.is_static:
                 continue
             try:
                 uids = active()
-                if uids is not None and self.cpus.keep(uids):
+                if uids is not None and self._cpus.retain(uids):
                     freed()
                 await self.now(every=is_periodic)
             except (PlimsollError, OSError) as error:
                 log.warning("CPUs of containers: %s; trying again", error)
-
-    async def _tell_runtime(self) -> None:
-        running = {
-            each.id: (each.pod_uid, each.name)
-            for parts in (await self._view.all()).values()
-            for each in parts.containers
-            if each.phase == "running"
-        }
-        self._told = {key: text for key, text in self._told.items() if key in running}
-        wanted = {key: self.cpus.cpus_of(*who) for key, who in running.items()}
-        changed = [key for key, text in wanted.items() if self._told.get(key) != text]
-        # Fewer CPUs first: nobody gets one that another one still has.
-        for key in sorted(changed, key=lambda each: wanted[each] != self.cpus.shared_text):
-            try:
-                await self._runtime.update_container(key, CriResources(cpuset_cpus=wanted[key]))
-            except RuntimeCallError as trouble:  # it may have ended just now; else the next look finds it
-                log.info("CPUs of container %s: %s", key, trouble)
-            else:
-                self._told[key] = wanted[key]

@@ -1,8 +1,7 @@
-"""The agent's own place on the machine, and the system's: an OOM score, and the cgroups that `kubeletCgroups` and
-`systemCgroups` name (02 §12).
+"""The agent's own OOM score, and the cgroups that `kubeletCgroups` and `systemCgroups` name (02 §12).
 
-All of it is done where this process may; where it may not, that is said and the agent runs all the same. It is done
-again and again, since others may undo it: each minute where a cgroup is named, else every five.
+Whatever this process is not permitted to do is reported, and the agent runs on. It is repeated, because other programs
+may undo it: each minute if a cgroup is named, otherwise every five.
 """
 
 from __future__ import annotations
@@ -18,8 +17,8 @@ from plimsoll.errors import PlimsollError
 from plimsoll.linux.processes import cgroups_of, set_oom_score_adj
 from plimsoll.rules.config.kubelet import KubeletConfig
 
-EACH_MINUTE_S, SELDOM_S = 60.0, 300.0
-ROUNDS = 10  # processes that come while others are moved are moved with the next one
+NAMED_CGROUP_S, SCORE_ONLY_S = 60.0, 300.0
+ROUNDS = 10  # processes forked while others are moved are moved in the next one
 TOP = "/"
 
 
@@ -33,20 +32,20 @@ class OwnPlace:
         self._config, self._driver = config, driver
 
     async def keep(
-        self, tell: Callable[[str], None], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+        self, report: Callable[[str], None], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
-        """For ever; `tell` hears of troubles when they change."""
-        config, told = self._config, list[str]()
+        """Until cancelled; `report` gets failures when they change."""
+        config, reported = self._config, list[str]()
         while True:
-            found = await self.take()
-            for each in found:
-                if each not in told:
-                    tell(each)
-            told = found
-            await sleep(EACH_MINUTE_S if config.kubelet_cgroups or config.system_cgroups else SELDOM_S)
+            failures = await self.take()
+            for failure in failures:
+                if failure not in reported:
+                    report(failure)
+            reported = failures
+            await sleep(NAMED_CGROUP_S if config.kubelet_cgroups or config.system_cgroups else SCORE_ONLY_S)
 
     async def take(self) -> list[str]:
-        """What could not be had, in sentences. A cgroup that is missing is made and, as by a kubelet, stays."""
+        """What failed, in sentences. A missing cgroup is created and, as by a kubelet, never removed."""
         pid, notes = os.getpid(), []
         score = set_oom_score_adj(pid, self._config.kubelet_oom_score_adj)
         if not score.done:
@@ -71,47 +70,47 @@ class OwnPlace:
 
     async def _enter(self, path: str, pid: int) -> None:
         driver = self._driver
-        if driver.look(path, ()) is None:
+        if driver.read(path, ()) is None:
             await driver.make(path, pid=pid)
         if pid not in driver.members(path):
             await driver.move(path, pid)
 
     async def _move_system(self, path: str) -> dict[int, str]:
-        """Everything in the top cgroup that is neither init nor a thread of the kernel; who could not be moved."""
+        """Everything in the root cgroup that is neither init nor a kernel thread; pid → why it could not be moved."""
         driver, left = self._driver, dict[int, str]()
-        if driver.look(path, ()) is None:
+        if driver.read(path, ()) is None:
             await driver.make(path)
         for _ in range(ROUNDS):
-            found = [pid for pid in self._system_processes() if pid not in left]
-            for pid in found:
+            pids = [pid for pid in self._system_processes() if pid not in left]
+            for pid in pids:
                 try:
                     await driver.move(path, pid)
                 except CgroupError as error:
-                    if error.errno != errno.ESRCH:  # else it has ended
+                    if error.errno != errno.ESRCH:  # otherwise it has ended
                         left[pid] = str(error)
-            if not found:
+            if not pids:
                 break
         return left
 
     def _system_processes(self) -> Iterator[int]:
         for pid in self._driver.members(TOP):
-            if pid > 1 and self._is_at_the_top(pid) and _is_a_program(pid):
+            if pid > 1 and self._is_in_root(pid) and not _is_kernel_thread(pid):
                 yield pid
 
-    def _is_at_the_top(self, pid: int) -> bool:
-        """Where memory is counted. On v1 a service, or a container, may be at the top of other hierarchies."""
+    def _is_in_root(self, pid: int) -> bool:
+        """In the memory hierarchy. On v1 a service, or a container, may be in the root of other hierarchies."""
         for each in cgroups_of(pid) or ():
             if each.controllers == () if self._driver.version == 2 else "memory" in each.controllers:
                 return each.path == TOP
         return False
 
 
-def _is_a_program(pid: int) -> bool:
-    """A thread of the kernel has no file that it runs."""
+def _is_kernel_thread(pid: int) -> bool:
+    """A kernel thread has no executable."""
     try:
         os.readlink(Path(f"/proc/{pid}/exe"))
     except FileNotFoundError:
-        return False
-    except OSError:  # it may not be looked at, but it is there
         return True
-    return True
+    except OSError:  # not readable, but it exists
+        return False
+    return False

@@ -1,85 +1,123 @@
-"""What the runtime has, looked at once for all workers that ask at the same time.
+"""The runtime's pods, read once for all workers that ask at the same time.
 
-A worker needs the truth as it is after its last action, so an answer never comes from a look that began before the
-question. Looks follow each other; whoever asks while one is under way shares the next.
+A worker needs the state after its own last action, so an answer never comes from a read that began before the request.
+Reads follow each other; requests that arrive during a read share the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
-import msgspec
-
+from plimsoll.aio import Wakeup
 from plimsoll.errors import PlimsollError
-from plimsoll.runtime.interface import ContainerRuntime, ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
+from plimsoll.rules.model.observed import ObservedContainer, ObservedPod, ObservedSandbox
+from plimsoll.rules.node.node_object import ImageOnNode
+from plimsoll.runtime.cri.answers import Health, StoredImage
+from plimsoll.runtime.interface import ContainerRuntime, RuntimeCallError, RuntimeSnapshot
 
+log = logging.getLogger(__name__)
 
-class PodParts(msgspec.Struct, frozen=True):
-    """One pod's sandboxes, newest first, and containers, newest attempt first."""
-
-    sandboxes: tuple[SandboxStateSeen, ...] = ()
-    containers: tuple[ContainerStateSeen, ...] = ()
-
-    def newest(self, name: str) -> ContainerStateSeen | None:
-        return next((each for each in self.containers if each.name == name), None)
-
-    def alive(self) -> list[ContainerStateSeen]:
-        return [each for each in self.containers if each.phase in ("created", "running", "unknown")]
-
-
-NOTHING = PodParts()
+STATUS_S, IMAGES_S = 5.0, 30.0  # as the kubelet: updateRuntimeUp, and its image list
+DOWN = "container runtime is down"
+NOTHING = ObservedPod()
 
 
 class RuntimeView:
+    """Sandboxes and containers of each pod come newest first."""
+
     def __init__(self, runtime: ContainerRuntime) -> None:
         self._runtime = runtime
-        self._asking: list[asyncio.Future[Mapping[str, PodParts]]] = []
-        self._wake = asyncio.Event()
-        self._seen: RuntimeSnapshot | None = None
-        self.last: Mapping[str, PodParts] = {}  # for whoever only shows it
+        self._requests: list[asyncio.Future[Mapping[str, ObservedPod]]] = []
+        self._wake = Wakeup()
+        self._snapshot: RuntimeSnapshot | None = None
+        self.last: Mapping[str, ObservedPod] = {}  # as last read; for readers that need no fresh state
 
-    async def all(self) -> Mapping[str, PodParts]:
-        """By pod uid. RuntimeTrouble where the runtime does not answer."""
-        answer: asyncio.Future[Mapping[str, PodParts]] = asyncio.get_running_loop().create_future()
-        self._asking.append(answer)
+    async def all(self) -> Mapping[str, ObservedPod]:
+        """By pod uid. Raises RuntimeCallError if the runtime does not answer."""
+        answer: asyncio.Future[Mapping[str, ObservedPod]] = asyncio.get_running_loop().create_future()
+        self._requests.append(answer)
         self._wake.set()
         return await answer
 
-    async def pod(self, uid: str) -> PodParts:
+    async def pod(self, uid: str) -> ObservedPod:
         return (await self.all()).get(uid, NOTHING)
 
     async def run(self) -> None:
         while True:
             await self._wake.wait()
-            self._wake.clear()
-            asking, self._asking = self._asking, []
+            requests, self._requests = self._requests, []
             try:
-                self.last = await self._look()
+                self.last = await self._read()
             except (PlimsollError, OSError) as error:
-                for each in asking:
-                    if not each.done():
-                        each.set_exception(error)
+                for request in requests:
+                    if not request.done():
+                        request.set_exception(error)
                 continue
-            for each in asking:
-                if not each.done():
-                    each.set_result(self.last)
+            for request in requests:
+                if not request.done():
+                    request.set_result(self.last)
 
-    async def _look(self) -> Mapping[str, PodParts]:
-        seen = await self._runtime.seen()
-        if seen is self._seen:
+    async def _read(self) -> Mapping[str, ObservedPod]:
+        snapshot = await self._runtime.seen()
+        if snapshot is self._snapshot:
             return self.last
-        self._seen = seen
-        sandboxes: dict[str, list[SandboxStateSeen]] = {}
-        containers: dict[str, list[ContainerStateSeen]] = {}
-        for sandbox in seen.sandboxes:
+        self._snapshot = snapshot
+        sandboxes: dict[str, list[ObservedSandbox]] = {}
+        containers: dict[str, list[ObservedContainer]] = {}
+        for sandbox in snapshot.sandboxes:
             sandboxes.setdefault(sandbox.pod_uid, []).append(sandbox)
-        for container in seen.containers:
+        for container in snapshot.containers:
             containers.setdefault(container.pod_uid, []).append(container)
         return {
-            uid: PodParts(
+            uid: ObservedPod(
                 tuple(sorted(sandboxes.get(uid, ()), key=lambda each: (-each.attempt, -each.created_s))),
                 tuple(sorted(containers.get(uid, ()), key=lambda each: (-each.attempt, -each.created_s))),
             )
             for uid in sandboxes.keys() | containers.keys()
         }
+
+
+class RuntimeStatusSource(Protocol):
+    async def health(self) -> Health: ...
+    async def images(self) -> tuple[StoredImage, ...]: ...
+
+
+class RuntimeHealth:
+    """Polls a CRI runtime: whether it and its network are ready, and which images it has.
+
+    The node's status is built from plain values, so the last answer is kept here. A runtime that does not answer makes
+    the node NotReady with the kubelet's message. `changed` is called when anything has changed.
+    """
+
+    def __init__(self, runtime: RuntimeStatusSource, changed: Callable[[], None]) -> None:
+        self._runtime, self._changed = runtime, changed
+        self.errors: tuple[str, ...] = ()
+        self.images: tuple[ImageOnNode, ...] = ()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        clock = asyncio.get_running_loop().time
+        images_s = clock()
+        while True:
+            before = (self.errors, self.images)
+            try:
+                self.errors = (await self._runtime.health()).sentences
+                if clock() >= images_s:
+                    self.images = tuple(map(_image_on_node, await self._runtime.images()))
+                    images_s = clock() + IMAGES_S
+            except RuntimeCallError as error:
+                if DOWN not in self.errors:
+                    log.warning("the container runtime does not answer: %s", error)
+                self.errors = (DOWN,)
+            if before != (self.errors, self.images):
+                self._changed()
+            await asyncio.sleep(STATUS_S)
+
+
+def _image_on_node(image: StoredImage) -> ImageOnNode:
+    """Digests before tags, as a kubelet lists them."""
+    digests = [name for name in image.names if "@" in name]
+    return ImageOnNode((*digests, *(name for name in image.names if "@" not in name)), image.size_bytes)

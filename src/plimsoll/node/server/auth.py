@@ -1,9 +1,9 @@
-"""Who may ask at the node's endpoint.
+"""Authentication and authorization of the node's server.
 
-The API server, known by its client certificate, may everything. Anybody else, with a certificate of the cluster's CA or
-a bearer token, is asked about as a kubelet asks: who is this token (TokenReview), may they (SubjectAccessReview) `get`
-`nodes/stats`, `nodes/metrics`, … Only paths that read are open to them. Answers are kept a while, as a kubelet does:
-a scraper comes every few seconds. Tokens themselves are not kept, only their digests.
+The API server, identified by its client certificate, may do everything. Other callers have a certificate of the
+cluster's CA or a bearer token and are checked as the kubelet does: TokenReview for the token, SubjectAccessReview for
+`get` on `nodes/stats`, `nodes/metrics`, … They may only read. Results are cached for a while, since scrapers return
+every few seconds. Tokens are not stored, only their digests.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
-from plimsoll.node.server.logs import LogRequestError
+from plimsoll.node.server.http import HttpError
 
-API_SERVERS = "plimsoll:api"  # the group in our API server's client certificate
-TOKEN_KEPT_S, ALLOWED_KEPT_S, DENIED_KEPT_S = 120.0, 300.0, 30.0
-MOST_KEPT = 1024
+API_SERVERS = "plimsoll:api"  # the group in the API server's client certificate
+TOKEN_TTL_S, ALLOWED_TTL_S, DENIED_TTL_S = 120.0, 300.0, 30.0
+MAX_CACHED = 1024
 TOKEN_REVIEWS = ResourcePath("/apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS = ResourcePath("/apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _Key = TypeVar("_Key")
@@ -34,7 +34,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 class AccessReviewer(Protocol):
-    """The part of `kube.client.Client` that is needed."""
+    """The part of `kube.client.Client` that is needed here."""
 
     async def ask(self, request: request.Request) -> dict[str, Any]: ...
 
@@ -47,22 +47,23 @@ class EndpointAccess:
         clock: Callable[[], float],
         api_servers: tuple[str, ...] = (API_SERVERS,),
     ) -> None:
-        """`api_servers`: users or groups in certificates of API servers. Without a client nobody else is let in."""
+        """`api_servers`: users or groups in certificates of API servers. Without a client all other callers are
+        rejected."""
         self._node, self._client, self._clock, self._api_servers = node, client, clock, frozenset(api_servers)
         self._callers: dict[bytes, tuple[float, Caller | None]] = {}
         self._verdicts: dict[tuple[Caller, str], tuple[float, bool]] = {}
 
     async def check(self, peer: Mapping[str, Any] | None, authorization: bytes, component: str, *, reads: bool) -> None:
-        """Refused 401 or 403 where this caller may not ask for `/component…`."""
+        """Raises HttpError 401 or 403 where this caller may not request `/component…`."""
         caller = certificate_caller(peer) if peer else await self._token_caller(authorization)
         if caller is None:
-            raise LogRequestError(401, "Unauthorized")
+            raise HttpError(401, "Unauthorized")
         if peer and self._api_servers.intersection((caller.name, *caller.groups)):
             return
         subresource = _SUBRESOURCES.get(component, "proxy")
         if not reads or not await self._may(caller, subresource):
             verb = "get" if reads else "create"
-            raise LogRequestError(
+            raise HttpError(
                 403, f"Forbidden (user={caller.name}, verb={verb}, resource=nodes, subresource={subresource})"
             )
 
@@ -71,24 +72,24 @@ class EndpointAccess:
         if scheme.lower() != b"bearer" or not token.strip() or self._client is None:
             return None
         digest = hashlib.sha256(token.strip()).digest()
-        kept = self._callers.get(digest)
-        if kept is not None and self._clock() < kept[0]:
-            return kept[1]
+        cached = self._callers.get(digest)
+        if cached is not None and self._clock() < cached[0]:
+            return cached[1]
         spec = {"token": token.strip().decode("latin-1")}
-        status = await self._reviewed(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec)
+        status = await self._review(TOKEN_REVIEWS, "authentication.k8s.io/v1", "TokenReview", spec)
         if status is None:
-            return None  # the API does not answer: nothing is known, nothing kept
+            return None  # no answer: nothing to cache
         user = status.get("user") or {}
-        found = None
+        caller = None
         if status.get("authenticated") is True and user.get("username"):
-            found = Caller(user["username"], tuple(user.get("groups") or ()))
-        _keep(self._callers, digest, (self._clock() + TOKEN_KEPT_S, found))
-        return found
+            caller = Caller(user["username"], tuple(user.get("groups") or ()))
+        _cache(self._callers, digest, (self._clock() + TOKEN_TTL_S, caller))
+        return caller
 
     async def _may(self, caller: Caller, subresource: str) -> bool:
-        kept = self._verdicts.get((caller, subresource))
-        if kept is not None and self._clock() < kept[0]:
-            return kept[1]
+        cached = self._verdicts.get((caller, subresource))
+        if cached is not None and self._clock() < cached[0]:
+            return cached[1]
         attributes = {
             "verb": "get",
             "version": "v1",
@@ -97,18 +98,18 @@ class EndpointAccess:
             "name": self._node,
         }
         spec = {"user": caller.name, "groups": list(caller.groups), "resourceAttributes": attributes}
-        status = await self._reviewed(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
+        status = await self._review(ACCESS_REVIEWS, "authorization.k8s.io/v1", "SubjectAccessReview", spec)
         if status is None:
             return False
         allowed = status.get("allowed") is True
-        until = self._clock() + (ALLOWED_KEPT_S if allowed else DENIED_KEPT_S)
-        _keep(self._verdicts, (caller, subresource), (until, allowed))
+        until = self._clock() + (ALLOWED_TTL_S if allowed else DENIED_TTL_S)
+        _cache(self._verdicts, (caller, subresource), (until, allowed))
         return allowed
 
-    async def _reviewed(
+    async def _review(
         self, reviews: ResourcePath, version: str, kind: str, spec: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """None where the API has no answer, which lets nobody in."""
+        """None where the API server does not answer; the caller is then rejected."""
         if self._client is None:
             return None
         review = {"apiVersion": version, "kind": kind, "metadata": {}, "spec": spec}
@@ -120,14 +121,14 @@ class EndpointAccess:
 
 
 def certificate_caller(peer: Mapping[str, Any]) -> Caller | None:
-    """User = CN, groups = O, as Kubernetes reads a certificate; `peer` as Python's ssl shows it."""
+    """User = CN, groups = O, as Kubernetes reads a certificate; `peer` is what Python's ssl returns."""
     names = [pair for part in peer.get("subject") or () for pair in part]
     common = next((value for key, value in names if key == "commonName"), "")
     return Caller(common, tuple(value for key, value in names if key == "organizationName")) if common else None
 
 
-def _keep(kept: dict[_Key, _Value], key: _Key, value: _Value) -> None:
-    kept.pop(key, None)
-    while len(kept) >= MOST_KEPT:
-        del kept[next(iter(kept))]
-    kept[key] = value
+def _cache(entries: dict[_Key, _Value], key: _Key, value: _Value) -> None:
+    entries.pop(key, None)
+    while len(entries) >= MAX_CACHED:
+        del entries[next(iter(entries))]
+    entries[key] = value

@@ -1,8 +1,8 @@
-"""`kubectl exec` between a WebSocket and a process beside a container: v4 and v5.channel.k8s.io.
+"""`kubectl exec` between a WebSocket and a process in a container: v4 and v5.channel.k8s.io.
 
-The first byte of every message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 how it ended (a Status as JSON), 4 the
-size of the window; v5 adds 255, which closes the channel that its second byte names. Nothing is collected: what one
-side does not take, the other waits with. When the client leaves, the process is killed.
+The first byte of every message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 the result (a Status as JSON), 4 the size
+of the terminal; v5 adds 255, which closes the channel that its second byte names. Nothing is buffered: a slow reader
+slows down the writer. When the client disconnects, the process is killed.
 """
 
 from __future__ import annotations
@@ -15,15 +15,17 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from plimsoll.aio import cancel_all
 from plimsoll.errors import PlimsollError
-from plimsoll.node.server.logs import LogRequestError, Query, flag
+from plimsoll.node.server.http import HttpError, HttpRequest
+from plimsoll.node.server.logs import Query, flag
 from plimsoll.runtime.interface import ExecSession
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 SUBPROTOCOLS: Final = (V5, V4)
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
-SHORT_BYTES = 4096  # of a message that is not stdin
-MOST_COMMAND_BYTES = 128 << 10  # the kernel's own limit for one argument
+SHORT_BYTES = 4096  # of a message on another channel than stdin
+MAX_COMMAND_BYTES = 128 << 10  # the kernel's limit for one argument
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +33,7 @@ Attach = Callable[[], Awaitable[ExecSession]]
 
 
 class ChannelSocket(Protocol):
-    """What is needed of a WebSocket."""
+    """The part of a WebSocket that is needed here."""
 
     def pieces(self) -> AsyncIterator[tuple[bytes, bool]]: ...
     async def send(self, data: bytes) -> None: ...
@@ -53,39 +55,40 @@ class _Size(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def exec_options(query: Query) -> ExecOptions:
-    """Refused(400) with the kubelet's sentences. With a terminal there is no stderr of its own."""
+    """Raises HttpError(400) with the kubelet's messages. With a terminal there is no separate stderr."""
     command = tuple(query.get("command") or ())
     if not command:
-        raise LogRequestError(400, "you must specify at least 1 command for the container")
-    if any("\0" in each for each in command) or sum(map(len, command)) > MOST_COMMAND_BYTES:
-        raise LogRequestError(400, "the command is longer than any can be, or has a NUL in it")
+        raise HttpError(400, "you must specify at least 1 command for the container")
+    if any("\0" in word for word in command) or sum(map(len, command)) > MAX_COMMAND_BYTES:
+        raise HttpError(400, "the command is too long or contains a NUL byte")
     stdin, stdout, stderr, tty = (_is_set(query, name) for name in ("stdin", "stdout", "stderr", "tty"))
     if not (stdin or stdout or stderr):
-        raise LogRequestError(400, "you must specify at least 1 of stdin, stdout, stderr")
+        raise HttpError(400, "you must specify at least 1 of stdin, stdout, stderr")
     return ExecOptions(command, stdin, stdout, stderr and not tty, tty)
 
 
 def _is_set(query: Query, name: str) -> bool:
-    """The API's names, and those that a kubelet is asked with."""
+    """By the API's parameter names and by the kubelet's."""
     return flag(query, name) or flag(query, {"stdin": "input", "stdout": "output", "stderr": "error"}.get(name, name))
 
 
 async def run_exec(socket: ChannelSocket, options: ExecOptions, attach: Attach) -> None:
-    """The whole session. What hinders it is told in the error channel, since kubectl shows nothing else."""
-    # An empty message tells that the connection stands, as the kubelet does it.
+    """Run the whole session. Errors are sent on the error channel, since kubectl shows no other.
+
+    Like the kubelet, it starts with an empty message to confirm the connection."""
     first = STDOUT if options.stdout else STDERR if options.stderr else ERROR
     with suppress(OSError):
         await socket.send(bytes([first]))
         try:
             session = await attach()
-        except LogRequestError as refused:
-            await _finish(socket, failure(f"unable to upgrade connection: {refused}"))
+        except HttpError as error:
+            await _finish(socket, failure(f"unable to upgrade connection: {error}"))
             return
         except PlimsollError as error:
             await _finish(socket, failure(f"Internal error occurred: error executing command in container: {error}"))
             return
         try:
-            status = await _bridged(socket, options, session)
+            status = await _bridge(socket, options, session)
             if status is not None:
                 await _finish(socket, status)
         finally:
@@ -97,42 +100,40 @@ async def _finish(socket: ChannelSocket, status: dict[str, Any]) -> None:
     await socket.close(1000)
 
 
-async def _bridged(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any] | None:
-    """How it ended; None where the client left before."""
-    ending = asyncio.create_task(_ending(socket, options, session))
-    leaving = [asyncio.create_task(_inward(socket, options, session)), asyncio.create_task(socket.gone())]
+async def _bridge(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any] | None:
+    """The result; None where the client disconnected before."""
+    result = asyncio.create_task(_result(socket, options, session))
+    disconnects = [asyncio.create_task(_forward_input(socket, options, session)), asyncio.create_task(socket.gone())]
     try:
-        await asyncio.wait((ending, *leaving), return_when=asyncio.FIRST_COMPLETED)
-        if ending.done():
-            return ending.result()
-        for each in leaving:
-            if each.done():
-                each.result()
+        await asyncio.wait((result, *disconnects), return_when=asyncio.FIRST_COMPLETED)
+        if result.done():
+            return result.result()
+        for disconnect in disconnects:
+            if disconnect.done():
+                disconnect.result()
         return None
     finally:
-        for task in (ending, *leaving):
-            task.cancel()
-        await asyncio.gather(ending, *leaving, return_exceptions=True)
+        await cancel_all((result, *disconnects))
 
 
-async def _ending(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any]:
-    outputs = [asyncio.create_task(_outward(socket, STDOUT if options.stdout else None, session.stdout()))]
+async def _result(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any]:
+    outputs = [asyncio.create_task(_forward_output(socket, STDOUT if options.stdout else None, session.stdout()))]
     if not options.tty:
-        outputs.append(asyncio.create_task(_outward(socket, STDERR if options.stderr else None, session.stderr())))
+        outputs.append(
+            asyncio.create_task(_forward_output(socket, STDERR if options.stderr else None, session.stderr()))
+        )
     try:
         await asyncio.gather(*outputs)
         code = await session.wait()
     except PlimsollError as error:
         return failure(f"Internal error occurred: error executing command in container: {error}")
     finally:
-        for task in outputs:
-            task.cancel()
-        await asyncio.gather(*outputs, return_exceptions=True)
+        await cancel_all(outputs)
     return exit_status(code)
 
 
-async def _outward(socket: ChannelSocket, channel: int | None, chunks: AsyncIterator[bytes]) -> None:
-    """To the end; what nobody asked for is read all the same, so that the process does not hang."""
+async def _forward_output(socket: ChannelSocket, channel: int | None, chunks: AsyncIterator[bytes]) -> None:
+    """Until the end. Output that was not requested is read and dropped, so that the process does not block."""
     prefix = b"" if channel is None else bytes([channel])
     async for chunk in chunks:
         if not chunk:
@@ -141,8 +142,8 @@ async def _outward(socket: ChannelSocket, channel: int | None, chunks: AsyncIter
             await socket.send(prefix + chunk)
 
 
-async def _inward(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> None:
-    """Until the client has left."""
+async def _forward_input(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> None:
+    """Until the client disconnects."""
     channel: int | None = None
     short = b""
     stdin_open = options.stdin
@@ -151,7 +152,7 @@ async def _inward(socket: ChannelSocket, options: ExecOptions, session: ExecSess
             channel, data = data[0], data[1:]
         if channel == STDIN:
             if stdin_open and data:
-                stdin_open = await _written(session, data)
+                stdin_open = await _write(session, data)
         elif channel is not None:
             short += data[: SHORT_BYTES - len(short)]
         if not is_last:
@@ -164,8 +165,8 @@ async def _inward(socket: ChannelSocket, options: ExecOptions, session: ExecSess
         channel, short = None, b""
 
 
-async def _written(session: ExecSession, data: bytes) -> bool:
-    """False once the process does not read any more."""
+async def _write(session: ExecSession, data: bytes) -> bool:
+    """Whether the process still reads."""
     try:
         await session.write(data)
     except (OSError, PlimsollError) as error:
@@ -197,3 +198,22 @@ def exit_status(code: int) -> dict[str, Any]:
 
 def failure(message: str) -> dict[str, Any]:
     return {"metadata": {}, "status": "Failure", "message": message, "reason": "InternalError", "code": 500}
+
+
+def offered_subprotocols(request: HttpRequest) -> list[str]:
+    values = [value for name, value in request.headers if name == b"sec-websocket-protocol"]
+    return [name.strip() for value in values for name in value.decode("latin-1").split(",") if name.strip()]
+
+
+def handshake_problem(request: HttpRequest) -> str:
+    """Why this is not a WebSocket request; empty where it is one."""
+    upgrade = request.header(b"upgrade").lower()
+    if not request.wants_upgrade or not upgrade:
+        return "Upgrade request required"
+    if b"spdy" in upgrade:
+        return "SPDY is not supported: exec uses WebSockets (kubectl 1.30 or newer)"
+    if request.method != "GET" or upgrade != b"websocket" or request.header(b"sec-websocket-version") != b"13":
+        return "exec needs a GET request for a WebSocket of version 13"
+    if not request.header(b"sec-websocket-key") or not request.header(b"host"):
+        return "the WebSocket request lacks Sec-WebSocket-Key or Host"
+    return ""

@@ -1,12 +1,11 @@
-"""A small HTTPS server for the node's endpoint: HTTP/1.1, kept connections, streamed answers, upgrades.
+"""A small HTTPS server for the node: HTTP/1.1, keep-alive, streamed responses, upgrades.
 
-asyncio streams carry, httptools checks and reads the head of a request. A handler is given a `HttpRequest` and returns
-what to answer: a `Reply`, a `HttpStream`, or an `Upgrade` that takes the connection over. There is little that a
-stranger can make it hold: a head of at most 16 KiB within ten seconds, no body to speak of, and a number of
-connections.
+It uses asyncio streams; httptools parses the head of a request. A handler gets a `HttpRequest` and returns a `Reply`, a
+`HttpStream`, or an `Upgrade` that takes over the connection. A client can only use bounded resources: a head of at most
+16 KiB within ten seconds, a small body, and a limited number of connections.
 
-It is not the API server's uvicorn, because it is part of an agent that shall stay small: half the memory, and a
-stream's client that leaves is noticed without asking.
+The agent does not use uvicorn, as the API server does, because it must stay small: this server needs half the memory,
+and it notices at once when the client of a stream disconnects.
 """
 
 from __future__ import annotations
@@ -25,32 +24,38 @@ from urllib.parse import parse_qs, unquote
 import httptools
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.aio import cancel_all
+from plimsoll.errors import StructuredError
 
 HEAD_BYTES, HEAD_S, IDLE_S, HANDSHAKE_S = 16384, 10.0, 120.0, 10.0
-BODY_BYTES = 65536  # nothing here takes one; a client that sends one is read out and then answered
-MOST_CONNECTIONS = 512
+BODY_BYTES = 65536  # no request needs one; one that is sent is read and ignored
+MAX_CONNECTIONS = 512
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
 log = logging.getLogger(__name__)
 
 
-class PortInUseError(PlimsollError):
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        super().__init__(host, port, reason)
-        self.host, self.port, self.reason = host, port, reason
+class PortInUseError(StructuredError):
+    host: str
+    port: int
+    reason: str
+    template = "cannot listen on {host}:{port}: {reason}"
 
-    def __str__(self) -> str:
-        return f"cannot listen on {self.host}:{self.port}: {self.reason}"
+
+class HttpError(StructuredError):
+    """A rejected request: the HTTP status and the message."""
+
+    status: int
+    message: str
 
 
 class HttpRequest(msgspec.Struct, frozen=True):
     method: str
     target: str  # as it was sent
-    path: tuple[str, ...]  # its components, unquoted: names to look up, never a path to open
+    path: tuple[str, ...]  # its components, unquoted: names to look up, never file names
     query: Mapping[str, list[str]]
     headers: tuple[tuple[bytes, bytes], ...]  # names in lower case
-    peer: Mapping[str, Any] | None  # the client's certificate, checked by TLS
+    peer: Mapping[str, Any] | None  # the client certificate, verified by TLS
 
     def header(self, name: bytes) -> bytes:
         return next((value for key, value in self.headers if key == name), b"")
@@ -68,7 +73,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class HttpStream(msgspec.Struct, frozen=True):
-    """Sent piece by piece; closed when the client leaves."""
+    """Sent piece by piece; closed when the client disconnects."""
 
     pieces: AsyncGenerator[bytes, None]
     content_type: str = TEXT
@@ -92,7 +97,7 @@ def text(status: int, message: str) -> Reply:
 
 
 class HttpServer:
-    """`start`, then `port` says where; `close` ends every connection."""
+    """After `start`, `port` is the port it listens on; `close` ends every connection."""
 
     def __init__(self, handler: HttpHandler, tls: ssl.SSLContext) -> None:
         self._handler, self._tls = handler, tls
@@ -101,38 +106,36 @@ class HttpServer:
         self.port = 0
 
     async def start(self, host: str, port: int, *, or_another: bool) -> None:
-        """`or_another`: any free port where this one is taken; else PortTaken."""
+        """`or_another`: use any free port where this one is in use; else raise PortInUseError."""
         try:
-            bound = _bound(host, port)
+            listener = _listen(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or not or_another:
                 raise PortInUseError(host, port, error.strerror or str(error)) from error
-            bound = _bound(host, 0)
-        self.port = bound.getsockname()[1]
+            listener = _listen(host, 0)
+        self.port = listener.getsockname()[1]
         self._server = await asyncio.start_server(
-            self._connected, sock=bound, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_S, limit=HEAD_BYTES
+            self._serve, sock=listener, ssl=self._tls, ssl_handshake_timeout=HANDSHAKE_S, limit=HEAD_BYTES
         )
 
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-        for task in self._connections:
-            task.cancel()
-        await asyncio.gather(*self._connections, return_exceptions=True)
+        await cancel_all(self._connections)
 
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._connections) >= MOST_CONNECTIONS:
+        if len(self._connections) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
         self._connections.add(task)
         try:
             await _Connection(self._handler, reader, writer).serve()
         except (OSError, EOFError, TimeoutError, ssl.SSLError) as error:
-            log.debug("a connection of the endpoint ended: %r", error)
+            log.debug("connection to the node's server ended: %r", error)
         except asyncio.CancelledError:
-            pass  # by `close`; asyncio would print it as a fault of ours
+            pass  # by `close`; asyncio would log it as an error
         finally:
             self._connections.discard(task)
             writer.transport.abort() if writer.transport.is_closing() else writer.close()
@@ -151,7 +154,7 @@ class _Connection:
                 async with asyncio.timeout(idle_s):
                     head = await self._reader.readuntil(b"\r\n\r\n")
             except asyncio.LimitOverrunError:
-                await self._reply(text(431, "the head of the request is too long"), close=True)
+                await self._reply(text(431, "the request head is too large"), close=True)
                 return
             except asyncio.IncompleteReadError:
                 return
@@ -159,7 +162,7 @@ class _Connection:
             parsed = _Head(head)
             if parsed.problem or parsed.is_chunked or parsed.body_bytes > BODY_BYTES:
                 status = 413 if parsed.body_bytes > BODY_BYTES else 400
-                reason = parsed.problem or "no body is taken here"
+                reason = parsed.problem or "a request body is not accepted"
                 await self._reply(text(status, reason), close=True)
                 return
             async with asyncio.timeout(HEAD_S):
@@ -168,16 +171,16 @@ class _Connection:
                 return
 
     async def _answer(self, request: HttpRequest, keep_alive: bool) -> bool:
-        """Whether the connection goes on."""
-        answer = await self._handler(request)
-        match answer:
+        """Whether the connection stays open."""
+        response = await self._handler(request)
+        match response:
             case Reply():
-                await self._reply(answer, close=not keep_alive)
+                await self._reply(response, close=not keep_alive)
                 return keep_alive
             case HttpStream():
-                return await self._stream(answer) and keep_alive
+                return await self._stream(response) and keep_alive
             case Upgrade():
-                await answer.run(self._reader, self._writer)
+                await response.run(self._reader, self._writer)
                 return False
 
     async def _reply(self, reply: Reply, *, close: bool) -> None:
@@ -188,21 +191,19 @@ class _Connection:
         await self._writer.drain()
 
     async def _stream(self, stream: HttpStream) -> bool:
-        """Sends while the client is there. A connection that is lost cancels whoever waits for the next piece."""
+        """Send until the end or until the client disconnects, which cancels the wait for the next piece."""
         headers = [("Content-Type", stream.content_type), ("Transfer-Encoding", "chunked")]
         self._writer.write(_head(200, headers))
         sending = asyncio.create_task(self._send(stream.pieces))
-        left = asyncio.create_task(self._left())
+        disconnected = asyncio.create_task(self._disconnected())
         try:
-            await asyncio.wait((sending, left), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((sending, disconnected), return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
                 return False
             sending.result()
             return True
         finally:
-            for task in (sending, left):
-                task.cancel()
-            await asyncio.gather(sending, left, return_exceptions=True)
+            await cancel_all((sending, disconnected))
 
     async def _send(self, pieces: AsyncGenerator[bytes, None]) -> None:
         async with aclosing(pieces):
@@ -213,14 +214,14 @@ class _Connection:
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
 
-    async def _left(self) -> None:
+    async def _disconnected(self) -> None:
         with suppress(OSError, ssl.SSLError):
-            # Shielded: cancelling whoever waits would cancel the connection's own future.
+            # Shielded: cancelling this task would cancel the future of the connection itself.
             await asyncio.shield(self._writer.wait_closed())
 
 
 class _Head:
-    """One request's line and headers: httptools' callbacks, and what is made of them."""
+    """The request line and headers: the callbacks of httptools and their result."""
 
     def __init__(self, head: bytes) -> None:
         self._target = b""
@@ -233,7 +234,7 @@ class _Head:
         except httptools.HttpParserUpgrade:
             pass
         except httptools.HttpParserError as error:
-            self.problem = f"no HTTP: {error}"
+            self.problem = f"not an HTTP request: {error}"
             return
         self.method = parser.get_method().decode("latin-1")
         self.keep_alive = parser.should_keep_alive()
@@ -251,9 +252,9 @@ class _Head:
     def request(self, peer: Mapping[str, Any] | None) -> HttpRequest:
         target = self._target.decode("latin-1")
         path, _, query = target.partition("?")
-        components = tuple(unquote(each) for each in path.strip("/").split("/"))
-        asked = parse_qs(query, keep_blank_values=True, max_num_fields=1000)
-        return HttpRequest(self.method, target, components, asked, tuple(self._headers), peer)
+        components = tuple(unquote(name) for name in path.strip("/").split("/"))
+        fields = parse_qs(query, keep_blank_values=True, max_num_fields=1000)
+        return HttpRequest(self.method, target, components, fields, tuple(self._headers), peer)
 
 
 def _head(status: int, headers: list[tuple[str, str]]) -> bytes:
@@ -261,16 +262,16 @@ def _head(status: int, headers: list[tuple[str, str]]) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1")
 
 
-def _bound(host: str, port: int) -> socket.socket:
-    """Named by its protocol: asyncio sets TCP_NODELAY only on sockets that say they are TCP."""
-    found = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+def _listen(host: str, port: int) -> socket.socket:
+    """With an explicit protocol: asyncio sets TCP_NODELAY only on sockets that name TCP."""
+    listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        found.bind((host, port))
-        # Two may bind one address with SO_REUSEADDR; only one may listen there.
-        found.listen(128)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listener.bind((host, port))
+        # With SO_REUSEADDR two sockets may bind one address, but only one may listen.
+        listener.listen(128)
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener

@@ -1,11 +1,11 @@
-"""The node's endpoint: what the API server and scrapers ask a kubelet for, at a kubelet's paths.
+"""The node's HTTPS server: what the API server and scrapers request of a kubelet, at the kubelet's paths.
 
     /containerLogs/NAMESPACE/POD/CONTAINER   /exec/NAMESPACE/POD/CONTAINER (a WebSocket)   /pods   /runningpods
     /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /configz   /healthz
-    and two of our own: /oom   /pressure
+    and two that only Plimsoll has: /oom   /pressure
 
-Names in a path are looked up among the agent's pods; none becomes the name of a file. The agent is known only by the
-protocols below, so this can be run and tested without one.
+Names in a path are looked up among the agent's pods and never become file names. The server knows the agent only by the
+protocols below, so it runs and is tested without one.
 """
 
 from __future__ import annotations
@@ -24,20 +24,35 @@ import msgspec
 from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
 from plimsoll.node.server.auth import EndpointAccess
-from plimsoll.node.server.exec import SUBPROTOCOLS, ExecOptions, exec_options, run_exec
-from plimsoll.node.server.http import JSON, HttpRequest, HttpResponse, HttpServer, HttpStream, Reply, Upgrade, text
+from plimsoll.node.server.exec import (
+    SUBPROTOCOLS,
+    ExecOptions,
+    exec_options,
+    handshake_problem,
+    offered_subprotocols,
+    run_exec,
+)
+from plimsoll.node.server.http import (
+    JSON,
+    HttpError,
+    HttpRequest,
+    HttpResponse,
+    HttpServer,
+    HttpStream,
+    Reply,
+    Upgrade,
+    text,
+)
 from plimsoll.node.server.logs import (
-    LogRequestError,
     bare_id,
     log_chunks,
     log_options,
     logged_container_id,
     running_container_id,
 )
-from plimsoll.node.server.websocket import ServerWebSocket, handshake_problem, offered_subprotocols
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ContainerStateSeen, ExecSession
+from plimsoll.runtime.interface import ExecSession, ObservedContainer
 
 PORT = 10250
 NOT_FOUND = text(404, "404 page not found")
@@ -46,23 +61,23 @@ log = logging.getLogger(__name__)
 
 
 class PodSource(Protocol):
-    """The agent's pods. A document is the pod as the API has it, with the status that the agent has found last."""
+    """The agent's pods. A document is the pod as the API has it, with the newest status of the agent."""
 
     def find(self, namespace: str, name: str) -> JsonObject | None: ...
     def documents(self) -> Iterable[JsonObject]: ...
-    def container(self, container_id: str) -> ContainerStateSeen | None:
-        """As the runtime last showed it; the id without its scheme."""
+    def container(self, container_id: str) -> ObservedContainer | None:
+        """As last read from the runtime; the id without its scheme."""
 
 
 class ContainerAccess(Protocol):
-    """The part of a runtime that is needed here."""
+    """The part of a runtime that the server needs."""
 
     async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession: ...
-    def log_file(self, container: ContainerStateSeen) -> Path: ...
+    def log_file(self, container: ObservedContainer) -> Path: ...
 
 
 class NodePages(msgspec.Struct, frozen=True):
-    """What is read out, made when it is asked for; a page that is None is not there."""
+    """Pages, built per request; one that is None does not exist."""
 
     summary: Callable[[], Awaitable[bytes]] | None = None  # JSON
     metrics: Callable[[], str] | None = None
@@ -70,22 +85,22 @@ class NodePages(msgspec.Struct, frozen=True):
     cadvisor: Callable[[], str] | None = None
     probes: Callable[[], str] | None = None
     configuration: Callable[[], Mapping[str, Any]] | None = None  # a KubeletConfiguration
-    own: Mapping[str, Callable[[], Awaitable[bytes]]] = {}  # pages that no kubelet has, JSON
+    own: Mapping[str, Callable[[], Awaitable[bytes]]] = {}  # pages that the kubelet does not have, JSON
 
 
 def server_tls(certificate: bytes, key: bytes, ca: bytes) -> ssl.SSLContext:
-    """A client may show a certificate of the cluster's CA; anybody else's ends the handshake."""
+    """A client may present a certificate of the cluster's CA; any other certificate fails the handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=ca.decode())
     context.verify_mode = ssl.CERT_OPTIONAL
-    show(context, certificate, key)
+    use_certificate(context, certificate, key)
     return context
 
 
-def show(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """From the next handshake on, this certificate."""
-    # OpenSSL reads keys from files only; this one is 0600 and gone before anybody connects.
+def use_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+    """Present this certificate from the next handshake on."""
+    # OpenSSL reads keys from files only; this one has mode 0600 and is removed at once.
     with tempfile.NamedTemporaryFile(prefix="plimsoll-") as file:
         file.write(certificate + b"\n" + key)
         file.flush()
@@ -102,14 +117,14 @@ class NodeServer:
         tls: ssl.SSLContext,
         clock: Callable[[], float],
     ) -> None:
-        """`clock` is the wall clock, in seconds: sinceSeconds is counted back from it."""
+        """`clock`: the wall clock, in seconds; sinceSeconds is relative to it."""
         self._pods, self._containers, self._pages, self._access, self._clock = pods, containers, pages, access, clock
         self._tls = tls
         self._watch = DirectoryWatch()
         self._server = HttpServer(self, tls)
 
     async def start(self, host: str = "127.0.0.1", port: int = PORT, *, or_another: bool = True) -> int:
-        """The port it listens on: where the wanted one is taken, another."""
+        """Returns the port it listens on: another one where the given one is in use."""
         await self._server.start(host, port, or_another=or_another)
         return self._server.port
 
@@ -118,7 +133,7 @@ class NodeServer:
         self._watch.close()
 
     def renew(self, certificate: bytes, key: bytes) -> None:
-        show(self._tls, certificate, key)
+        use_certificate(self._tls, certificate, key)
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         try:
@@ -127,8 +142,8 @@ class NodeServer:
             if reads and request.method != "GET":
                 return Reply(405, b"Method Not Allowed\n", headers=(("Allow", "GET"),))
             return await self._answer(request)
-        except LogRequestError as refused:
-            return text(refused.status, refused.message)
+        except HttpError as error:
+            return text(error.status, error.message)
         except (PlimsollError, OSError) as error:
             log.warning("%s: %s", request.target, error)
             return text(500, str(error))
@@ -154,12 +169,8 @@ class NodeServer:
                 return Reply(200, await pages.own[name](), JSON)
             case ("metrics",):
                 return _page(pages.metrics)
-            case ("metrics", "resource"):
-                return _page(pages.resource)
-            case ("metrics", "cadvisor"):
-                return _page(pages.cadvisor)
-            case ("metrics", "probes"):
-                return _page(pages.probes)
+            case ("metrics", "resource" | "cadvisor" | "probes" as name):
+                return _page(getattr(pages, name))
             case _:
                 return NOT_FOUND
 
@@ -168,60 +179,62 @@ class NodeServer:
     def _log(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
         pod = self._pods.find(namespace, name)
         if pod is None:
-            raise LogRequestError(404, f'pod "{name}" not found')
+            raise HttpError(404, f'pod "{name}" not found')
         options = log_options(request.query, self._clock())
         full_id = logged_container_id(pod, container, previous=options.previous)
-        found = self._pods.container(bare_id(full_id))
-        if found is None:
-            raise LogRequestError(400, f"unable to retrieve container logs for {full_id}")
-        is_running = functools.partial(self._runs, found.id)
-        return HttpStream(log_chunks(self._containers.log_file(found), options, is_running, self._watch))
+        state = self._pods.container(bare_id(full_id))
+        if state is None:
+            raise HttpError(400, f"unable to retrieve container logs for {full_id}")
+        is_running = functools.partial(self._is_running, state.id)
+        return HttpStream(log_chunks(self._containers.log_file(state), options, is_running, self._watch))
 
-    def _runs(self, container_id: str) -> bool:
-        seen = self._pods.container(container_id)
-        return seen is not None and seen.phase == "running"
+    def _is_running(self, container_id: str) -> bool:
+        state = self._pods.container(container_id)
+        return state is not None and state.phase == "running"
 
     # --- exec ---
 
     def _exec(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
         if problem := handshake_problem(request):
-            raise LogRequestError(400, problem)
+            raise HttpError(400, problem)
         offered = offered_subprotocols(request)
-        subprotocol = next((each for each in SUBPROTOCOLS if each in offered), "")
+        subprotocol = next((name for name in SUBPROTOCOLS if name in offered), "")
         if not subprotocol:
-            raise LogRequestError(400, f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
+            raise HttpError(400, f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
         options = exec_options(request.query)
-        attach = functools.partial(self._attached, options, namespace, name, container)
+        attach = functools.partial(self._attach, options, namespace, name, container)
 
         async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            socket = await ServerWebSocket.accepted(request, subprotocol, reader, writer)
+            from plimsoll.net.websocket import WebSocket  # imports wsproto, which most agents never need
+
+            socket = await WebSocket.accept(request.headers, request.target, subprotocol, reader, writer)
             await run_exec(socket, options, attach)
 
         return Upgrade(run)
 
-    async def _attached(self, options: ExecOptions, namespace: str, name: str, container: str) -> ExecSession:
+    async def _attach(self, options: ExecOptions, namespace: str, name: str, container: str) -> ExecSession:
         pod = self._pods.find(namespace, name)
         if pod is None:
-            raise LogRequestError(404, f'pod "{name}" not found')
+            raise HttpError(404, f'pod "{name}" not found')
         full_id = running_container_id(pod, container)
         if not full_id:
-            raise LogRequestError(404, f'container not found ("{container}")')
+            raise HttpError(404, f'container not found ("{container}")')
         return await self._containers.attach(bare_id(full_id), options.command, stdin=options.stdin, tty=options.tty)
 
 
-def _page(made: Callable[[], str] | None) -> Reply:
-    return NOT_FOUND if made is None else Reply(200, made().encode(), CONTENT_TYPE)
+def _page(build: Callable[[], str] | None) -> Reply:
+    return NOT_FOUND if build is None else Reply(200, build().encode(), CONTENT_TYPE)
 
 
 def _pod_list(documents: Iterable[JsonObject]) -> Reply:
-    whole = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(documents)}
-    return Reply(200, msgspec.json.encode(whole), JSON)
+    pods = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(documents)}
+    return Reply(200, msgspec.json.encode(pods), JSON)
 
 
 def running_part(pod: JsonObject) -> JsonObject | None:
-    """What of a pod runs, as /runningpods shows it; None where nothing does."""
+    """The running containers of a pod, as /runningpods shows them; None where there are none."""
     spec = pod.get("spec") or {}
-    images = {each["name"]: each.get("image", "") for each in spec.get("containers") or ()}
+    images = {container["name"]: container.get("image", "") for container in spec.get("containers") or ()}
     running = [
         {"name": name, "image": image, "resources": {}}
         for name, image in images.items()

@@ -1,8 +1,8 @@
-"""Waiting for something to happen in a directory: a file of it is written, made, moved or removed.
+"""Wait for changes in a directory: a file of it is written, created, moved or removed.
 
-One inotify instance for the process, made when somebody waits for the first time. Many may wait for one directory.
-An event only means "look again", so a directory that cannot be watched (the user has no watches left) is no error:
-whoever waits has a timeout anyway.
+There is one inotify instance per object, created by the first waiter. Many may wait for one directory. An event only
+means "read again" and every waiter has a timeout, so a directory that cannot be watched (the user has no watches left)
+is no error.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ _MASK = IN_MODIFY | IN_CREATE | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE | IN_ONL
 log = logging.getLogger(__name__)
 
 
-class Stirring:
-    """What one waiter holds: `wait` returns when something happened since the last return, or after the timeout."""
+class DirectoryWaiter:
+    """`wait` returns when the directory has changed since the last return, or after the timeout."""
 
     def __init__(self) -> None:
-        self.happened = asyncio.Event()
+        self.changed = asyncio.Event()
 
     async def wait(self, timeout_s: float) -> None:
         try:
             async with asyncio.timeout(timeout_s):
-                await self.happened.wait()
+                await self.changed.wait()
         except TimeoutError:
             return
-        self.happened.clear()
+        self.changed.clear()
 
 
 class DirectoryWatch:
     def __init__(self) -> None:
         self._inotify: Inotify | None = None
-        self._waiting: dict[int, set[Stirring]] = {}
+        self._waiting: dict[int, set[DirectoryWaiter]] = {}
 
     @contextmanager
-    def stirring(self, directory: Path) -> Iterator[Stirring]:
-        waiter = Stirring()
-        watch = self._watch(directory)
+    def watch(self, directory: Path) -> Iterator[DirectoryWaiter]:
+        waiter = DirectoryWaiter()
+        watch = self._add(directory)
         if watch is None:
             yield waiter
             return
@@ -61,9 +61,9 @@ class DirectoryWatch:
         try:
             yield waiter
         finally:
-            left = self._waiting.get(watch, set())
-            left.discard(waiter)
-            if not left:
+            others = self._waiting.get(watch, set())
+            others.discard(waiter)
+            if not others:
                 self._waiting.pop(watch, None)
                 if self._inotify is not None:
                     self._inotify.remove(watch)
@@ -74,28 +74,28 @@ class DirectoryWatch:
             self._inotify.close()
             self._inotify = None
 
-    def _watch(self, directory: Path) -> int | None:
+    def _add(self, directory: Path) -> int | None:
         try:
             if self._inotify is None:
                 self._inotify = Inotify()
-                asyncio.get_running_loop().add_reader(self._inotify.fileno(), self._take)
+                asyncio.get_running_loop().add_reader(self._inotify.fileno(), self._read_events)
             return self._inotify.add(str(directory), _MASK)
         except OSError as error:
             log.debug("cannot watch %s: %s", directory, error)
             return None
 
-    def _take(self) -> None:
+    def _read_events(self) -> None:
         assert self._inotify is not None
-        for each in self._inotify.read():
-            if each.mask & IN_Q_OVERFLOW:
+        for event in self._inotify.read():
+            if event.mask & IN_Q_OVERFLOW:
                 for waiters in self._waiting.values():
                     _wake(waiters)
                 continue
-            _wake(self._waiting.get(each.watch, set()))
-            if each.mask & IN_IGNORED:
-                self._waiting.pop(each.watch, None)
+            _wake(self._waiting.get(event.watch, set()))
+            if event.mask & IN_IGNORED:
+                self._waiting.pop(event.watch, None)
 
 
-def _wake(waiters: set[Stirring]) -> None:
-    for each in waiters:
-        each.happened.set()
+def _wake(waiters: set[DirectoryWaiter]) -> None:
+    for waiter in waiters:
+        waiter.changed.set()

@@ -1,4 +1,4 @@
-"""What processes use, from /proc: for the agent and its supervisor, and for containers where cgroups are not real."""
+"""Usage of processes, from /proc: of the agent and its supervisor, and of containers where cgroups are simulated."""
 
 from __future__ import annotations
 
@@ -12,15 +12,21 @@ _TICK_US = 1_000_000 // os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
+def process_numbers(proc: Path = PROC) -> tuple[int, int]:
+    """How many processes and threads the kernel allows, and how many there are."""
+    limits = ((proc / "sys/kernel" / name).read_text() for name in ("pid_max", "threads-max"))
+    return min(map(int, limits)), int((proc / "loadavg").read_text().split()[3].partition("/")[2])
+
+
 def process_usage(pid: int, *, deep: bool = False, proc: Path = PROC) -> CgroupUsage | None:
-    """Of one process, with `deep` of all that come from it; None where it is gone. Reaped children count."""
+    """The usage of a process, with `deep` also of its descendants; None where it has ended. Reaped children count."""
     user = system = resident = faults = major = count = 0
-    for each in _family(pid, proc) if deep else [pid]:
-        found = _one(each, proc)
-        if found is None:
+    for process in _descendants(pid, proc) if deep else [pid]:
+        stats = _read(process, proc)
+        if stats is None:
             continue
         count += 1
-        fields, pages = found
+        fields, pages = stats
         # After the name: state, ppid, … minflt and majflt are the 8th and 10th, the times the 12th to 15th.
         faults, major = faults + int(fields[7]), major + int(fields[9])
         user, system = user + int(fields[11]) + int(fields[13]), system + int(fields[12]) + int(fields[14])
@@ -32,7 +38,7 @@ def process_usage(pid: int, *, deep: bool = False, proc: Path = PROC) -> CgroupU
     return CgroupUsage(memory, cpu=cpu, pids=Pids(count))
 
 
-def _one(pid: int, proc: Path) -> tuple[list[str], int] | None:
+def _read(pid: int, proc: Path) -> tuple[list[str], int] | None:
     try:
         stat, statm = (proc / str(pid) / "stat").read_text(), (proc / str(pid) / "statm").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -40,15 +46,16 @@ def _one(pid: int, proc: Path) -> tuple[list[str], int] | None:
     return stat[stat.rindex(")") + 1 :].split(), int(statm.split()[1])
 
 
-def _family(pid: int, proc: Path) -> list[int]:
-    found = [pid]
-    for each in found:
-        for thread in _entries(proc / str(each) / "task"):
+def _descendants(pid: int, proc: Path) -> list[int]:
+    """The process itself first."""
+    pids = [pid]
+    for process in pids:
+        for thread in _entries(proc / str(process) / "task"):
             try:
-                found += map(int, (proc / str(each) / "task" / thread / "children").read_text().split())
+                pids += map(int, (proc / str(process) / "task" / thread / "children").read_text().split())
             except (FileNotFoundError, ProcessLookupError):
                 continue
-    return found
+    return pids
 
 
 def _entries(directory: Path) -> list[str]:

@@ -1,6 +1,6 @@
 """/metrics/resource and /metrics/cadvisor: one snapshot with the kubelet's and cAdvisor's names.
 
-Made when they are asked for; each sample bears the time when it was read. What the kernel does not tell has no sample.
+Built per request; each sample has the time when it was read. What the kernel does not report has no sample.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from plimsoll.node.stats.stats import ContainerSample, CpuLimit, Measured, PodSa
 Rows = list[tuple[Labels, Measured]]
 
 
-class _Figure(NamedTuple):
-    """One metric: which field of which part of `cgroups.stats.usage.Usage`; times are in µs there and seconds here."""
+class _Metric(NamedTuple):
+    """One metric: a field of a part of `cgroups.stats.usage.CgroupUsage`; times are in µs there and in seconds here."""
 
     kind: Literal["counter", "gauge"]
     name: str
@@ -33,25 +33,25 @@ class _Figure(NamedTuple):
 
 
 _RESOURCE = (
-    _Figure("counter", "cpu_usage_seconds_total", "cpu", "usage_us", "Cumulative cpu time consumed in core-seconds"),
-    _Figure("gauge", "memory_working_set_bytes", "memory", "working_set_bytes", "Current working set in bytes"),
+    _Metric("counter", "cpu_usage_seconds_total", "cpu", "usage_us", "Cumulative cpu time consumed in core-seconds"),
+    _Metric("gauge", "memory_working_set_bytes", "memory", "working_set_bytes", "Current working set in bytes"),
 )
 _CADVISOR_LABELS = ("container", "id", "image", "name", "namespace", "pod")
 _CADVISOR = (
-    _Figure("counter", "container_cpu_usage_seconds_total", "cpu", "usage_us", "Cumulative cpu time consumed"),
-    _Figure("counter", "container_cpu_user_seconds_total", "cpu", "user_us", "Cumulative user cpu time consumed"),
-    _Figure("counter", "container_cpu_system_seconds_total", "cpu", "system_us", "Cumulative system cpu time consumed"),
-    _Figure("counter", "container_cpu_cfs_periods_total", "cpu", "periods", "Elapsed enforcement period intervals"),
-    _Figure("counter", "container_cpu_cfs_throttled_periods_total", "cpu", "throttled_periods", "Throttled intervals"),
-    _Figure("counter", "container_cpu_cfs_throttled_seconds_total", "cpu", "throttled_us", "Total time throttled"),
-    _Figure("gauge", "container_memory_usage_bytes", "memory", "usage_bytes", "Current memory usage, page cache too"),
-    _Figure("gauge", "container_memory_working_set_bytes", "memory", "working_set_bytes", "Current working set"),
-    _Figure("gauge", "container_memory_rss", "memory", "anon_bytes", "Anonymous memory"),
-    _Figure("gauge", "container_memory_cache", "memory", "file_bytes", "Page cache memory"),
-    _Figure("gauge", "container_spec_memory_limit_bytes", "memory", "limit_bytes", "Memory limit"),
-    _Figure("counter", "container_memory_failcnt", "events_local", "max", "Number of memory usage hits limits"),
-    _Figure("counter", "container_oom_events_total", "events_local", "oom_kill", "Processes that the kernel killed"),
-    _Figure("gauge", "container_threads", "pids", "current", "Number of threads running inside"),
+    _Metric("counter", "container_cpu_usage_seconds_total", "cpu", "usage_us", "Cumulative cpu time consumed"),
+    _Metric("counter", "container_cpu_user_seconds_total", "cpu", "user_us", "Cumulative user cpu time consumed"),
+    _Metric("counter", "container_cpu_system_seconds_total", "cpu", "system_us", "Cumulative system cpu time consumed"),
+    _Metric("counter", "container_cpu_cfs_periods_total", "cpu", "periods", "Elapsed enforcement period intervals"),
+    _Metric("counter", "container_cpu_cfs_throttled_periods_total", "cpu", "throttled_periods", "Throttled intervals"),
+    _Metric("counter", "container_cpu_cfs_throttled_seconds_total", "cpu", "throttled_us", "Total time throttled"),
+    _Metric("gauge", "container_memory_usage_bytes", "memory", "usage_bytes", "Current memory usage, page cache too"),
+    _Metric("gauge", "container_memory_working_set_bytes", "memory", "working_set_bytes", "Current working set"),
+    _Metric("gauge", "container_memory_rss", "memory", "anon_bytes", "Anonymous memory"),
+    _Metric("gauge", "container_memory_cache", "memory", "file_bytes", "Page cache memory"),
+    _Metric("gauge", "container_spec_memory_limit_bytes", "memory", "limit_bytes", "Memory limit"),
+    _Metric("counter", "container_memory_failcnt", "events_local", "max", "Number of memory usage hits limits"),
+    _Metric("counter", "container_oom_events_total", "events_local", "oom_kill", "Processes killed by the OOM killer"),
+    _Metric("gauge", "container_threads", "pids", "current", "Number of threads running inside"),
 )
 _FAULTS = (("page_faults", "pgfault"), ("major_page_faults", "pgmajfault"))
 _CPU_SPEC = (
@@ -63,26 +63,26 @@ _STARTED = ("container_start_time_seconds", "Start time of the container since u
 
 
 def resource_page(snapshot: StatsSnapshot) -> str:
-    """The few figures that metrics servers live on."""
+    """The metrics that metrics-server reads."""
     at_ms, pods = int(snapshot.at_s * 1000), snapshot.pods
     of_container, of_pod = ("container", "namespace", "pod"), ("namespace", "pod")
-    containers: Rows = [(_short_labels(pod, each), each.measured) for pod in pods for each in pod.containers]
+    containers: Rows = [(_short_labels(pod, one), one.measured) for pod in pods for one in pod.containers]
     own: Rows = [((pod.place.namespace, pod.place.name), pod.measured) for pod in pods if pod.measured is not None]
     node: Rows = [((), snapshot.node.measured)]
     parts = [
-        family(each.kind, f"{what}_{each.name}", each.text, labels, each.samples(rows), at_ms)
-        for each in _RESOURCE
-        for what, labels, rows in (("container", of_container, containers), ("node", (), node), ("pod", of_pod, own))
+        family(metric.kind, f"{level}_{metric.name}", metric.text, labels, metric.samples(rows), at_ms)
+        for metric in _RESOURCE
+        for level, labels, rows in (("container", of_container, containers), ("node", (), node), ("pod", of_pod, own))
     ]
     starts = [
-        (_short_labels(pod, each), each.place.started_s)
+        (_short_labels(pod, container), container.place.started_s)
         for pod in pods
-        for each in pod.containers
-        if each.place.started_s
+        for container in pod.containers
+        if container.place.started_s
     ]
     parts.append(family("gauge", *_STARTED, of_container, starts))
-    trouble = "1 if there was an error while getting container metrics, 0 otherwise"
-    parts.append(family("gauge", "scrape_error", trouble, (), [((), 0)]))
+    help_text = "1 if there was an error while getting container metrics, 0 otherwise"
+    parts.append(family("gauge", "scrape_error", help_text, (), [((), 0)]))
     return "".join(parts)
 
 
@@ -91,16 +91,16 @@ def _short_labels(pod: PodSample, container: ContainerSample) -> Labels:
 
 
 def cadvisor_page(snapshot: StatsSnapshot, limits: Mapping[str, CpuLimit]) -> str:
-    """Of the node (`id="/"`), of all pods together, of every pod and every container. `limits`: by cgroup path."""
+    """The node (`id="/"`), all pods together, each pod and each container. `limits`: by cgroup path."""
     at_ms, rows = int(snapshot.at_s * 1000), list(_cgroups(snapshot))
-    parts = [family(each.kind, each.name, each.text, _CADVISOR_LABELS, each.samples(rows), at_ms) for each in _CADVISOR]
+    parts = [family(one.kind, one.name, one.text, _CADVISOR_LABELS, one.samples(rows), at_ms) for one in _CADVISOR]
     text, labels = "Cumulative count of page faults", (*_CADVISOR_LABELS, "failure_type", "scope")
     parts.append(family("counter", "container_memory_failures_total", text, labels, _faults(rows), at_ms))
-    starts = [(_long_labels(pod, each), each.place.started_s) for pod in snapshot.pods for each in pod.containers]
+    starts = [(_long_labels(pod, one), one.place.started_s) for pod in snapshot.pods for one in pod.containers]
     parts.append(family("gauge", *_STARTED, _CADVISOR_LABELS, starts, at_ms))
     limited = [(labels, limits[labels[1]]) for labels, _ in rows if labels[1] in limits]
-    for at, (name, text) in enumerate(_CPU_SPEC):
-        samples = [(labels, each[at]) for labels, each in limited if each[at] >= 0]
+    for index, (name, text) in enumerate(_CPU_SPEC):
+        samples = [(labels, limit[index]) for labels, limit in limited if limit[index] >= 0]
         parts.append(family("gauge", name, text, _CADVISOR_LABELS, samples, at_ms))
     return "".join(parts)
 
@@ -113,8 +113,8 @@ def _cgroups(snapshot: StatsSnapshot) -> Iterable[tuple[Labels, Measured]]:
     for pod in snapshot.pods:
         if pod.measured is not None:
             yield ("", pod.place.cgroup, "", "", pod.place.namespace, pod.place.name), pod.measured
-        for each in pod.containers:
-            yield _long_labels(pod, each), each.measured
+        for container in pod.containers:
+            yield _long_labels(pod, container), container.measured
 
 
 def _long_labels(pod: PodSample, container: ContainerSample) -> Labels:

@@ -1,13 +1,12 @@
-"""What node, pods and containers use, as one snapshot that everybody can be shown (04 §13b).
+"""Usage of the node, its pods and containers, as one snapshot for all consumers (04 §13b).
 
-`Stats.sample` reads every cgroup once, through fds that are kept between samples, and only when somebody asks: scrapes,
-`kubectl top`, eviction. When nobody has asked for a minute the fds are let go. CPU is a counter; its rate is counted
-over at least ten seconds where two samples are that far apart, else over what there is. A figure that the kernel does
-not tell is None.
+`Stats.sample` reads every cgroup once, through files that stay open between samples, and only on request: scrapes,
+`kubectl top`, eviction. After a minute without a request the files are closed. CPU is a counter; its rate is computed
+over at least ten seconds where two samples are that far apart, else over the time there is. A value that the kernel
+does not report is None.
 
-Where cgroups are only simulated, containers are measured by their processes. What a container of the embedded runtime
-writes into its root file system is a tmpfs of its own: memory, and nothing on disk. Other runtimes keep writable layers
-and are asked for them (`disk_usage`).
+Where cgroups are simulated, containers are measured by their processes. The root file system of a container of the
+embedded runtime is a tmpfs: memory, and nothing on disk. Other runtimes report the writable layers (`disk_usage`).
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from plimsoll.cgroups.stats.usage import (
 from plimsoll.codec.kernel.files import cpu_max
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError
 from plimsoll.linux.machine import meminfo_bytes
-from plimsoll.node.stats.disk_usage import KEPT_S, DiskUsage, FileSystem, UsageRequest, WritableLayers, file_system
-from plimsoll.node.stats.process_usage import PROC, process_usage
+from plimsoll.node.stats.disk_usage import MAX_AGE_S, DiskUsage, FileSystem, UsageRequest, WritableLayers, file_system
+from plimsoll.node.stats.process_usage import PROC, process_numbers, process_usage
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage, working_set_bytes
 from plimsoll.rules.resources.cpu import shares_from_weight
 
-IDLE_S = 60.0  # fds held longer would keep the kernel from freeing cgroups that were removed
+IDLE_S = 60.0  # open files keep the kernel from freeing removed cgroups
 RATE_S = 10.0  # the kubelet's housekeeping interval: rates over less are noise
-FIRST_RATE_S = 1.0  # what a new container is measured over at least: ten periods of its quota
+FIRST_RATE_S = 1.0  # the minimum for a new container: ten periods of its quota
 _POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
 _CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
@@ -51,7 +50,7 @@ CpuLimit = tuple[int, int, int]  # shares, quota in µs (−1: none), period in 
 
 
 class ContainerPlace(msgspec.Struct, frozen=True):
-    """Where one running container is measured. `cgroup` may be empty where it has none; then `pid` counts."""
+    """Where a running container is measured: its cgroup or, where that is empty, its processes."""
 
     name: str
     id: str
@@ -65,7 +64,7 @@ class ContainerPlace(msgspec.Struct, frozen=True):
 class VolumePlace(msgspec.Struct, frozen=True):
     name: str
     directory: str
-    on_disk: bool = True  # counts as the pod's local storage; memory and what others hold do not (04 §1.2)
+    on_disk: bool = True  # part of the pod's local ephemeral storage (04 §1.2)
 
 
 class PodPlace(msgspec.Struct, frozen=True):
@@ -79,15 +78,15 @@ class PodPlace(msgspec.Struct, frozen=True):
 
 
 class NodePlace(msgspec.Struct, frozen=True):
-    """`node_path`: the cgroup that stands for the whole node."""
+    """`node_path`: the cgroup of the whole node."""
 
     name: str
     pods_path: str
     nodefs: str
     imagefs: str
-    containerfs: str = ""  # of writable layers; empty: where the images are
+    containerfs: str = ""  # of writable layers; empty: on imagefs
     node_path: str = "/"
-    capacity_bytes: int | None = None  # None: what the machine has
+    capacity_bytes: int | None = None  # None: that of the machine
     started_s: float = 0.0  # of the machine
     system_started_s: float = 0.0  # of the agent
 
@@ -111,10 +110,10 @@ class PodSample(msgspec.Struct, frozen=True):
     volumes: Mapping[str, FsUsage]
 
     def stored(self) -> FsUsage:
-        """On the node's disks: writable layers, logs and local volumes."""
-        local = [self.volumes[each.name] for each in self.place.volumes if each.on_disk]
-        parts = [*(each.rootfs for each in self.containers), *(each.logs for each in self.containers), *local]
-        return FsUsage(sum(each.used_bytes or 0 for each in parts), sum(each.inodes or 0 for each in parts))
+        """Local ephemeral storage: writable layers, logs and local volumes."""
+        local = [self.volumes[volume.name] for volume in self.place.volumes if volume.on_disk]
+        parts = [*(one.rootfs for one in self.containers), *(one.logs for one in self.containers), *local]
+        return FsUsage(sum(part.used_bytes or 0 for part in parts), sum(part.inodes or 0 for part in parts))
 
 
 class NodeSample(msgspec.Struct, frozen=True):
@@ -126,7 +125,7 @@ class NodeSample(msgspec.Struct, frozen=True):
     nodefs: FileSystem | None
     imagefs: FileSystem | None
     containerfs: FileSystem | None
-    images: FsUsage  # what they take
+    images: FsUsage
     most_processes: int
     processes: int
 
@@ -137,14 +136,14 @@ class StatsSnapshot(msgspec.Struct, frozen=True):
     pods: tuple[PodSample, ...]
 
     def pod_usage(self) -> dict[str, PodUsage]:
-        """By uid, in eviction's words."""
-        return {each.place.uid: _pod_usage(each) for each in self.pods}
+        """By uid, as eviction needs it."""
+        return {pod.place.uid: _pod_usage(pod) for pod in self.pods}
 
 
 class Stats:
-    """`files`: how cgroup files are opened; None on a kernel in memory. `places` tells which pods run where, `system`
-    the pids of what serves them (`kubelet`, `runtime`), when they are asked. `clock` is the wall clock. `layers`: asks
-    a runtime that keeps writable layers.
+    """`files`: how cgroup files are opened; None on a simulated kernel. `places`: returns the running pods. `system`:
+    returns the pids of the node's own processes (`kubelet`, `runtime`). `clock`: the wall clock. `layers`: reads the
+    writable layers from the runtime.
     """
 
     def __init__(
@@ -168,14 +167,14 @@ class Stats:
         self._idle: asyncio.TimerHandle | None = None
 
     def close(self) -> None:
-        """Let go of every fd; the next sample opens what it needs again."""
+        """Close all files; the next sample opens them again."""
         self._readers.keep_only(())
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
 
     def sample(self, max_age_s: float = 0.0) -> StatsSnapshot:
-        """A new one, or the last where it is not older than that."""
+        """A new snapshot, or the last one if it is not older than that."""
         now_s = self._clock()
         if self._last is not None and 0 <= now_s - self._last.at_s < max_age_s:
             return self._last
@@ -183,41 +182,41 @@ class Stats:
         pods = tuple(self._pod(place) for place in places)
         node = self._node_sample()
         self._last = StatsSnapshot(now_s, node, pods)
-        there = {path for place in places for path in (place.cgroup, *(each.cgroup for each in place.containers))}
-        self._readers.keep_only(there | {self._node.pods_path, self._node.node_path})
+        paths = {path for place in places for path in (place.cgroup, *(one.cgroup for one in place.containers))}
+        self._readers.keep_only(paths | {self._node.pods_path, self._node.node_path})
         self._rates.forget_before(now_s)
         self._close_when_idle()
         return self._last
 
     def cpu_limits(self, snapshot: StatsSnapshot) -> dict[str, CpuLimit]:
-        """By cgroup path: shares, quota and period of pods and containers, looked up now, for who shows them all."""
+        """By cgroup path: shares, quota and period of pods and containers, read now."""
         paths = [
             path
             for pod in snapshot.pods
-            for path in (pod.place.cgroup, *(each.place.cgroup for each in pod.containers))
+            for path in (pod.place.cgroup, *(container.place.cgroup for container in pod.containers))
         ]
-        found = ((path, self._readers.cpu_limit(path)) for path in paths if path)
-        return {path: limit for path, limit in found if limit is not None}
+        limits = ((path, self._readers.cpu_limit(path)) for path in paths if path)
+        return {path: limit for path, limit in limits if limit is not None}
 
     def _close_when_idle(self) -> None:
         if self._idle is not None:
             self._idle.cancel()
         try:
             self._idle = asyncio.get_running_loop().call_later(IDLE_S, self.close)
-        except RuntimeError:  # outside of a loop whoever samples closes
+        except RuntimeError:  # outside an event loop the caller closes
             self._idle = None
 
     async def measure_disks(self, max_age_s: float | None = None) -> None:
-        """Count what all pods have on disk where the figures are older than that, a minute if nothing is said."""
+        """Measure the disk usage of all pods where it is older than that (default: `MAX_AGE_S`)."""
         paths = [
             path
             for place in self._places()
             for path in (
-                *(each.log_directory for each in place.containers if each.log_directory),
-                *(each.directory for each in place.volumes),
+                *(container.log_directory for container in place.containers if container.log_directory),
+                *(volume.directory for volume in place.volumes),
             )
         ]
-        age_s = KEPT_S if max_age_s is None else max_age_s
+        age_s = MAX_AGE_S if max_age_s is None else max_age_s
         await asyncio.gather(self.disks.refresh(paths, age_s), self._layers.refresh(age_s))
 
     # ---
@@ -225,21 +224,21 @@ class Stats:
     def _pod(self, place: PodPlace) -> PodSample:
         own = self._readers.read(place.cgroup, _POD_PARTS)
         containers = []
-        for each in place.containers:
-            found = self._readers.read(each.cgroup, _CONTAINER_PARTS)
-            if found is None and each.pid and not self._readers.real:
-                found = process_usage(each.pid, deep=True, proc=self._proc)
-            if found is not None:
-                measured = self._measured(f"{each.id} {each.cgroup}", found)
-                logs = self.disks.of(each.log_directory)
-                containers.append(ContainerSample(each, measured, self._layers.of(each.id), logs))
+        for container in place.containers:
+            current = self._readers.read(container.cgroup, _CONTAINER_PARTS)
+            if current is None and container.pid and not self._readers.real:
+                current = process_usage(container.pid, deep=True, proc=self._proc)
+            if current is not None:
+                measured = self._measured(f"{container.id} {container.cgroup}", current)
+                logs = self.disks.of(container.log_directory)
+                containers.append(ContainerSample(container, measured, self._layers.of(container.id), logs))
         if own is None and not self._readers.real and containers:
-            own = _sum(each.measured.usage for each in containers)
+            own = _sum(container.measured.usage for container in containers)
         return PodSample(
             place,
             None if own is None else self._measured(f"{place.uid} {place.cgroup}", own),
             tuple(containers),
-            {each.name: self.disks.of(each.directory) for each in place.volumes},
+            {volume.name: self.disks.of(volume.directory) for volume in place.volumes},
         )
 
     def _node_sample(self) -> NodeSample:
@@ -249,36 +248,31 @@ class Stats:
             own = _machine_usage(own, meminfo, (self._proc / "stat").read_text())
         pods = self._readers.read(place.pods_path, _POD_PARTS)
         system = {name: process_usage(pid, proc=self._proc) for name, pid in self._system().items() if pid}
-        most = min(self._number("sys/kernel/pid_max"), self._number("sys/kernel/threads-max"))
         return NodeSample(
             place,
             self._measured("node", own),
             None if pods is None else self._measured("pods", pods),
-            {name: self._measured(f"/{name}", found) for name, found in system.items() if found is not None},
+            {name: self._measured(f"/{name}", own) for name, own in system.items() if own is not None},
             place.capacity_bytes or meminfo["MemTotal"],
             file_system(place.nodefs),
             file_system(place.imagefs),
             file_system(place.containerfs or place.imagefs),
-            self._layers.unasked,
-            most,
-            int((self._proc / "loadavg").read_text().split()[3].partition("/")[2]),
+            self._layers.default,
+            *process_numbers(self._proc),
         )
 
-    def _measured(self, key: str, found: CgroupUsage) -> Measured:
-        """The clock is asked for each reading: on a busy machine the last is made long after the first."""
-        counted = None if found.cpu is None else found.cpu.usage_us
-        return Measured(found, None if counted is None else self._rates.nanocores(key, self._clock(), counted))
-
-    def _number(self, name: str) -> int:
-        return int((self._proc / name).read_text())
+    def _measured(self, key: str, current: CgroupUsage) -> Measured:
+        """Reads the clock for each cgroup: on a busy machine the last is read long after the first."""
+        counted = None if current.cpu is None else current.cpu.usage_us
+        return Measured(current, None if counted is None else self._rates.nanocores(key, self._clock(), counted))
 
 
 class _Readers:
-    """One kept reader per cgroup, as long as there are fds to keep; beyond that files are opened each time."""
+    """One open reader per cgroup, within the limit of open files; beyond it files are opened for each read."""
 
     def __init__(self, files: CgroupOpener | None) -> None:
         self._files = files
-        self._kept: dict[str, UsageReader] = {}
+        self._open: dict[str, UsageReader] = {}
         self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 // _FDS_PER_READER
 
     @property
@@ -286,15 +280,15 @@ class _Readers:
         return self._files is not None
 
     def read(self, path: str, parts: Iterable[Part]) -> CgroupUsage | None:
-        """None where there is no such cgroup, or it went away."""
+        """None where there is no such cgroup."""
         if not path or self._files is None:
             return None
         try:
-            reader = self._kept.get(path)
+            reader = self._open.get(path)
             if reader is None:
-                if len(self._kept) >= self._most:
+                if len(self._open) >= self._most:
                     return usage(self._files, path, parts)
-                reader = self._kept[path] = UsageReader(self._files, path, parts)
+                reader = self._open[path] = UsageReader(self._files, path, parts)
             return reader.read()
         except CgroupGoneError:
             self._drop(path)
@@ -324,42 +318,42 @@ class _Readers:
             return None
 
     def keep_only(self, paths: Iterable[str]) -> None:
-        for path in self._kept.keys() - set(paths):
+        for path in self._open.keys() - set(paths):
             self._drop(path)
 
     def _drop(self, path: str) -> None:
-        reader = self._kept.pop(path, None)
+        reader = self._open.pop(path, None)
         if reader is not None:
             reader.close()
 
 
 class _Rates:
-    """CPU rates from counters: against the reading before the last, so that there are ten seconds in between."""
+    """CPU rates from counters, against a reading that is at least ten seconds old where there is one."""
 
     def __init__(self) -> None:
-        self._seen: dict[str, tuple[float, int, float, int]] = {}  # an older reading, and the one that follows it
+        self._readings: dict[str, tuple[float, int, float, int]] = {}  # an older reading, and the next one
 
     def nanocores(self, key: str, at_s: float, counted_us: int) -> int | None:
-        seen = self._seen.get(key)
-        if seen is None or counted_us < seen[3] or at_s < seen[2]:  # new, or begun anew
-            self._seen[key] = (at_s, counted_us, at_s, counted_us)
+        readings = self._readings.get(key)
+        if readings is None or counted_us < readings[3] or at_s < readings[2]:  # new, or the counter was reset
+            self._readings[key] = (at_s, counted_us, at_s, counted_us)
             return None
-        older_s, older_us, newer_s, newer_us = seen
+        older_s, older_us, newer_s, newer_us = readings
         if at_s - newer_s >= RATE_S:
-            self._seen[key] = (newer_s, newer_us, at_s, counted_us)
+            self._readings[key] = (newer_s, newer_us, at_s, counted_us)
             older_s, older_us = newer_s, newer_us
         if at_s - older_s < FIRST_RATE_S:
             return None
         return round((counted_us - older_us) * 1000 / (at_s - older_s))
 
     def forget_before(self, now_s: float) -> None:
-        """What was not read in the last sample for a while is gone."""
-        for key in [key for key, seen in self._seen.items() if now_s - seen[2] > 60 * RATE_S]:
-            del self._seen[key]
+        """Drop counters that were not read for a while."""
+        for key in [key for key, readings in self._readings.items() if now_s - readings[2] > 60 * RATE_S]:
+            del self._readings[key]
 
 
 def _machine_usage(known: CgroupUsage, meminfo: Mapping[str, int], stat: str) -> CgroupUsage:
-    """Where the top cgroup does not tell: the machine's own figures."""
+    """The usage of the machine, where the root cgroup does not report it."""
     used = meminfo["MemTotal"] - meminfo["MemFree"]
     inactive = meminfo.get("Inactive(file)", 0)
     memory = known.memory or MemoryUsage(
@@ -368,28 +362,28 @@ def _machine_usage(known: CgroupUsage, meminfo: Mapping[str, int], stat: str) ->
     cpu = known.cpu
     if cpu is None or cpu.usage_us is None:
         # user nice system idle iowait irq softirq steal
-        ticks = [int(each) for each in stat.split("\n", 1)[0].split()[1:9]]
+        ticks = [int(field) for field in stat.split("\n", 1)[0].split()[1:9]]
         tick_us = 1_000_000 // os.sysconf("SC_CLK_TCK")
         user, system = (ticks[0] + ticks[1]) * tick_us, (ticks[2] + ticks[5] + ticks[6]) * tick_us
         cpu = CpuUsage(user + system, user, system)
     return msgspec.structs.replace(known, memory=memory, cpu=cpu)
 
 
-def _sum(found: Iterable[CgroupUsage]) -> CgroupUsage:
-    """Of a pod whose containers are measured by their processes."""
+def _sum(usages: Iterable[CgroupUsage]) -> CgroupUsage:
+    """The usage of a pod whose containers are measured by their processes."""
     memory_bytes = cpu_us = count = 0
-    for each in found:
-        memory_bytes += each.memory.usage_bytes if each.memory else 0
-        cpu_us += (each.cpu.usage_us or 0) if each.cpu else 0
-        count += each.pids.current if each.pids else 0
+    for one in usages:
+        memory_bytes += one.memory.usage_bytes if one.memory else 0
+        cpu_us += (one.cpu.usage_us or 0) if one.cpu else 0
+        count += one.pids.current if one.pids else 0
     return CgroupUsage(MemoryUsage(memory_bytes, memory_bytes), cpu=CpuUsage(cpu_us), pids=Pids(count))
 
 
 def _pod_usage(sample: PodSample) -> PodUsage:
     own = None if sample.measured is None else sample.measured.usage
     containers = tuple(
-        ContainerUsage(each.place.name, _working_set(each.measured.usage), each.rootfs, each.logs)
-        for each in sample.containers
+        ContainerUsage(container.place.name, _working_set(container.measured.usage), container.rootfs, container.logs)
+        for container in sample.containers
     )
     return PodUsage(
         None if own is None else _working_set(own),
@@ -400,5 +394,5 @@ def _pod_usage(sample: PodSample) -> PodUsage:
     )
 
 
-def _working_set(found: CgroupUsage) -> int | None:
-    return None if found.memory is None else found.memory.working_set_bytes
+def _working_set(current: CgroupUsage) -> int | None:
+    return None if current.memory is None else current.memory.working_set_bytes

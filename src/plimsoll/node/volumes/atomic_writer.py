@@ -1,10 +1,10 @@
 """A directory of files that changes as a whole: containers see all old files or all new ones, never a mixture.
 
-As the kubelet lays them out: the files are in a hidden directory (`..<token>`), `..data` is a link to it, and every
-name that a user sees is a link through `..data`. A new set is written beside the old one, and renaming a new `..data`
-over the old one is the moment of change. Only this module writes there (containers see it read-only).
+The layout is the kubelet's: the files are in a hidden directory (`..<token>`), `..data` is a link to it, and every name
+that a user sees is a link through `..data`. A new set is written beside the old one; renaming a new `..data` over the
+old one switches to it. Only this module writes there (containers have it read-only).
 
-A kill at any moment leaves the old set or the new one in force; what else lies around goes with the next publishing.
+If the agent is killed at any moment, either the old or the new set is in place; the next call removes leftovers.
 """
 
 from __future__ import annotations
@@ -13,27 +13,28 @@ import os
 import secrets
 from collections.abc import Sequence
 
-from plimsoll.linux.safe_tree import remove_tree
+from plimsoll.linux.safe_tree import closing_fd, remove_tree
 from plimsoll.rules.lifecycle.volumes import VolumeFile
 
 _DATA = "..data"
 _NEXT = "..data_tmp"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def publish(directory: int, files: Sequence[VolumeFile], group: int | None = None) -> bool:
-    """Makes the open directory show exactly these files; True where something changed.
+    """Make the open directory contain exactly these files; whether something changed.
 
-    With a group the files belong to it and may be read by it.
+    With a group, the files belong to it and are readable by it.
     """
     current = _current(directory)
-    changed = current is None or not _holds(directory, current, files, group)
+    changed = current is None or not _contains(directory, current, files, group)
     if changed:
-        fresh = _written(directory, files, group)
+        fresh = _write_all(directory, files, group)
         remove_tree(directory, _NEXT)
         os.symlink(fresh, _NEXT, dir_fd=directory)
         os.rename(_NEXT, _DATA, src_dir_fd=directory, dst_dir_fd=directory)
         current = fresh
-    _show(directory, {file.path.partition("/")[0] for file in files})
+    _link(directory, {file.path.partition("/")[0] for file in files})
     for name in os.listdir(directory):
         if name.startswith("..") and name not in (_DATA, current):
             remove_tree(directory, name)
@@ -43,7 +44,7 @@ def publish(directory: int, files: Sequence[VolumeFile], group: int | None = Non
 def _current(directory: int) -> str | None:
     try:
         return os.readlink(_DATA, dir_fd=directory)
-    except OSError:  # no link yet, or something that is none
+    except OSError:  # no link yet, or not a link
         return None
 
 
@@ -51,40 +52,35 @@ def _mode(file: VolumeFile, group: int | None) -> int:
     return file.mode if group is None else file.mode | 0o440
 
 
-def _holds(directory: int, current: str, files: Sequence[VolumeFile], group: int | None) -> bool:
+def _contains(directory: int, current: str, files: Sequence[VolumeFile], group: int | None) -> bool:
     try:
-        top = os.open(current, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+        top = os.open(current, _DIRECTORY, dir_fd=directory)
     except OSError:
         return False
-    try:
+    with closing_fd(top):
         count = sum(len(names) for _, _, names, _ in os.fwalk(".", dir_fd=top))
-        return count == len(files) and all(_is_there(top, file, group) for file in files)
-    finally:
-        os.close(top)
+        return count == len(files) and all(_is_same(top, file, group) for file in files)
 
 
-def _is_there(top: int, file: VolumeFile, group: int | None) -> bool:
+def _is_same(top: int, file: VolumeFile, group: int | None) -> bool:
     try:
         fd = os.open(file.path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=top)
     except OSError:
         return False
     with os.fdopen(fd, "rb") as opened:
-        found = os.fstat(fd)
-        if found.st_mode & 0o7777 != _mode(file, group) or (group is not None and found.st_gid != group):
+        status = os.fstat(fd)
+        if status.st_mode & 0o7777 != _mode(file, group) or (group is not None and status.st_gid != group):
             return False
-        return found.st_size == len(file.data) and opened.read() == file.data
+        return status.st_size == len(file.data) and opened.read() == file.data
 
 
-def _written(directory: int, files: Sequence[VolumeFile], group: int | None) -> str:
+def _write_all(directory: int, files: Sequence[VolumeFile], group: int | None) -> str:
     name = f"..{secrets.token_hex(8)}"
     os.mkdir(name, 0o755, dir_fd=directory)
-    top = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
-    try:
-        os.fchmod(top, 0o755)  # whatever the umask is
+    with closing_fd(os.open(name, _DIRECTORY, dir_fd=directory)) as top:
+        os.fchmod(top, 0o755)  # regardless of the umask
         for file in files:
             _write(top, file, group)
-    finally:
-        os.close(top)
     return name
 
 
@@ -105,9 +101,9 @@ def _write(top: int, file: VolumeFile, group: int | None) -> None:
         os.fchmod(fd, _mode(file, group))
 
 
-def _show(directory: int, wanted: set[str]) -> None:
-    shown = {name for name in os.listdir(directory) if not name.startswith("..")}
-    for name in shown - wanted:
+def _link(directory: int, names: set[str]) -> None:
+    linked = {name for name in os.listdir(directory) if not name.startswith("..")}
+    for name in linked - names:
         remove_tree(directory, name)
-    for name in wanted - shown:
+    for name in names - linked:
         os.symlink(f"{_DATA}/{name}", name, dir_fd=directory)

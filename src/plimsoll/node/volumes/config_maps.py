@@ -1,7 +1,7 @@
-"""Config maps that pods refer to, asked of the API when a container is made and kept for a minute.
+"""ConfigMaps that pods refer to: read from the API when a container is created, and cached for a minute.
 
-A kubelet that may not watch them does the same. One that is not there is simply not in the answer: whether that
-matters, the container's rules say.
+A kubelet with the `Cache` strategy does the same. A missing ConfigMap is not in the result; the rules of the container
+decide whether that is an error.
 """
 
 from __future__ import annotations
@@ -16,38 +16,38 @@ from plimsoll.kube.request import ApiError, ResourcePath
 from plimsoll.rules.model.runnable import ConfigMap
 
 CONFIG_MAPS = ResourcePath("/api/v1", "configmaps")
-KEPT_S = 60.0
-KEPT_MOST = 256
+TTL_S = 60.0
+MAX_ENTRIES = 256
 
 
 class ConfigMapCache:
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
         self._client, self._clock = client, clock
-        self._kept: dict[tuple[str, str], tuple[float, ConfigMap | None]] = {}
+        self._entries: dict[tuple[str, str], tuple[float, ConfigMap | None]] = {}
 
     async def named(self, namespace: str, names: Iterable[str], *, fresh: bool = False) -> dict[str, ConfigMap]:
-        """Those that exist. ApiError or Unreachable where the API does not say."""
-        found: dict[str, ConfigMap] = {}
+        """Those that exist. Raises ApiError or UnreachableError where the API server does not answer."""
+        config_maps: dict[str, ConfigMap] = {}
         for name in names:
-            got = await self._one(namespace, name, fresh=fresh)
-            if got is not None:
-                found[name] = got
-        return found
+            config_map = await self._one(namespace, name, fresh=fresh)
+            if config_map is not None:
+                config_maps[name] = config_map
+        return config_maps
 
     async def _one(self, namespace: str, name: str, *, fresh: bool) -> ConfigMap | None:
         key, now_s = (namespace, name), self._clock()
-        kept = self._kept.get(key)
-        # One that is missing is asked for again each time: whoever made the pod first makes it next.
-        if kept is not None and kept[1] is not None and not fresh and now_s - kept[0] < KEPT_S:
-            return kept[1]
+        cached = self._entries.get(key)
+        # A missing ConfigMap is read again each time: it is often created right after the pod.
+        if cached is not None and cached[1] is not None and not fresh and now_s - cached[0] < TTL_S:
+            return cached[1]
         try:
             document = await self._client.ask(request.get(CONFIG_MAPS, name, namespace))
-            got: ConfigMap | None = msgspec.convert(document, ConfigMap)
+            config_map: ConfigMap | None = msgspec.convert(document, ConfigMap)
         except ApiError as error:
             if not error.is_gone:
                 raise
-            got = None
-        self._kept[key] = (now_s, got)
-        while len(self._kept) > KEPT_MOST:
-            del self._kept[next(iter(self._kept))]
-        return got
+            config_map = None
+        self._entries[key] = (now_s, config_map)
+        while len(self._entries) > MAX_ENTRIES:
+            del self._entries[next(iter(self._entries))]
+        return config_map

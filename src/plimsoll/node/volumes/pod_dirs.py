@@ -1,13 +1,13 @@
 """Where a pod's files are on the node. Names come from manifests, so each is checked before it becomes a path.
 
-Below the state directory (0700, so nobody but us and the containers that get a mount sees any of it):
+Below the state directory (0700, so that only the agent and containers with a mount can read it):
 
-    pods/<uid>/volumes/<plugin>/<volume>              as the kubelet calls the plugins: kubernetes.io~empty-dir …
+    pods/<uid>/volumes/<plugin>/<volume>              the kubelet's plugin names: kubernetes.io~empty-dir …
     pods/<uid>/volume-subpaths/<volume>/<container>/<n>   pinned by a mount
-    pods/<uid>/containers/<container>/<attempt>        what it writes before it ends (terminationMessagePath)
+    pods/<uid>/containers/<container>/<attempt>        its termination message (terminationMessagePath)
     pods/<uid>/etc/{hosts,hostname,resolv.conf}
 
-and the logs in `<logs>/<namespace>_<name>_<uid>/<container>/<attempt>.log`.
+The logs are in `<logs>/<namespace>_<name>_<uid>/<container>/<attempt>.log`.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from pathlib import Path
 from plimsoll.codec.kernel.files import mountinfo
 from plimsoll.errors import InvalidNameError
 from plimsoll.linux.mounts import detach
-from plimsoll.linux.safe_tree import remove_tree
+from plimsoll.linux.safe_tree import closing_fd, remove_tree
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import FALLBACK_TO_LOGS
 
 MESSAGE_BYTES = 4096
-LOG_MESSAGE_BYTES, LOG_MESSAGE_LINES = 2048, 80  # where the end of the log stands for the message
+LOG_MESSAGE_BYTES, LOG_MESSAGE_LINES = 2048, 80  # where the end of the log is the message
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,127}", re.ASCII)
 
@@ -38,7 +38,7 @@ def is_uid(text: str) -> bool:
 
 def checked_uid(uid: str) -> str:
     if not is_uid(uid):
-        raise InvalidNameError(f"metadata.uid {uid!r} is no name for a directory")
+        raise InvalidNameError(f"metadata.uid {uid!r} cannot name a directory")
     return uid
 
 
@@ -58,7 +58,7 @@ def pod_directory(state: Path, uid: str) -> Path:
 
 
 def log_directory(logs: Path, metadata: Metadata) -> Path:
-    """Of the pod."""
+    """The log directory of a pod."""
     namespace = checked_label(metadata.namespace, "namespace")
     if problems := dns_subdomain_problems(metadata.name):
         raise InvalidNameError(f"pod {metadata.name!r}: {problems[0]}")
@@ -71,7 +71,7 @@ def container_log(container: str, attempt: int) -> str:
 
 
 def make_directory(path: Path, mode: int = 0o700) -> None:
-    """With everything above it that is missing; one that is there keeps its mode."""
+    """Also create missing parents; an existing directory keeps its mode."""
     try:
         os.mkdir(path, mode)
     except FileNotFoundError:
@@ -83,13 +83,13 @@ def make_directory(path: Path, mode: int = 0o700) -> None:
 
 
 def write_file(path: Path, text: str, mode: int = 0o644) -> None:
-    """In place of what is there, seen whole or not at all, and only if it differs.
+    """Replace the file atomically, and only if it differs.
 
-    A container that has the old file mounted keeps it: it gets the new one when it is started again.
+    A container that has the old file mounted keeps it until it is restarted.
     """
     data = text.encode("utf-8", "surrogatepass")
     try:
-        # Containers may write to it: one that has grown is not read, however large it is.
+        # Containers may write to it: a file that has grown is not read, however large it is.
         if os.lstat(path).st_size == len(data) and path.read_bytes() == data:
             return
     except FileNotFoundError:
@@ -105,14 +105,17 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 def make_message_file(state: Path, uid: str, container: str, attempt: int) -> Path:
-    """Empty, for anybody inside to write; the one of an attempt that is asked for again stays."""
+    """Create an empty file that every user in the container may write; an existing one of this attempt is kept.
+
+    The message of the attempt before stays for `lastState`; older ones are removed.
+    """
     path = message_file(state, uid, container, attempt)
     make_directory(path.parent)
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-    try:
+    for name in os.listdir(path.parent):
+        if name.isdecimal() and int(name) < attempt - 1:
+            (path.parent / name).unlink(missing_ok=True)
+    with closing_fd(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)) as fd:
         os.fchmod(fd, 0o666)
-    finally:
-        os.close(fd)
     return path
 
 
@@ -121,7 +124,7 @@ def message_file(state: Path, uid: str, container: str, attempt: int) -> Path:
 
 
 def termination_message(state: Path, uid: str, container: str, attempt: int) -> str:
-    """The last 4096 bytes of what the container left; "" where it left nothing."""
+    """The last 4096 bytes that the container wrote; "" where it wrote nothing."""
     path = message_file(state, uid, container, attempt)
     try:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -136,26 +139,15 @@ def termination_message(state: Path, uid: str, container: str, attempt: int) -> 
 
 
 def wants_log_as_message(policy: str, exit_code: int, message: str) -> bool:
-    """Then the last 80 lines, at most 2048 bytes, of its log are the message."""
+    """Whether the end of its log (80 lines, at most 2048 bytes) is the message."""
     return policy == FALLBACK_TO_LOGS and exit_code != 0 and not message
 
 
-def remove_old_messages(state: Path, uid: str, container: str, before_attempt: int) -> None:
-    directory = message_file(state, uid, container, 0).parent
-    try:
-        names = os.listdir(directory)
-    except FileNotFoundError:
-        return
-    for name in names:
-        if name.isdecimal() and int(name) < before_attempt:
-            (directory / name).unlink(missing_ok=True)
-
-
-# --- the end ---
+# --- removal ---
 
 
 def pods_on_disk(state: Path) -> list[str]:
-    """Uids of pods that have files here, whoever they are."""
+    """Uids of all pods that have files here, known or not."""
     try:
         return sorted(name for name in os.listdir(pods_directory(state)) if is_uid(name))
     except FileNotFoundError:
@@ -163,7 +155,7 @@ def pods_on_disk(state: Path) -> list[str]:
 
 
 def mounts_below(directory: Path) -> list[str]:
-    """What is mounted below (or at) a directory, the last mounted first."""
+    """Mount points below (or at) a directory, the last mounted first."""
     top = os.path.realpath(directory)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         lines = mountinfo(file.read())
@@ -175,28 +167,31 @@ def _is_below(path: str, top: str) -> bool:
 
 
 def remove_pod_files(state: Path, uid: str) -> None:
-    """Unmounts and removes everything of the pod except its logs; nothing there is fine, and so is a second call.
+    """Unmount and remove everything of the pod except its logs. Idempotent.
 
-    A directory where something stays mounted is not entered: OSError then, and the next call goes on.
+    A directory with a mount that cannot be removed is not entered: raises OSError, and the next call continues.
     """
     directory = pod_directory(state, uid)
     if not os.path.lexists(directory):
         return
-    unmount_below(directory)
-    parent = os.open(pods_directory(state), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        remove_tree(parent, directory.name)
-    finally:
-        os.close(parent)
-
-
-def unmount_below(directory: Path) -> None:
     for mount_point in mounts_below(directory):
         unmount(mount_point)
+    _remove(directory)
+
+
+def remove_logs(logs: Path, name: str) -> None:
+    """One pod's directory below `logs`."""
+    if os.path.lexists(logs):
+        _remove(logs / name)
+
+
+def _remove(directory: Path) -> None:
+    with closing_fd(os.open(directory.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as parent:
+        remove_tree(parent, directory.name)
 
 
 def unmount(path: str | Path) -> None:
-    """One that is mounted no more is fine."""
+    """Does nothing where nothing is mounted."""
     try:
         detach(str(path))
     except OSError as error:

@@ -1,19 +1,19 @@
-"""The volumes of pods: made before the first container starts, refreshed while it runs, removed with the pod.
+"""The volumes of pods: created before the first container starts, refreshed while it runs, removed with the pod.
 
-`set_up` may be called as often as one likes: what is there stays as its containers made it, what changed in the API is
-published anew. So a refresh is the same call, and so is the first one after a restart.
+`set_up` is idempotent: it keeps what containers have written, and publishes what has changed in the API. A refresh is
+the same call, and so is the first one after a restart.
 
-emptyDir is a directory, or with `medium: Memory` a tmpfs. Its pages are charged to the cgroup of whoever touches them
-first, which is the container that writes, so they count against that container's limit and, because memory cgroups sum
-upwards, against the pod's also after the container is gone. Its size is at most the pod's memory limit, else what the
-node has to give. The tmpfs is mounted on the host, below the state directory: the runtime's supervisor shares this
-mount namespace and binds it into containers.
+emptyDir is a directory, or with `medium: Memory` a tmpfs. The kernel charges its pages to the cgroup that touches them
+first, which is the container that writes. So they count against that container's limit and, since memory cgroups are
+hierarchical, against the pod's limit even after the container has ended. Its size is at most the pod's memory limit, or
+else the node's allocatable memory. The tmpfs is mounted on the host, below the state directory: the runtime's
+supervisor shares this mount namespace and binds it into containers.
 
-A subPath is opened inside its volume with links resolved only as long as they stay inside, and pinned by a bind mount
-of that very file or directory: whatever a container swaps in later is never looked at. A hostPath is resolved here, and
-what would show the state directory (keys, sockets, other pods' volumes) is refused.
+A subPath is opened inside its volume, where links must not lead outside, and pinned by a bind mount of that file or
+directory: a later replacement by a container has no effect. A hostPath is resolved here, and refused if it would expose
+the state directory (keys, sockets, volumes of other pods).
 
-All calls block for as long as a few files take; removal of a large volume may take seconds, so it belongs in a thread.
+All calls block for a few file operations; removing a large volume may take seconds, so run it in a thread.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import msgspec
 
 from plimsoll.errors import ContainerConfigError
 from plimsoll.linux.mounts import BIND, NODEV, NOSUID, mount
-from plimsoll.linux.safe_tree import open_within, real_path
+from plimsoll.linux.safe_tree import closing_fd, open_within, real_path
 from plimsoll.node.volumes.atomic_writer import publish
 from plimsoll.node.volumes.pod_dirs import checked_label, make_directory, pod_directory, unmount
 from plimsoll.rules.gotext import quoted
@@ -56,20 +56,20 @@ class Ready(msgspec.Struct, frozen=True):
     """A volume that can be mounted."""
 
     path: str
-    read_only: bool = False  # whatever the mount says: made from the API
-    may_grow: bool = True  # a subPath that is missing is made
+    read_only: bool = False  # its content comes from the API
+    may_grow: bool = True  # a missing subPath is created
 
 
 class ReadyVolumes(msgspec.Struct, frozen=True):
     by_name: dict[str, Ready] = {}
     notes: tuple[EnvironmentNote, ...] = ()
-    changed: tuple[str, ...] = ()  # whose files were published anew
+    changed: tuple[str, ...] = ()  # names of volumes with new content
 
 
 class Volumes:
-    """`state` is the node's state directory; `hidden` are further paths no hostPath may show.
+    """`state`: the node's state directory. `hidden`: further paths that no hostPath may expose.
 
-    `covered`: the runtime covers them where they would be seen inside a larger hostPath, so that one is let pass.
+    `covered`: the runtime covers them inside a larger hostPath, which is then accepted.
     """
 
     def __init__(self, state: Path, hidden: Sequence[Path] = (), *, covered: bool = False) -> None:
@@ -78,8 +78,8 @@ class Volumes:
         self._hidden = tuple(os.path.realpath(path) for path in (state, *hidden))
 
     def set_up(self, pod: RunPod, config_maps: ConfigMaps, surroundings: Surroundings) -> ReadyVolumes:
-        """All that containers of the pod (with its allocated resources) mount. Raises VolumeRefused at the first
-        that cannot be made."""
+        """Set up all volumes that containers of the pod (with its allocated resources) mount. Raises VolumeError at the
+        first that cannot be created."""
         ready: dict[str, Ready] = {}
         notes: list[EnvironmentNote] = []
         changed: list[str] = []
@@ -92,35 +92,32 @@ class Volumes:
                     ready[volume.name] = self._host_path(volume, volume.host_path)
                 else:
                     files = volume_files(volume, pod, config_maps, surroundings)
-                    path = self._made(pod, volume, kind)
-                    directory = os.open(path, _DIRECTORY)
-                    try:
+                    path = self._make_directory(pod, volume, kind)
+                    with closing_fd(os.open(path, _DIRECTORY)) as directory:
                         if publish(directory, files.files, fs_group(pod)):
                             changed.append(volume.name)
-                    finally:
-                        os.close(directory)
                     notes.extend(files.notes)
                     ready[volume.name] = Ready(str(path), read_only=True, may_grow=False)
             except OSError as error:
-                raise VolumeError(volume.name, _said(error)) from error
+                raise VolumeError(volume.name, _reason(error)) from error
         return ReadyVolumes(ready, tuple(notes), tuple(changed))
 
     def mounts(
         self, pod: RunPod, container: RunContainer, ready: Mapping[str, Ready], variables: Mapping[str, str]
     ) -> tuple[ContainerMount, ...]:
-        """What the container sees where, outer paths first. Raises ContainerConfigError."""
+        """The mounts of a container, outer paths first. Raises ContainerConfigError."""
         if container.volume_devices:
             raise ContainerConfigError(
-                f"{container_path(pod, container)}.volumeDevices: no block devices are given here"
+                f"{container_path(pod, container)}.volumeDevices: block devices are not supported by this node"
             )
-        found = [
-            self._mount(pod, container, index, each, ready, variables)
-            for index, each in enumerate(container.volume_mounts)
+        mounts = [
+            self._mount(pod, container, index, volume_mount, ready, variables)
+            for index, volume_mount in enumerate(container.volume_mounts)
         ]
-        return tuple(sorted(found, key=lambda each: each.container_path.count("/")))
+        return tuple(sorted(mounts, key=lambda mounted: mounted.container_path.count("/")))
 
     def directory(self, pod: RunPod, volume: RunVolume) -> Path | None:
-        """Where it lies, made or not; None for what is not kept in the state directory."""
+        """The path of a volume, created or not; None for one outside the state directory."""
         kind = volume_kind(volume)
         return self._path(pod, volume, kind) if kind in _PLUGIN else None
 
@@ -130,12 +127,12 @@ class Volumes:
         name = checked_label(volume.name, "volume")
         return pod_directory(self.state, pod.metadata.uid) / "volumes" / _PLUGIN[kind] / name
 
-    def _made(self, pod: RunPod, volume: RunVolume, kind: str, mode: int = 0o755) -> Path:
-        """The volume's directory. It gets its name last, so one that has it also has its mode and group."""
+    def _make_directory(self, pod: RunPod, volume: RunVolume, kind: str, mode: int = 0o755) -> Path:
+        """Create the directory of a volume. It gets its name last, so that one with the name has its mode and group."""
         path = self._path(pod, volume, kind)
         if path.is_dir():
             return path
-        fresh = path.with_name(f"{path.name}.new")  # a label has no dot: this is no other volume's name
+        fresh = path.with_name(f"{path.name}.new")  # a label has no dot: this cannot be another volume
         make_directory(fresh)
         group = fs_group(pod)
         if group is not None:
@@ -146,8 +143,8 @@ class Volumes:
 
     def _empty_dir(self, pod: RunPod, volume: RunVolume, source: EmptyDir, surroundings: Surroundings) -> Ready:
         if source.medium not in ("", "Memory"):
-            raise VolumeError(volume.name, f'emptyDir.medium {quoted(source.medium)}: only "" and "Memory" are known')
-        path = self._made(pod, volume, "emptyDir", 0o777)
+            raise VolumeError(volume.name, f'emptyDir.medium {quoted(source.medium)}: must be "" or "Memory"')
+        path = self._make_directory(pod, volume, "emptyDir", 0o777)
         if source.medium == "Memory" and not _is_mount_point(path):
             allocatable = surroundings.allocatable.get(MEMORY, ZERO).value
             size = memory_volume_bytes(pod, source, allocatable)
@@ -158,8 +155,10 @@ class Volumes:
 
     def _host_path(self, volume: RunVolume, source: HostPath) -> Ready:
         if not source.path.startswith("/") or "\0" in source.path or ".." in source.path.split("/"):
-            raise VolumeError(volume.name, f"hostPath.path {quoted(source.path)}: absolute, without '..', is needed")
-        self._check_shown(volume.name, source.path)
+            raise VolumeError(
+                volume.name, f"hostPath.path {quoted(source.path)}: must be an absolute path without '..'"
+            )
+        self._check_exposed(volume.name, source.path)
         if source.type in ("", "DirectoryOrCreate") and not os.path.lexists(source.path):
             os.makedirs(source.path, 0o755, exist_ok=True)
         elif source.type == "FileOrCreate":
@@ -168,20 +167,18 @@ class Volumes:
             fd = os.open(source.path, os.O_PATH | os.O_CLOEXEC)
         except FileNotFoundError:
             raise VolumeError(volume.name, _wrong_type(source)) from None
-        try:
+        with closing_fd(fd):
             _check_type(volume.name, source, os.fstat(fd).st_mode)
             path = real_path(fd)
-        finally:
-            os.close(fd)
-        self._check_shown(volume.name, path)
+        self._check_exposed(volume.name, path)
         return Ready(path)
 
-    def _check_shown(self, volume: str, path: str) -> None:
+    def _check_exposed(self, volume: str, path: str) -> None:
         resolved = os.path.realpath(path)
         for hidden in self._hidden:
             shared = os.path.commonpath((resolved, hidden))
             if shared == hidden or (shared == resolved and not self._covered):
-                detail = f"hostPath {path} would show {hidden}, which no pod may see: name another path"
+                detail = f"hostPath {path} would expose {hidden}, which is hidden from pods: use another path"
                 raise VolumeError(volume, detail)
 
     # --- mounts of a container ---
@@ -191,26 +188,27 @@ class Volumes:
         pod: RunPod,
         container: RunContainer,
         index: int,
-        wanted: VolumeMount,
+        volume_mount: VolumeMount,
         ready: Mapping[str, Ready],
         variables: Mapping[str, str],
     ) -> ContainerMount:
         at = f"{container_path(pod, container)}.volumeMounts[{index}]"
-        if wanted.mount_propagation not in (None, "", "None"):
-            raise ContainerConfigError(f"{at}.mountPropagation: mounts do not propagate here, remove it")
-        if wanted.recursive_read_only == "Enabled":
+        if volume_mount.mount_propagation not in (None, "", "None"):
+            raise ContainerConfigError(f"{at}.mountPropagation: not supported by this node, remove it")
+        if volume_mount.recursive_read_only == "Enabled":
             raise ContainerConfigError(f"{at}.recursiveReadOnly: not supported by this node, remove it")
-        volume = ready.get(wanted.name)
+        volume = ready.get(volume_mount.name)
         if volume is None:
-            raise ContainerConfigError(f'cannot find volume "{wanted.name}" to mount into container "{container.name}"')
-        target = _inside(wanted.mount_path, at)
+            name = volume_mount.name
+            raise ContainerConfigError(f'cannot find volume "{name}" to mount into container "{container.name}"')
+        target = _inside(volume_mount.mount_path, at)
         source = volume.path
-        sub_path = wanted.sub_path
-        if wanted.sub_path_expr:
-            sub_path = strictly_expanded(wanted.sub_path_expr, variables)
+        sub_path = volume_mount.sub_path
+        if volume_mount.sub_path_expr:
+            sub_path = strictly_expanded(volume_mount.sub_path_expr, variables)
         if sub_path:
-            source = self._pinned(pod, container, index, wanted.name, volume, sub_path)
-        return ContainerMount(source, target, wanted.read_only or volume.read_only)
+            source = self._pinned(pod, container, index, volume_mount.name, volume, sub_path)
+        return ContainerMount(source, target, volume_mount.read_only or volume.read_only)
 
     def _pinned(self, pod: RunPod, container: RunContainer, index: int, name: str, volume: Ready, sub_path: str) -> str:
         directory = pod_directory(self.state, pod.metadata.uid) / _SUBPATHS / checked_label(name, "volume")
@@ -219,24 +217,24 @@ class Volumes:
         try:
             fd = open_sub_path(volume.path, sub_path, make=volume.may_grow)
         except OSError as error:
-            reason = "it leads out of the volume" if error.errno == errno.EXDEV else _said(error)
+            reason = "it leads outside the volume" if error.errno == errno.EXDEV else _reason(error)
             raise ContainerConfigError(f"{failure}: {sub_path}: {reason}") from error
         try:
-            # A socket or device of the host must not come in by the back door either.
+            # Sockets and devices of the host are refused here, too.
             if not stat.S_ISDIR(mode := os.fstat(fd).st_mode) and not stat.S_ISREG(mode):
                 raise ContainerConfigError(f"{failure}: {sub_path}: neither a directory nor a file")
             unmount(target)
             _make_mount_point(target, is_directory=stat.S_ISDIR(mode))
             mount(f"/proc/self/fd/{fd}", str(target), "", BIND)
         except OSError as error:
-            raise ContainerConfigError(f"{failure}: {_said(error)}") from error
+            raise ContainerConfigError(f"{failure}: {_reason(error)}") from error
         finally:
             os.close(fd)
         return str(target)
 
 
 def memory_volume_bytes(pod: Pod, source: EmptyDir, allocatable_bytes: int) -> int:
-    """The least of what the node gives to pods, the pod's memory limit and the volume's own; 0: nothing bounds it."""
+    """The smallest of allocatable memory, the pod's memory limit and the volume's sizeLimit; 0: unlimited."""
     bounds = [allocatable_bytes]
     if declared_limits(pod)[1]:
         bounds.append(pod_limits(pod).get(MEMORY, ZERO).value)
@@ -246,12 +244,11 @@ def memory_volume_bytes(pod: Pod, source: EmptyDir, allocatable_bytes: int) -> i
 
 
 def open_sub_path(volume: str, sub_path: str, *, make: bool) -> int:
-    """An O_PATH fd of something in a volume; EXDEV where it would be outside. Missing directories are made where
-    `make`, with the volume's own mode."""
+    """An O_PATH fd of a path in a volume; EXDEV where it is outside. With `make` missing directories are created with
+    the mode of the volume."""
     if sub_path.startswith("/") or ".." in sub_path.split("/") or "\0" in sub_path:
         raise OSError(errno.EINVAL, "must be relative and without '..'")
-    top = os.open(volume, os.O_PATH | os.O_CLOEXEC)
-    try:
+    with closing_fd(os.open(volume, os.O_PATH | os.O_CLOEXEC)) as top:
         names = [name for name in sub_path.split("/") if name not in ("", ".")]
         try:
             return open_within(top, "/".join(names) or ".", os.O_PATH)
@@ -261,24 +258,16 @@ def open_sub_path(volume: str, sub_path: str, *, make: bool) -> int:
         for depth in range(len(names)):
             _make_one(top, names[:depth], names[depth])
         return open_within(top, "/".join(names), os.O_PATH)
-    finally:
-        os.close(top)
 
 
 def _make_one(top: int, above: list[str], name: str) -> None:
-    parent = open_within(top, "/".join(above) or ".", os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with closing_fd(open_within(top, "/".join(above) or ".", os.O_RDONLY | os.O_DIRECTORY)) as parent:
         try:
             os.mkdir(name, dir_fd=parent)
         except FileExistsError:
-            return  # a link that leads nowhere is found out by whoever opens it
-        made = open_within(parent, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        try:
-            os.fchmod(made, stat.S_IMODE(os.fstat(top).st_mode))
-        finally:
-            os.close(made)
-    finally:
-        os.close(parent)
+            return  # a dangling link fails when it is opened
+        with closing_fd(open_within(parent, name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)) as created:
+            os.fchmod(created, stat.S_IMODE(os.fstat(top).st_mode))
 
 
 def _make_mount_point(target: Path, *, is_directory: bool) -> None:
@@ -298,10 +287,10 @@ def _is_mount_point(path: Path) -> bool:
 
 
 def _inside(mount_path: str, at: str) -> str:
-    """An absolute path of the container, without `..`: it can only mean something below its root."""
+    """An absolute path in the container, without `..`: it cannot leave the root directory."""
     path = "/" + os.path.normpath("/" + mount_path).lstrip("/")
     if path == "/" or "\0" in path:
-        raise ContainerConfigError(f"{at}.mountPath {quoted(mount_path)}: nothing can be mounted there")
+        raise ContainerConfigError(f"{at}.mountPath {quoted(mount_path)}: cannot be a mount point")
     return path
 
 
@@ -315,19 +304,19 @@ _TYPES = {
 
 def _check_type(volume: str, source: HostPath, mode: int) -> None:
     if source.type and source.type not in _TYPES:
-        raise VolumeError(volume, f"hostPath.type {source.type}: sockets and devices of the host are not given to pods")
+        raise VolumeError(volume, f"hostPath.type {source.type}: sockets and devices of the host are not supported")
     if source.type and not _TYPES[source.type][0](mode):
         raise VolumeError(volume, _wrong_type(source))
     if stat.S_ISSOCK(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise VolumeError(volume, f"hostPath {source.path}: sockets and devices of the host are not given to pods")
+        raise VolumeError(volume, f"hostPath {source.path}: sockets and devices of the host are not supported")
 
 
 def _wrong_type(source: HostPath) -> str:
-    wanted = _TYPES[source.type][1] if source.type in _TYPES else "there"
-    return f"hostPath type check failed: {source.path} is not {wanted}"
+    expected = _TYPES[source.type][1] if source.type in _TYPES else "there"
+    return f"hostPath type check failed: {source.path} is not {expected}"
 
 
-def _said(error: OSError) -> str:
+def _reason(error: OSError) -> str:
     if error.errno in (errno.EPERM, errno.EACCES):
         return f"{error.strerror}: this needs root"
     return error.strerror or str(error)

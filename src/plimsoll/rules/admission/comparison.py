@@ -1,16 +1,15 @@
-"""Two versions of one pod, the stored and the wanted, and how to ask what changed apart from cpu and memory.
+"""Comparison of two versions of a pod, the stored and the new one: what changed apart from cpu and memory.
 
-Lean pods lack most fields, so a version has both views: rules compute with the *pod*; whether anything else changed is
-asked of the *document*. That question is always put in the same way: give the new version the old cpu and memory
-(*mask* it) and compare the whole with the old one.
+Lean pods lack most fields, so a version has both views: rules compute with the *pod*; whether any other field changed
+is read from the *document*. The comparison is always the same: set the old cpu and memory in the new version (*mask*
+it) and compare the whole with the old one.
 
-Semantic equality of documents: are two versions of a pod's spec the same to Kubernetes (03 §4.1)?
-
-Kubernetes compares decoded objects, we compare documents, so that no field is lost. What decoding would level out must
-not count as a difference: null and absent, an absent and an empty list or map, `false`, `0` and `""` where the field
-always has a value, `1000m` and `1`. What it keeps apart must: a block or scalar that is optional as a whole is absent
-or present, even if empty (`spec.resources: {}` is not nothing). The tables below name the fields of a PodSpec that do
-not follow the common rule; by it an object is an optional block and a scalar always has a value.
+`same` is Kubernetes' semantic equality (03 §4.1) for documents. Kubernetes compares decoded objects; documents are
+compared here so that no field is lost. What decoding makes equal is no difference: null and absent, an absent and an
+empty list or map, `false`, `0` and `""` where the field always has a value, `1000m` and `1`. What decoding
+distinguishes is one: a block or scalar that is optional as a whole is absent or present, even if empty
+(`spec.resources: {}` is not absent). The tables below list the fields of a PodSpec that do not follow the common rule;
+by that rule an object is an optional block and a scalar always has a value.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ def containers_of(document: JsonObject, kind: str) -> list[JsonObject]:
 
 
 def container_pairs(old: JsonObject, new: JsonObject, kind: str) -> list[tuple[JsonObject, JsonObject]]:
-    """Containers matched by place; both lists must be equally long."""
+    """Containers by index; both lists must have the same length."""
     return list(zip(containers_of(old, kind), containers_of(new, kind), strict=True))
 
 
@@ -60,7 +59,7 @@ def masked_container(before: JsonObject, after: JsonObject) -> JsonObject:
 
 
 def masked_resources(before: JsonObject | None, after: JsonObject | None) -> JsonObject:
-    """Only requests and limits: claims get lost, so that old ones always count as a change and new ones never."""
+    """Only requests and limits: claims are dropped, so old ones always count as a change and new ones never."""
     return {kind: _masked_list((before or {}).get(kind), (after or {}).get(kind)) for kind in LISTS}
 
 
@@ -73,9 +72,9 @@ def _masked_list(before: JsonObject | None, after: JsonObject | None) -> JsonObj
 
 
 _QUANTITY_MAPS = frozenset({"requests", "limits", "overhead"})
-# Keys are data: whether one is there counts, whatever its value.
+# Keys are data: their presence counts, whatever the value.
 _MAPS = _QUANTITY_MAPS | {"nodeSelector", "labels", "annotations", "matchLabels", "volumeAttributes", "options"}
-# Blocks that are always there, so that an empty one is an absent one. A list's items have no name of their own.
+# Blocks that always exist, so that empty equals absent. The items of a list have no name of their own.
 _BLOCKS = frozenset({"", "resources", "preference", "podAffinityTerm", "metadata", "spec"})
 _QUANTITIES = frozenset({"sizeLimit", "divisor"})
 _OPTIONAL_SCALARS = frozenset(
@@ -115,8 +114,8 @@ _OPTIONAL_SCALARS = frozenset(
 
 
 def same(old: Any, new: Any, name: str = "") -> bool:
-    """Equal to Kubernetes? `name` is the field that both values stand in."""
-    if old is new or old == new:  # most of two versions is, and C compares fast
+    """Whether Kubernetes considers both values equal. `name` is the field that contains them."""
+    if old is new or old == new:  # most values are equal, and this comparison is fast
         return True
     if isinstance(old, dict) and isinstance(new, dict):
         if name in _MAPS:
@@ -162,5 +161,5 @@ def _is_absent(value: Any, name: str) -> bool:
 
 
 def specs_differ(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Two pod specs. Here `resources` is optional as a whole, in a container it is not."""
+    """For two pod specs. Here `resources` is optional as a whole; in a container it is not."""
     return (old.get("resources") is None) != (new.get("resources") is None) or not same(old, new)

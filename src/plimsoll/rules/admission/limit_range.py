@@ -1,8 +1,8 @@
-"""LimitRange: what a namespace fills in for containers, and what it forbids (spec 01 §8).
+"""LimitRange: defaults for the containers of a namespace, and constraints on them (01 §8).
 
-Three moments. When the LimitRange itself is written, its container items complete themselves (L-1). When a pod is
-created or resized, containers get the defaults they lack (L-3). Then every limit is held against every container, or
-against the pod as a whole, and what is wrong is told in Kubernetes' own sentences (L-4).
+When a LimitRange is written, its container items are completed (L-1). When a pod is created or resized, containers get
+the defaults that they lack (L-3). Then every constraint is checked against every container, or against the whole pod,
+with Kubernetes' messages (L-4).
 """
 
 from __future__ import annotations
@@ -49,17 +49,18 @@ def _defaulted_item(item: LimitRangeItem) -> LimitRangeItem:
 
 
 def is_limited(operation: str, subresource: str, profile: Profile, *, old_is_deleted: bool = False) -> bool:
-    """Is this request on a pod a matter for LimitRanges? (L-2)"""
+    """Whether LimitRanges apply to this request on a pod (L-2)."""
     if operation == "CREATE":
         return not subresource
     return operation == "UPDATE" and subresource == "resize" and profile.limit_range_on_resize and not old_is_deleted
 
 
-# --- filling in ---
+# --- defaults ---
 
 
 def limit_ranged(pod: Pod, limit_ranges: Sequence[LimitRange]) -> Pod:
-    """The pod with the defaults of each LimitRange in turn and the annotation of the last that set one (L-3)."""
+    """The pod with the defaults of each LimitRange in order, and the annotation of the last one that set a default
+    (L-3)."""
     for limit_range in limit_ranges:
         pod = _filled(pod, limit_range)
     return pod
@@ -94,8 +95,8 @@ def _filled_containers(
 def _filled_container(
     container: Container, requests: ResourceList, limits: ResourceList, kind: str, notes: list[str]
 ) -> Container:
-    given = container.resources
-    own_requests, own_limits = given.requests or _EMPTY, given.limits or _EMPTY
+    own = container.resources
+    own_requests, own_limits = own.requests or _EMPTY, own.limits or _EMPTY
     set_requests, set_limits = requests.keys() - own_requests.keys(), limits.keys() - own_limits.keys()
     if set_requests:
         notes.append(f"{', '.join(sorted(set_requests))} request for {kind} {container.name}")
@@ -103,25 +104,24 @@ def _filled_container(
         notes.append(f"{', '.join(sorted(set_limits))} limit for {kind} {container.name}")
     if not set_requests and not set_limits:
         return container
-    return _replaced(
-        container, resources=Resources({**requests, **own_requests}, {**limits, **own_limits}, given.claims)
-    )
+    return _replaced(container, resources=Resources({**requests, **own_requests}, {**limits, **own_limits}, own.claims))
 
 
-# --- holding against ---
+# --- constraints ---
 
 
 def limit_range_refusal(pod: Pod, limit_ranges: Sequence[LimitRange]) -> str:
-    """What stands after `pods "x" is forbidden: `, or nothing; the first LimitRange with findings tells all its own."""
+    """The text after `pods "x" is forbidden: `, or empty; the first LimitRange with violations reports all of its
+    own."""
     for limit_range in limit_ranges:
-        found = list(dict.fromkeys(limit_range_findings(pod, limit_range)))
-        if found:
-            return found[0] if len(found) == 1 else f"[{', '.join(found)}]"
+        violations = list(dict.fromkeys(limit_range_findings(pod, limit_range)))
+        if violations:
+            return violations[0] if len(violations) == 1 else f"[{', '.join(violations)}]"
     return ""
 
 
 def limit_range_findings(pod: Pod, limit_range: LimitRange) -> Iterator[str]:
-    """Every breach of every item; pod items see the whole pod without overhead and whatever its status says (L-4)."""
+    """Every violation of every item; pod items check the whole pod without overhead and without its status (L-4)."""
     for item in limit_range.spec.limits:
         if item.type == CONTAINER:
             for container in (*pod.spec.containers, *pod.spec.init_containers):
@@ -179,7 +179,7 @@ def _above_ratio(name: str, kind: str, bound: Quantity, request: Quantity | None
 
 
 def _comparable(request: Quantity, limit: Quantity, bound: Quantity) -> tuple[int, int, int]:
-    """All in thousandths where all three have them in 64 bits, else all in whole units."""
+    """All in thousandths if all three fit into 64 bits, else all in whole units."""
     if max(request.value, limit.value, bound.value) <= _LARGEST_WITH_MILLI:
         return request.milli, limit.milli, bound.milli
     return request.value, limit.value, bound.value

@@ -1,4 +1,6 @@
-"""Metadata of any namespaced object: names, labels, annotations, and what an update may not touch."""
+"""Validation of the metadata of any namespaced object: names, labels, annotations, and what an update must not
+change.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ MAX_ANNOTATION_BYTES = 256 * 1024
 
 
 def metadata_errors(metadata: Metadata, *, dots: bool = True) -> list[FieldError]:
-    """Of an object whose name is a DNS subdomain, as most kinds are named; without `dots` a label (namespaces)."""
+    """For an object whose name is a DNS subdomain, as for most kinds; without `dots`, a label (namespaces)."""
     errors: list[FieldError] = []
     name, prefix, namespace = metadata.name, metadata.generate_name, metadata.namespace
     if prefix:
@@ -28,7 +30,7 @@ def metadata_errors(metadata: Metadata, *, dots: bool = True) -> list[FieldError
             errors += _misnamed("metadata.name", name, problems)
     elif not prefix:
         errors.append(FieldError("FieldValueRequired", "metadata.name", "name or generateName is required"))
-    # An absent namespace is the request's, which the server fills in before it validates.
+    # The server sets an absent namespace from the request before validation.
     if namespace and (problems := dns_label_problems(namespace)):
         errors += _misnamed("metadata.namespace", namespace, problems)
     if metadata.labels:
@@ -39,7 +41,7 @@ def metadata_errors(metadata: Metadata, *, dots: bool = True) -> list[FieldError
 
 
 def label_errors(path: str, labels: dict[str, str]) -> list[FieldError]:
-    """Labels and selectors: keys are qualified names, values short words or empty."""
+    """Labels and selectors: keys are qualified names, values are label values or empty."""
     errors: list[FieldError] = []
     for key, value in labels.items():
         if problems := qualified_name_problems(key):
@@ -53,7 +55,7 @@ def _annotation_errors(path: str, annotations: dict[str, str]) -> list[FieldErro
     errors: list[FieldError] = []
     total = 0
     for key, value in annotations.items():
-        # Unlike a label's, the prefix may have capitals.
+        # Unlike in labels, the prefix may have upper-case letters.
         if problems := qualified_name_problems(key.lower()):
             errors += _misnamed(path, key, problems)
         total += size_bytes(key) + size_bytes(value)
@@ -63,7 +65,7 @@ def _annotation_errors(path: str, annotations: dict[str, str]) -> list[FieldErro
 
 
 def metadata_update_errors(old: Metadata, new: Metadata) -> list[FieldError]:
-    """What no update may change. A field that the request leaves out is filled in by the server."""
+    """What no update may change. The server sets fields that the request omits."""
     errors = []
     if new.generation and new.generation < old.generation:
         reason = "must not be decremented"

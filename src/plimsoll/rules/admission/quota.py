@@ -1,9 +1,9 @@
-"""ResourceQuota: what a pod is charged for, and when a namespace's quota refuses it (spec 01 §9).
+"""ResourceQuota: what a pod is charged for, and when a quota refuses it (01 §9).
 
 A pod's usage is its effective requests and limits under the quota's names (`requests.cpu`, `limits.memory`, `pods` …).
-A quota applies when it bounds any of these names and the pod is within all of its scopes. It refuses a pod that leaves
-cpu or memory open where the quota bounds them (K-4), and a charge that does not fit beside what is used already (K-5).
-An update is charged only what it adds (K-3).
+A quota applies if it limits any of these names and the pod matches all of its scopes. It refuses a pod that does not
+specify cpu or memory where the quota limits them (K-4), and a charge that exceeds the rest of the quota (K-5). An
+update is charged only for what it adds (K-3).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _POD_NAMES = _MUST_BE_NAMED | {
 
 
 class Charge(msgspec.Struct, frozen=True):
-    """The quotas as they are after the charge, or why it is refused (what stands after `pods "x" is forbidden: `)."""
+    """The quotas after the charge, or the refusal (the text after `pods "x" is forbidden: `)."""
 
     quotas: tuple[ResourceQuota, ...]
     refusal: str = ""
@@ -61,11 +61,12 @@ class Charge(msgspec.Struct, frozen=True):
 
 
 def usage(pod: Pod, profile: Profile, *, grace_elapsed: bool = False) -> ResourceList:
-    """What the pod is charged (K-1); one that has ended, or outlived its deletion's grace, only as an object (K-2)."""
+    """What the pod is charged for (K-1); a terminated pod, or one past the grace period of its deletion, only as an
+    object (K-2)."""
     if grace_elapsed or pod.status.phase in ("Succeeded", "Failed"):
         return {COUNT_PODS: _ONE}
     if profile.scheduler_counts_actual:
-        # E-11: quota alone charges pod-level values as the spec has them, whatever a resize does.
+        # E-11: only quotas charge pod-level values from the spec during a resize.
         requests, limits = counted_requests(pod, pod_level_status=False), counted_limits(pod, pod_level_status=False)
     else:
         requests, limits = counted_requests_1_27(pod), pod_limits(pod)
@@ -73,17 +74,17 @@ def usage(pod: Pod, profile: Profile, *, grace_elapsed: bool = False) -> Resourc
 
 
 def _named(requests: ResourceList, limits: ResourceList) -> ResourceList:
-    """Requests and limits under the names that quotas use (K-1)."""
-    found: ResourceList = {PODS: _ONE}
+    """Requests and limits under the names of quotas (K-1)."""
+    charges: ResourceList = {PODS: _ONE}
     for name, quantity in requests.items():
         if name in (CPU, MEMORY, EPHEMERAL_STORAGE) or name.startswith(HUGEPAGES_PREFIX):
-            found[name] = found[f"requests.{name}"] = quantity
+            charges[name] = charges[f"requests.{name}"] = quantity
         elif _is_extended(name):
-            found[f"requests.{name}"] = quantity
+            charges[f"requests.{name}"] = quantity
     for name in (CPU, MEMORY, EPHEMERAL_STORAGE):
         if name in limits:
-            found[f"limits.{name}"] = limits[name]
-    return found
+            charges[f"limits.{name}"] = limits[name]
+    return charges
 
 
 def _is_extended(name: str) -> bool:
@@ -91,24 +92,24 @@ def _is_extended(name: str) -> bool:
 
 
 def increase(new: ResourceList, old: ResourceList) -> ResourceList:
-    """What an update adds, name by name; nothing for what shrinks (K-3)."""
-    found: ResourceList = {}
+    """What an update adds, by name; nothing for what shrinks (K-3)."""
+    charges: ResourceList = {}
     for name, quantity in new.items():
         difference = quantity - old[name] if name in old else quantity
         if difference.nanos > 0:
-            found[name] = difference
-    return found
+            charges[name] = difference
+    return charges
 
 
 def bounds_pods(name: str) -> bool:
-    """Is this a quota name that pods are charged under?"""
+    """Whether pods are charged under this quota name."""
     if name in _POD_NAMES or name.startswith((HUGEPAGES_PREFIX, f"requests.{HUGEPAGES_PREFIX}")):
         return True
     return name.startswith("requests.") and _is_extended(name.removeprefix("requests."))
 
 
 def used_by(quota: ResourceQuota, pods: Iterable[Pod], profile: Profile, expired: Iterable[Pod] = ()) -> ResourceList:
-    """`status.used` for the names of `spec.hard` that pods are charged under; `expired` have outlived their grace."""
+    """`status.used` for the names of `spec.hard` that pods are charged under; `expired` are past their grace period."""
     total = {name: ZERO for name in quota.spec.hard or _EMPTY if bounds_pods(name)}
     for group, elapsed in ((pods, False), (expired, True)):
         for pod in group:
@@ -122,7 +123,7 @@ def used_by(quota: ResourceQuota, pods: Iterable[Pod], profile: Profile, expired
 
 
 def in_scopes(quota: ResourceQuota, pod: Pod) -> bool:
-    """Within all of the quota's scopes; a quota without scopes is for every pod (K-6)."""
+    """Whether the pod matches all of the quota's scopes; a quota without scopes applies to every pod (K-6)."""
     return all(_in_scope(scope, pod) for scope in _scopes(quota))
 
 
@@ -150,13 +151,13 @@ def _in_scope(scope: ScopeRequirement, pod: Pod) -> bool:
 
 
 def is_terminating(pod: Pod) -> bool:
-    """A pod that will end by itself: the scope's name means `activeDeadlineSeconds`, not a deletion."""
+    """A pod that terminates by itself: the scope means `activeDeadlineSeconds`, not a deletion."""
     deadline = pod.spec.active_deadline_seconds
     return deadline is not None and deadline >= 0
 
 
 def scope_may_bound(scope: str, name: str) -> bool:
-    """May a quota with this scope bound this standard name? BestEffort only counts pods (K-6)."""
+    """Whether a quota with this scope may limit this standard name. BestEffort only counts pods (K-6)."""
     if scope == "BestEffort":
         return name == PODS
     return name == PODS or name in _MUST_BE_NAMED
@@ -166,7 +167,7 @@ def scope_may_bound(scope: str, name: str) -> bool:
 
 
 def is_charged(operation: str, subresource: str, pod: Pod, old: Pod | None, profile: Profile) -> bool:
-    """Is this request on a pod a matter for quotas? (K-3)"""
+    """Whether quotas apply to this request on a pod (K-3)."""
     if operation == "CREATE":
         return not subresource
     if operation != "UPDATE":
@@ -179,7 +180,7 @@ def is_charged(operation: str, subresource: str, pod: Pod, old: Pod | None, prof
 
 
 def charged(quotas: Sequence[ResourceQuota], pod: Pod, profile: Profile, old: Pod | None = None) -> Charge:
-    """Charge a new pod, or the increase over `old`, to every quota that applies; one refusal refuses all."""
+    """Charge a new pod, or the increase over `old`, to every quota that applies; one refusal refuses the request."""
     before = tuple(quotas)
     applying: list[int] = []
     for index, quota in enumerate(before):
@@ -199,7 +200,7 @@ def charged(quotas: Sequence[ResourceQuota], pod: Pod, profile: Profile, old: Po
     after = list(before)
     for index in applying:
         quota = before[index]
-        # A pod that comes into a quota's scope by this update is new to it.
+        # A pod that enters a quota's scope by this update is charged in full.
         delta = added_to_old if old is not None and in_scopes(quota, old) else whole
         used, refusal = _used_after(quota, delta)
         if refusal:
@@ -209,14 +210,14 @@ def charged(quotas: Sequence[ResourceQuota], pod: Pod, profile: Profile, old: Po
 
 
 def object_names(group: str, plural: str) -> tuple[str, ...]:
-    """The names that a quota may bound the number of objects by: `count/deployments.apps`; some have a short one."""
+    """The names under which a quota may limit the number of objects: `count/deployments.apps`; some have a short
+    name."""
     full = f"count/{plural}.{group}" if group else f"count/{plural}"
     return (plural, full) if not group and plural in OBJECT_COUNTS else (full,)
 
 
 def charged_object(quotas: Sequence[ResourceQuota], names: Iterable[str]) -> Charge:
-    """Charge one more object, that is no pod, under its names. Scopes are about pods: a quota that has some is not
-    meant."""
+    """Charge one more object that is not a pod. Scopes concern pods, so quotas with scopes do not apply."""
     before = tuple(quotas)
     after: list[ResourceQuota] = []
     for quota in before:
@@ -235,13 +236,13 @@ def charged_object(quotas: Sequence[ResourceQuota], names: Iterable[str]) -> Cha
 
 def _used_after(quota: ResourceQuota, delta: ResourceList) -> tuple[ResourceList, str]:
     hard, used = quota.status.hard or _EMPTY, quota.status.used or _EMPTY
-    asked = {name: quantity for name, quantity in delta.items() if quantity and name in hard}
-    after = added(used, asked)
-    exceeded = sorted(name for name in asked if after[name] > hard[name])
+    requested = {name: quantity for name, quantity in delta.items() if quantity and name in hard}
+    after = added(used, requested)
+    exceeded = sorted(name for name in requested if after[name] > hard[name])
     if not exceeded:
         return after, ""
     return used, (
-        f"exceeded quota: {quota.metadata.name}, requested: {_listed(asked, exceeded)}, "
+        f"exceeded quota: {quota.metadata.name}, requested: {_listed(requested, exceeded)}, "
         f"used: {_listed(used, exceeded)}, limited: {_listed(hard, exceeded)}"
     )
 
@@ -251,7 +252,7 @@ def _listed(resources: ResourceList, names: Iterable[str]) -> str:
 
 
 def unspecified(pod: Pod, names: Iterable[str]) -> str:
-    """`must specify …` for containers that leave cpu or memory open where a quota bounds it, or nothing (K-4)."""
+    """`must specify …` for containers without cpu or memory where a quota limits it, or empty (K-4)."""
     if pod_level_set(pod.spec.resources):
         return ""
     required = sorted(_MUST_BE_NAMED.intersection(names))

@@ -1,10 +1,10 @@
-"""What the API server answers to a resize (spec 03 §4.1, §4.2): which parts of a request count, what is refused.
+"""The API server's answer to a resize (03 §4.1, §4.2): which parts of a request count, and what is refused.
 
     sent document ──defaulting──▶ kept_for_resize ──▶ resize_errors (422) ──▶ capacity_verdict (403) ──▶ stored
 
-A resize may change cpu and memory and nothing else. So the server first puts everything back that is not resources or
-resize policy, then validates what is left like any pod, then looks at the step from the old version to the new one, and
-last asks whether the node could hold the result. Profile 1.27 words two refusals differently (`profile`).
+A resize may change only cpu and memory. So the server first restores all fields except resources and resize policies,
+then validates the result like any pod, then validates the change from the old version, and last checks whether the node
+is large enough. Two messages differ in profile 1.27 (`profile`).
 """
 
 from __future__ import annotations
@@ -30,18 +30,9 @@ from plimsoll.rules.admission.comparison import (
 )
 from plimsoll.rules.admission.metadata import metadata_update_errors
 from plimsoll.rules.admission.validation import RESTART_CONTAINER, WINDOWS, pod_errors, relaxation
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.model.objects import (
-    CPU,
-    MEMORY,
-    NO_RESOURCES,
-    Node,
-    Pod,
-    ResourceList,
-    Resources,
-    is_mirror,
-    is_sidecar,
-)
+from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Node, Pod, Resources, is_mirror, is_sidecar, listed
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resources.effective import pod_requests
@@ -52,35 +43,26 @@ _WHOLE_POD = "[]"  # how Kubernetes prints a path with one empty element
 _ONLY_CPU_AND_MEMORY = "only cpu and memory resources are mutable"
 
 
-class ResizeGates(msgspec.Struct, frozen=True):
-    pod_level: bool = True  # PodLevelResources
-    pod_level_resize: bool = True  # InPlacePodLevelResourcesVerticalScaling
-    init_containers: bool = True  # InPlacePodVerticalScalingInitContainers
-
-
-ALL_GATES = ResizeGates()
-
-
 class ResizeRefusal(msgspec.Struct, frozen=True):
-    """A 403 from admission: the type of its cause (none for a missing node) and the sentence."""
+    """A 403 from admission: the type of its cause (none for a missing node) and the message."""
 
     reason: Literal["", "NodeCapacity", "UnsupportedPlatform"]
     message: str
 
 
 def spec_changed(old: JsonObject, new: JsonObject) -> bool:
-    """Does the generation move?"""
+    """Whether the generation increases."""
     return specs_differ(spec_of(old), spec_of(new))
 
 
-# --- what counts of a request (§4.1) ---
+# --- which parts of a request count (§4.1) ---
 
 
-def kept_for_resize(old: JsonObject, new: JsonObject, gates: ResizeGates = ALL_GATES) -> JsonObject:
-    """The new version with everything but resources and resize policies put back.
+def kept_for_resize(old: JsonObject, new: JsonObject, gates: Gates = DEFAULT_GATES) -> JsonObject:
+    """The new version with all fields restored except resources and resize policies.
 
-    Validation shall see a changed structure: with containers added or removed nothing is put back, and a list in which
-    a name moved stays as it was sent.
+    Validation must see structural changes: if containers were added or removed nothing is restored, and a list in which
+    a name moved stays as sent.
     """
     if any(len(containers_of(old, kind)) != len(containers_of(new, kind)) for kind in CONTAINER_KINDS):
         return new
@@ -99,10 +81,10 @@ def kept_for_resize(old: JsonObject, new: JsonObject, gates: ResizeGates = ALL_G
 
 
 def _resized(before: JsonObject, after: JsonObject) -> JsonObject:
-    kept = dict(before)
+    result = dict(before)
     for field in ("resources", "resizePolicy"):
-        _take(kept, after, field)
-    return kept
+        _take(result, after, field)
+    return result
 
 
 def _take(target: JsonObject, source: JsonObject, field: str) -> None:
@@ -116,16 +98,16 @@ def _take(target: JsonObject, source: JsonObject, field: str) -> None:
 
 
 def resize_errors(
-    old: PodVersion, new: PodVersion, gates: ResizeGates = ALL_GATES, profile: Profile = DEFAULT_PROFILE
+    old: PodVersion, new: PodVersion, gates: Gates = DEFAULT_GATES, profile: Profile = DEFAULT_PROFILE
 ) -> list[FieldError]:
-    """Every reason to refuse the step from the stored version to the one that §4.1 left."""
+    """Every reason to refuse the change from the stored version to the result of §4.1."""
     if is_mirror(old.pod):
         return [_forbidden(_WHOLE_POD, "static pods cannot be resized")]
     if old.pod.spec.os is not None and old.pod.spec.os.name == WINDOWS:
         return [_forbidden(_WHOLE_POD, "windows pods cannot be resized")]
     errors = metadata_update_errors(old.pod.metadata, new.pod.metadata)
-    errors += pod_errors(new.pod, pod_level=gates.pod_level, relaxed=relaxation(old.pod))
-    errors += class_errors(old.pod, new.pod, gates.pod_level, profile)
+    errors += pod_errors(new.pod, gates=gates, relaxed=relaxation(old.pod))
+    errors += class_errors(old.pod, new.pod, gates, profile)
     if not _node_can_resize(old.pod):
         errors.append(_forbidden("spec", "Pod running on node without support for resize"))
     if _has_entries(old.pod.spec.resources) or _has_entries(new.pod.spec.resources):
@@ -149,10 +131,10 @@ def resize_errors(
     return errors
 
 
-def class_errors(old: Pod, new: Pod, pod_level: bool, profile: Profile) -> list[FieldError]:
-    """The QoS class is for life. The value shown is the stored class, in profile 1.27 the wanted one."""
-    wanted = computed_qos_class(new, pod_level=pod_level)
-    if wanted == qos_class(old, pod_level=pod_level):
+def class_errors(old: Pod, new: Pod, gates: Gates, profile: Profile) -> list[FieldError]:
+    """The QoS class is immutable. The message shows the stored class; in profile 1.27, the new one."""
+    wanted = computed_qos_class(new, gates=gates)
+    if wanted == qos_class(old, gates=gates):
         return []
     if profile.qos_change_at_metadata:
         return [FieldError("FieldValueInvalid", "metadata", "Pod QoS is immutable", wanted)]
@@ -161,7 +143,8 @@ def class_errors(old: Pod, new: Pod, pod_level: bool, profile: Profile) -> list[
 
 
 def _node_can_resize(old: Pod) -> bool:
-    """The first running container tells: a node that can resize reports `resources`. Nothing runs: assume it can."""
+    """A node that can resize reports `resources` of the first running container. If no container runs, assume that it
+    can."""
     for status in old.status.container_statuses:
         if status.state is not None and status.state.running is not None:
             return status.resources is not None
@@ -181,7 +164,7 @@ def _pod_level_errors(old: PodVersion, new: PodVersion) -> list[FieldError]:
         for kind in _removed(before or NO_RESOURCES, after or NO_RESOURCES)
     ]
     block = spec_of(old.document).get("resources")
-    # Under this name an absent block equals one without entries, so that cpu and memory may be added.
+    # With this name an absent block equals one without entries, so cpu and memory may be added.
     if not same(block, masked_resources(block, spec_of(new.document).get("resources")), "resources"):
         errors.append(_forbidden("spec", f"{_ONLY_CPU_AND_MEMORY} at pod-level"))
     return errors
@@ -200,7 +183,7 @@ def _structure_errors(old: Pod, new: Pod) -> list[FieldError]:
     return errors
 
 
-def _removal_errors(old: Pod, new: Pod, gates: ResizeGates) -> list[FieldError]:
+def _removal_errors(old: Pod, new: Pod, gates: Gates) -> list[FieldError]:
     return [
         _forbidden(f"spec.{kind}[{index}].resources.{emptied}", f"resource {emptied} cannot be removed")
         for kind, before, after in container_lists(old, new)
@@ -211,11 +194,9 @@ def _removal_errors(old: Pod, new: Pod, gates: ResizeGates) -> list[FieldError]:
 
 
 def _removed(old: Resources, new: Resources) -> Iterable[str]:
-    """The lists that lost a key; a key counts whatever its value."""
+    """The lists that lost a key; its value does not matter."""
     for kind in LISTS:
-        before: ResourceList = getattr(old, kind) or {}
-        after: ResourceList = getattr(new, kind) or {}
-        if before.keys() - after.keys():
+        if listed(old, kind).keys() - listed(new, kind).keys():
             yield kind
 
 
@@ -227,7 +208,7 @@ def _container_errors(old: PodVersion, new: PodVersion) -> list[FieldError]:
     ]
 
 
-def _init_container_errors(old: PodVersion, new: PodVersion, gates: ResizeGates) -> list[FieldError]:
+def _init_container_errors(old: PodVersion, new: PodVersion, gates: Gates) -> list[FieldError]:
     errors = []
     documents = container_pairs(old.document, new.document, "initContainers")
     for index, (container, (before, after)) in enumerate(zip(new.pod.spec.init_containers, documents, strict=True)):
@@ -253,7 +234,7 @@ def _masked_spec(old: JsonObject, new: JsonObject) -> JsonObject:
             masked[kind] = [masked_container(*pair) for pair in container_pairs(old, new, kind)]
     if masked.get("resources") is not None:
         masked["resources"] = masked_resources(before.get("resources"), masked["resources"])
-        # A block of cpu and memory alone may be added: without them it is nothing, as before.
+        # A block with only cpu and memory may be added: without them it is empty, as before.
         if before.get("resources") is None and same(None, masked["resources"], "resources"):
             del masked["resources"]
     return masked
@@ -263,7 +244,7 @@ def _masked_spec(old: JsonObject, new: JsonObject) -> JsonObject:
 
 
 def capacity_verdict(old: PodVersion, new: PodVersion, node: Node | None) -> ResizeRefusal | None:
-    """Admission's answer to a resize that validation accepted; None lets it pass. The pods' status plays no part."""
+    """Admission of a resize that validation accepted; None allows it. The status of pods is not used."""
     name = new.pod.spec.node_name
     if not name or not spec_changed(old.document, new.document):
         return None

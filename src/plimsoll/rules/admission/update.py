@@ -1,9 +1,9 @@
-"""What the API server refuses about a plain PATCH or PUT of a pod (spec 03 §4.3, 01 §4.4): nearly every change.
+"""Validation of a plain PATCH or PUT of a pod (03 §4.3, 01 §4.4): nearly every change is refused.
 
-An update may change a handful of fields. The server looks at those one by one, then gives the new version their old
-values and compares the rest: any difference left is refused in one sentence that lists what may change. In profile 1.27
-cpu and memory of regular containers are among them (a resize needs no subresource), and the server marks such a change
-in `status.resize` if the pod is on a node.
+An update may change a few fields. The server validates those one by one, then sets their old values in the new version
+and compares the rest: any difference is refused with one message that lists what may change. In profile 1.27 cpu and
+memory of regular containers may change (a resize needs no subresource), and the server records such a change in
+`status.resize` if the pod is on a node.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from plimsoll.rules.admission.comparison import (
 from plimsoll.rules.admission.metadata import metadata_update_errors
 from plimsoll.rules.admission.resize import class_errors
 from plimsoll.rules.admission.validation import pod_errors, relaxation
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION, NO_RESOURCES, Pod, ResourceList, Resources
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
@@ -39,15 +40,20 @@ _CHANGEABLE_RESOURCES = ",`spec.containers[*].resources` (for CPU/memory only)"
 
 
 def plain_patch_errors(
-    old: PodVersion, new: PodVersion, profile: Profile = DEFAULT_PROFILE, *, gate: bool = True, pod_level: bool = True
+    old: PodVersion,
+    new: PodVersion,
+    profile: Profile = DEFAULT_PROFILE,
+    *,
+    gate: bool = True,
+    gates: Gates = DEFAULT_GATES,
 ) -> list[FieldError]:
-    """Every reason to refuse an update through the pod itself; `gate` is InPlacePodVerticalScaling.
+    """Every reason to refuse an update of the pod itself; `gate` is InPlacePodVerticalScaling.
 
-    Profile 1.27 lets the cpu and memory of regular containers pass, added and removed entries included: only the QoS
-    class and ordinary validation hold them. Where Kubernetes adds a diff to its last sentence, we do not.
+    Profile 1.27 accepts changes of cpu and memory of regular containers, added and removed entries included: only the
+    QoS class and ordinary validation restrict them. Kubernetes adds a diff to its last message; Plimsoll does not.
     """
     errors = metadata_update_errors(old.pod.metadata, new.pod.metadata)
-    errors += pod_errors(new.pod, pod_level=pod_level, relaxed=relaxation(old.pod))
+    errors += pod_errors(new.pod, gates=gates, relaxed=relaxation(old.pod))
     errors += _mirror_errors(old.pod, new.pod)
     for kind, before, after in container_lists(old.pod, new.pod):
         if len(before) != len(after):
@@ -63,7 +69,7 @@ def plain_patch_errors(
         return errors
     resizing = profile.resize_by_plain_patch and gate
     if resizing:
-        errors += class_errors(old.pod, new.pod, pod_level, profile)
+        errors += class_errors(old.pod, new.pod, gates, profile)
     if specs_differ(was, _with_old_changeables(old.document, new.document, resizing)):
         errors.append(_forbidden("spec", _CHANGEABLE + (_CHANGEABLE_RESOURCES if resizing else "")))
     return errors
@@ -79,7 +85,7 @@ def _mirror_errors(old: Pod, new: Pod) -> list[FieldError]:
 
 
 def _deadline_errors(before: Any, after: Any) -> list[FieldError]:
-    """A deadline may be set, and then only come nearer."""
+    """A deadline may be set, and then only be lowered."""
     path = "spec.activeDeadlineSeconds"
     if isinstance(after, int):
         if not 0 <= after <= MAX_INT32:
@@ -93,7 +99,7 @@ def _deadline_errors(before: Any, after: Any) -> list[FieldError]:
 
 
 def _objects(spec: JsonObject, field: str) -> list[JsonObject]:
-    """The list's objects; lean pods do not carry every list, so nobody has looked at its types yet."""
+    """The list's objects; lean pods do not have every list, so types are not validated yet."""
     items = spec.get(field)
     return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
@@ -121,7 +127,7 @@ def _gate_errors(before: list[JsonObject], after: list[JsonObject]) -> list[Fiel
 
 
 def _with_old_changeables(old: JsonObject, new: JsonObject, resizing: bool) -> JsonObject:
-    """The new spec with the old value of everything that an update may change."""
+    """The new spec with the old values of all fields that an update may change."""
     before, after = spec_of(old), dict(spec_of(new))
     for kind in CONTAINER_KINDS:
         if after.get(kind):
@@ -137,10 +143,10 @@ def _with_old_changeables(old: JsonObject, new: JsonObject, resizing: bool) -> J
 
 
 def proposed(old: Pod, new: Pod) -> bool:
-    """Profile 1.27: is `status.resize` to become Proposed? A container that has no status yet proposes nothing.
+    """Profile 1.27: whether `status.resize` becomes Proposed. Not for a container without a status, nor for a pod
+    without a node.
 
-    Nor does a pod without a node: nobody has given it anything that could be changed. The documents speak of regular
-    containers; sidecars and the pod level follow the same rule.
+    The documents mention regular containers; sidecars and the pod level follow the same rule.
     """
     if not new.spec.node_name:
         return False
@@ -151,17 +157,17 @@ def proposed(old: Pod, new: Pod) -> bool:
     ):
         allocated = {each.name: each.allocated_resources or {} for each in statuses}
         for was, now in zip(before, after, strict=False):
-            if now.name in allocated and _asks(was.resources, now.resources, allocated[now.name]):
+            if now.name in allocated and _is_resize(was.resources, now.resources, allocated[now.name]):
                 return True
     block, total = new.spec.resources, status.allocated_resources
     if block is None or total is None:
         return False
     named = {name: total[name] for name in block.requests or () if name in total}
-    return _asks(old.spec.resources or NO_RESOURCES, block, named)
+    return _is_resize(old.spec.resources or NO_RESOURCES, block, named)
 
 
-def _asks(before: Resources, after: Resources, allocated: ResourceList) -> bool:
-    """Changed, and to something else than what is allocated."""
+def _is_resize(before: Resources, after: Resources, allocated: ResourceList) -> bool:
+    """Changed, and different from what is allocated."""
     return after.requests is not None and _amounts(before) != _amounts(after) and after.requests != allocated
 
 

@@ -1,14 +1,14 @@
-"""What the API server refuses when a pod is created or updated (spec 01 §4, 03 §3.1), in Kubernetes' words.
+"""Validation of pods on create and update (01 §4, 03 §3.1), with Kubernetes' messages.
 
-Validation looks at the defaulted pod and returns every finding; an empty list is a good pod. The findings come in the
-order in which Kubernetes looks (metadata, containers, init containers, ephemeral containers, pod level, the rest of the
-spec), and inside one resource list in the document's order, where Kubernetes has none.
+Validation takes the defaulted pod and returns every error; an empty list means a valid pod. The errors are in
+Kubernetes' order (metadata, containers, init containers, ephemeral containers, pod level, the rest of the spec), and
+inside one resource list in the document's order, where Kubernetes has none.
 
-An update is validated like a create, with two rules relaxed if the stored object breaks them already (`relaxation`):
-nobody can repair such an object in one step.
+An update is validated like a create, with two rules relaxed if the stored object violates them already (`relaxation`):
+such an object cannot be repaired in one step.
 
-Good pods are the normal case and come by the thousand, so a path is only spelled out where there is something to say
-about it. The resource rules are complete; of the rest of a pod this checks what lean objects carry.
+Most pods are valid and come by the thousand, so a path is only built where there is an error. The resource rules are
+complete; of the rest of a pod, the fields of lean objects are validated.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.metadata import label_errors, metadata_errors
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.names import (
     CONTAINER_STANDARD,
     container_resource_problems,
@@ -61,10 +62,10 @@ _PROTOCOLS = ("SCTP", "TCP", "UDP")
 
 
 class Relaxation(msgspec.Struct, frozen=True):
-    """Rules that the stored object breaks already, so that an update is not measured by them (03 §4.2 step 1)."""
+    """Rules that the stored object violates already, so that an update may violate them too (03 §4.2 step 1)."""
 
     any_hugepages: bool = False  # V-7
-    init_restart: bool = False  # RestartContainer on ordinary init containers
+    init_restart: bool = False  # RestartContainer on init containers that are not sidecars
 
 
 STRICT = Relaxation()
@@ -90,16 +91,16 @@ def relaxation(old: Pod) -> Relaxation:
     )
 
 
-def create_errors(pod: Pod, *, pod_level: bool = True) -> list[FieldError]:
-    """Every reason to refuse the creation of this defaulted pod. `pod_level` is gate PodLevelResources."""
-    errors = pod_errors(pod, pod_level=pod_level)
+def create_errors(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> list[FieldError]:
+    """Every reason to refuse the creation of this defaulted pod."""
+    errors = pod_errors(pod, gates=gates)
     if pod.spec.ephemeral_containers:
         errors.append(_forbidden("spec.ephemeralContainers", "cannot be set on create"))
     return errors
 
 
-def pod_errors(pod: Pod, *, pod_level: bool = True, relaxed: Relaxation = STRICT) -> list[FieldError]:
-    """What create and update have in common: metadata and spec."""
+def pod_errors(pod: Pod, *, gates: Gates = DEFAULT_GATES, relaxed: Relaxation = STRICT) -> list[FieldError]:
+    """Metadata and spec, for create and update."""
     metadata, spec = pod.metadata, pod.spec
     errors = metadata_errors(metadata)
     if metadata.annotations and MIRROR_ANNOTATION in metadata.annotations and not spec.node_name:
@@ -107,7 +108,7 @@ def pod_errors(pod: Pod, *, pod_level: bool = True, relaxed: Relaxation = STRICT
         where = f"metadata.annotations[{MIRROR_ANNOTATION}]"
         errors.append(_invalid(where, metadata.annotations[MIRROR_ANNOTATION], reason))
     _check_containers(errors, spec, relaxed)
-    if spec.resources is not None and pod_level:
+    if spec.resources is not None and gates.pod_level:
         _check_pod_level(errors, pod, spec.resources, relaxed)
     _check_rest(errors, spec, relaxed)
     for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
@@ -123,7 +124,7 @@ def pod_errors(pod: Pod, *, pod_level: bool = True, relaxed: Relaxation = STRICT
 
 
 def resource_errors(resources: Resources, path: str, *, relaxed: Relaxation = STRICT) -> list[FieldError]:
-    """V-1 … V-11 for one container's block at `path`."""
+    """V-1 … V-11 for one container's resources at `path`."""
     errors: _Errors = []
     _check_resources(errors, resources, path, relaxed)
     return errors
@@ -212,7 +213,7 @@ def _check_pod_level(errors: _Errors, pod: Pod, resources: Resources, relaxed: R
         for name, limit in (container.resources.limits or _NOTHING).items():
             own = limits.get(name)
             if own is not None and limit.nanos > own.nanos:
-                # V-26; the path is Kubernetes' own, no such field exists.
+                # V-26: Kubernetes uses this path although no such field exists.
                 where = f"{path}.containers[{index}][{name}].limits"
                 errors.append(_invalid(where, limit, f"must be less than or equal to pod limits of {own}"))
 
@@ -251,13 +252,13 @@ def _check_containers(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> No
         path = f"spec.ephemeralContainers[{index}]"
         _check_container(errors, container, path, never, relaxed)
         _check_unique(errors, names, container, path)
-        for field, given in (
+        for field, value in (
             ("ports", bool(container.ports)),
             ("resources", container.resources != Resources()),
             ("resizePolicy", bool(container.resize_policy)),
             ("restartPolicy", container.restart_policy is not None),
         ):
-            if given:
+            if value:
                 errors.append(_forbidden(f"{path}.{field}", "cannot be set for an Ephemeral Container"))  # V-13
 
 
@@ -277,7 +278,7 @@ def _check_container(errors: _Errors, container: Container, path: str, never: bo
             _check_port(errors, f"{where}.containerPort", port.container_port)
         if port.host_port != 0:
             _check_port(errors, f"{where}.hostPort", port.host_port)
-        # The server's defaulting makes TCP of an empty protocol.
+        # The server defaults an empty protocol to TCP.
         if port.protocol and port.protocol not in _PROTOCOLS:
             errors.append(_unsupported(f"{where}.protocol", port.protocol, _PROTOCOLS))
     resources = container.resources
@@ -288,7 +289,7 @@ def _check_container(errors: _Errors, container: Container, path: str, never: bo
 
 
 def _check_resize_policy(errors: _Errors, container: Container, path: str, never: bool) -> None:
-    """03 §3.1. Most findings are on the list's path, not the entry's."""
+    """03 §3.1. Most errors have the path of the list, not of the entry."""
     seen: set[str] = set()
     for place, entry in enumerate(container.resize_policy):
         name, policy = entry.resource_name, entry.restart_policy
@@ -334,7 +335,7 @@ def _check_rest(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> None:
     if spec.host_network:
         for index, container in enumerate(spec.containers):
             for place, port in enumerate(container.ports):
-                # With the host's network the server's defaulting makes hostPort the containerPort.
+                # In the host's network the server defaults hostPort to containerPort.
                 if port.host_port not in (0, port.container_port):
                     where = f"spec.containers[{index}].ports[{place}].hostPort"
                     reason = "must match `containerPort` when `hostNetwork` is true"
@@ -358,7 +359,7 @@ def _check_rest(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> None:
             errors.append(_unsupported("spec.os", spec.os.name, ("linux", WINDOWS)))
 
 
-# --- findings ---
+# --- errors ---
 
 
 def _required(path: str, detail: str = "") -> FieldError:

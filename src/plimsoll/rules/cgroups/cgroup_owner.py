@@ -1,11 +1,11 @@
 """A cgroup path → pod, QoS class, container and runtime (02 §2): `rules.model.cgroup_names`, read backwards.
 
-A path is walked from the top. `kubepods` stands somewhere (below cgroupRoot, or inside a container of another engine),
-then perhaps the class, then the pod; under systemd each name repeats its ancestors, so one slice says all of it. What
-follows below the pod is a container in its runtime's spelling, and below that is the container's own affair.
+A path is parsed from the top: `kubepods` (below cgroupRoot, or inside a container of another engine), then the class if
+there is one, then the pod. Under systemd each name repeats its ancestors, so one slice is enough. Below the pod is a
+container as its runtime names it; anything further down belongs to the container.
 
 A driver mismatch shows as one name at the top, `<pod slice>:<prefix>:<id>`: the container runs outside its pod's cgroup
-and none of the limits above it apply (02 §2.2).
+and none of the pod's limits apply (02 §2.2).
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _CLASSES: dict[str, QoSClass] = {"burstable": "Burstable", "besteffort": "BestEf
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 _MONITOR = "crio-conmon-"
 _PREFIXES: dict[str, Runtime] = {_MONITOR: "crio", **{prefix: runtime for runtime, prefix in SCOPE_PREFIX.items()}}
-# Hierarchies in the order in which people ask; a process may be in another place in each.
+# Hierarchies in order of interest; a process may be in a different cgroup in each.
 _PREFERRED = ("memory", "cpu", "pids")
 _LIMITING = frozenset({"memory", "cpu", "cpuacct", "cpuset", "pids", "hugetlb"})
 
 
 class CgroupOwner(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What one path says. `runtime` is None where the spelling is that of several runtimes."""
+    """What one path contains. `runtime` is None if several runtimes use that spelling."""
 
     path: str
     kind: Kind
@@ -54,10 +54,10 @@ class CgroupOwner(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
 
 
 class Placed(msgspec.Struct, frozen=True, rename="camel"):
-    """A process: where the hierarchy that matters most has it, and which others do not agree."""
+    """A process: its cgroup in the most relevant hierarchy, and the hierarchies that differ."""
 
     owner: CgroupOwner
-    elsewhere: dict[str, str]  # controllers → path, where one that limits has the process in another place
+    elsewhere: dict[str, str]  # controllers → path, for limiting controllers with the process in another cgroup
 
 
 def placed(cgroups: Iterable[tuple[Sequence[str], str]]) -> Placed:
@@ -97,7 +97,7 @@ def owner_of(path: str) -> CgroupOwner:
 
 
 def _from_slices(path: str, names: list[str], index: int, place: CgroupName) -> CgroupOwner:
-    """Each further slice of the same family says more; the first name of another kind is the container."""
+    """Each further slice below kubepods adds a level; the first other name is the container."""
     root = _joined(names[: index + 1])
     while index + 1 < len(names) and is_systemd_style(names[index + 1]):
         deeper = parse_systemd(names[index + 1])
@@ -134,7 +134,7 @@ def _below_kubepods(path: str, driver: Driver, root: str, below: CgroupName, res
 
 
 def _container(name: str) -> tuple[Kind, str, Runtime | None]:
-    """A scope has its runtime's prefix; a plain directory has one only under CRI-O."""
+    """A scope has its runtime's prefix; a directory has one only under CRI-O."""
     stem, scope = name.removesuffix(".scope"), name.endswith(".scope")
     for prefix, runtime in _PREFIXES.items():
         if stem.startswith(prefix) and (scope or runtime == "crio"):

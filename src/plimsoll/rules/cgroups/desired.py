@@ -1,9 +1,12 @@
-"""Pods + node → the tree of cgroups with every file, its value and its reason (spec 02).
+"""Pods + node → the tree of cgroups with every file, its value and its reason (02 §1).
 
 node → kubepods → QoS class → pod → container. The values come from `rules.resources.values` and
-`rules.node.allocatable`; this module lays them out by path and file name, and says for each file why, in `reasons`'
-words. `Workload` is one pod with all that was computed for it, so that whoever prints, ranks or compares asks nothing
-twice.
+`rules.node.allocatable`; this module maps them to paths and file names and adds the reason for each (`reasons`).
+
+    raw pod ─defaulted_on─▶ desired ─pod_totals─▶ PodTotals ─sized─▶ Workload ─desired_tree─▶ Cgroup
+
+`Workload` is one pod with everything computed for it, so that printing, ranking and comparing compute nothing again.
+This is the only way from a pod to its values; `rules.explain.plan` is a projection of it.
 """
 
 from __future__ import annotations
@@ -19,11 +22,13 @@ from plimsoll.rules.model.cgroup_names import (
     UNKNOWN_ID,
     UNKNOWN_UID,
     CgroupName,
+    Driver,
     cgroup_path,
     class_name,
     container_component,
     pod_name,
 )
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Container, Pod, QoSClass, ResourceList, is_sidecar
 from plimsoll.rules.node.allocatable import (
     ClassSums,
@@ -40,7 +45,7 @@ from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.effective import counted_requests, counted_requests_1_27, pod_limits, pod_requests
 from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.resources.files import file_map
-from plimsoll.rules.resources.node_policy import declines_memory_qos, pod_policy
+from plimsoll.rules.resources.node_policy import NodePolicy, declines_memory_qos, pod_policy
 from plimsoll.rules.resources.oom_score import oom_scores
 from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.resources.values import Values, as_kept, container_values, pod_values, with_host_pages
@@ -56,12 +61,12 @@ class DesiredFile(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Effective(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What one cgroup really has when everything else on the node competes for it (`rules.explain.contention`)."""
+    """What one cgroup gets when all others on the node compete for it (`rules.explain.contention`)."""
 
     memory_min_bytes: int = 0
     memory_low_bytes: int = 0
     memory_limit_bytes: int | None = None
-    memory_limit_from: str = ""  # whose limit is hit first: the lowest, and of equals the highest up
+    memory_limit_from: str = ""  # which cgroup's limit is reached first: the lowest limit, of equal ones the topmost
     cpu_floor_milli: int = 0
     cpu_ceiling_milli: int | None = None
     cpu_ceiling_from: str = ""
@@ -69,7 +74,7 @@ class Effective(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel")
 
 class Cgroup(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     level: Level
-    name: str  # what people call it: the pod's or container's name
+    name: str  # for people: the pod's or container's name
     path: str
     files: tuple[DesiredFile, ...] = ()
     oom_score_adj: int | None = None
@@ -83,21 +88,26 @@ class Cgroup(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
         return next((file.value for file in self.files if file.name == file_name), None)
 
 
-class Workload(msgspec.Struct, frozen=True):
-    """One pod, defaulted, with everything the rules say about it. `base` is where its spec stands in the manifest."""
+class PodTotals(msgspec.Struct, frozen=True):
+    """One defaulted pod and its sums: what the values are computed from."""
 
-    desired: Pod  # as the spec wants it
-    pod: Pod  # as its cgroups are sized: the same, but for a resize that is pending
+    desired: Pod  # as the spec requests it
+    pod: Pod  # as the node allocated it: differs from `desired` only while a resize is pending
     qos: QoSClass
-    counted: ResourceList  # what the scheduler counts
     requests: ResourceList
     limits: ResourceList
+
+
+class Workload(PodTotals, frozen=True):
+    """One pod with every value that the rules compute for it."""
+
     values: Values
     container_values: tuple[Values, ...]  # init containers first
     scores: tuple[int, ...]
     exclusive_cpus: int
-    share: ClassSums  # what it adds to the sums of its class
-    base: str = "spec"
+    counted: ResourceList = {}  # what the scheduler counts
+    share: ClassSums = ClassSums()  # what the pod adds to the sums of its class
+    base: str = "spec"  # where the pod's spec is in the manifest
     title: str = ""
 
     @property
@@ -105,57 +115,66 @@ class Workload(msgspec.Struct, frozen=True):
         return self.pod.spec.init_containers + self.pod.spec.containers
 
 
-def workload(raw: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
-    policy = pod_policy(raw, setting.policy)
-    gated = policy.pod_level
-    desired = defaulted(raw, pod_level=gated, resize_policy=setting.profile.resize_policy_defaulted)
+def pod_totals(desired: Pod, gates: Gates) -> PodTotals:
+    """The sums of a defaulted pod."""
     pod = allocated_from_status(desired)
-    qos = qos_class(desired, pod_level=gated)
-    requests, limits = pod_requests(pod, pod_level=gated), pod_limits(pod, pod_level=gated)
+    qos = qos_class(desired, gates=gates)
+    return PodTotals(desired, pod, qos, pod_requests(pod, gates=gates), pod_limits(pod, gates=gates))
+
+
+def sized(totals: PodTotals, policy: NodePolicy, driver: Driver) -> Workload:
+    """The values of the pod's cgroups and containers; `policy` is the pod's own (`pod_policy`)."""
+    desired, pod, qos, requests, limits = msgspec.structs.astuple(totals)
     exclusive = pod_exclusive_cpus(pod, qos, policy)
+    values = pod_values(pod, qos, requests, limits, policy, exclusive_cpus=exclusive > 0)
     return Workload(
         desired,
         pod,
         qos,
-        _counted(desired, setting) if pod is not desired else requests,
         requests,
         limits,
-        as_kept(
-            with_host_pages(pod_values(pod, qos, requests, limits, policy, exclusive_cpus=exclusive > 0), policy),
-            setting.driver,
-        ),
+        as_kept(with_host_pages(values, policy), driver),
         tuple(
             as_kept(
-                container_values(pod, each, qos, policy, exclusive_cpus=exclusive_cpus(pod, each, qos, policy) > 0),
-                setting.driver,
+                container_values(
+                    pod, container, qos, policy, exclusive_cpus=exclusive_cpus(pod, container, qos, policy) > 0
+                ),
+                driver,
             )
-            for each in pod.spec.init_containers + pod.spec.containers
+            for container in pod.spec.init_containers + pod.spec.containers
         ),
-        tuple(
-            oom_scores(
-                pod,
-                qos,
-                policy.memory_capacity_bytes,
-                pod_level=gated and policy.pod_level_oom_share,
-                sidecar_rule=policy.sidecar_oom_rule,
-            )
-        ),
+        tuple(oom_scores(pod, qos, policy)),
         exclusive,
-        class_sums([desired], pod_level=setting.policy.pod_level),
-        base,
-        title or pod.metadata.name,
     )
 
 
-def _counted(pod: Pod, setting: NodeConfig) -> ResourceList:
-    return counted_requests(pod) if setting.profile.scheduler_counts_actual else counted_requests_1_27(pod)
+def workload(raw: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
+    return defaulted_workload(defaulted_on(raw, setting), setting, base=base, title=title)
+
+
+def defaulted_on(raw: Pod, setting: NodeConfig) -> Pod:
+    """The pod as an API server with the node's gates and profile stores it."""
+    return defaulted(raw, gates=setting.policy.gates, resize_policy=setting.profile.resize_policy_defaulted)
+
+
+def defaulted_workload(desired: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
+    policy = pod_policy(desired, setting.policy)
+    work = sized(pod_totals(desired, policy.gates), policy, setting.driver)
+    counted = counted_requests if setting.profile.scheduler_counts_actual else counted_requests_1_27
+    return msgspec.structs.replace(
+        work,
+        counted=work.requests if work.pod is desired else counted(desired),
+        share=class_sums([desired], gates=policy.gates),
+        base=base,
+        title=title or desired.metadata.name,
+    )
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """Which of the pods on the node are laid out (all of them count in the sums), and their containers' ids.
+    """Which pods of the node are in the tree (all of them count in the sums), and the ids of their containers.
 
-    A container whose id is None has no cgroup: it has not been started, or has ended. Who only needs the values goes
-    without `reasons`, which take longer than all the rest.
+    A container whose id is None has no cgroup: it has not started, or has terminated. Without `reasons` the tree is
+    computed in less than half the time.
     """
 
     pod: Callable[[str], bool] = lambda _uid: True
@@ -170,30 +189,30 @@ NO_SUMS = ClassSums()
 def desired_tree(
     workloads: Sequence[Workload], setting: NodeConfig, shown: Shown = EVERYTHING, beside: ClassSums = NO_SUMS
 ) -> Cgroup:
-    """The whole node, with every given pod on it; without cgroupsPerQOS only containers have cgroups (02 §1).
+    """The whole node with the pods on it; without cgroupsPerQOS only containers have cgroups (02 §1).
 
-    `beside`: what further pods, which are not given, add to the sums; none of them declines Memory QoS.
+    `beside`: what further pods add to the sums; none of them declines Memory QoS.
     """
     name = setting.machine.name or "node"
     if not setting.config.cgroups_per_qos:
-        return Cgroup("node", name, "/", children=tuple(_loose_pod(each, setting, shown) for each in workloads))
+        return Cgroup("node", name, "/", children=tuple(_loose_pod(work, setting, shown) for work in workloads))
     return Cgroup(
         "node", name, "/", children=(_kubepods(workloads, setting, shown, beside), *_reserved_cgroups(setting))
     )
 
 
 def _loose_pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
-    """A pod that is no cgroup: its containers stand where the runtime puts them."""
+    """A pod without a cgroup: the runtime chooses where its containers are."""
     containers = _containers(work, (), setting, shown)
     return Cgroup("pod", work.title, "", exclusive_cpus=work.exclusive_cpus, children=containers)
 
 
 def _kubepods(workloads: Sequence[Workload], setting: NodeConfig, shown: Shown, beside: ClassSums) -> Cgroup:
     config, policy = setting.config, setting.policy
-    sums = added_sums([beside, *(each.share for each in workloads)])
+    sums = added_sums([beside, *(work.share for work in workloads)])
     percent = config.qos_reserved_percent.get("memory") if config.gate("QOSReserved") else None
-    taking_part = [each.share for each in workloads if not declines_memory_qos(each.desired.metadata.annotations)]
-    shielded = added_sums([beside, *taking_part])
+    protected = [work.share for work in workloads if not declines_memory_qos(work.desired.metadata.annotations)]
+    shielded = added_sums([beside, *protected])
     classes = class_values(sums, policy, percent, shielded)
     enforced = "pods" in config.enforce_node_allocatable and config.cgroups_per_qos
     started = kubepods_values(
@@ -206,7 +225,7 @@ def _kubepods(workloads: Sequence[Workload], setting: NodeConfig, shown: Shown, 
     )
     reasons = why.node_reasons(setting, values, shielded, enforced=enforced) if shown.reasons else {}
     by_class = {
-        qos: [each for each in workloads if each.qos == qos] for qos in ("Guaranteed", "Burstable", "BestEffort")
+        qos: [work for work in workloads if work.qos == qos] for qos in ("Guaranteed", "Burstable", "BestEffort")
     }
     return Cgroup(
         "pods",
@@ -243,18 +262,18 @@ def _class(
 def _class_reasons(
     qos: QoSClass, sums: ClassSums, members: Sequence[Workload], setting: NodeConfig, percent: int | None
 ) -> dict[str, Reason]:
-    gated = setting.policy.pod_level
-    counted = [(pod_requests(each.desired, pod_level=gated), pod_requests(each.desired)) for each in members]
+    gates = setting.policy.gates
+    counted = [(pod_requests(work.desired, gates=gates), pod_requests(work.desired)) for work in members]
     shielded = [
         requests
-        for each, (_, requests) in zip(members, counted, strict=True)
-        if not declines_memory_qos(each.desired.metadata.annotations)
+        for work, (_, requests) in zip(members, counted, strict=True)
+        if not declines_memory_qos(work.desired.metadata.annotations)
     ]
     return why.class_reasons(qos, setting, sums, counted, percent, shielded)
 
 
 def _pods(members: Sequence[Workload], setting: NodeConfig, shown: Shown) -> tuple[Cgroup, ...]:
-    return tuple(_pod(each, setting, shown) for each in members if shown.pod(each.pod.metadata.uid))
+    return tuple(_pod(work, setting, shown) for work in members if shown.pod(work.pod.metadata.uid))
 
 
 def _pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
@@ -275,7 +294,7 @@ def _pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
 
 
 def _containers(work: Workload, parent: CgroupName, setting: NodeConfig, shown: Shown) -> tuple[Cgroup, ...]:
-    ids = (shown.container_id(work.pod.metadata.uid, each.name) for each in work.containers)
+    ids = (shown.container_id(work.pod.metadata.uid, container.name) for container in work.containers)
     return tuple(
         _container(work, index, parent, container_id, setting, shown)
         for index, container_id in enumerate(ids)
@@ -314,8 +333,8 @@ def _stage(container: Container, is_init: bool) -> Literal["init", "sidecar", "a
 
 
 def _reserved_cgroups(setting: NodeConfig) -> tuple[Cgroup, ...]:
-    """system- and kube-reserved, where they are enforced (01 §10.4); the kubelet expects them to exist."""
-    config, found = setting.config, []
+    """system- and kube-reserved, if they are enforced (01 §10.4); the kubelet expects them to exist."""
+    config, cgroups = setting.config, []
     for owner, resources, path in (
         ("system", config.system_reserved, config.system_reserved_cgroup),
         ("kube", config.kube_reserved, config.kube_reserved_cgroup),
@@ -327,8 +346,8 @@ def _reserved_cgroups(setting: NodeConfig) -> tuple[Cgroup, ...]:
                     setting.policy,
                 )
                 reasons = why.reserved_reasons(f"{owner}Reserved", resources)
-                found.append(Cgroup("reserved", f"{owner}-reserved", path, _files(values, setting, reasons)))
-    return tuple(found)
+                cgroups.append(Cgroup("reserved", f"{owner}-reserved", path, _files(values, setting, reasons)))
+    return tuple(cgroups)
 
 
 def _files(

@@ -1,8 +1,8 @@
-"""The desired tree as the engine needs it: path → files as texts, parents before children, in the tree's order.
+"""The desired tree for the cgroup engine: path → files as texts, parents before children, in the tree's order.
 
-What explain shows is laid out flat, and two things are added that only matter where cgroups are really made: the
-cgroups above kubepods that a cgroup root asks for, and the protection that they and kubepods must hold. The kernel caps
-memory.min and memory.low of a cgroup by its parent's, so a sum that stands nowhere above protects nobody (02 §6.2).
+The tree of `desired` is flattened, and two things are added that only matter where cgroups are created: the cgroups
+above kubepods that cgroupRoot names, and the protection that they and kubepods need. The kernel caps memory.min and
+memory.low of a cgroup by its parent's, so protection without the same sum in every ancestor has no effect (02 §6.2).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PROTECTIONS = ("memory.min", "memory.low")
 
 class DesiredCgroup(msgspec.Struct, frozen=True):
     level: Level | Literal["root"]  # root: above kubepods
-    name: str  # what people call it
+    name: str  # for people
     files: Mapping[str, str]
 
 
@@ -30,7 +30,7 @@ DesiredFiles = Mapping[str, DesiredCgroup]
 
 
 def derived_id(uid: str, container: str) -> str:
-    """64 hex digits for a container that no runtime has named: the same for the same pod and name."""
+    """64 hex digits for a container without a runtime's id: the same for the same pod and name."""
     return hashlib.sha256(f"{uid}/{container}".encode()).hexdigest()
 
 
@@ -53,14 +53,14 @@ def ancestors(path: str) -> list[str]:
 
 
 def wanted(tree: Cgroup) -> dict[str, DesiredCgroup]:
-    """Every cgroup of the tree that is one; raises InvalidName where a path could not be made or stands twice."""
+    """Every cgroup of the tree; raises InvalidNameError for a path that is invalid or listed twice."""
     found: dict[str, DesiredCgroup] = {}
     for cgroup in _cgroups(tree):
         _check_path(cgroup.path)
         for above in ancestors(cgroup.path) if cgroup.level == "pods" else ():
             found[above] = DesiredCgroup("root", above, {})
         if cgroup.path in found:
-            raise InvalidNameError(f'{cgroup.path} stands for "{found[cgroup.path].name}" and for "{cgroup.name}"')
+            raise InvalidNameError(f'{cgroup.path} is both "{found[cgroup.path].name}" and "{cgroup.name}"')
         files = {file.name: str(file.value) for file in cgroup.files}
         found[cgroup.path] = DesiredCgroup(cgroup.level, cgroup.name, files)
     return found
@@ -69,7 +69,7 @@ def wanted(tree: Cgroup) -> dict[str, DesiredCgroup]:
 def _cgroups(tree: Cgroup) -> Iterator[Cgroup]:
     if tree.path.startswith("/") and tree.level != "node":
         yield tree
-    if tree.level != "pod" or tree.path:  # a pod without a cgroup: its containers stand where the runtime puts them
+    if tree.level != "pod" or tree.path:  # a pod without a cgroup: the runtime chooses where its containers are
         for child in tree.children:
             yield from _cgroups(child)
 
@@ -84,22 +84,22 @@ def _check_path(path: str) -> None:
 
 
 def protected(plan: DesiredFiles, own_roots: Collection[str]) -> dict[str, DesiredCgroup]:
-    """With memory.low of kubepods, and what those cgroups above it that are ours must hold (v2 only has the files)."""
+    """Adds memory.low of kubepods, and the protection of owned cgroups above it; these files exist on v2 only."""
     result = dict(plan)
-    top = next((path for path, each in plan.items() if each.level == "pods"), None)
+    top = next((path for path, cgroup in plan.items() if cgroup.level == "pods"), None)
     if top is None:
         return result
     below = sum(
-        int(each.files["memory.low"])
-        for path, each in plan.items()
-        if parent_path(path) == top and "memory.low" in each.files
+        int(cgroup.files["memory.low"])
+        for path, cgroup in plan.items()
+        if parent_path(path) == top and "memory.low" in cgroup.files
     )
     if below > int(plan[top].files.get("memory.low", 0)):
         result[top] = _with_files(plan[top], {"memory.low": str(below)})
-    held = {name: text for name in PROTECTIONS if int(text := result[top].files.get(name, "0"))}
-    for path, each in plan.items():
-        if each.level == "root" and path in own_roots:
-            result[path] = _with_files(each, held)
+    protection = {name: text for name in PROTECTIONS if int(text := result[top].files.get(name, "0"))}
+    for path, cgroup in plan.items():
+        if cgroup.level == "root" and path in own_roots:
+            result[path] = _with_files(cgroup, protection)
     return result
 
 

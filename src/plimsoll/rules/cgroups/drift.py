@@ -1,7 +1,7 @@
-"""A live tree against the one that should be there: `want …, have … (reason)` for every file that differs.
+"""The difference between a live tree and the desired one: `want …, have … (reason)` for every file that differs.
 
-Containers have no ids in a desired tree, so they are found by their names among the pod's live containers. A pod whose
-uid nobody has given out yet cannot be looked for.
+Containers have no ids in a desired tree, so they are matched by name among the pod's live containers. A pod without a
+uid cannot be matched.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from plimsoll.rules.model.cgroup_names import UNKNOWN_ID, UNKNOWN_UID
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """One cgroup that should be there. `path` is where to look for it; None where that is not known."""
+    """One cgroup of the desired tree. `path` is None if it is not known."""
 
     cgroup: Cgroup
     path: str | None
-    below: str  # the nearest path above it that is certain
+    below: str  # the nearest known path above it
 
 
 def expected(tree: Cgroup, live: Iterable[str], container_names: Mapping[str, str]) -> list[Expected]:
@@ -52,29 +52,28 @@ def drift(
     lacking: Callable[[str], str | None],
     page_size: int = 4096,
 ) -> dict[str, list[str]]:
-    """path → what is not as it should be. `seen` has the files of each live path, `lacking` says why one is missing.
+    """path → differences. `seen` has the files of each live path; `lacking` returns why this machine lacks a file.
 
-    A cgroup that stands nowhere is told at the one above it, and a file that this machine does not have at all is told
-    once.
+    A missing cgroup is reported at its parent. A file that the machine lacks is reported once.
     """
     notes: dict[str, list[str]] = {}
-    told: set[str] = set()
-    for each in wanted:
-        cgroup, path = each.cgroup, each.path
+    reported: set[str] = set()
+    for item in wanted:
+        cgroup, path = item.cgroup, item.path
         if path is None or path not in seen:
             why = " (it has no uid yet)" if cgroup.level == "pod" and path is None else ""
-            if each.below in seen:
-                notes.setdefault(each.below, []).append(f"want {cgroup.level} {cgroup.name}, have none{why}")
+            if item.below in seen:
+                notes.setdefault(item.below, []).append(f"want {cgroup.level} {cgroup.name}, have none{why}")
             continue
         for file in cgroup.files:
             value, have = str(file.value), seen[path].get(file.name)
             if have is None:
                 reason = lacking(file.name)
-                if file.name not in told:
+                if file.name not in reported:
                     shown = reason or "the file is not in this cgroup"
                     notes.setdefault(path, []).append(f"want {file.name} {value}, have none ({shown})")
                 if reason is not None:
-                    told.add(file.name)
+                    reported.add(file.name)
             elif not same_value(file.name, value, have, page_size):
                 shown = kept(file.name, have, page_size)
                 notes.setdefault(path, []).append(f"want {file.name} {value}, have {shown}")

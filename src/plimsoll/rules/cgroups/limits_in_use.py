@@ -1,8 +1,8 @@
-"""What the upper cgroups cannot have at this moment, and what those above them would have to have.
+"""Values that upper cgroups cannot have at this moment, and values that their ancestors lack.
 
-A memory limit of kubepods, of a class or of a reserved cgroup is not brought below what is in use: what is in use is
-the limit then, and the next turn tries again (02 §8.5). Memory protection is capped by every ancestor: one that is not
-ours is not changed, but it is said what it would have to hold.
+A memory limit of kubepods, of a class or of a reserved cgroup is not set below current usage: it is set to the usage,
+and the next sync tries again (02 §8.5). Memory protection is capped by every ancestor. An ancestor that Plimsoll does
+not own is not changed; the value that it would need is reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from plimsoll.rules.cgroups.desired_files import PROTECTIONS, DesiredCgroup, Des
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, Unmet, amount
 from plimsoll.rules.cgroups.steps import Snapshot
 
-UPPER = ("pods", "class", "reserved")  # levels whose limits are not a pod's own
+UPPER = ("pods", "class", "reserved")  # levels above pods
 
 
 class Fitted(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ def fitted(
 ) -> Fitted:
     """`usage_bytes`: of the upper cgroups, by path.
 
-    On a node that promises more than it has, qosReserved leaves less than nothing: then what is there stays.
+    If pods request more memory than the node has, qosReserved gives a negative limit; the current limit is kept.
     """
     result: dict[str, DesiredCgroup] = dict(plan)
     unmet: list[Unmet] = []
@@ -42,13 +42,13 @@ def fitted(
             have = str(used) if used and (found is None or used < amount(file, found, page_size)) else found
             files = {name: text for name, text in cgroup.files.items() if name != file}
             result[path] = msgspec.structs.replace(cgroup, files=files if have is None else {**files, file: have})
-            reason = f"{used} bytes are in use: tried again with the next change"
+            reason = f"{used} bytes are in use: retried with the next change"
             unmet.append(Unmet(path, file, want, have, reason if used else "pods request more memory than there is"))
     return Fitted(result, tuple(unmet))
 
 
 def capped_protection(plan: DesiredFiles, snapshot: Snapshot, own_roots: Collection[str]) -> list[Unmet]:
-    """Cgroups above kubepods that are not ours and hold less than kubepods does."""
+    """Cgroups above kubepods that Plimsoll does not own and that protect less than kubepods does."""
     pods = next((each for each in plan.values() if each.level == "pods"), None)
     found = []
     for path, cgroup in plan.items():
@@ -57,6 +57,6 @@ def capped_protection(plan: DesiredFiles, snapshot: Snapshot, own_roots: Collect
         for file in PROTECTIONS:
             want, have = pods.files.get(file, "0"), snapshot[path].files.get(file) if path in snapshot else None
             if have is not None and amount(file, have) < amount(file, want):
-                reason = "this cgroup is not ours to change, and it caps the protection of all pods"
+                reason = "this cgroup is not owned by Plimsoll, and it caps the protection of all pods"
                 found.append(Unmet(path, file, want, have, reason))
     return found

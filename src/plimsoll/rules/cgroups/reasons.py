@@ -1,8 +1,8 @@
 """Why a control file holds its value: the formula with the numbers filled in, and the manifest field it comes from.
 
 A formula is one or more steps, `expression = result`, joined by `; `. Brackets ⌊ ⌋ and ⌈ ⌉ round down and up, so each
-step can be checked by anybody with a calculator, and by the tests, which evaluate every formula that is ever printed.
-The numbers come from the same functions that computed the value; this module only spells them out.
+step can be checked with a calculator; the tests evaluate every formula that is printed. The numbers come from the
+functions that computed the value; this module only formats them.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def memory_high_formula(request_bytes: int, limit_bytes: int, high: int, policy:
 
 
 def sum_formula(terms: list[int], total: int) -> str:
-    """A sum that shows its terms while there are few."""
+    """A sum; it shows its terms if they are few."""
     if len(terms) <= 1:
         return f"{total}"
     if len(terms) > 8:
@@ -93,7 +93,7 @@ def sum_formula(terms: list[int], total: int) -> str:
 
 
 def human_bytes(amount: int) -> str:
-    """1073741824 → `1.0 GiB`, cut off after one digit so that nothing looks larger than it is."""
+    """1073741824 → `1.0 GiB`, truncated after one digit."""
     if amount < 1024:
         return f"{amount} B"
     power = min((amount.bit_length() - 1) // 10, len(_UNITS) - 1)

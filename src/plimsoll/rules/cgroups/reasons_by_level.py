@@ -1,7 +1,7 @@
 """The reason for each file at each level of the tree: which fields, which numbers, which formula.
 
 One function per level returns file name → Reason. Steps are built from the effective lists that the values were
-computed from; the arithmetic itself stays in `rules.resources.cpu`, `rules.resources.memory`,
+computed from; the arithmetic is in `rules.resources.cpu`, `rules.resources.memory`,
 `rules.resources.effective` and `rules.node.allocatable`.
 """
 
@@ -25,12 +25,14 @@ from plimsoll.rules.model.objects import (
     Pod,
     QoSClass,
     ResourceList,
+    container_fields,
     is_node_critical,
     is_sidecar,
+    listed,
 )
 from plimsoll.rules.node.allocatable import PID, ClassSums
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.quantity import NANO_PER_MILLI, NANO_PER_UNIT, Quantity
+from plimsoll.rules.quantity import NANO_PER_MILLI, NANO_PER_UNIT, ZERO, Quantity
 from plimsoll.rules.resources.effective import (
     container_limits,
     container_requests,
@@ -51,8 +53,9 @@ from plimsoll.rules.resources.values import UNLIMITED, Values, page_size_bytes
 
 Reasons = dict[str, Reason]
 
-# The memory files of both versions that a limit lands in.
+# The memory files of both versions that hold a limit.
 _LIMIT_FILES = ("memory.max", "memory.limit_in_bytes")
+_RESET = Reason("", "memoryReservationPolicy: None", "explicitly reset")
 
 
 def _cpu_weight(cpu_milli: int, lead: str, source: str, setting: NodeConfig, *, container: bool = False) -> Reasons:
@@ -71,7 +74,7 @@ def _cpu_quota(cpu_milli: int, lead: str, source: str, setting: NodeConfig) -> R
 
 
 def _amount(quantity: Quantity | None, name: str) -> str:
-    """Milli-cores, or bytes, exactly: fractions are shown, so that sums stay true."""
+    """Exact milli-cores or bytes, with fractions, so that sums are correct."""
     if quantity is None:
         return "0"
     unit = NANO_PER_MILLI if name == CPU else NANO_PER_UNIT
@@ -89,17 +92,15 @@ def _stated(expression: str, exact: Quantity, name: str) -> str:
 
 
 def node_reasons(setting: NodeConfig, values: Values, sums: ClassSums, *, enforced: bool) -> Reasons:
-    note = "" if enforced else "pods are not enforced: sized from capacity, so that default shares do not starve them"
-    reasons: Reasons = {}
+    note = "pods are not enforced: sized from capacity, so that default shares do not starve them"
+    if enforced:
+        note = "absolute allocatable: the eviction threshold is not subtracted"
     capacity = setting.absolute if enforced else setting.capacity
-    lead, source = _subtraction(setting, CPU, enforced)
-    reasons |= _cpu_weight(capacity[CPU].milli, lead, source, setting)
-    lead, source = _subtraction(setting, MEMORY, enforced)
-    for name in _LIMIT_FILES:
-        reasons[name] = Reason(lead, source, note or "absolute allocatable: the eviction threshold is not subtracted")
+    reasons = _cpu_weight(capacity[CPU].milli, *_subtraction(setting, CPU, enforced), setting)
+    reasons |= dict.fromkeys(_LIMIT_FILES, Reason(*_subtraction(setting, MEMORY, enforced), note))
     if values.pids is not None and setting.machine.pid_capacity is not None:
-        reserved = [each.get(PID) for each in (setting.reserved.system, setting.reserved.kube) if each]
-        terms = [_amount(each, PID) for each in reserved if each and enforced]
+        reserved = [amount.get(PID) for amount in (setting.reserved.system, setting.reserved.kube) if amount]
+        terms = [_amount(amount, PID) for amount in reserved if amount and enforced]
         rest = " − ".join([str(setting.machine.pid_capacity), *terms])
         reasons["pids.max"] = Reason(
             f"max(⌈{rest}⌉, 1) = {max(values.pids, 1)}" if terms else "",
@@ -107,20 +108,16 @@ def node_reasons(setting: NodeConfig, values: Values, sums: ClassSums, *, enforc
         )
     policy = setting.policy
     if values.memory_min_bytes is not None:
-        if policy.reservation == "none":
-            reasons["memory.min"] = Reason("", "memoryReservationPolicy: None", "explicitly reset")
-        else:
-            reasons["memory.min"] = Reason(
-                f"{sums.guaranteed_memory_bytes} + {sums.burstable_memory_bytes} = {values.memory_min_bytes}",
-                "Σ requests.memory of Guaranteed + Burstable pods",
-            )
+        total = f"{sums.guaranteed_memory_bytes} + {sums.burstable_memory_bytes} = {values.memory_min_bytes}"
+        reason = Reason(total, "Σ requests.memory of Guaranteed + Burstable pods")
+        reasons["memory.min"] = _RESET if policy.reservation == "none" else reason
     for name in hugetlb_files(values, policy.cgroup_version) or {}:
         reasons[name] = Reason("2^62 = 4611686018427387904", "", "unbounded above pods")
     return reasons
 
 
 def _subtraction(setting: NodeConfig, name: str, enforced: bool) -> tuple[str, str]:
-    """capacity − systemReserved − kubeReserved, the terms that exist."""
+    """capacity − systemReserved − kubeReserved, without the terms that are not set."""
     if not enforced:
         return "", f"capacity.{name}"
     terms, sources = [_amount(setting.capacity[name], name)], [f"capacity.{name}"]
@@ -134,18 +131,19 @@ def _subtraction(setting: NodeConfig, name: str, enforced: bool) -> tuple[str, s
 
 
 def reserved_reasons(field: str, resources: ResourceList) -> Reasons:
-    cpu = resources.get(CPU)
-    formula = shares_formula(cpu.milli if cpu is not None else 0)
+    cpu_milli = resources.get(CPU, ZERO).milli
     return {
-        "cpu.shares": Reason(formula, f"{field}.cpu"),
-        "cpu.weight": Reason(weight_formula(cpu.milli if cpu is not None else 0, "linear"), f"{field}.cpu"),
+        "cpu.shares": Reason(shares_formula(cpu_milli), f"{field}.cpu"),
+        "cpu.weight": Reason(weight_formula(cpu_milli, "linear"), f"{field}.cpu"),
         "memory.min": Reason("", f"{field}.memory"),
         "pids.max": Reason("", f"{field}.pid"),
-        **{name: Reason("", f"{field}.memory") for name in _LIMIT_FILES},
+        **dict.fromkeys(_LIMIT_FILES, Reason("", f"{field}.memory")),
     }
 
 
 # --- class ---
+
+_LOW_NOTE = "kubepods has no memory.low of its own: effective only if cgroup2 is mounted with memory_recursiveprot"
 
 
 def class_reasons(
@@ -156,9 +154,9 @@ def class_reasons(
     percent: int | None,
     shielded: Sequence[ResourceList],
 ) -> Reasons:
-    """`members`: requests that count for cpu, and for memory, where the gate is forgotten (02 §6.2).
+    """`members`: requests that count for cpu, and for memory, which ignores the gate (02 §6.2).
 
-    `shielded`: the latter of those pods that do not decline Memory QoS.
+    `shielded`: the memory requests of pods that do not decline Memory QoS.
     """
     policy = setting.policy
     if qos == "BestEffort":
@@ -169,14 +167,11 @@ def class_reasons(
         lead = sum_formula(milli, sums.burstable_cpu_milli) if len(milli) > 1 else ""
         reasons = _cpu_weight(sums.burstable_cpu_milli, lead, "Σ requests.cpu of Burstable pods", setting)
         if policy.reservation == "none":
-            reasons["memory.low"] = Reason("", "memoryReservationPolicy: None", "explicitly reset")
+            reasons["memory.low"] = _RESET
         else:
             total = [requests[MEMORY].value for requests in shielded if MEMORY in requests]
-            reason = Reason(
-                sum_formula(total, sum(total)),
-                "Σ requests.memory of Burstable pods",
-                _low_note(setting),
-            )
+            note = _LOW_NOTE if policy.reservation == "tiered" else ""
+            reason = Reason(sum_formula(total, sum(total)), "Σ requests.memory of Burstable pods", note)
             reasons["memory.min"] = reasons["memory.low"] = reason
     if percent is not None and policy.allocatable_memory_bytes:
         kept = f"{policy.allocatable_memory_bytes} − ⌊{sums.guaranteed_memory_bytes} · {percent} / 100⌋"
@@ -185,15 +180,8 @@ def class_reasons(
         if qos == "BestEffort":
             rest = burstable - sums.burstable_memory_bytes * percent // 100
             formula += f"; {burstable} − ⌊{sums.burstable_memory_bytes} · {percent} / 100⌋ = {rest}"
-        for name in _LIMIT_FILES:
-            reasons[name] = Reason(formula, f"qosReserved.memory: {percent}%")
+        reasons |= dict.fromkeys(_LIMIT_FILES, Reason(formula, f"qosReserved.memory: {percent}%"))
     return reasons
-
-
-def _low_note(setting: NodeConfig) -> str:
-    if setting.policy.reservation != "tiered":
-        return ""
-    return "kubepods has no memory.low of its own: it counts only where the hierarchy is mounted memory_recursiveprot"
 
 
 # --- pod ---
@@ -209,34 +197,30 @@ def pod_reasons(
     setting: NodeConfig,
 ) -> Reasons:
     policy = setting.policy
-    lead, source = _effective_steps(pod, base, CPU, "requests", requests, policy.pod_level)
+
+    def steps(name: str, kind: str) -> tuple[str, str]:
+        effective = requests if kind == "requests" else limits
+        return _effective_steps(pod, base, name, kind, effective, policy.gates.pod_level)
+
     if qos == "BestEffort":
         least = Reason("", "", "BestEffort: always the least, 2 shares")
         reasons: Reasons = {"cpu.weight": least, "cpu.shares": least}
     else:
-        cpu = requests.get(CPU)
-        reasons = _cpu_weight(0 if cpu is None else cpu.milli, lead, source, setting)
-    lead, source = _effective_steps(pod, base, CPU, "limits", limits, policy.pod_level)
-    cpu = limits.get(CPU)
-    reasons |= _cpu_quota(0 if cpu is None else cpu.milli, lead, source, setting)
+        reasons = _cpu_weight(requests.get(CPU, ZERO).milli, *steps(CPU, "requests"), setting)
+    lead, source = steps(CPU, "limits")
+    reasons |= _cpu_quota(limits.get(CPU, ZERO).milli, lead, source, setting)
     if values.cpu_quota_us == UNLIMITED:
         reasons["cpu.max"] = reasons["cpu.cfs_quota_us"] = _without_quota(source, setting)
-    lead, source = _effective_steps(pod, base, MEMORY, "limits", limits, policy.pod_level)
-    for name in _LIMIT_FILES:
-        reasons[name] = Reason(lead, source)
-    lead, source = _effective_steps(pod, base, MEMORY, "requests", requests, policy.pod_level)
-    for name in ("memory.min", "memory.low"):
-        reasons[name] = Reason(lead, source)
-    request = requests.get(MEMORY)
-    reasons |= _page_cache_reason(request.value if request is not None else 0, source, values, setting)
+    reasons |= dict.fromkeys(_LIMIT_FILES, Reason(*steps(MEMORY, "limits")))
+    lead, source = steps(MEMORY, "requests")
+    reasons |= dict.fromkeys(("memory.min", "memory.low"), Reason(lead, source))
+    reasons |= _page_cache_reason(requests.get(MEMORY, ZERO).value, source, values, setting)
     reasons["pids.max"] = Reason("", "podPidsLimit")
     for name in hugetlb_files(values, policy.cgroup_version) or {}:
-        reasons[name] = Reason("", "", "a page size of the host that the pod does not ask for")
+        reasons[name] = Reason("", "", "a page size of the host that the pod does not request")
     for resource in requests:
         if resource.startswith(HUGEPAGES_PREFIX):
-            file = _hugetlb_name(resource, setting)
-            lead, source = _effective_steps(pod, base, resource, "requests", requests, policy.pod_level)
-            reasons[file] = Reason(lead, source)
+            reasons[_hugetlb_name(resource, setting)] = Reason(*steps(resource, "requests"))
     return reasons
 
 
@@ -254,17 +238,16 @@ def _hugetlb_name(resource: str, setting: NodeConfig) -> str:
 def _effective_steps(
     pod: Pod, base: str, name: str, kind: str, effective: ResourceList, pod_level: bool
 ) -> tuple[str, str]:
-    """How one effective amount came about (01 §6): sum, largest init moment, pod level, overhead."""
+    """The steps to one effective amount (01 §6): sum, largest init moment, pod level, overhead."""
     spec = pod.spec
     if name not in effective:
         return "", f"{base}.containers[*].resources.{kind}.{name}"
     resources = spec.resources
     overhead = (spec.overhead or {}).get(name)
     result = effective[name]
-    own = resources.requests if resources is not None and kind == "requests" else None
-    own = resources.limits if resources is not None and kind == "limits" else own
+    own = listed(resources, kind)
     is_set = pod_level_requests_set(resources) if kind == "requests" else pod_level_set(resources)
-    if pod_level and is_set and own and name in own:
+    if pod_level and is_set and name in own:
         lead, source = _amount(own[name], name), f"{base}.resources.{kind}.{name}"
         plain = True
     else:
@@ -281,24 +264,22 @@ def _effective_steps(
 
 
 def _aggregate_expression(pod: Pod, base: str, name: str, kind: str) -> tuple[str, str, bool]:
-    def amount(container: object) -> Quantity | None:
-        resources = container.resources  # type: ignore[attr-defined]
-        found = resources.requests if kind == "requests" else resources.limits
-        return (found or {}).get(name)
+    def amount(container: Container) -> Quantity | None:
+        return listed(container.resources, kind).get(name)
 
     spec = pod.spec
-    running = [_amount(amount(each), name) for each in spec.containers if amount(each) is not None]
+    running = [_amount(amount(container), name) for container in spec.containers if amount(container) is not None]
     fields = [
         f"{base}.containers[{index}].resources.{kind}.{name}"
-        for index, each in enumerate(spec.containers)
-        if amount(each) is not None
+        for index, container in enumerate(spec.containers)
+        if amount(container) is not None
     ]
     moments, sidecars = [], []
-    for index, each in enumerate(spec.init_containers):
-        own = amount(each)
+    for index, container in enumerate(spec.init_containers):
+        own = amount(container)
         if own is not None:
             fields.append(f"{base}.initContainers[{index}].resources.{kind}.{name}")
-        if is_sidecar(each):
+        if is_sidecar(container):
             if own is not None:
                 sidecars.append(_amount(own, name))
                 running.append(_amount(own, name))
@@ -317,33 +298,27 @@ def _aggregate_expression(pod: Pod, base: str, name: str, kind: str) -> tuple[st
 def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Values, setting: NodeConfig) -> Reasons:
     """`index` counts init containers first."""
     spec, policy = pod.spec, setting.policy
-    inits = len(spec.init_containers)
-    container = spec.init_containers[index] if index < inits else spec.containers[index - inits]
-    kind = f"initContainers[{index}]" if index < inits else f"containers[{index - inits}]"
-    own = f"{base}.{kind}.resources"
-    requests, limits = container.resources.requests or {}, container.resources.limits or {}
-    inherited = (spec.resources.limits or {}) if spec.resources is not None and policy.pod_level else {}
+    field, container = list(container_fields(spec, base))[index]
+    own = f"{field}.resources"
+    requests, limits = listed(container.resources, "requests"), listed(container.resources, "limits")
+    inherited = listed(spec.resources, "limits") if policy.gates.pod_level else {}
     cpu_limit, cpu_source = _own_or_inherited(limits, inherited, CPU, own, base)
     _, memory_source = _own_or_inherited(limits, inherited, MEMORY, own, base)
-    cpu_request = requests.get(CPU)
-    if cpu_request is not None:
-        reasons = _cpu_weight(cpu_request.milli, "", f"{own}.requests.cpu", setting, container=True)
-    else:
-        reasons = _cpu_weight(cpu_limit.milli if cpu_limit else 0, "", cpu_source, setting, container=True)
-    reasons |= _cpu_quota(cpu_limit.milli if cpu_limit else 0, "", cpu_source, setting)
+    cpu_request, weight_source = requests.get(CPU), f"{own}.requests.cpu"
+    if cpu_request is None:
+        cpu_request, weight_source = cpu_limit, cpu_source
+    reasons = _cpu_weight(cpu_request.milli, "", weight_source, setting, container=True)
+    reasons |= _cpu_quota(cpu_limit.milli, "", cpu_source, setting)
     if values.cpu_quota_us == UNLIMITED:
         reasons["cpu.max"] = reasons["cpu.cfs_quota_us"] = _without_quota(f"{own}.requests.cpu", setting)
-    request = requests.get(MEMORY)
-    request_bytes = request.value if request is not None else 0
-    own_limit = limits[MEMORY].value if MEMORY in limits else 0
-    for name in (*_LIMIT_FILES, "memory.memsw.limit_in_bytes"):
-        reasons[name] = Reason("", memory_source)
-    reasons |= _protection_reasons(request_bytes, f"{own}.requests.memory", setting)
+    request_bytes, own_limit = requests.get(MEMORY, ZERO).value, limits.get(MEMORY, ZERO).value
+    reasons |= dict.fromkeys((*_LIMIT_FILES, "memory.memsw.limit_in_bytes"), Reason("", memory_source))
+    no_request = "" if request_bytes else "no memory request: nothing to protect"
+    protection = _RESET if policy.reservation == "none" else Reason("", f"{own}.requests.memory", no_request)
+    reasons |= dict.fromkeys(("memory.min", "memory.low"), protection)
     reasons |= _page_cache_reason(request_bytes, f"{own}.requests.memory", values, setting)
     if values.memory_high_bytes is not None:
-        note = (
-            setting.profile.notes.get("memory_high_without_request", "") if not request_bytes and not own_limit else ""
-        )
+        note = "" if request_bytes or own_limit else setting.profile.notes.get("memory_high_without_request", "")
         base_source = f"{own}.limits.memory" if own_limit else "node allocatable in place of a limit"
         reasons["memory.high"] = Reason(
             memory_high_formula(request_bytes, own_limit, values.memory_high_bytes, policy),
@@ -361,24 +336,16 @@ def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Va
 
 def _own_or_inherited(
     limits: ResourceList, inherited: ResourceList, name: str, own: str, base: str
-) -> tuple[Quantity | None, str]:
+) -> tuple[Quantity, str]:
     if limits.get(name):
         return limits[name], f"{own}.limits.{name}"
     if inherited.get(name):
         return inherited[name], f"{base}.resources.limits.{name} (pod level)"
-    return None, f"{own}.limits.{name}"
-
-
-def _protection_reasons(request_bytes: int, source: str, setting: NodeConfig) -> Reasons:
-    if setting.policy.reservation == "none":
-        reset = Reason("", "memoryReservationPolicy: None", "explicitly reset")
-        return {"memory.min": reset, "memory.low": reset}
-    reason = Reason("", source, "" if request_bytes else "no memory request: nothing to protect")
-    return {"memory.min": reason, "memory.low": reason}
+    return ZERO, f"{own}.limits.{name}"
 
 
 def _page_cache_reason(request_bytes: int, source: str, values: Values, setting: NodeConfig) -> Reasons:
-    """Where our extra has taken something off memory.min, so that page cache keeps room below the limit."""
+    """For pageCacheSafeMin: memory.min was reduced so that page cache has room below the limit."""
     minimum, limit = values.memory_min_bytes, values.memory_bytes
     if not setting.policy.page_cache_safe or not minimum or not limit or minimum >= request_bytes:
         return {}
@@ -393,18 +360,18 @@ def _swap_reason(request_bytes: int, values: Values, setting: NodeConfig) -> Rea
         terms = f"{request_bytes} / {policy.memory_capacity_bytes} · {policy.swap_capacity_bytes}"
         return Reason(f"⌊{terms}⌋ = {values.swap_bytes}", "memorySwap.swapBehavior: LimitedSwap")
     if policy.limited_swap and not policy.swap_capacity_bytes:
-        return Reason("", "memorySwap.swapBehavior: LimitedSwap", "no swap is known of this node (--capacity swap=…)")
+        return Reason("", "memorySwap.swapBehavior: LimitedSwap", "this node has no known swap (--capacity swap=…)")
     return Reason("", "memorySwap.swapBehavior", "no swap for this container")
 
 
 def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setting: NodeConfig) -> str:
-    """How a container came by its oom_score_adj (O-3)."""
+    """The steps to a container's oom_score_adj (O-3)."""
     policy = setting.policy
     if is_node_critical(pod):
         return "system-node-critical: −997"
     if qos != "Burstable":
         return f"{qos}: {'−997' if qos == 'Guaranteed' else '1000'}"
-    extra = pod_share_bytes(pod) if policy.pod_level and policy.pod_level_oom_share else 0
+    extra = pod_share_bytes(pod) if policy.gates.pod_level and policy.pod_level_oom_share else 0
     request, capacity = memory_request_bytes(container), policy.memory_capacity_bytes
     text, plain = _score_step(request, extra, capacity), burstable_score(request + extra, capacity)
     if is_sidecar(container) and policy.sidecar_oom_rule:

@@ -1,17 +1,16 @@
-"""What is wanted + what is there → ordered steps, in an order that is safe at every single moment.
+"""Desired files + observed files → ordered steps, in an order that is safe after every step.
 
-For each resource, memory first: everything that becomes smaller, from the leaves up, then everything that becomes
-larger, from the top down. So a parent is lowered when its children are already small, and raised before they grow: a
-limit never stands below a child's, a protection never below the sum of its children's, unless the old or the new plan
-has it so. No value at all (`max`, −1) is the largest limit. New cgroups come last, parents first, each with all its
-files before its children; cgroups that go, go first, children first.
+For each resource, memory first: decreases from the leaves up, then increases from the top down. So a parent is lowered
+after its children and raised before them: a limit is never below a child's, and a protection never below the sum of its
+children's, unless the old or the new plan has it so. No value (`max`, −1) is the largest limit. Cgroups are removed
+first, children before parents, and created last, parents before children, each with all its files.
 
-On v1 two pairs of files are bound together by the kernel: memory.limit_in_bytes never above memory.memsw (02 §5), and
-cfs quota over period, a ratio that may not exceed the parent's. Their writes are ordered so that every step is legal,
-and a container that shall have more than its pod gets as much as the pod, which is all it could use. A removed cgroup
-counts for its parent's ratio until the kernel has let go of it, some 20 ms later, so it loses its quota first.
+On v1 the kernel ties two pairs of files together: memory.limit_in_bytes is never above memory.memsw (02 §5), and the
+ratio of cfs quota to period must not exceed the parent's. Their writes are ordered so that every step is valid, and a
+container with more than its pod gets the pod's quota, which is all it could use. A removed cgroup counts for its
+parent's ratio until the kernel has released it, some 20 ms later, so its quota is removed first.
 
-A file that the kernel lacks is not planned but named in `unmet`. A file that nobody wants any more goes back to the
+A file that the kernel lacks is not planned but listed in `unmet`. A file without a desired value is reset to the
 kernel's default, except limits of a pod: those are never removed in place (02 §9.6).
 """
 
@@ -33,37 +32,37 @@ from plimsoll.rules.resources.files import MAX, controller_of
 LIMIT_V1, MEMSW_V1 = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 QUOTA_V1, PERIOD_V1 = "cpu.cfs_quota_us", "cpu.cfs_period_us"
 MEMORY_LIMITS = frozenset({"memory.max", LIMIT_V1, MEMSW_V1})
-BOUNDED = frozenset({"memory.max", "cpu.max", LIMIT_V1, QUOTA_V1})  # a container's is never above its pod's
+BOUNDED = frozenset({"memory.max", "cpu.max", LIMIT_V1, QUOTA_V1})  # a container's value is never above its pod's
 _MEMORY_V1, _BANDWIDTH_V1 = (LIMIT_V1, MEMSW_V1), (QUOTA_V1, PERIOD_V1)  # bound together by the kernel
 
-# What a file goes back to when it is no longer wanted; the others always are, or stay as they are (hugetlb, 02 §7).
+# The value of a file without a desired value. Other files always have one, or stay unchanged (hugetlb, 02 §7).
 RESETS: Mapping[str, str] = {
     "memory.min": "0",
     "memory.low": "0",
     "memory.high": MAX,
     "memory.max": MAX,
     "memory.oom.group": "0",
-    "cpu.max": MAX,  # leaves the period
+    "cpu.max": MAX,  # keeps the period
     LIMIT_V1: "-1",
     MEMSW_V1: "-1",
     QUOTA_V1: "-1",
 }
 _NEVER_RESET: Mapping[str, Collection[str]] = {
     "pod": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.oom.group"},
-    # The kubelet writes no quota here, and kubepods' own limit is set once: whatever stands there is somebody else's.
+    # The kubelet writes no quota here and sets kubepods' limit once: other values there come from other writers.
     "pods": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.oom.group"},
     "class": {"cpu.max", QUOTA_V1, "memory.oom.group"},
     "root": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.high", "memory.oom.group"},
     "reserved": frozenset(RESETS),
 }
 _RESOURCES = ("memory", "pids", "cpu", "cpuset", "hugetlb")
-# Among the files of one cgroup and resource; both tables are read from the left.
+# The order of writes among the files of one cgroup and resource.
 _LOWERING_ORDER = ("memory.swap.max", "memory.high", LIMIT_V1, MEMSW_V1, "memory.max", "cpu.shares", "cpu.weight")
 _RAISING_ORDER = (LIMIT_V1, "memory.max", "memory.high", QUOTA_V1, "cpu.max", "cpu.shares", "cpu.weight")
 
 
 class Unmet(msgspec.Struct, frozen=True):
-    """Something that is wanted and cannot be had here."""
+    """A desired value that this cgroup cannot have."""
 
     path: str
     file: str
@@ -81,18 +80,18 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """The writes of one file, or of one bound pair of files, in one cgroup that exists."""
+    """The writes of one file, or of one tied pair of files, in an existing cgroup."""
 
     resource: int
     lowers: bool
     depth: int
-    index: int  # the cgroup's place in the tree
+    index: int  # of the cgroup in the tree
     rank: int
     writes: tuple[Write, ...]
 
     def key(self) -> tuple[int, bool, int, int, int]:
-        turn = -1 if self.lowers else 1
-        return self.resource, not self.lowers, turn * self.depth, turn * self.index, self.rank
+        sign = -1 if self.lowers else 1
+        return self.resource, not self.lowers, sign * self.depth, sign * self.index, self.rank
 
 
 def reconcile(
@@ -103,7 +102,7 @@ def reconcile(
     lacking: Mapping[str, str] | None = None,
     page_size: int = 4096,
 ) -> Plan:
-    """`ours`: cgroups that may be removed where nobody wants them; `lacking`: file → why this kernel has none."""
+    """`ours`: cgroups that are removed if they are not desired; `lacking`: file → why this kernel lacks it."""
     lacking = lacking or {}
     steps: list[Step] = []
     for path in sorted(ours, key=depth, reverse=True):
@@ -112,12 +111,12 @@ def reconcile(
     changes: list[_Change] = []
     unmet: list[Unmet] = []
     new: list[Step] = []
-    for index, (path, asked) in enumerate(plan.items()):
+    for index, (path, desired) in enumerate(plan.items()):
         seen = snapshot.get(path)
-        room = _room(path, asked, plan, snapshot)
-        cgroup = _within(room, asked)
-        if cgroup is not asked:
-            want, have = asked.files[QUOTA_V1], cgroup.files[QUOTA_V1]
+        room = _room(path, desired, plan, snapshot)
+        cgroup = _within(room, desired)
+        if cgroup is not desired:
+            want, have = desired.files[QUOTA_V1], cgroup.files[QUOTA_V1]
             unmet.append(Unmet(path, QUOTA_V1, want, have, "cgroup v1 gives a container no more than its pod has"))
         unmet += _unmet(path, cgroup, seen, lacking)
         if seen is None:
@@ -135,12 +134,12 @@ def _removal(path: str, plan: DesiredFiles, snapshot: Snapshot) -> Iterable[Step
     if above in plan and above in snapshot:
         left = granted(QUOTA_V1, {**snapshot[above].files, **plan[above].files})
         if granted(QUOTA_V1, seen) > left:
-            yield from quota_given_up(path, seen)
+            yield from quota_reset(path, seen)
     yield Remove(path)
 
 
-def quota_given_up(path: str, files: Mapping[str, str]) -> Iterable[Write]:
-    """For one that goes while its parent is to have less; nothing where it has no quota."""
+def quota_reset(path: str, files: Mapping[str, str]) -> Iterable[Write]:
+    """For a cgroup that is removed while its parent's quota decreases; empty without a quota."""
     if granted(QUOTA_V1, files) < math.inf:
         yield Write(path, QUOTA_V1, RESETS[QUOTA_V1], files[QUOTA_V1])
 
@@ -156,7 +155,7 @@ def _unmet(
 
 
 class _Room(msgspec.Struct, frozen=True):
-    """What a container's pod has, before and after: files as texts."""
+    """The files of a container's pod, before and after, as texts."""
 
     before: Mapping[str, str]
     after: Mapping[str, str]
@@ -185,12 +184,12 @@ def _within(room: _Room, cgroup: DesiredCgroup) -> DesiredCgroup:
 
 
 def fresh_writes(path: str, files: Mapping[str, str]) -> list[Write]:
-    """Every file of a cgroup that has the kernel's defaults. No limit is the largest one, so limits are lowered."""
+    """Every file of a new cgroup. The kernel's default is no limit, so all limits decrease."""
     ordered = sorted(files, key=lambda name: (_resource(name), _rank(_LOWERING_ORDER, name), name == QUOTA_V1))
     return [Write(path, name, files[name]) for name in ordered]
 
 
-# --- cgroups that are there ---
+# --- existing cgroups ---
 
 
 def _changes(
@@ -222,7 +221,7 @@ def _change(path: str, index: int, name: str, lowers: bool, writes: Iterable[Wri
 
 
 def _lowers(name: str, before: Mapping[str, str], after: Mapping[str, str], room: _Room, page_size: int) -> bool:
-    """Does it become less? A container without a limit has as much as its pod."""
+    """Whether the value decreases. A container without a limit has as much as its pod."""
     old, new = granted(name, before, page_size), granted(name, after, page_size)
     if name in BOUNDED:
         old, new = min(old, granted(name, room.before, page_size)), min(new, granted(name, room.after, page_size))
@@ -232,7 +231,7 @@ def _lowers(name: str, before: Mapping[str, str], after: Mapping[str, str], room
 def _memory_v1(
     writes: list[Write], level: str, before: Mapping[str, str], after: Mapping[str, str], page_size: int
 ) -> list[Write]:
-    """The limit first, unless memory+swap is still to make room for it."""
+    """The limit first, unless memory+swap must be raised before it."""
     makes_room = granted(MEMSW_V1, after, page_size) >= granted(LIMIT_V1, before, page_size)
     return writes[::-1] if makes_room else writes
 
@@ -240,18 +239,18 @@ def _memory_v1(
 def _bandwidth_v1(
     writes: list[Write], level: str, before: Mapping[str, str], after: Mapping[str, str], page_size: int
 ) -> list[Write]:
-    """Between the writes of quota and period the ratio is another one; it must not go where it is illegal.
+    """Between the writes of quota and period the ratio is a third one, which must be valid too.
 
-    A container passes below its ratios (its pod may have no more), a pod above them (its containers may have as much).
-    A longer period with the old quota is less, a shorter one more.
+    For a container it must be below both ratios (its pod may have no more), for a pod above both (its containers may
+    have as much). A longer period with the old quota lowers the ratio, a shorter one raises it.
     """
-    passes_below, longer = level == "container", int(after[PERIOD_V1]) > int(before[PERIOD_V1])
-    period_first = int(before[QUOTA_V1]) < 0 or (int(after[QUOTA_V1]) > 0 and longer == passes_below)
+    goes_below, longer = level == "container", int(after[PERIOD_V1]) > int(before[PERIOD_V1])
+    period_first = int(before[QUOTA_V1]) < 0 or (int(after[QUOTA_V1]) > 0 and longer == goes_below)
     return writes[::-1] if period_first else writes
 
 
 def granted(name: str, files: Mapping[str, str], page_size: int = 4096) -> float:
-    """How much of something a cgroup has by its file; v1's quota by quota and period. Without the file, no bound."""
+    """How much a file grants to its cgroup; for v1's quota, quota / period. Without the file, infinity."""
     if name == QUOTA_V1:
         quota, period = int(files.get(QUOTA_V1, -1)), int(files.get(PERIOD_V1, DEFAULT_PERIOD_US))
         return quota / period if quota >= 0 else math.inf
@@ -259,11 +258,11 @@ def granted(name: str, files: Mapping[str, str], page_size: int = 4096) -> float
 
 
 def amount(name: str, text: str, page_size: int = 4096) -> float:
-    """How much a file's text grants, to be compared with another text of the same file."""
+    """How much a file's text grants, for comparison with another text of the same file."""
     if name == "cpu.max":
         quota, period = (*text.split(), str(DEFAULT_PERIOD_US))[:2]
         return math.inf if quota == MAX else int(quota) / int(period)
-    if name == "cpuset.cpus":  # a CPU is left by one container before it is another's; an empty list is the parent's
+    if name == "cpuset.cpus":  # a CPU leaves one container before it joins another; an empty list is the parent's
         return len(cpu_numbers(text) or ()) or math.inf
     form = kept(name, text, page_size)
     if form == MAX:

@@ -1,10 +1,10 @@
-"""When a control file that was read holds what was written, although the texts differ.
+"""Whether a control file has the value that was written, although the texts differ.
 
-The kernel keeps memory in whole pages, rounded down, and shows the largest number of pages as `max` on v2 and as
-9223372036854771712 on v1, where −1 writes it. Huge pages are rounded to their own size. `cpu.max` keeps its period when
-only the quota is given; cpu lists are spelled anew; `cpu.shares` is brought into its range.
+The kernel stores memory in whole pages, rounded down, and shows the largest number of pages as `max` on v2 and as
+9223372036854771712 on v1, where −1 sets it. Huge pages are rounded to their own size. `cpu.max` keeps its period if
+only a quota is written; cpu lists are normalised; `cpu.shares` is clamped.
 
-`kept` gives a value the kernel's own form; two texts are the same where their forms are equal.
+`kept` converts a text to the kernel's form; two texts are equal if their forms are.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONG_MAX = (1 << 63) - 1
 
 
 def same_value(file: str, wanted: str, found: str, page_size: int = 4096) -> bool:
-    """Whether `found`, as read from `file`, is what the kernel makes of writing `desired_files`."""
+    """Whether `found`, as read from `file`, is what the kernel stores for `desired_files`."""
     if wanted == found:
         return True
     if file == "cpu.max":
@@ -32,7 +32,7 @@ def same_value(file: str, wanted: str, found: str, page_size: int = 4096) -> boo
 
 
 def kept(file: str, value: str, page_size: int = 4096) -> str:
-    """The text as this kernel would show it, with `max` for unlimited on v1 too."""
+    """The text as the kernel shows it, with `max` for unlimited on v1 too."""
     text = value.strip()
     if file.startswith("cpuset.") and file.removeprefix("cpuset.") in ("cpus", "mems"):
         numbers = cpu_numbers(text)
@@ -52,7 +52,7 @@ def kept(file: str, value: str, page_size: int = 4096) -> str:
 
 
 def memory_unit_bytes(file: str, page_size: int = 4096) -> int:
-    """The step in which a file counts memory; 0 where it does not hold memory."""
+    """The unit that a file rounds memory to; 0 for other files."""
     if match := _HUGE.match(file):
         return int(match[1]) * _UNITS[match[2]] if file.endswith(("max", "limit_in_bytes")) else 0
     controller, _, rest = file.partition(".")
@@ -62,7 +62,7 @@ def memory_unit_bytes(file: str, page_size: int = 4096) -> int:
 
 
 def unlimited_bytes(page_size: int = 4096, unit_bytes: int = 0) -> int:
-    """What v1 shows where there is no limit: the largest whole number of pages (or huge pages) below 2^63."""
+    """How v1 shows "no limit": the largest whole number of pages (or huge pages) below 2^63."""
     most = _LONG_MAX // page_size * page_size
     return most // unit_bytes * unit_bytes if unit_bytes else most
 

@@ -1,9 +1,9 @@
-"""How a memory limit comes down in a cgroup that lives, one move after the other, without anybody being killed.
+"""Lower the memory limit of a live cgroup in steps, without an OOM kill.
 
-v2: reclaim what can be reclaimed; then memory.high at the target, so that the cgroup is throttled and reclaims from
-itself; then, while it is frozen, the limit is written if less than the target is in use. v1: pages are thrown out, and
-the kernel itself refuses a limit below what is in use (EBUSY), so writing it is the question. When the time is up it is
-given up, with the reason. What has been tried is in `ShrinkProgress`; nothing is done here.
+v2: reclaim; then set memory.high to the target, so that the cgroup is throttled and reclaims; then freeze it and write
+the limit if usage is below the target. v1: reclaim pages, then write the limit; the kernel refuses a limit below usage
+(EBUSY). After the time-out the shrink fails with a reason. `ShrinkProgress` records what was tried; this module only
+decides.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ import msgspec
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.model.kernel import CgroupVersion
 
-MARGIN_BYTES = 1 << 16  # reclaimed beyond the target, so that the next few pages do not spoil it
+MARGIN_BYTES = 1 << 16  # reclaimed beyond the target, as room for the next few pages
 
 
 class ShrinkPolicy(msgspec.Struct, frozen=True):
     deadline_s: float = 10.0
     pause_s: float = 0.1
-    frozen_s: float = 0.05  # a cgroup is never frozen for longer
+    frozen_s: float = 0.05  # the longest freeze of a cgroup
     reclaims: int = 3
 
 
 class ShrinkProgress(msgspec.Struct, frozen=True):
     usage_bytes: int
     elapsed_s: float = 0.0
-    reclaims: int = 0  # how often, as far as the kernel can be asked to
+    reclaims: int = 0  # how often the kernel was asked to reclaim
     throttled: bool = False
-    refused: bool = False  # the limit was tried since the last pause, and it was not yet time
+    refused: bool = False  # the limit was refused since the last pause
 
 
 class ReclaimBytes(msgspec.Struct, frozen=True):

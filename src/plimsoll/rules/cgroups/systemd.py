@@ -1,15 +1,13 @@
-"""Control files as systemd's unit properties (spec 02 §2.3): a value that systemd does not know, it takes back.
+"""Control files as systemd unit properties, and the systemd unit of a cgroup (02 §2.1, §2.3).
 
-systemd writes what its units say whenever it looks at them again (`daemon-reload`), so a value has to be told to it
-and not only to the kernel. Unlimited is 2^64 − 1. A quota is kept as µs per second, whole percents, beside its period;
-on v1 quota and period are two files, so each one's properties need the other's text. Files without a property
-(memory.oom.group, hugetlb, memsw) are nobody's but the kernel's.
+systemd rewrites the properties of its units on `daemon-reload`, so a value must be set in systemd as well as in the
+kernel. Unlimited is 2^64 − 1. A quota is stored as µs per second, in whole percents, beside its period; on v1 quota and
+period are two files, so the properties of each need the other's text. Files without a property (memory.oom.group,
+hugetlb, memsw) are written to the kernel only.
 
-Which systemd unit a cgroup is, and whether its name may be given to systemd at all (spec 02 §2.1, §2.3).
-
-Under the systemd driver a path is a chain of slices, each named after all above it, and at its end perhaps a scope:
-`/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope`. systemd knows more characters than these in names
-(`@` for templates, `\x2d` as an escape) and other kinds of units; we never mean any of them, so they are refused.
+Under the systemd driver a path is a chain of slices, each named after its ancestors, with a scope at the end for a
+container: `/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope`. systemd allows further characters in names (`@`
+for templates, `\x2d` as an escape) and other kinds of units; Plimsoll uses none of them and refuses them.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ _QUOTA_V1, _PERIOD_V1, _QUOTA_V2 = "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu
 
 
 class Property(msgspec.Struct, frozen=True):
-    """A name, a D-Bus signature and the value in that form."""
+    """A name, a D-Bus signature and a value of that type."""
 
     name: str
     signature: str
@@ -56,18 +54,18 @@ class Property(msgspec.Struct, frozen=True):
 
 
 def files_beside(file: str, version: CgroupVersion) -> tuple[str, ...]:
-    """The other files whose text is needed to say this one in properties."""
+    """The other files whose texts the properties of this file need."""
     if version == 2:
-        return (_QUOTA_V2,) if file == _QUOTA_V2 else ()  # a lone quota keeps the period that is there
+        return (_QUOTA_V2,) if file == _QUOTA_V2 else ()  # a quota alone keeps the current period
     return {_QUOTA_V1: (_PERIOD_V1,), _PERIOD_V1: (_QUOTA_V1,)}.get(file, ())
 
 
 def properties(file: str, value: str, version: CgroupVersion, beside: Mapping[str, str]) -> tuple[Property, ...]:
-    """Empty where systemd has no property for the file. InvalidName for a text that is none of the file's."""
+    """Empty if systemd has no property for the file; raises InvalidNameError for an invalid text."""
     if name := _NUMBERS[version].get(file):
         number = _number(file, value)
         if name == "TasksMax" and number == 0:
-            number = 1  # systemd refuses 0; nobody can start anything with either (02 §2.3)
+            number = 1  # systemd refuses 0; with either value no process can start (02 §2.3)
         return (Property(name, "t", number),)
     if name := _MASKS.get(file):
         return (Property(name, "ay", mask(file, value)),)
@@ -82,17 +80,17 @@ def properties(file: str, value: str, version: CgroupVersion, beside: Mapping[st
 
 
 def mask(file: str, value: str) -> bytes:
-    """`0-2,9` as bits, lowest byte first; an empty list is an empty mask, which is systemd's `as the parent`."""
+    """`0-2,9` as bits, lowest byte first; an empty list is an empty mask: systemd inherits the parent's."""
     numbers = cpu_numbers(value.strip())
     if numbers is None:
-        raise InvalidNameError(f"{value!r} is no list for {file}")
+        raise InvalidNameError(f"{value!r} is not a valid list for {file}")
     bits = sum(1 << number for number in numbers)
     return bits.to_bytes((bits.bit_length() + 7) // 8, "little")
 
 
 def _quota(quota_us: int, period_us: int) -> tuple[Property, ...]:
     if period_us in (0, INFINITY):
-        raise InvalidNameError(f"a period of {period_us} µs is none")
+        raise InvalidNameError(f"a period of {period_us} µs is not valid")
     per_second = INFINITY if quota_us == INFINITY else systemd_quota_per_second_us(quota_us, period_us)
     return Property("CPUQuotaPerSecUSec", "t", per_second), Property("CPUQuotaPeriodUSec", "t", period_us)
 
@@ -102,13 +100,13 @@ def _period_of(cpu_max: str) -> str:
 
 
 def _number(file: str, text: str) -> int:
-    """`max` and everything negative is unlimited."""
+    """`max` and negative numbers are unlimited."""
     if text == MAX:
         return INFINITY
     try:
         number = int(text)
     except ValueError:
-        raise InvalidNameError(f"{text!r} is no number for {file}") from None
+        raise InvalidNameError(f"{text!r} is not a number for {file}") from None
     if number >= INFINITY:
         raise InvalidNameError(f"{text!r} is too large for {file}")
     return number if number >= 0 else INFINITY
@@ -116,7 +114,7 @@ def _number(file: str, text: str) -> int:
 
 ROOT_SLICE = "-.slice"
 LONGEST_NAME = 255
-# Units of the machine itself: values may be written to them, but they are neither made nor removed nor stopped.
+# Units of the machine: values may be written to them, but they are never created, removed or stopped.
 MACHINE_UNITS = frozenset({ROOT_SLICE, "system.slice", "user.slice", "machine.slice", "init.scope"})
 
 _NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]*\.(?:slice|scope)", re.ASCII)
@@ -124,7 +122,7 @@ _NAME = re.compile(r"[A-Za-z0-9_:][A-Za-z0-9_.:-]*\.(?:slice|scope)", re.ASCII)
 
 class Unit(msgspec.Struct, frozen=True):
     name: str
-    parent: str  # the slice it lives in; `-.slice` at the top
+    parent: str  # its slice; `-.slice` at the top
     is_scope: bool = False
 
     @property
@@ -133,7 +131,7 @@ class Unit(msgspec.Struct, frozen=True):
 
 
 def unit_of(path: str) -> Unit | None:
-    """The unit of a cgroup; None below a scope, whose inside is delegated. InvalidName where it can be none."""
+    """The unit of a cgroup; None below a scope, which is delegated. Raises InvalidNameError for an invalid name."""
     if path == "/":
         return Unit(ROOT_SLICE, "")
     parent = ROOT_SLICE
@@ -143,17 +141,17 @@ def unit_of(path: str) -> Unit | None:
         if name.endswith(".scope"):
             return Unit(name, parent, is_scope=True) if depth == len(names) - 1 else None
         if _parent_slice(name, path) != parent:
-            raise InvalidNameError(f"{name!r} of {path!r} is no slice of {parent}: systemd would put it elsewhere")
+            raise InvalidNameError(f"{name!r} of {path!r} is not a slice of {parent}: systemd would put it elsewhere")
         parent = name
     return Unit(names[-1], _parent_slice(names[-1], path))
 
 
 def _check_name(name: str, path: str) -> None:
     if len(name) > LONGEST_NAME:
-        raise InvalidNameError(f"{name[:40]!r}… is longer than {LONGEST_NAME} characters: no name for a systemd unit")
+        raise InvalidNameError(f"{name[:40]!r}… is too long for a systemd unit: more than {LONGEST_NAME} characters")
     if not _NAME.fullmatch(name):
         rule = "letters, digits and _ . : - only, ending in .slice or .scope"
-        raise InvalidNameError(f"{name!r} of {path[:LONGEST_NAME]!r} is no name for a systemd unit of ours: {rule}")
+        raise InvalidNameError(f"{name!r} of {path[:LONGEST_NAME]!r} is not a valid name for a systemd unit: {rule}")
 
 
 def _parent_slice(name: str, path: str) -> str:

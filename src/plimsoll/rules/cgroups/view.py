@@ -1,16 +1,14 @@
-"""A live cgroup tree as rows: what each cgroup is, what people call it, where it stands; and memory as a bar.
+"""A live cgroup tree as rows: what each cgroup is, its name for people, its place in the tree; and memory as a bar.
 
-Rows come in the order in which the node protects: pods of the Guaranteed class (they stand directly below kubepods),
-then the burstable and the besteffort class, then whatever else is there. In a pod the sandbox comes last.
+Rows are in order of protection: Guaranteed pods (directly below kubepods), then the burstable and the besteffort class,
+then other cgroups. In a pod the sandbox is last.
 
-A bar shows the working set (what cannot be dropped without a fault) and the cache beyond it, which the kernel takes
-back before anybody is hurt. Its scale is the cgroup's own limit or, without one, the nearest limit above it, or the
-machine. The marks on it are where the kernel's behaviour changes: below `min` nothing is reclaimed, below `low` hardly
-anything, above `high` the tasks are slowed down.
+A bar shows the working set and the reclaimable cache beyond it. Its scale is the cgroup's own limit, or the nearest
+limit above it, or the machine. Marks on it show where the kernel's behaviour changes: below `min` nothing is reclaimed,
+below `low` only under severe pressure, above `high` tasks are throttled.
 
-How many tasks of a cgroup do what: the five counts of the kernel's cgroupstats, and the kubelet's line about them.
-
-On v1 the kernel counts by itself. On v2 the same counts come from the state letter in each task's /proc stat line.
+`TaskStates` has the five counts of the kernel's cgroupstats and the kubelet's log line about them. On v1 the kernel
+provides the counts. On v2 they come from the state letter in each task's /proc stat line.
 """
 
 from __future__ import annotations
@@ -23,12 +21,12 @@ import msgspec
 from plimsoll.rules.cgroups.cgroup_owner import CgroupOwner, owner_of
 from plimsoll.rules.model.objects import QoSClass
 
-# proc(5): t is a task that a debugger holds. I (an idle kernel thread), Z and X are counted nowhere, as in the kernel.
+# proc(5): t is a traced task. I (an idle kernel thread), Z and X are not counted, as in the kernel.
 _FIELDS = {"S": "sleeping", "R": "running", "T": "stopped", "t": "stopped", "D": "uninterruptible"}
 
 
 class TaskStates(msgspec.Struct, frozen=True, rename="camel"):
-    """`io_wait` counts tasks that wait for a disk in none of the other states: hardly ever any."""
+    """`io_wait` counts tasks that wait for I/O in none of the other states; it is almost always 0."""
 
     sleeping: int = 0
     running: int = 0
@@ -37,16 +35,11 @@ class TaskStates(msgspec.Struct, frozen=True, rename="camel"):
     io_wait: int = 0
 
     def __add__(self, other: TaskStates) -> TaskStates:
-        return TaskStates(
-            self.sleeping + other.sleeping,
-            self.running + other.running,
-            self.stopped + other.stopped,
-            self.uninterruptible + other.uninterruptible,
-            self.io_wait + other.io_wait,
-        )
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return TaskStates(*map(sum, pairs))
 
     def total(self) -> int:
-        return self.sleeping + self.running + self.stopped + self.uninterruptible + self.io_wait
+        return sum(msgspec.structs.astuple(self))
 
 
 NO_TASKS = TaskStates()
@@ -76,25 +69,25 @@ _IN_POD = {"container": 0, "sandbox": 2, "monitor": 3}
 SHORT_ID = 12  # as docker and crictl print them
 
 USED, USED_HALF, CACHE, FREE = "━", "╸", "─", "╌"
-MARKS = {"min": ("╋", "┼"), "low": ("┻", "┴"), "high": ("┳", "┬")}  # on used ground, on free ground
+BAR_MARKS = {"min": ("╋", "┼"), "low": ("┻", "┴"), "high": ("┳", "┬")}  # on used memory, on free memory
 
 
 class Names(msgspec.Struct, frozen=True):
-    """What people call things, as far as it is known."""
+    """Names for people, as far as they are known."""
 
     pods: Mapping[str, str] = {}  # uid → namespace/name
     containers: Mapping[str, str] = {}  # id → name
 
 
 class Branch(msgspec.Struct, frozen=True):
-    """One cgroup's place in the picture. `last` says of each level whether nothing follows there."""
+    """One row of the tree. `last`: for each level, whether this is the last row there."""
 
     path: str
     what: What
-    name: str  # as short as it stays clear; `path` has all of it
+    name: str  # short; `path` is complete
     owner: CgroupOwner
     last: tuple[bool, ...] = ()
-    hidden: int = 0  # how many cgroups below are left out because of the depth
+    hidden: int = 0  # how many cgroups below are not shown because of the depth
 
     @property
     def qos_class(self) -> QoSClass | None:
@@ -183,7 +176,7 @@ def _name(owner: CgroupOwner, what: What, names: Names) -> str:
 
 
 class MemoryUsageView(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a bar shows. None for max and high: no limit; 0 for min and low: nothing protected."""
+    """The figures of a bar. max and high: None is no limit; min and low: 0 is no protection."""
 
     working_set_bytes: int
     usage_bytes: int  # with all cache
@@ -196,13 +189,13 @@ class MemoryUsageView(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
 class CpuUsageView(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     limit_milli: int | None = None
     weight: int | None = None  # v2's cpu.weight or v1's cpu.shares
-    periods: int = 0  # in which it wanted to run, under a limit
+    periods: int = 0  # in which a task was runnable, under a limit
     throttled_periods: int = 0
     throttled_us: int = 0
 
 
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """One cgroup's figures. None where this kernel, or this cgroup, does not have them."""
+    """One cgroup's figures. None if this kernel or this cgroup does not have them."""
 
     memory: MemoryUsageView | None = None
     cpu: CpuUsageView | None = None
@@ -214,7 +207,7 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
 
 
 def scales(branches: Iterable[Branch], standings: Mapping[str, Standing], machine_bytes: int) -> dict[str, int]:
-    """path → what 100 % of its bar is: its own limit, or the nearest above, or the machine."""
+    """path → the bytes that a full bar means: its own limit, or the nearest above, or the machine."""
     found: dict[str, int] = {}
     for branch in branches:
         above = found.get(branch.path.rpartition("/")[0] or "/", machine_bytes)
@@ -225,7 +218,7 @@ def scales(branches: Iterable[Branch], standings: Mapping[str, Standing], machin
 
 
 def throttled_percent(cpu: CpuUsageView) -> int | None:
-    """Of the periods in which it wanted to run, those in which it was stopped; rounded up, so that 0 means never."""
+    """The share of its periods in which it was throttled, rounded up, so that 0 means never."""
     return None if cpu.periods <= 0 else -(-100 * cpu.throttled_periods // cpu.periods)
 
 
@@ -233,7 +226,7 @@ def throttled_percent(cpu: CpuUsageView) -> int | None:
 
 
 def bar(memory: MemoryUsageView, scale_bytes: int, width: int) -> list[tuple[Ink, str]]:
-    """Pieces of text, each in one ink, `width` characters in all. What exceeds the scale ends at its end."""
+    """Pieces of text, each in one ink, `width` characters in all; larger values are cut at the end."""
     if width <= 0:
         return []
     scale = max(1, scale_bytes)
@@ -246,7 +239,7 @@ def bar(memory: MemoryUsageView, scale_bytes: int, width: int) -> list[tuple[Ink
     for name, at in (("low", memory.low_bytes), ("min", memory.min_bytes), ("high", memory.high_bytes)):
         if at is not None and 0 < at <= scale and not (name == "high" and at == memory.max_bytes):
             index = min(width - 1, at * width // scale)
-            cells[index] = MARKS[name][0 if inks[index] == "used" else 1]
+            cells[index] = BAR_MARKS[name][0 if inks[index] == "used" else 1]
             inks[index] = "mark"
     pieces: list[tuple[Ink, str]] = []
     for ink, cell in zip(inks, cells, strict=False):

@@ -1,7 +1,6 @@
-"""What our agent can be told beyond a KubeletConfiguration: a document of its own kind, `NodeExtras`.
+"""Settings of the agent beyond a KubeletConfiguration: a document of its own kind, `NodeExtras`.
 
-It stands in the same file as the KubeletConfiguration, as one more document, so that the kubelet's part stays as it is
-and any kubelet could read it:
+It is one more document in the file of the KubeletConfiguration, so that any kubelet can read the kubelet's part:
 
     apiVersion: kubelet.config.k8s.io/v1beta1
     kind: KubeletConfiguration
@@ -11,35 +10,34 @@ and any kubelet could read it:
     kind: NodeExtras
     capacity: {cpu: 8, memory: 4Gi}
 
-One row per setting, as in `table`; names that are not there are refused, each with its path.
+One row per setting, as in `table`; other names are refused, each with its path.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidConfigError, InvalidConfigsError, InvalidQuantityError
-from plimsoll.rules.config.field_types import READERS, Problems, shown
+from plimsoll.errors import InvalidConfigError, InvalidConfigsError
+from plimsoll.rules.config.field_types import READERS, Problems, Reader, read_quantity, shown
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.quantity import QUANTITIES
 
 API_VERSION = "plimsoll.dev/v1"
 KIND = "NodeExtras"
 _HEADER = {"apiVersion": API_VERSION, "kind": KIND}
-DIRECTORY = "dir:"  # before a path: what an image name stands for is a whole root file system
+DIRECTORY = "dir:"  # before a path: the image is a whole root file system
 
 MemoryAvailableFrom = Literal["cgroup", "meminfo"]
 ThrottleWatchdog = Literal["off", "event", "raise", "reclaim", "release"]
 
 
 class NodeExtras(msgspec.Struct, frozen=True):
-    capacity: ResourceList = {}  # a node of another size than the machine
-    images: dict[str, str | tuple[str, ...]] = {}  # name → `dir:PATH`, or the command that it stands for
-    eviction_hard_grace_s: int | None = None  # None: as specified; 0: at once
+    capacity: ResourceList = {}  # if the node has another size than the machine
+    images: dict[str, str | tuple[str, ...]] = {}  # name → `dir:PATH`, or a command
+    eviction_hard_grace_s: int | None = None  # None: as in Kubernetes; 0: at once
     eviction_reclaim_first: bool | None = None  # None: the profile's
     memory_available_from: MemoryAvailableFrom = "cgroup"
     throttle_watchdog: ThrottleWatchdog = "event"
@@ -54,12 +52,12 @@ class NodeExtras(msgspec.Struct, frozen=True):
 class ExtraRow(msgspec.Struct, frozen=True):
     name: str
     attribute: str
-    read: Callable[[Any, str, Problems], Any]
+    read: Reader
     description: str
     values: str
 
 
-def _choice(*choices: str) -> Callable[[Any, str, Problems], Any]:
+def _choice(*choices: str) -> Reader:
     def read(value: Any, path: str, problems: Problems) -> Any:
         if value in choices:
             return value
@@ -80,10 +78,8 @@ def _seconds(value: Any, path: str, problems: Problems) -> Any:
 def _capacity(value: Any, path: str, problems: Problems) -> Any:
     amounts: ResourceList = {}
     for name, text in READERS["amounts"](value, path, problems).items():
-        try:
-            amounts[name] = QUANTITIES[text]
-        except InvalidQuantityError as error:
-            problems.append(InvalidConfigError(f"{path}[{name}]", error.reason))
+        if (amount := read_quantity(text, f"{path}[{name}]", problems)) is not None:
+            amounts[name] = amount
     return amounts
 
 
@@ -108,25 +104,25 @@ def _images(value: Any, path: str, problems: Problems) -> Any:
 # fmt: off
 ROWS: tuple[ExtraRow, ...] = (
     ExtraRow("capacity", "capacity", _capacity,
-             "The node counts as this large, whatever the machine has; marked on the Node. `--capacity` wins.",
-             "a map from resource to quantity; cpu and memory must be there"),
+             "The size of the node, in place of the machine's; the Node is annotated. `--capacity` overrides it.",
+             "a map from resource to quantity; cpu and memory are required"),
     ExtraRow("images", "images", _images,
-             "What the embedded runtime runs for an image name, where the container gives no command.",
+             "What the embedded runtime runs for an image name if the container has no command.",
              "a map from image to a list of words, or to `dir:/PATH`"),
     ExtraRow("evictionHardGraceSeconds", "eviction_hard_grace_s", _seconds,
-             "The grace of a hard threshold's victim, at most its own; 0 kills at once. Default: as Kubernetes does.",
+             "Grace period of a hard threshold's victim, at most its own; 0 kills at once. Default: as in Kubernetes.",
              "a 32-bit integer"),
     ExtraRow("evictionReclaimFirst", "eviction_reclaim_first", READERS["boolean"],
-             "Ask the kernel to reclaim, for 50 ms at most, before a pod is evicted. Default: on in 1.27, off in 1.36.",
+             "Reclaim memory, for at most 50 ms, before a pod is evicted. Default: on in 1.27, off in 1.36.",
              "true or false"),
     ExtraRow("memoryAvailableFrom", "memory_available_from", _choice("cgroup", "meminfo"),
-             "Where `memory.available` comes from: the cgroup, as in the kubelet, or MemAvailable of /proc/meminfo.",
+             "The source of `memory.available`: the cgroup, as in the kubelet, or MemAvailable of /proc/meminfo.",
              "`cgroup` or `meminfo`"),
     ExtraRow("throttleWatchdog", "throttle_watchdog", _choice("off", "event", "raise", "reclaim", "release"),
-             "What to do for a container that is parked above memory.high without progress.",
+             "What to do about a container that is parked at memory.high without progress.",
              "`off`, `event`, `raise`, `reclaim` or `release`"),
     ExtraRow("pageCacheSafeMin", "page_cache_safe_min", READERS["boolean"],
-             "Keep memory.min below memory.max, so that a Guaranteed pod keeps room for page cache.",
+             "Keep memory.min below memory.max, so that a Guaranteed pod has room for page cache.",
              "true or false"),
 )
 # fmt: on
@@ -134,14 +130,14 @@ _BY_NAME = {row.name: row for row in ROWS}
 
 
 def is_extras(document: object) -> bool:
-    """Whether a document says that it is one of ours; a misspelled version is then told as such."""
+    """Whether a document is a NodeExtras; a wrong version is then reported as an error."""
     if not isinstance(document, Mapping):
         return False
     return document.get("kind") == KIND or str(document.get("apiVersion", "")).startswith("plimsoll.dev/")
 
 
 def extras_reading(document: object) -> NodeExtras:
-    """Raises InvalidConfigs with everything that is wrong, unknown names included."""
+    """Raises InvalidConfigsError with all errors, including unknown names."""
     problems: Problems = []
     if not isinstance(document, Mapping):
         raise InvalidConfigsError([InvalidConfigError("", f"{KIND} must be an object, not {shown(document)}")])
@@ -154,7 +150,7 @@ def extras_reading(document: object) -> NodeExtras:
         if name in _HEADER:
             continue
         if row is None:
-            problems.append(InvalidConfigError(str(name), f"unknown setting; there are: {', '.join(_BY_NAME)}"))
+            problems.append(InvalidConfigError(str(name), f"unknown setting; known: {', '.join(_BY_NAME)}"))
         elif value is not None:
             values[row.attribute] = row.read(value, name, problems)
     if problems:

@@ -1,8 +1,8 @@
-"""The kinds of value that a kubelet setting can take: how each is read from a document, and from a flag.
+"""The kinds of values of kubelet settings: how each is read from a document and from a flag.
 
-A reader takes a value of JSON types and gives it as KubeletConfig holds it. What it cannot take it adds to the
-problems, one per fault, with the path; what it returns then does not matter. A flag's text is first brought into the
-document's form (`cpu=2,memory=4Gi` into a map), so each kind has one reader for both.
+A reader converts a value of JSON types to the one in KubeletConfig. Errors are added to the problems, one each, with
+the path; the returned value is then ignored. A flag's text is first converted to the document's form
+(`cpu=2,memory=4Gi` to a map), so each kind has one reader for both.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from plimsoll.rules.config.thresholds import flag_map
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.gotext import duration_nanos
 from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList
-from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity
 
 Problems = list[InvalidConfigError]
 
 RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
 
-# How each kind of value is called in the documentation and in errors.
+# The name of each kind of value in the documentation and in errors.
 Kind = Literal[
     "text", "boolean", "integer", "long", "number", "duration", "period", "texts", "map", "amounts", "thresholds",
     "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers",
@@ -51,37 +51,37 @@ KIND_WORDS: dict[Kind, str] = {
 }
 
 
-def _text(value: Any, path: str, problems: Problems) -> Any:
-    # type(), not isinstance(): the codec's numbers that keep their text are a kind of str.
-    return value if type(value) is str else _mistyped("text", value, path, problems)
+Reader = Callable[[Any, str, Problems], Any]
 
 
-def _boolean(value: Any, path: str, problems: Problems) -> Any:
-    return value if isinstance(value, bool) else _mistyped("boolean", value, path, problems)
+def _single(kind: Kind, convert: Callable[[Any], Any]) -> Reader:
+    """`convert` returns None for a value of another type."""
+
+    def read(value: Any, path: str, problems: Problems) -> Any:
+        converted = convert(value)
+        if converted is None:
+            _mistyped(kind, value, path, problems)
+        return converted
+
+    return read
 
 
-def _integer(value: Any, path: str, problems: Problems) -> Any:
-    return _whole("integer", 2**31, value, path, problems)
+def _map_of(kind: Kind, read_item: Reader) -> Reader:
+    def read(value: Any, path: str, problems: Problems) -> Any:
+        return {name: read_item(item, at, problems) for name, item, at in _entries(kind, value, path, problems)}
+
+    return read
 
 
-def _long(value: Any, path: str, problems: Problems) -> Any:
-    return _whole("long", 2**63, value, path, problems)
-
-
-def _whole(kind: Kind, beyond: int, value: Any, path: str, problems: Problems) -> Any:
+def _whole(value: Any, beyond: int) -> int | None:
     number = _figure(value)
     if number is None or number != math.floor(number) or not -beyond <= number < beyond:
-        return _mistyped(kind, value, path, problems)
+        return None
     return int(number)
 
 
-def _number(value: Any, path: str, problems: Problems) -> Any:
-    number = _figure(value)
-    return _mistyped("number", value, path, problems) if number is None else float(number)
-
-
 def _figure(value: Any) -> int | float | None:
-    """A JSON number of a size that matters, also one that keeps its text."""
+    """A JSON number of a reasonable size, also one with its text."""
     if isinstance(value, str) and type(value) is not str:
         try:
             value = float(value) if re.search("[.eE]", value) else int(value[:40])
@@ -89,7 +89,7 @@ def _figure(value: Any) -> int | float | None:
             return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    return value if abs(value) < 1e30 else None  # no NaN either
+    return value if abs(value) < 1e30 else None  # excludes NaN
 
 
 def _duration(value: Any, path: str, problems: Problems) -> Any:
@@ -112,36 +112,28 @@ def _nanos(kind: Kind, value: Any, path: str, problems: Problems) -> Any:
         return None
 
 
-def _cpus(value: Any, path: str, problems: Problems) -> Any:
-    """A kernel CPU list: `0-3,8`."""
-    if type(value) is not str:
-        return _mistyped("cpus", value, path, problems)
-    cpus = cpu_numbers(value)
-    return _mistyped("cpus", value, path, problems) if cpus is None else cpus
-
-
 def _texts(value: Any, path: str, problems: Problems) -> Any:
     if not isinstance(value, (list, tuple)):
         return _mistyped("texts", value, path, problems)
     return tuple(_text(item, f"{path}[{index}]", problems) for index, item in enumerate(value))
 
 
-def _map(value: Any, path: str, problems: Problems) -> Any:
-    return {name: _text(item, at, problems) for name, item, at in _entries("map", value, path, problems)}
-
-
-def _amounts(value: Any, path: str, problems: Problems) -> Any:
-    return {name: _amount(item, at, problems) for name, item, at in _entries("amounts", value, path, problems)}
-
-
 def _amount(value: Any, path: str, problems: Problems) -> str:
-    """A text, or the number that a user did not quote. Null is the empty text, as Go reads it."""
+    """A text, or an unquoted number. Null is the empty text, as in Go."""
     if value is None:
         return ""
     if isinstance(value, str) or _figure(value) is not None:
         return str(value)
     problems.append(InvalidConfigError(path, f"must be a text or a number, not {shown(value)}"))
     return ""
+
+
+def read_quantity(text: str, path: str, problems: Problems) -> Quantity | None:
+    try:
+        return QUANTITIES[text]
+    except InvalidQuantityError as error:
+        problems.append(InvalidConfigError(path, error.reason))
+        return None
 
 
 def _quantities(value: Any, path: str, problems: Problems) -> Any:
@@ -152,29 +144,21 @@ def _quantities(value: Any, path: str, problems: Problems) -> Any:
             continue
         before = len(problems)
         text = _amount(item, at, problems)
-        if len(problems) > before:
-            continue
-        try:
-            resources[name] = QUANTITIES[text]
-        except InvalidQuantityError as error:
-            problems.append(InvalidConfigError(at, error.reason))
-        else:
-            if resources[name].nanos < 0:
-                problems.append(InvalidConfigError(at, f"must not be negative: {text}"))
+        amount = read_quantity(text, at, problems) if len(problems) == before else None
+        if amount is not None and amount.nanos < 0:
+            problems.append(InvalidConfigError(at, f"must not be negative: {text}"))
+        elif amount is not None:
+            resources[name] = amount
     return resources
 
 
 def _quantity(value: Any, path: str, problems: Problems) -> Any:
     """An amount of bytes."""
     text = _amount(value, path, problems)
-    if not text:
-        return 0
-    try:
-        amount = QUANTITIES[text]
-    except InvalidQuantityError as error:
-        problems.append(InvalidConfigError(path, error.reason))
-        return 0
-    return amount.value if amount.nanos > 0 else _mistyped("quantity", value, path, problems)
+    amount = read_quantity(text, path, problems) if text else ZERO
+    if text and amount is not None and amount.nanos <= 0:
+        _mistyped("quantity", value, path, problems)
+    return 0 if amount is None else amount.value
 
 
 def _percentages(value: Any, path: str, problems: Problems) -> Any:
@@ -188,28 +172,6 @@ def _percentages(value: Any, path: str, problems: Problems) -> Any:
         else:
             shares[name] = int(match[1])
     return shares
-
-
-def _gates(value: Any, path: str, problems: Problems) -> Any:
-    return {name: _boolean(item, at, problems) for name, item, at in _entries("gates", value, path, problems)}
-
-
-def _object(value: Any, path: str, problems: Problems) -> Any:
-    return value if isinstance(value, Mapping) else _mistyped("object", value, path, problems)
-
-
-def _headers(value: Any, path: str, problems: Problems) -> Any:
-    found = {}
-    for name, item, at in _entries("headers", value, path, problems):
-        if isinstance(item, (list, tuple)):
-            found[name] = tuple(_text(each, f"{at}[{index}]", problems) for index, each in enumerate(item))
-        else:
-            _mistyped("texts", item, at, problems)
-    return found
-
-
-def _list(value: Any, path: str, problems: Problems) -> Any:
-    return value if isinstance(value, (list, tuple)) else _mistyped("list", value, path, problems)
 
 
 def _entries(kind: Kind, value: Any, path: str, problems: Problems) -> Iterator[tuple[str, Any, str]]:
@@ -238,30 +200,34 @@ def shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-READERS: dict[Kind, Callable[[Any, str, Problems], Any]] = {
+# type(), not isinstance(): the codec's numbers with their text are a subclass of str.
+_text = _single("text", lambda value: value if type(value) is str else None)
+_boolean = _single("boolean", lambda value: value if isinstance(value, bool) else None)
+_amounts = _map_of("amounts", _amount)
+READERS: dict[Kind, Reader] = {
     "text": _text,
     "boolean": _boolean,
-    "integer": _integer,
-    "long": _long,
-    "number": _number,
+    "integer": _single("integer", lambda value: _whole(value, 2**31)),
+    "long": _single("long", lambda value: _whole(value, 2**63)),
+    "number": _single("number", lambda value: None if (number := _figure(value)) is None else float(number)),
     "duration": _duration,
     "period": _period,
     "texts": _texts,
-    "map": _map,
+    "map": _map_of("map", _text),
     "amounts": _amounts,
     "thresholds": _amounts,
     "quantities": _quantities,
     "quantity": _quantity,
     "percentages": _percentages,
-    "cpus": _cpus,
-    "gates": _gates,
-    "object": _object,
-    "list": _list,
-    "headers": _headers,
+    "cpus": _single("cpus", lambda value: cpu_numbers(value) if type(value) is str else None),
+    "gates": _map_of("gates", _boolean),
+    "object": _single("object", lambda value: value if isinstance(value, Mapping) else None),
+    "list": _single("list", lambda value: value if isinstance(value, (list, tuple)) else None),
+    "headers": _map_of("headers", _texts),
 }
 
 
-# The command line's form of each kind → the document's form. Kinds that are not listed are texts in both.
+# The command line's form of each kind → the document's form. Other kinds are texts in both.
 
 _BOOLEANS = {"1": True, "t": True, "true": True, "0": False, "f": False, "false": False}
 
@@ -279,7 +245,7 @@ def _pairs(text: str) -> object:
 
 
 def _header_texts(text: str) -> object:
-    """`a:one,a:two,b:three`, as the kubelet's --manifest-url-header takes them."""
+    """`a:one,a:two,b:three`, as in the kubelet's --manifest-url-header."""
     found: dict[str, list[str]] = {}
     for part in filter(None, text.split(",")):
         name, _, value = part.partition(":")
@@ -299,6 +265,6 @@ FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
     "thresholds": lambda text: flag_map(text, "<"),
     "gates": lambda text: {name: _boolean_text(on) for name, on in flag_map(text, "=").items()},
     "headers": _header_texts,
-    "object": lambda text: {},  # such a setting has no effect, so its text is not taken apart
+    "object": lambda text: {},  # such a setting has no effect, so its text is not parsed
     "list": lambda text: [],
 }

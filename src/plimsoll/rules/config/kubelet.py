@@ -1,12 +1,10 @@
-"""The kubelet's settings as the rules use them, and what the kubelet refuses about their combinations.
+"""The kubelet's settings as the rules use them, and the combinations that the kubelet refuses.
 
-A KubeletConfig is complete: every setting has a value, the feature gates are resolved. It is made by
-`parse` from a user's file, the command line and the defaults of `table`; code that starts from
-figures (tests, simulation) takes `default_config` and replaces what it needs.
+A KubeletConfig is complete: every setting has a value, the feature gates are resolved. `parse` builds it from a user's
+file, the command line and the defaults of `table`; tests start from `default_config` and replace what they need.
 
-Three kinds of refusal, in the order in which the kubelet meets them: a value that is wrong by itself (found while
-reading, with its path), settings that contradict each other (`config_errors`), and settings that this machine
-cannot carry out (`host_errors`).
+Errors are of three kinds, in the kubelet's order: an invalid value (found by `parse`, with its path), settings that
+contradict each other (`config_errors`), and settings that this machine does not support (`host_errors`).
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ from plimsoll.rules.quantity import ZERO
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """A feature gate that some rule asks for, with its default in each profile."""
+    """A feature gate that a rule uses, with its default in each profile."""
 
     name: str
     on_1_27: bool
@@ -35,17 +33,17 @@ class Gate(msgspec.Struct, frozen=True):
         return self.on_1_27 if profile == "1.27" else self.on_1_36
 
 
-# Features that only add something are on in both profiles, although the real 1.27 had them off or not at all.
+# Features that only add something are on in both profiles, although 1.27 had them off or not at all.
 GATES = (
     Gate("CustomCPUCFSQuotaPeriod", False, True, "cpuCFSQuotaPeriod may differ from 100ms."),
-    Gate("DRANodeAllocatableResources", False, False, "Devices may stand for cpu and memory in a pod's requests."),
+    Gate("DRANodeAllocatableResources", False, False, "Devices may replace cpu and memory in a pod's requests."),
     Gate("InPlacePodLevelResourcesVerticalScaling", True, True, "Pod-level resources may be resized."),
     Gate("InPlacePodVerticalScaling", True, True, "Resources of a running pod may change.", True),
-    Gate("InPlacePodVerticalScalingExclusiveCPUs", False, False, "Resize is allowed beside exclusive CPUs."),
-    Gate("InPlacePodVerticalScalingExclusiveMemory", False, False, "Resize is allowed beside NUMA-bound memory."),
+    Gate("InPlacePodVerticalScalingExclusiveCPUs", False, False, "Containers with exclusive CPUs may be resized."),
+    Gate("InPlacePodVerticalScalingExclusiveMemory", False, False, "Containers with NUMA-bound memory may be resized."),
     Gate("InPlacePodVerticalScalingInitContainers", True, True, "Ordinary init containers may be resized too."),
     Gate("MemoryQoS", False, False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
-    Gate("NodeSwap", True, True, "Containers may be given swap by memorySwap.swapBehavior.", True),
+    Gate("NodeSwap", True, True, "Containers may use swap, by memorySwap.swapBehavior.", True),
     Gate("PodLevelResourceManagers", False, False, "Exclusive CPUs also for pods with pod-level resources."),
     Gate("PodLevelResources", True, True, "`spec.resources` of a pod counts."),
     Gate("QOSReserved", False, False, "qosReserved limits the lower QoS classes."),
@@ -53,16 +51,17 @@ GATES = (
 
 
 class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """One attribute per setting that has an effect; `table` gives the name each has in a user's file."""
+    """One attribute per setting with an effect; `table` has its name in a user's file."""
 
-    # Where cgroups are made, and how they are named
+    # Where cgroups are created, and their names
     cgroup_root: str
     cgroups_per_qos: bool
     cgroup_driver: Literal["cgroupfs", "systemd"]
     fail_cgroup_v1: bool
     kubelet_cgroups: str
     system_cgroups: str
-    # What is kept from pods
+    seccomp_default: bool
+    # Reserved resources
     system_reserved: ResourceList
     kube_reserved: ResourceList
     reserved_system_cpus: tuple[int, ...]
@@ -92,7 +91,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     pod_pids_limit: int
     kubelet_oom_score_adj: int
     protect_kernel_defaults: bool
-    # Eviction: signal → text; their grammar belongs to `thresholds`
+    # Eviction: signal → text, parsed by `thresholds`
     eviction_hard: dict[str, str]
     eviction_soft: dict[str, str]
     eviction_soft_grace_period: dict[str, str]
@@ -124,7 +123,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def on_host(config: KubeletConfig, cgroup_version: CgroupVersion) -> KubeletConfig:
-    """What is left open until the machine is known: an unset singleProcessOOMKill is what v1 always did (02 §5)."""
+    """Settings that depend on the machine: an unset singleProcessOOMKill is true on v1, false on v2 (02 §5)."""
     if config.single_process_oom_kill is not None:
         return config
     return msgspec.structs.replace(config, single_process_oom_kill=cgroup_version == 1)
@@ -133,14 +132,16 @@ def on_host(config: KubeletConfig, cgroup_version: CgroupVersion) -> KubeletConf
 def host_errors(
     config: KubeletConfig, cgroup_version: CgroupVersion, online_cpus: Iterable[int] | None = None
 ) -> list[InvalidConfigError]:
-    """Why the kubelet would not start on this machine; give it the configuration as read, before `on_host`."""
+    """Why the kubelet would not start on this machine; `config` is the parsed one, before `on_host`."""
     errors = []
     if cgroup_version == 1:
         if config.fail_cgroup_v1:
-            errors.append(InvalidConfigError("failCgroupV1", "this host uses cgroup v1; false would let it run"))
+            errors.append(InvalidConfigError("failCgroupV1", "this host uses cgroup v1; set it to false to run"))
         if config.single_process_oom_kill is False:
             errors.append(
-                InvalidConfigError("singleProcessOOMKill", "cgroup v1 cannot kill groups: leave it unset or true")
+                InvalidConfigError(
+                    "singleProcessOOMKill", "cgroup v1 has no group kill: leave it unset or set it to true"
+                )
             )
         if config.swap_behavior == "LimitedSwap":
             errors.append(InvalidConfigError("memorySwap.swapBehavior", "LimitedSwap needs cgroup v2"))
@@ -197,10 +198,10 @@ def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
     for value in dict.fromkeys(values):
         owner = value.partition("-")[0]
         if value not in ENFORCEABLE:
-            yield InvalidConfigError(path, f'"{value}" is none of {", ".join(ENFORCEABLE)}')
+            yield InvalidConfigError(path, f'"{value}" is not one of {", ".join(ENFORCEABLE)}')
         elif value == "none":
             if len(values) > 1:
-                yield InvalidConfigError(path, '"none" must stand alone')
+                yield InvalidConfigError(path, '"none" must be the only entry')
         else:
             if owner in cgroups and not cgroups[owner]:
                 yield InvalidConfigError(path, f'"{value}" needs {owner}ReservedCgroup')
@@ -208,7 +209,7 @@ def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
                 yield InvalidConfigError(path, f'"{value}" needs cgroupsPerQOS; without it only "none" is possible')
 
 
-# 02 §10; which of them are stable, beta or alpha makes no difference here.
+# 02 §10; whether they are alpha, beta or stable does not matter.
 CPU_MANAGER_OPTIONS = frozenset(
     {
         "full-pcpus-only",
@@ -244,17 +245,17 @@ def _memory_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
         yield InvalidConfigError("memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS")
     if config.memory_manager_policy == "Static":
         yield InvalidConfigError(
-            "memoryManagerPolicy", "Static is not offered yet: containers cannot be bound to NUMA nodes here"
+            "memoryManagerPolicy", "Static is not supported: containers cannot be bound to NUMA nodes"
         )
     if config.swap_behavior and not config.gate("NodeSwap"):
         yield InvalidConfigError("memorySwap.swapBehavior", "needs the feature gate NodeSwap")
 
 
 def _duration_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
-    # The kubelet takes them and then never waits; a loop of ours must not spin.
+    # The kubelet accepts them and then never waits; Plimsoll's loops must not spin.
     if config.sync_frequency_s <= 0:
-        yield InvalidConfigError("syncFrequency", "must be longer than nothing")
+        yield InvalidConfigError("syncFrequency", "must be greater than zero")
     if config.cpu_manager_reconcile_period_s <= 0:
-        yield InvalidConfigError("cpuManagerReconcilePeriod", "must be longer than nothing")
+        yield InvalidConfigError("cpuManagerReconcilePeriod", "must be greater than zero")
     if config.eviction_pressure_transition_period_s < 0:
         yield InvalidConfigError("evictionPressureTransitionPeriod", "must not be negative")

@@ -1,26 +1,28 @@
 """From a user's KubeletConfiguration and command line to a KubeletConfig, by the rows of `table`.
 
-The file is a document of JSON types, read as it is: names that the kubelet knows but that change nothing here are
-accepted and listed, other names are refused. Values are layered as in the kubelet: defaults of the profile, then the
-file, then flags. A map given by a flag replaces the file's map, except that feature gates are merged name by name.
-`mergeDefaultEvictionSettings` belongs to the file's layer, so it does not touch a map that a flag gave.
+The file is a document of JSON types. Kubelet settings without effect are accepted and listed; unknown names are
+refused. Values are layered as in the kubelet: defaults of the profile, then the file, then flags. A flag's map replaces
+the file's map, except that feature gates are merged name by name. `mergeDefaultEvictionSettings` belongs to the file's
+layer, so it does not change a flag's map.
 
-Nothing stops at the first problem: all of them, with their paths, are raised together as InvalidConfigs. A value that
-cannot be read counts as not given, so that contradictions between the others are found in the same go.
+All errors, with their paths, are raised together as InvalidConfigsError. An invalid value counts as not set, so that
+contradictions between the others are found as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError
-from plimsoll.rules.config.field_types import FLAG_TEXTS, READERS, Problems, shown
+from plimsoll.rules.config.field_types import FLAG_TEXTS, READERS, Kind, Problems, shown
 from plimsoll.rules.config.kubelet import GATES, KubeletConfig, config_errors
 from plimsoll.rules.config.table import API_VERSION, BY_NAME, KIND, ROWS, Row
 from plimsoll.rules.config.thresholds import eviction_hard
+from plimsoll.rules.cpuset import cpu_text
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import CPU
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import from_units
@@ -31,7 +33,7 @@ KNOWN_GATES = {gate.name: gate for gate in GATES}
 
 
 class ParsedConfig(msgspec.Struct, frozen=True):
-    """`without_effect` names the settings that were given and change nothing; `notes` are sentences for the user."""
+    """`without_effect` lists settings that are set but change nothing; `notes` are sentences for the user."""
 
     config: KubeletConfig
     without_effect: list[str]
@@ -45,14 +47,14 @@ def default_config(profile: Profile) -> KubeletConfig:
 def reading(
     document: object, profile: Profile, flags: Mapping[str, str | Sequence[str] | None] | None = None
 ) -> ParsedConfig:
-    """The configuration in force. `flags` maps a row's name to the text, or texts, that its flag was given with.
+    """The configuration. `flags` maps a row's name to the text, or texts, of its flag.
 
-    Raises InvalidConfigs with everything that is wrong.
+    Raises InvalidConfigsError with all errors.
     """
     problems: Problems = []
     from_file = _file_values(document, problems)
     from_flags = _flag_values(flags or {}, problems)
-    given = from_file | from_flags
+    present = from_file | from_flags
     values = _default_values(profile) | from_file
     values["evictionHard"] = dict(  # N-6
         eviction_hard(from_file.get("evictionHard"), merge_defaults=values["mergeDefaultEvictionSettings"])
@@ -62,21 +64,25 @@ def reading(
         from_file.get("featureGates", {}) | from_flags.get("featureGates", {}), profile, problems
     )
     values["featureGates"] = gates
-    notes += _idle_without_gate(given, gates)
+    notes += [
+        f"{row.name} has no effect while the feature gate {row.gate} is off"
+        for row in ROWS
+        if row.gate and row.name in present and not gates[row.gate]
+    ]
     notes += _replaced_by_cpu_list(values)
-    values["podPidsLimit"] = max(values["podPidsLimit"], -1)  # the kubelet knows only one negative figure
+    values["podPidsLimit"] = max(values["podPidsLimit"], -1)  # the kubelet treats all negative values as −1
 
     config = KubeletConfig(**{row.attribute: values[row.name] for row in ROWS if row.attribute})
     problems += config_errors(config)
     if problems:
         raise InvalidConfigsError(problems)
-    return ParsedConfig(config, [row.name for row in ROWS if row.name in given and not row.attribute], notes)
+    return ParsedConfig(config, [row.name for row in ROWS if row.name in present and not row.attribute], notes)
 
 
 def flag_value(row: Row, text: str) -> Any:
-    """What one text of a row's flag stands for; raises InvalidConfigs with the flag as path.
+    """The value of one text of a row's flag; raises InvalidConfigsError with the flag as path.
 
-    A bare boolean flag is the text `true`.
+    A boolean flag without a value is the text `true`.
     """
     problems: Problems = []
     value = _flag_part(row, text, problems)
@@ -158,14 +164,14 @@ def _settings(document: Mapping[Any, Any], tree: _Tree, above: str, problems: Pr
 
 
 def _suggestion(path: str, names: Iterable[str]) -> str:
-    import difflib  # needed only once something is wrong
+    import difflib  # only for errors
 
     close = difflib.get_close_matches(path[:80], names, n=1, cutoff=0.8)
     return f"; did you mean {close[0]}?" if close else ""
 
 
 def _flag_values(flags: Mapping[str, str | Sequence[str] | None], problems: Problems) -> FlagValues:
-    """A repeated flag adds to its map or list; of other values the last one counts."""
+    """A repeated flag extends its map or list; for other values the last one counts."""
     values: FlagValues = {}
     for name, texts in flags.items():
         row = BY_NAME[name]
@@ -214,13 +220,13 @@ def _out_of_bounds(row: Row, value: Any, path: str) -> Problems:
 
 
 def _resolved_gates(
-    given: Mapping[str, bool], profile: Profile, problems: Problems
+    configured: Mapping[str, bool], profile: Profile, problems: Problems
 ) -> tuple[dict[str, bool], list[str]]:
     gates = {gate.name: gate.default(profile.name) for gate in GATES}
     notes = []
-    for name, on in given.items():
+    for name, on in configured.items():
         if name in ("AllAlpha", "AllBeta"):
-            notes.append(f"feature gate {name} is not spelled out here: name the gates that are meant")
+            notes.append(f"feature gate {name} is not supported: name the single gates")
         elif name not in KNOWN_GATES:
             notes.append(f"feature gate {name} changes nothing here{_suggestion(name, KNOWN_GATES)}")
         elif not on and profile.name == "1.36" and KNOWN_GATES[name].locked_1_36:
@@ -230,19 +236,44 @@ def _resolved_gates(
     return gates, notes
 
 
-def _idle_without_gate(given: FlagValues, gates: Mapping[str, bool]) -> list[str]:
-    return [
-        f"{row.name} has no effect while the feature gate {row.gate} is off"
-        for row in ROWS
-        if row.gate and row.name in given and not gates[row.gate]
-    ]
-
-
 def _replaced_by_cpu_list(values: FlagValues) -> list[str]:
-    """N-10: the number of reserved CPUs stands in for every other cpu reservation."""
+    """N-10: the number of reserved CPUs replaces every other cpu reservation."""
     if not values["reservedSystemCPUs"]:
         return []
     replaced = [name for name in ("systemReserved", "kubeReserved") if CPU in values[name]]
     values["kubeReserved"] = {name: amount for name, amount in values["kubeReserved"].items() if name != CPU}
     values["systemReserved"] = values["systemReserved"] | {CPU: from_units(len(values["reservedSystemCPUs"]))}
     return [f"reservedSystemCPUs replaces the cpu of {name}" for name in replaced]
+
+
+# The way back
+
+MASKED = "<masked>"
+
+# Kinds that are not listed are written unchanged.
+_WRITTEN: dict[Kind, Callable[[Any], Any]] = {
+    "duration": lambda seconds: f"{int(seconds)}s" if seconds == int(seconds) else f"{round(seconds * 10**9)}ns",
+    "period": lambda micros: f"{micros}us",
+    "texts": list,
+    "cpus": cpu_text,
+    "quantities": lambda amounts: {name: str(amount) for name, amount in amounts.items()},
+    "quantity": str,
+    "percentages": lambda shares: {name: f"{share}%" for name, share in shares.items()},
+    "headers": lambda headers: {name: [MASKED] for name in headers},
+}
+
+
+def config_document(config: KubeletConfig) -> JsonObject:
+    """For a node's `/configz`: every setting with an effect. Parsed with the same profile it gives the same
+    configuration, except for headers of static pods, which may contain a secret: only their names are shown."""
+    document: JsonObject = {"apiVersion": API_VERSION, "kind": KIND}
+    for row in ROWS:
+        value = getattr(config, row.attribute) if row.attribute and row.in_file else None
+        if value is None:
+            continue
+        *groups, name = row.name.split(".")
+        level = document
+        for group in groups:
+            level = level.setdefault(group, {})
+        level[name] = _WRITTEN.get(row.kind, lambda written: written)(value)
+    return document

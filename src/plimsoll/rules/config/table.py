@@ -1,11 +1,10 @@
-"""Every setting of the kubelet's configuration file, one row each; the parser, the flags and the documentation are
-all made from this table.
+"""Every setting of the kubelet's configuration file, one row each: for the parser, the flags and the documentation.
 
-A row gives the setting's name in the file (a dot leads into a nested object), what kind of value it takes, its
-default as one would write it, and the kubelet's command-line flag for it. `attribute` names the setting in
-KubeletConfig; a row without one is accepted, because real files contain it, and has no effect here.
+A row has the setting's name in the file (a dot leads into a nested object), its kind of value, its default as written
+in a file, and the kubelet's command-line flag. `attribute` is its name in KubeletConfig; a row without one is accepted,
+because real files contain it, and has no effect.
 
-Defaults are the same in both profiles unless `default_1_36` says otherwise; `None` means that nothing is set.
+Defaults are the same in both profiles unless `default_1_36` is set; `None` means not set.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class Row(msgspec.Struct, frozen=True):
     most: object = None
     above: object = None
     gate: str = ""  # without this feature gate the setting does nothing
-    zero_is_unset: bool = False  # the file's zero or empty text stands for the default, as Go cannot tell them apart
+    zero_is_unset: bool = False  # zero or empty text in the file means the default, as in Go
     in_file: bool = True  # false: the kubelet has it only as a flag
 
     def default_in(self, profile: str) -> object:
@@ -44,16 +43,16 @@ class Row(msgspec.Struct, frozen=True):
 
 # fmt: off
 ROWS: tuple[Row, ...] = (
-    # Where cgroups are made
+    # Where cgroups are created
     Row("cgroupRoot", "text", "", "--cgroup-root",
-        "The cgroup below which kubepods is made; empty is the root.", "cgroup_root"),
+        "The cgroup below which kubepods is created; empty is the root.", "cgroup_root"),
     Row("cgroupsPerQOS", "boolean", True, "--cgroups-per-qos",
         "Build the hierarchy of kubepods, QoS classes and pods.", "cgroups_per_qos"),
     Row("cgroupDriver", "text", "cgroupfs", "--cgroup-driver",
-        "Who makes cgroups: direct writes or systemd units; a runtime's own answer wins in 1.36.", "cgroup_driver",
+        "How cgroups are created: direct writes or systemd units; in 1.36 the runtime's driver wins.", "cgroup_driver",
         choices=("cgroupfs", "systemd"), zero_is_unset=True),
     Row("failCgroupV1", "boolean", False, "--fail-cgroupv1",
-        "Refuse to start on cgroup v1; the real kubelet does by default since 1.35.", "fail_cgroup_v1"),
+        "Refuse to start on cgroup v1; the kubelet's default since 1.35.", "fail_cgroup_v1"),
     Row("kubeletCgroups", "text", "", "--kubelet-cgroups",
         "Absolute name of the cgroup that the node agent moves itself into.", "kubelet_cgroups"),
     Row("systemCgroups", "text", "", "--system-cgroups",
@@ -62,19 +61,19 @@ ROWS: tuple[Row, ...] = (
     Row("runtimeCgroups", "text", "", "--runtime-cgroups",
         "Absolute name of the cgroup that the container runtime runs in.", in_file=False),
 
-    # What is kept from pods
+    # Reserved resources
     Row("systemReserved", "quantities", {}, "--system-reserved",
-        "What is reserved for the operating system: cpu, memory, ephemeral-storage, pid.", "system_reserved"),
+        "Resources reserved for the operating system: cpu, memory, ephemeral-storage, pid.", "system_reserved"),
     Row("kubeReserved", "quantities", {}, "--kube-reserved",
-        "What is reserved for the kubelet and the container runtime, same names.", "kube_reserved"),
+        "Resources reserved for the kubelet and the container runtime, same names.", "kube_reserved"),
     Row("reservedSystemCPUs", "cpus", "", "--reserved-cpus",
-        "CPUs kept for the system; their number replaces the reserved cpu above.", "reserved_system_cpus"),
+        "CPUs reserved for the system; their number replaces the reserved cpu above.", "reserved_system_cpus"),
     Row("systemReservedCgroup", "text", "", "--system-reserved-cgroup",
         "Existing cgroup that systemReserved is enforced on.", "system_reserved_cgroup"),
     Row("kubeReservedCgroup", "text", "", "--kube-reserved-cgroup",
         "Existing cgroup that kubeReserved is enforced on.", "kube_reserved_cgroup"),
     Row("enforceNodeAllocatable", "texts", ["pods"], "--enforce-node-allocatable",
-        "Which cgroups get their share enforced: pods, system-reserved, kube-reserved, or none.",
+        "Which cgroups are limited: pods, system-reserved, kube-reserved, or none.",
         "enforce_node_allocatable"),
     Row("experimentalAllocatableIgnoreEviction", "boolean", False, "--experimental-allocatable-ignore-eviction",
         "Leave the hard eviction threshold out of the node's allocatable.", "ignore_eviction_in_allocatable",
@@ -83,37 +82,37 @@ ROWS: tuple[Row, ...] = (
         "Share of the memory requests of higher classes that lower classes may not use.", "qos_reserved_percent",
         gate="QOSReserved"),
     Row("maxPods", "integer", 110, "--max-pods",
-        "How many pods the node takes.", "max_pods", least=0, zero_is_unset=True),
+        "How many pods the node accepts.", "max_pods", least=0, zero_is_unset=True),
     Row("podsPerCore", "integer", 0, "--pods-per-core",
-        "Pods per logical core, never more than maxPods; 0 is no such bound.", "pods_per_core", least=0),
+        "Pods per logical core, at most maxPods; 0 is no such bound.", "pods_per_core", least=0),
     Row("localStorageCapacityIsolation", "boolean", True, "--local-storage-capacity-isolation",
         "Count ephemeral-storage as a resource of the node.", "local_storage_capacity_isolation"),
 
     # CPU
     Row("cpuCFSQuota", "boolean", True, "--cpu-cfs-quota",
-        "Turn CPU limits into quotas.", "cpu_cfs_quota"),
+        "Enforce CPU limits as quotas.", "cpu_cfs_quota"),
     Row("cpuCFSQuotaPeriod", "period", "100ms", "--cpu-cfs-quota-period",
         "Period of these quotas, 1ms to 1s.", "cpu_cfs_quota_period_us",
         least="1ms", most="1s", gate="CustomCPUCFSQuotaPeriod"),
     Row("cpuManagerPolicy", "text", "none", "--cpu-manager-policy",
-        "Whether Guaranteed containers with whole CPUs get them for themselves.", "cpu_manager_policy",
+        "Whether Guaranteed containers with whole CPUs get exclusive CPUs.", "cpu_manager_policy",
         choices=("none", "static"), zero_is_unset=True),
     Row("cpuManagerPolicyOptions", "map", {}, "--cpu-manager-policy-options",
         "Options of the static policy: full-pcpus-only and strict-cpu-reservation; a node with another does not start.",
         "cpu_manager_policy_options"),
     Row("cpuManagerReconcilePeriod", "duration", "10s", "--cpu-manager-reconcile-period",
-        "How often cpusets are compared with what they should be.", "cpu_manager_reconcile_period_s",
+        "How often cpusets are reconciled.", "cpu_manager_reconcile_period_s",
         zero_is_unset=True),
 
     # Memory, swap, processes
     Row("memoryThrottlingFactor", "number", 0.9, "",
-        "Where between request and limit memory.high lies, above 0 and at most 1.", "memory_throttling_factor",
+        "Where memory.high lies between request and limit, above 0 and at most 1.", "memory_throttling_factor",
         above=0, most=1, gate="MemoryQoS"),
     Row("memoryReservationPolicy", "text", "", "",
         "Which protection requests give; unset in 1.27: memory.min in every class.", "memory_reservation_policy",
         default_1_36="None", choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True),
     Row("memoryManagerPolicy", "text", "None", "--memory-manager-policy",
-        "Static binds Guaranteed pods to NUMA nodes; it is refused here.", "memory_manager_policy",
+        "Static binds Guaranteed pods to NUMA nodes; it is not supported.", "memory_manager_policy",
         choices=("None", "Static"), zero_is_unset=True),
     Row("singleProcessOOMKill", "boolean", None, "",
         "Kill one process on a container's out-of-memory, not all; unset: true on v1, false on v2.",
@@ -122,13 +121,13 @@ ROWS: tuple[Row, ...] = (
         "Whether Burstable containers may use swap, in proportion to their request; empty is NoSwap.",
         "swap_behavior", choices=("NoSwap", "LimitedSwap"), gate="NodeSwap", zero_is_unset=True),
     Row("failSwapOn", "boolean", True, "--fail-swap-on",
-        "Refuse to start while the machine has swap switched on.", "fail_swap_on"),
+        "Refuse to start while swap is on.", "fail_swap_on"),
     Row("podPidsLimit", "long", -1, "--pod-max-pids",
         "Most processes in one pod; negative or 0 sets no limit.", "pod_pids_limit"),
     Row("oomScoreAdj", "integer", -999, "--oom-score-adj",
         "The node agent's own oom_score_adj.", "kubelet_oom_score_adj", least=-1000, most=1000),
     Row("protectKernelDefaults", "boolean", False, "--protect-kernel-defaults",
-        "Fail where kernel tunables differ from what is expected.", "protect_kernel_defaults"),
+        "Fail if kernel parameters differ from the expected values.", "protect_kernel_defaults"),
 
     # Eviction
     Row("evictionHard", "thresholds", dict(DEFAULT_EVICTION_HARD), "--eviction-hard",
@@ -150,7 +149,7 @@ ROWS: tuple[Row, ...] = (
 
     # Loops and gates
     Row("syncFrequency", "duration", "1m", "--sync-frequency",
-        "Longest time between two looks at a pod.", "sync_frequency_s", zero_is_unset=True),
+        "Longest time between two syncs of a pod.", "sync_frequency_s", zero_is_unset=True),
     Row("featureGates", "gates", {}, "--feature-gates",
         "Features switched on or off by name: MemoryQoS=true.", "feature_gates"),
 
@@ -182,15 +181,15 @@ ROWS: tuple[Row, ...] = (
     Row("staticPodURLHeader", "headers", {}, "--manifest-url-header",
         "HTTP headers sent to staticPodURL.", "static_pod_url_header"),
     Row("fileCheckFrequency", "duration", "20s", "--file-check-frequency",
-        "How often staticPodPath is read although nothing seems to have changed.", "file_check_s", above="0s",
+        "How often staticPodPath is read without a change.", "file_check_s", above="0s",
         zero_is_unset=True),
     Row("httpCheckFrequency", "duration", "20s", "--http-check-frequency",
         "How often staticPodURL is read.", "http_check_s", above="0s", zero_is_unset=True),
 
     # Without effect: eviction
     Row("kernelMemcgNotification", "boolean", False, "--kernel-memcg-notification",
-        "Let the kernel report a crossed memory threshold between two looks; always on here with cgroup v1, and cgroup "
-        "v2 has nothing of the kind."),
+        "Let the kernel report a crossed memory threshold between two polls; always on with cgroup v1, unavailable on "
+        "cgroup v2."),
 
     # Without effect: NUMA
     Row("topologyManagerPolicy", "text", "none", "--topology-manager-policy", "How strictly NUMA hints are followed."),
@@ -217,15 +216,15 @@ ROWS: tuple[Row, ...] = (
     Row("authentication.webhook.enabled", "boolean", True, "--authentication-token-webhook",
         "Ask the API about bearer tokens."),
     Row("authentication.webhook.cacheTTL", "duration", "2m", "--authentication-token-webhook-cache-ttl",
-        "How long answers about tokens are kept."),
-    Row("authentication.anonymous.enabled", "boolean", False, "--anonymous-auth", "Let anybody in, unnamed."),
-    Row("authorization.mode", "text", "Webhook", "--authorization-mode", "Webhook, or allow everything."),
+        "How long answers about tokens are cached."),
+    Row("authentication.anonymous.enabled", "boolean", False, "--anonymous-auth", "Accept anonymous requests."),
+    Row("authorization.mode", "text", "Webhook", "--authorization-mode", "Webhook, or AlwaysAllow."),
     Row("authorization.webhook.cacheAuthorizedTTL", "duration", "5m", "--authorization-webhook-cache-authorized-ttl",
-        "How long a yes is kept."),
+        "How long an allowed answer is cached."),
     Row("authorization.webhook.cacheUnauthorizedTTL", "duration", "30s",
-        "--authorization-webhook-cache-unauthorized-ttl", "How long a no is kept."),
+        "--authorization-webhook-cache-unauthorized-ttl", "How long a denied answer is cached."),
     Row("streamingConnectionIdleTimeout", "duration", "4h", "--streaming-connection-idle-timeout",
-        "When a silent exec or log stream is closed."),
+        "When an idle exec or log stream is closed."),
     Row("enableDebuggingHandlers", "boolean", True, "--enable-debugging-handlers", "Serve logs, exec and the like."),
     Row("enableContentionProfiling", "boolean", False, "--contention-profiling", "Serve lock profiles."),
     Row("enableProfilingHandler", "boolean", True, "", "Serve profiles."),
@@ -236,23 +235,27 @@ ROWS: tuple[Row, ...] = (
     # Without effect: images, logs
     Row("podLogsDir", "text", "/var/log/pods", "", "Directory of the pods' log files."),
     Row("containerLogMaxWorkers", "integer", 1, "", "Log rotations at one time."),
-    Row("containerLogMonitorInterval", "duration", "10s", "", "How often log sizes are looked at."),
+    Row("containerLogMonitorInterval", "duration", "10s", "", "How often log sizes are checked."),
     Row("registryPullQPS", "integer", 5, "--registry-qps", "Image pulls per second; 0 is unlimited."),
     Row("registryBurst", "integer", 10, "--registry-burst", "Image pulls in one burst."),
     Row("serializeImagePulls", "boolean", True, "--serialize-image-pulls", "Pull one image at a time."),
     Row("maxParallelImagePulls", "integer", None, "", "Pulls at one time, if not one by one."),
-    Row("imagePullCredentialsVerificationPolicy", "text", "", "", "Who must prove access to an image that is there.",
+    Row("imagePullCredentialsVerificationPolicy", "text", "", "", "Which pods must prove access to present images.",
         default_1_36="NeverVerifyPreloadedImages"),
-    Row("preloadedImagesVerificationAllowlist", "texts", [], "", "Images that anybody may use once they are there."),
+    Row("preloadedImagesVerificationAllowlist", "texts", [], "", "Images that every pod may use once present."),
     Row("imageMinimumGCAge", "duration", "2m", "--minimum-image-ttl-duration", "Unused images younger than this stay."),
-    Row("imageMaximumGCAge", "duration", "0s", "", "Unused images older than this go; 0s is never."),
+    Row("imageMaximumGCAge", "duration", "0s", "", "Unused images older than this are removed; 0s is never."),
     Row("imageGCHighThresholdPercent", "integer", 85, "--image-gc-high-threshold", "Disk use that starts a clean-up."),
     Row("imageGCLowThresholdPercent", "integer", 80, "--image-gc-low-threshold", "Disk use that ends a clean-up."),
 
+    # Security
+    Row("seccompDefault", "boolean", False, "--seccomp-default",
+        "Containers without a seccompProfile get RuntimeDefault; always so with the embedded runtime.",
+        "seccomp_default"),
+
     # Without effect: runtime, network, volumes
-    Row("imageServiceEndpoint", "text", "", "--image-service-endpoint", "Socket for images, if another one."),
-    Row("runtimeRequestTimeout", "duration", "2m", "--runtime-request-timeout", "Patience with the runtime."),
-    Row("seccompDefault", "boolean", False, "--seccomp-default", "Use the runtime's seccomp profile by default."),
+    Row("imageServiceEndpoint", "text", "", "--image-service-endpoint", "Socket of the image service, if it differs."),
+    Row("runtimeRequestTimeout", "duration", "2m", "--runtime-request-timeout", "Timeout of requests to the runtime."),
     Row("userNamespaces.idsPerPod", "long", 65536, "", "Users and groups mapped per pod."),
     Row("allowedUnsafeSysctls", "texts", [], "--allowed-unsafe-sysctls", "Sysctls that pods may set."),
     Row("clusterDomain", "text", "", "--cluster-domain", "DNS domain of the cluster."),
@@ -272,14 +275,14 @@ ROWS: tuple[Row, ...] = (
     # Without effect: the cluster's side, shutdown, and the rest
     Row("registerNode", "boolean", True, "--register-node", "Create the Node object."),
     Row("registerWithTaints", "list", None, "--register-with-taints", "Taints of a newly created Node."),
-    Row("providerID", "text", "", "--provider-id", "The machine's name at its cloud."),
+    Row("providerID", "text", "", "--provider-id", "The machine's name at its cloud provider."),
     Row("eventRecordQPS", "integer", 50, "--event-qps", "Events per second; 0 is unlimited."),
     Row("eventBurst", "integer", 100, "--event-burst", "Events in one burst."),
     Row("kubeAPIQPS", "integer", 50, "--kube-api-qps", "Requests per second to the API server."),
     Row("kubeAPIBurst", "integer", 100, "--kube-api-burst", "Requests to the API server in one burst."),
     Row("contentType", "text", "application/vnd.kubernetes.protobuf", "--kube-api-content-type",
         "Encoding of requests to the API server."),
-    Row("configMapAndSecretChangeDetectionStrategy", "text", "Watch", "", "How changed Secrets are noticed."),
+    Row("configMapAndSecretChangeDetectionStrategy", "text", "Watch", "", "How changes of Secrets are detected."),
     Row("shutdownGracePeriod", "duration", "0s", "", "Time for pods when the machine shuts down."),
     Row("shutdownGracePeriodCriticalPods", "duration", "0s", "", "The part of shutdownGracePeriod for critical pods."),
     Row("shutdownGracePeriodByPodPriority", "list", None, "", "Time for pods at shutdown, by pod priority."),
@@ -322,7 +325,7 @@ def markdown() -> str:
             "",
             "| gate | 1.27 | 1.36 | on means |",
             "|---|---|---|---|",
-            *(f"| {gate.name} | {_switch(gate.on_1_27)} | {_in_1_36(gate)} | {gate.description} |" for gate in GATES),
+            *map(_gate, GATES),
             "",
         ]
     )
@@ -333,15 +336,12 @@ def _table(rows: list[Row]) -> list[str]:
         "| setting | flag | value | default | meaning |",
         "|---|---|---|---|---|",
         *(
-            f"| {_code(row.name) if row.in_file else '(only a flag)'} | {_code(row.flag)} | {_values(row)} "
+            f"| {_code(row.name) if row.in_file else '(only a flag)'} | {_code(row.flag)} "
+            f"| {' or '.join(map(_code, row.choices)) or KIND_WORDS[row.kind]} "
             f"| {_defaults(row)} | {row.description}{f' Gate {row.gate}.' if row.gate else ''} |"
             for row in rows
         ),
     ]
-
-
-def _values(row: Row) -> str:
-    return " or ".join(map(_code, row.choices)) if row.choices else KIND_WORDS[row.kind]
 
 
 def _defaults(row: Row) -> str:
@@ -361,9 +361,6 @@ def _code(text: str) -> str:
     return f"`{text}`" if text else ""
 
 
-def _switch(on: bool) -> str:
-    return "on" if on else "off"
-
-
-def _in_1_36(gate: Gate) -> str:
-    return _switch(gate.on_1_36) + (", locked" if gate.locked_1_36 else "")
+def _gate(gate: Gate) -> str:
+    old, new = ("on" if on else "off" for on in (gate.on_1_27, gate.on_1_36))
+    return f"| {gate.name} | {old} | {new}{', locked' if gate.locked_1_36 else ''} | {gate.description} |"

@@ -1,11 +1,13 @@
 """Eviction thresholds: from the four maps of the kubelet's configuration to values that can be compared (04 §2).
 
-A threshold says: below this much of a signal, the node is short. The value is a quantity or a share of the capacity;
-a share is a float32, as the kubelet holds it, so 10% of 100Gi is 10737418400 bytes (N-5). *Hard* means a grace period
-of zero, whichever map the threshold came from. Hard memory thresholds are doubled for what the pods may use together
-(§2.4), and the first pass of the eviction loop derives the containerfs ones from the file systems it finds (§1).
+A threshold is met while less of a signal is available than its value: a quantity or a share of the capacity. A share is
+a float32, as in the kubelet, so 10% of 100Gi is 10737418400 bytes (N-5). *Hard* means a grace period of zero, in either
+map. Hard memory thresholds also apply to the cgroup of all pods (§2.4), and the first pass of the eviction manager
+derives the containerfs thresholds from the file systems (§1).
 
-Every refusal is an InvalidConfig whose `reason` is the kubelet's own sentence and whose `path` is the map's entry.
+Every error is an InvalidConfigError with the kubelet's message as `reason` and the map's entry as `path`.
+
+Kubernetes: pkg/kubelet/eviction/helpers.go, ParseThresholdConfig.
 """
 
 from __future__ import annotations
@@ -76,14 +78,14 @@ class ThresholdValue(msgspec.Struct, frozen=True):
     percentage: float = 0.0
 
     def of(self, capacity: Quantity) -> Quantity:
-        """§3 step 4: the quantity itself, or the share of the capacity, truncated."""
+        """§3 step 4: the quantity, or the share of the capacity, truncated: 10% of 100Gi is 10737418400."""
         if self.quantity is not None:
             return self.quantity
         return from_units(int(min(capacity.value, MAX_INT64) * self.percentage), "BinarySI")
 
 
 class Threshold(msgspec.Struct, frozen=True):
-    """`signal` is short while less than `value` is available; acted upon after `grace_s`."""
+    """Met while less than `value` of `signal` is available; acted upon after `grace_s`."""
 
     signal: str
     value: ThresholdValue
@@ -124,11 +126,11 @@ def parsed_thresholds(
     return tuple(thresholds)
 
 
-def eviction_hard(given: Mapping[str, str] | None, *, merge_defaults: bool = False) -> Mapping[str, str]:
-    """The map in force: a given one replaces all defaults unless `mergeDefaultEvictionSettings` (§2.2)."""
-    if given is None:
+def eviction_hard(configured: Mapping[str, str] | None, *, merge_defaults: bool = False) -> Mapping[str, str]:
+    """The effective map: a configured one replaces all defaults unless `mergeDefaultEvictionSettings` (§2.2)."""
+    if configured is None:
         return DEFAULT_EVICTION_HARD
-    return {**DEFAULT_EVICTION_HARD, **given} if merge_defaults else given
+    return {**DEFAULT_EVICTION_HARD, **configured} if merge_defaults else configured
 
 
 def flag_map(text: str, separator: Literal["<", "="]) -> dict[str, str]:
@@ -143,14 +145,14 @@ def flag_map(text: str, separator: Literal["<", "="]) -> dict[str, str]:
 
 
 def fs_layout(dedicated_imagefs: bool, split_containerfs: bool) -> FsLayout:
-    """Where images and writable layers lie; a split needs a dedicated imagefs (§5)."""
+    """Where images and writable layers are; a split needs a dedicated imagefs (§5)."""
     if not dedicated_imagefs:
         return "single"
     return "split" if split_containerfs else "dedicated"
 
 
 def with_containerfs(thresholds: Iterable[Threshold], layout: FsLayout) -> tuple[Threshold, ...]:
-    """§1: containerfs is never a file system of its own, so its thresholds are those of the one it lies on."""
+    """§1: containerfs is part of another file system, so it has the thresholds of that one."""
     kept = [threshold for threshold in thresholds if threshold.signal not in _CONTAINERFS_OF.values()]
     home = "imagefs." if layout == "dedicated" else "nodefs."
     derived = [
@@ -162,9 +164,9 @@ def with_containerfs(thresholds: Iterable[Threshold], layout: FsLayout) -> tuple
 
 
 def eviction_reservation(thresholds: Iterable[Threshold], capacity: ResourceList) -> ResourceList:
-    """N-5: what the hard thresholds take from allocatable memory and ephemeral storage.
+    """N-5: what the hard thresholds subtract from allocatable memory and ephemeral storage.
 
-    Give it the thresholds of `evictionHard` alone: soft ones never count.
+    `thresholds` are those of `evictionHard`: soft ones never count.
     """
     resources = {MEMORY_AVAILABLE: MEMORY, NODEFS_AVAILABLE: EPHEMERAL_STORAGE}
     return {
@@ -175,7 +177,7 @@ def eviction_reservation(thresholds: Iterable[Threshold], capacity: ResourceList
 
 
 def _values(statements: Mapping[str, str], path: str) -> dict[str, ThresholdValue]:
-    """One map of thresholds; the exact texts `0%` and `100%` switch a signal off."""
+    """One map of thresholds; the texts `0%` and `100%` disable a signal."""
     values = {}
     for signal, text in statements.items():
         where = f"{path}[{signal}]"
@@ -215,7 +217,7 @@ def _reclaim(signal: str, text: str) -> ThresholdValue:
         share = _share(text, path)
         if share <= 0:
             raise InvalidConfigError(path, f"eviction percentage minimum reclaim {signal} must be positive: {text}")
-        if math.isinf(share):  # the kubelet takes it, and then its integers overflow
+        if math.isinf(share):  # the kubelet accepts it, and its integers overflow
             raise InvalidConfigError(path, f"eviction percentage minimum reclaim {signal} must be finite: {text}")
         return ThresholdValue(percentage=share)
     quantity = _quantity(text, path)
@@ -240,6 +242,6 @@ def _share(text: str, path: str) -> float:
 
 def _quantity(text: str, path: str) -> Quantity:
     try:
-        return parse(text)  # not the memo of API objects: here blanks are not dropped
+        return parse(text)  # not the cache of API objects: blanks are not dropped here
     except InvalidQuantityError as error:
         raise InvalidConfigError(path, error.reason) from None

@@ -1,7 +1,7 @@
 """Deployments: a ReplicaSet for each pod template; the newest one grows while the others shrink.
 
-`rollout` gives the next sizes, and is asked again whenever something changed, until it has nothing to say. Between two
-steps there are never more pods than maxSurge allows, and no working pod is taken below what maxUnavailable demands.
+`rollout` computes the next sizes, and is called again after every change until it returns nothing. At any time there
+are at most as many pods as maxSurge allows, and no available pod is removed below what maxUnavailable requires.
 """
 
 from __future__ import annotations
@@ -10,43 +10,48 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plimsoll.rules.controllers.replicasets import wanted_replicas
+from plimsoll.rules.controllers.replicasets import desired_replicas
 from plimsoll.rules.model.json_object import JsonObject
+
+POD_TEMPLATE_HASH = "pod-template-hash"
 
 
 def template_hash(template: Mapping[str, Any]) -> str:
-    """A short name for a pod template: equal templates, equal names (letters that spell no words)."""
+    """A short name for a pod template: equal templates have equal names (letters that spell no words)."""
     text = json.dumps(template, sort_keys=True, separators=(",", ":"))
     value = 0x811C9DC5  # FNV-1a, 32 bits
     for byte in text.encode():
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
     letters = "bcdfghjklmnpqrstvwxz2456789"
-    found = ""
+    name = ""
     while value:
         value, index = divmod(value, len(letters))
-        found += letters[index]
-    return found or letters[0]
+        name += letters[index]
+    return name or letters[0]
 
 
 def replica_set_of(deployment: Mapping[str, Any], reference: JsonObject) -> JsonObject:
-    """The ReplicaSet for the deployment's present template, yet without replicas."""
+    """The ReplicaSet for the deployment's current template, without replicas."""
     spec, metadata = deployment["spec"], deployment["metadata"]
     template = spec["template"]
-    mark = template_hash(template)
-    labels = {**(template.get("metadata", {}).get("labels") or {}), "pod-template-hash": mark}
+    digest = template_hash(template)
+    labels = {**(template.get("metadata", {}).get("labels") or {}), POD_TEMPLATE_HASH: digest}
     selector = spec.get("selector") or {}
     return {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {
-            "name": f"{metadata['name']}-{mark}",
+            "name": f"{metadata['name']}-{digest}",
             "namespace": metadata.get("namespace", ""),
             "labels": labels,
             "ownerReferences": [reference],
         },
         "spec": {
             "replicas": 0,
-            "selector": {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), "pod-template-hash": mark}},
+            "selector": {
+                **selector,
+                "matchLabels": {**(selector.get("matchLabels") or {}), POD_TEMPLATE_HASH: digest},
+            },
             "template": {**template, "metadata": {**template.get("metadata", {}), "labels": labels}},
         },
     }
@@ -60,8 +65,8 @@ def _of_percent(value: object, total: int, *, up: bool) -> int:
 
 
 def bounds(deployment: Mapping[str, Any]) -> tuple[int, int]:
-    """How many pods there may be at most, and how many must be available at least, while it rolls."""
-    wanted = wanted_replicas(deployment)
+    """The maximum number of pods, and the minimum number of available pods, during a rollout."""
+    wanted = desired_replicas(deployment)
     strategy = deployment["spec"].get("strategy") or {}
     if strategy.get("type") == "Recreate":
         return wanted, 0
@@ -75,22 +80,22 @@ def bounds(deployment: Mapping[str, Any]) -> tuple[int, int]:
 
 def rollout(deployment: Mapping[str, Any], new: JsonObject, old: Sequence[JsonObject]) -> dict[str, int]:
     """The next number of replicas for each ReplicaSet that must change, by name. Called again until nothing changes."""
-    wanted, (most, least) = wanted_replicas(deployment), bounds(deployment)
+    wanted, (most, least) = desired_replicas(deployment), bounds(deployment)
     recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
-    sizes = {each["metadata"]["name"]: wanted_replicas(each) for each in (new, *old)}
+    sizes = {each["metadata"]["name"]: desired_replicas(each) for each in (new, *old)}
     name, before = new["metadata"]["name"], dict(sizes)
-    left = [each for each in old if sizes[each["metadata"]["name"]] or _count(each, "replicas")]
-    if recreate and left:
-        sizes.update({each["metadata"]["name"]: 0 for each in left})
+    remaining = [each for each in old if sizes[each["metadata"]["name"]] or _count(each, "replicas")]
+    if recreate and remaining:
+        sizes.update({each["metadata"]["name"]: 0 for each in remaining})
     else:
         room = max(most - sum(sizes.values()), 0)
         sizes[name] = min(wanted, sizes[name] + room) if sizes[name] < wanted else wanted
-        _shrink(left, new, sizes, least)
+        _shrink(remaining, new, sizes, least)
     return {each: size for each, size in sizes.items() if size != before[each]}
 
 
 def _shrink(old: Sequence[JsonObject], new: JsonObject, sizes: dict[str, int], least: int) -> None:
-    """Old ones go: first pods that do not work anyway, then as many as stay above the floor."""
+    """Shrink old ReplicaSets: unavailable pods first, then as many as stay above the minimum."""
     spare = sum(_count(each, "availableReplicas") for each in (new, *old)) - least
     for each in sorted(old, key=lambda each: each["metadata"].get("creationTimestamp", "")):
         name = each["metadata"]["name"]
@@ -116,20 +121,21 @@ def deployment_status(
         "updatedReplicas": _count(new, "replicas"),
         "readyReplicas": sum(_count(each, "readyReplicas") for each in every),
         "availableReplicas": available,
-        "unavailableReplicas": max(wanted_replicas(deployment) - available, 0),
+        "unavailableReplicas": max(desired_replicas(deployment) - available, 0),
     }
 
 
 def deployment_conditions(deployment: Mapping[str, Any], status: JsonObject, new: str, now: str) -> list[JsonObject]:
-    """Available and Progressing, as `kubectl wait` and `describe` read them; `new` names the newest ReplicaSet.
+    """Available and Progressing, as `kubectl wait` and `describe` read them; `new` is the name of the newest
+    ReplicaSet.
 
-    A condition that says the same as before is kept with its times.
+    An unchanged condition keeps its times.
     """
-    wanted, (_, least) = wanted_replicas(deployment), bounds(deployment)
+    wanted, (_, least) = desired_replicas(deployment), bounds(deployment)
     is_available = status["availableReplicas"] >= least
     is_complete = status["updatedReplicas"] == status["replicas"] == status["availableReplicas"] == wanted
     known = {each["type"]: each for each in deployment.get("status", {}).get("conditions") or ()}
-    found = []
+    conditions = []
     for kind, is_true, reason, message in (
         (
             "Available",
@@ -144,11 +150,11 @@ def deployment_conditions(deployment: Mapping[str, Any], status: JsonObject, new
             f'ReplicaSet "{new}" {"has successfully progressed" if is_complete else "is progressing"}.',
         ),
     ):
-        said = {"type": kind, "status": str(is_true), "reason": reason, "message": message}
+        condition = {"type": kind, "status": str(is_true), "reason": reason, "message": message}
         before = known.get(kind, {})
-        if said.items() <= before.items():
-            found.append(before)
+        if condition.items() <= before.items():
+            conditions.append(before)
             continue
-        since = before.get("lastTransitionTime", now) if before.get("status") == said["status"] else now
-        found.append({**said, "lastUpdateTime": now, "lastTransitionTime": since})
-    return found
+        since = before.get("lastTransitionTime", now) if before.get("status") == condition["status"] else now
+        conditions.append({**condition, "lastUpdateTime": now, "lastTransitionTime": since})
+    return conditions

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets: how many of a budget's pods may go now (spec 05 B6, /eviction)."""
+"""PodDisruptionBudgets: how many of a budget's pods may be evicted now (05 B6, /eviction)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from plimsoll.rules.model.json_object import JsonObject
 def budget_status(
     budget: Mapping[str, Any], pods: Sequence[Mapping[str, Any]], expected: int | None = None
 ) -> JsonObject:
-    """`pods` are those it selects and that have not ended; `expected`: how many their controllers want."""
+    """`pods`: the selected pods that have not terminated; `expected`: the replicas of their controllers."""
     spec = budget["spec"]
     total = len(pods) if expected is None else expected
     healthy = sum(is_ready(pod) for pod in pods)
@@ -20,7 +20,7 @@ def budget_status(
         desired = max(total - _count(spec["maxUnavailable"], total), 0)
     elif spec.get("minAvailable") is not None:
         desired = _count(spec["minAvailable"], total)
-        if not isinstance(spec["minAvailable"], str):  # a plain number asks for no controller's wish
+        if not isinstance(spec["minAvailable"], str):  # a plain number does not depend on the controllers
             total = len(pods)
     else:
         desired = 0

@@ -1,4 +1,4 @@
-"""Jobs: pods until enough of them have succeeded, or too many have failed."""
+"""Jobs: create pods until enough have succeeded, or too many have failed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.rules.controllers.replicasets import is_active, is_ready
+from plimsoll.rules.controllers.replicasets import has_condition, is_active, is_ready
 from plimsoll.rules.model.json_object import JsonObject
 
 DEFAULT_BACKOFF_LIMIT = 6
@@ -21,16 +21,11 @@ class JobStep(msgspec.Struct, frozen=True):
     message: str = ""
 
 
-def is_finished(job: Mapping[str, Any]) -> bool:
-    conditions = job.get("status", {}).get("conditions") or ()
-    return any(each.get("type") in ("Complete", "Failed") and each.get("status") == "True" for each in conditions)
-
-
 def job_step(job: Mapping[str, Any], pods: Iterable[JsonObject]) -> JobStep:
     spec = job["spec"]
     every = list(pods)
     active = tuple(pod for pod in every if is_active(pod))
-    if is_finished(job) or job["metadata"].get("deletionTimestamp"):
+    if has_condition(job, "Complete", "Failed") or job["metadata"].get("deletionTimestamp"):
         return JobStep()
     succeeded, failed = _ended(every, "Succeeded"), _ended(every, "Failed")
     if failed > _number(spec, "backoffLimit", DEFAULT_BACKOFF_LIMIT):
@@ -54,7 +49,7 @@ def job_step(job: Mapping[str, Any], pods: Iterable[JsonObject]) -> JobStep:
 
 
 def job_status(job: Mapping[str, Any], pods: Iterable[Mapping[str, Any]], step: JobStep, now: str) -> JsonObject:
-    """The status with this step's outcome in it; what it does not decide is kept."""
+    """The status after this step; fields that it does not decide are kept."""
     every, before = list(pods), job.get("status", {})
     active = [pod for pod in every if is_active(pod)]
     status = {
@@ -80,5 +75,5 @@ def _ended(pods: Iterable[Mapping[str, Any]], phase: str) -> int:
 
 
 def _number(spec: Mapping[str, Any], field: str, absent: int) -> int:
-    found = spec.get(field)
-    return absent if found is None else int(found)
+    value = spec.get(field)
+    return absent if value is None else int(value)

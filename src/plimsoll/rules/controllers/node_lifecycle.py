@@ -1,8 +1,8 @@
-"""What the control plane makes of a node's silence and of its conditions (spec 04 §8, 05 B9).
+"""Node lifecycle: what follows from missing heartbeats and from node conditions (04 §8, 05 B9).
 
-A node renews its lease every 10 s. One that has not for the grace time gets its conditions set to Unknown. Taints
-follow conditions: NoSchedule for pressure, and for a node that is not ready or not heard of also NoExecute, which sends
-pods away when their tolerations run out. Works on documents, since other parts of them are kept as they are.
+A node renews its lease every 10 s. After the grace period without renewal its conditions become Unknown. Taints follow
+conditions: NoSchedule for pressure, and for a node that is not ready or unreachable also NoExecute, which evicts pods
+when their tolerations expire. The functions take documents, so that all other fields are kept.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from plimsoll.rules.scheduling.selectors import tolerates
 
 PREFIX = "node.kubernetes.io/"
 NOT_READY, UNREACHABLE = f"{PREFIX}not-ready", f"{PREFIX}unreachable"
-# condition, its status → the taint it brings
+# condition and status → taint
 _TAINT_OF = {
     ("MemoryPressure", "True"): f"{PREFIX}memory-pressure",
     ("DiskPressure", "True"): f"{PREFIX}disk-pressure",
@@ -26,7 +26,7 @@ _TAINT_OF = {
     ("Ready", "Unknown"): UNREACHABLE,
 }
 _UNSCHEDULABLE = f"{PREFIX}unschedulable"
-_OURS = frozenset({*_TAINT_OF.values(), _UNSCHEDULABLE})
+_MANAGED = frozenset({*_TAINT_OF.values(), _UNSCHEDULABLE})
 _EXECUTES = frozenset({NOT_READY, UNREACHABLE})
 _REPORTED = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 _SILENT = "Kubelet stopped posting node status."
@@ -34,14 +34,14 @@ _NEVER = "Kubelet never posted node status."
 
 
 def unknown_conditions(node: Mapping[str, Any], now: str) -> list[JsonObject]:
-    """The conditions of a node that is silent: what it had last said, now Unknown. Empty where that is said already."""
-    known = {each.get("type"): each for each in node.get("status", {}).get("conditions") or ()}
-    found = []
+    """The conditions of an unreachable node: as last reported, now Unknown. Empty if they are Unknown already."""
+    known = {condition.get("type"): condition for condition in node.get("status", {}).get("conditions") or ()}
+    conditions = []
     for kind in _REPORTED:
         before = known.get(kind)
         if before is not None and before.get("status") == "Unknown":
             continue
-        found.append(
+        conditions.append(
             {
                 "type": kind,
                 "status": "Unknown",
@@ -51,24 +51,26 @@ def unknown_conditions(node: Mapping[str, Any], now: str) -> list[JsonObject]:
                 "message": _SILENT if before else _NEVER,
             }
         )
-    return found
+    return conditions
 
 
 def taints(node: Mapping[str, Any], now: str) -> list[JsonObject] | None:
-    """The node's taints as its conditions want them, everybody else's kept; None where they are so already."""
+    """The node's taints as its conditions require, with all other taints; None if they are correct already."""
     spec, conditions = node.get("spec", {}), node.get("status", {}).get("conditions") or ()
-    wanted = {(_TAINT_OF[key], "NoSchedule") for each in conditions if (key := _state(each)) in _TAINT_OF}
-    if not any(each.get("type") == "Ready" for each in conditions):
-        wanted.add((NOT_READY, "NoSchedule"))  # as at its creation: it has not said yet that it is ready
+    wanted = {(_TAINT_OF[key], "NoSchedule") for condition in conditions if (key := _state(condition)) in _TAINT_OF}
+    if not any(condition.get("type") == "Ready" for condition in conditions):
+        wanted.add((NOT_READY, "NoSchedule"))  # as at its creation: it has not reported Ready yet
     else:
         wanted |= {(key, "NoExecute") for key, _ in wanted if key in _EXECUTES}
     if spec.get("unschedulable"):
         wanted.add((_UNSCHEDULABLE, "NoSchedule"))
     before: list[JsonObject] = spec.get("taints") or []
-    kept = [each for each in before if each.get("key") not in _OURS or (each["key"], each.get("effect")) in wanted]
-    there = {(each["key"], each.get("effect")) for each in kept}
-    new = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in sorted(wanted - there)]
-    return None if not new and len(kept) == len(before) else kept + new
+    remaining = [
+        each for each in before if each.get("key") not in _MANAGED or (each["key"], each.get("effect")) in wanted
+    ]
+    present = {(each["key"], each.get("effect")) for each in remaining}
+    new = [{"key": key, "effect": effect, "timeAdded": now} for key, effect in sorted(wanted - present)]
+    return None if not new and len(remaining) == len(before) else remaining + new
 
 
 def _state(condition: Mapping[str, Any]) -> tuple[str, str]:
@@ -76,9 +78,9 @@ def _state(condition: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def stay_s(tolerations: Iterable[Toleration], node_taints: Iterable[Taint]) -> float | None:
-    """How long a pod may stay beside these NoExecute taints: None for ever, 0 where one is not tolerated at all.
+    """How long a pod may stay with these NoExecute taints: None without limit, 0 if one is not tolerated.
 
-    Counted from the taint that came first; among the tolerations that apply the shortest decides.
+    Counted from the first taint; the shortest of the matching tolerations decides.
     """
     times: list[int] = []
     tolerated = list(tolerations)

@@ -1,4 +1,4 @@
-"""Who owns whom: what is left over when an owner goes (background, foreground, orphan deletion)."""
+"""Owner references: what is garbage when an owner is deleted (background, foreground, orphan deletion)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FOREGROUND, ORPHAN = "foregroundDeletion", "orphan"
 
 
 def controller_of(document: Mapping[str, Any]) -> str:
-    """The uid of the controlling owner; empty where there is none."""
+    """The uid of the controlling owner, or empty."""
     for each in document.get("metadata", {}).get("ownerReferences") or ():
         if each.get("controller"):
             return str(each.get("uid", ""))
@@ -21,13 +21,13 @@ def owner_uids(document: Mapping[str, Any]) -> list[str]:
 
 
 def is_left_over(document: Mapping[str, Any], living: Set[str]) -> bool:
-    """It had owners, and not one of them is left."""
+    """It had owners, and none of them exists any more."""
     owners = owner_uids(document)
     return bool(owners) and not any(uid in living for uid in owners)
 
 
 def blocks(document: Mapping[str, Any], owner: str) -> bool:
-    """Must it be gone before an owner that is deleted in the foreground?"""
+    """Whether it must be removed before an owner that is deleted in the foreground."""
     references: Iterable[Mapping[str, Any]] = document.get("metadata", {}).get("ownerReferences") or ()
     return any(each.get("uid") == owner and each.get("blockOwnerDeletion") for each in references)
 

@@ -1,7 +1,7 @@
-"""Pods that nobody will end any more (spec 04 §7): whom the control plane deletes by itself.
+"""Pod garbage collection (04 §7): pods that the control plane deletes by itself.
 
-Terminated pods above a threshold, the oldest first; pods on nodes that are gone; pods that are being deleted and never
-got a node. A pod of a node that is merely silent is left alone: it may well be running.
+Terminated pods above a threshold, the oldest first; pods on nodes that do not exist; pods that are being deleted and
+were never scheduled. A pod of an unreachable node is not deleted: it may still run.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ import msgspec
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.scheduling.fit import is_terminal
 
-TERMINATED_KEPT = 12500
+TERMINATED_THRESHOLD = 12500
 
 
 class Collected(msgspec.Struct, frozen=True):
-    """`fail_first`: it never ended by itself, so its phase becomes Failed before it goes."""
+    """`fail_first`: it never terminated, so its phase becomes Failed before it is deleted."""
 
     pod: Pod
     why: str
     fail_first: bool = False
 
 
-def collected(pods: Iterable[Pod], nodes: Set[str], *, kept: int = TERMINATED_KEPT) -> list[Collected]:
+def collected(pods: Iterable[Pod], nodes: Set[str], *, threshold: int = TERMINATED_THRESHOLD) -> list[Collected]:
     ended: list[Pod] = []
-    found: list[Collected] = []
+    result: list[Collected] = []
     for pod in pods:
         name = pod.spec.node_name
         if is_terminal(pod):
             ended.append(pod)
         elif name and name not in nodes:
-            found.append(Collected(pod, f'node "{name}" is gone', fail_first=True))
+            result.append(Collected(pod, f'node "{name}" does not exist', fail_first=True))
         elif not name and pod.metadata.deletion_timestamp is not None:
-            found.append(Collected(pod, "deleted before it had a node"))
+            result.append(Collected(pod, "deleted before it was scheduled"))
     ended.sort(key=lambda pod: (pod.metadata.creation_timestamp or "", pod.metadata.namespace, pod.metadata.name))
-    surplus = ended[: max(len(ended) - kept, 0)]
-    return found + [Collected(pod, f"more than {kept} ended pods") for pod in surplus]
+    surplus = ended[: max(len(ended) - threshold, 0)]
+    return result + [Collected(pod, f"more than {threshold} terminated pods") for pod in surplus]

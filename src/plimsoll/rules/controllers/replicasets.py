@@ -1,7 +1,7 @@
-"""ReplicaSets: how many pods to make, and whom to take away when there are too many.
+"""ReplicaSets: how many pods to create, and which pods to delete if there are too many.
 
-A pod counts while it has not ended and is not being deleted; an evicted pod has ended, so it is replaced at once. To go
-first: without a node, pending before unknown before running, not ready, then the youngest.
+A pod counts until it terminates or is being deleted; an evicted pod has terminated, so it is replaced. Deleted first:
+not scheduled, pending before unknown before running, not ready, then the youngest.
 """
 
 from __future__ import annotations
@@ -29,21 +29,26 @@ def is_active(pod: Mapping[str, Any]) -> bool:
     )
 
 
+def has_condition(document: Mapping[str, Any], *types: str) -> bool:
+    """Whether one of these conditions is True."""
+    conditions = document.get("status", {}).get("conditions") or ()
+    return any(condition.get("type") in types and condition.get("status") == "True" for condition in conditions)
+
+
 def is_ready(pod: Mapping[str, Any]) -> bool:
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
+    return has_condition(pod, "Ready")
 
 
-def wanted_replicas(document: Mapping[str, Any]) -> int:
-    found = document.get("spec", {}).get("replicas")
-    return 1 if found is None else int(found)
+def desired_replicas(document: Mapping[str, Any]) -> int:
+    replicas = document.get("spec", {}).get("replicas")
+    return 1 if replicas is None else int(replicas)
 
 
 def scaling(owner: Mapping[str, Any], pods: Iterable[JsonObject]) -> Scaling:
     if owner["metadata"].get("deletionTimestamp"):
         return Scaling()
     active = [pod for pod in pods if is_active(pod)]
-    difference = wanted_replicas(owner) - len(active)
+    difference = desired_replicas(owner) - len(active)
     if difference >= 0:
         return Scaling(create=min(difference, MOST_AT_ONCE))
     return Scaling(delete=tuple(sorted(active, key=_expendable)[: min(-difference, MOST_AT_ONCE)]))
@@ -60,7 +65,7 @@ def _expendable(pod: Mapping[str, Any]) -> tuple[bool, int, bool, _Youngest]:
 
 
 class _Youngest(str):
-    """Sorts texts backwards: the later time first."""
+    """Reverses the order of texts: the later time first."""
 
     __slots__ = ()
 

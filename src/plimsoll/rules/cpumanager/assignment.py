@@ -1,10 +1,12 @@
-"""Exclusive CPUs under the static policy: who gets which, and what is left for everybody else (spec 02 §10).
+"""Exclusive CPUs under the static policy: which container gets which, and the shared pool (02 §10).
 
 CPUs are taken in whole parts first: NUMA nodes and sockets that are entirely free, then whole cores, then single
-threads of cores and sockets that are begun already, so that whole ones stay whole. Reserved CPUs are never given away.
-What nobody owns is the shared pool; reserved CPUs are in it, unless `strict-cpu-reservation` keeps everybody out.
+threads of cores and sockets already in use, so that free ones stay whole. Reserved CPUs are never assigned. CPUs that
+no container owns are the shared pool; it includes reserved CPUs, unless `strict-cpu-reservation` excludes them.
 
-A plain init container hands its CPUs on to the containers after it; a sidecar keeps its own.
+Containers reuse the CPUs of ordinary init containers; a sidecar keeps its own.
+
+Kubernetes: pkg/kubelet/cm/cpumanager/policy_static.go, cpu_assignment.go.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from plimsoll.errors import PlimsollError
+from plimsoll.errors import StructuredError
 from plimsoll.rules.cpumanager.topology import Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import Pod, is_sidecar
@@ -22,35 +24,32 @@ from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import qos_class
 
 UNEXPECTED, SMT_ALIGNMENT = "UnexpectedAdmissionError", "SMTAlignmentError"
-# Options of the policy that have an effect here; the others are refused when the node starts.
+# Supported options of the policy; a node with another option does not start.
 FULL_CORES, STRICT_RESERVATION = "full-pcpus-only", "strict-cpu-reservation"
 HONOURED_OPTIONS = frozenset({FULL_CORES, STRICT_RESERVATION})
 NO_CPUS: Cpus = frozenset()
 Owned = Mapping[str, Mapping[str, Cpus]]  # pod uid → container name → its CPUs
 
 
-class NotEnoughCpusError(PlimsollError):
-    def __init__(self, requested: int, available: int) -> None:
-        super().__init__(requested, available)
-        self.requested, self.available = requested, available
-
+class NotEnoughCpusError(StructuredError):
     reason = UNEXPECTED
 
-    def __str__(self) -> str:
-        return (
-            f"Allocate failed due to not enough cpus available to satisfy request: requested={self.requested}, "
-            f"available={self.available}, which is unexpected"
-        )
+    requested: int
+    available: int
+    template = (
+        "Allocate failed due to not enough cpus available to satisfy request: requested={requested}, "
+        "available={available}, which is unexpected"
+    )
 
 
-class NotWholeCoresError(PlimsollError):
-    """`full-pcpus-only`. `free`: CPUs in whole free cores, where these are too few; None: no multiple of a core."""
+class NotWholeCoresError(StructuredError):
+    """`full-pcpus-only`. `free`: CPUs in whole free cores, if too few; None: not a multiple of a core."""
 
     reason = SMT_ALIGNMENT
 
-    def __init__(self, requested: int, per_core: int, free: int | None = None) -> None:
-        super().__init__(requested, per_core, free)
-        self.requested, self.per_core, self.free = requested, per_core, free
+    requested: int
+    per_core: int
+    free: int | None = None
 
     def __str__(self) -> str:
         if self.free is None:
@@ -62,7 +61,7 @@ class NotWholeCoresError(PlimsollError):
 
 
 class CpuPlan(msgspec.Struct, frozen=True):
-    """A machine's CPUs, those that are kept from pods, and the options of the policy."""
+    """A machine's CPUs, the reserved ones, and the options of the policy."""
 
     topology: CpuTopology
     reserved: Cpus
@@ -70,7 +69,7 @@ class CpuPlan(msgspec.Struct, frozen=True):
     strict: bool = False
 
     def shared(self, owned: Owned) -> Cpus:
-        """What everybody runs on who owns none. It is what is left, so it follows when CPUs are given or returned."""
+        """The CPUs of containers without exclusive CPUs: all that are not owned."""
         taken = taken_by(owned)
         return self.topology.cpus - taken - (self.reserved if self.strict else NO_CPUS)
 
@@ -79,7 +78,7 @@ class CpuPlan(msgspec.Struct, frozen=True):
 
 
 def reserved_set(topology: CpuTopology, explicit: Iterable[int], count: int) -> Cpus:
-    """Those that were named, or so many from the low cores: 8 CPUs with siblings i, i+4, reserve 2 → {0, 4}."""
+    """The configured CPUs, or as many from the low cores: 8 CPUs with siblings i, i+4, reserve 2 → {0, 4}."""
     named = frozenset(explicit)
     return named or take(topology, topology.cpus, count)
 
@@ -89,14 +88,15 @@ def taken_by(owned: Owned) -> Cpus:
 
 
 def assigned(pod: Pod, owned: Owned, plan: CpuPlan, policy: NodePolicy) -> dict[str, Cpus]:
-    """Container → its CPUs, for all of the pod that own some; what they own already they keep (02 §10).
+    """Container → its CPUs, for the containers of the pod with exclusive CPUs; owned CPUs are kept (02 §10).
 
-    Whoever asks for another number than it owns (a resize) keeps of its own what it can: it grows by CPUs that are
-    free, it shrinks to a part of what it has. Raises NotEnoughCpus and NotWholeCores; nothing is given away then.
+    A resized container keeps as many of its CPUs as possible: it grows by free CPUs, or shrinks to a part of its own.
+    Raises NotEnoughCpusError or NotWholeCoresError; nothing is assigned then.
     """
     before, spec = owned.get(pod.metadata.uid, {}), pod.spec
-    qos = qos_class(pod, pod_level=policy.pod_level)
-    counts = {each.name: exclusive_cpus(pod, each, qos, policy) for each in spec.init_containers + spec.containers}
+    qos = qos_class(pod, gates=policy.gates)
+    containers = spec.init_containers + spec.containers
+    counts = {container.name: exclusive_cpus(pod, container, qos, policy) for container in containers}
     kept = {
         name: own if len(own) <= counts[name] else take(plan.topology, own, counts[name])
         for name, own in before.items()
@@ -104,19 +104,19 @@ def assigned(pod: Pod, owned: Owned, plan: CpuPlan, policy: NodePolicy) -> dict[
     }
     free = set(plan.assignable({**owned, pod.metadata.uid: kept}))
     reusable: set[int] = set()
-    found: dict[str, Cpus] = {}
-    for container in spec.init_containers + spec.containers:
+    result: dict[str, Cpus] = {}
+    for container in containers:
         count, own = counts[container.name], kept.get(container.name, NO_CPUS)
         if count == 0:
             continue
         cpus = own if len(own) == count else _other_number(own, count, frozenset(free), frozenset(reusable), plan)
-        found[container.name] = cpus
+        result[container.name] = cpus
         free -= cpus
         if container in spec.init_containers and not is_sidecar(container):
             reusable |= cpus
         else:
             reusable -= cpus
-    return found
+    return result
 
 
 def _other_number(own: Cpus, count: int, free: Cpus, reusable: Cpus, plan: CpuPlan) -> Cpus:
@@ -129,10 +129,10 @@ def _other_number(own: Cpus, count: int, free: Cpus, reusable: Cpus, plan: CpuPl
             raise NotWholeCoresError(count, per_core, len(whole))
     if len(free | own | reusable) < count:
         raise NotEnoughCpusError(count, len(free | own | reusable))
-    # What the pod holds anyway comes first: an init container's CPUs would lie idle otherwise.
+    # CPUs of the pod's init containers come first: they would be idle otherwise.
     missing = count - len(own)
-    handed_on = reusable - own
-    again = handed_on if len(handed_on) <= missing else take(topology, handed_on, missing)
+    inherited = reusable - own
+    again = inherited if len(inherited) <= missing else take(topology, inherited, missing)
     return own | again | take(topology, free - own - again, missing - len(again))
 
 
@@ -145,7 +145,7 @@ def _in_whole_cores(topology: CpuTopology, cpus: Cpus) -> Cpus:
 
 
 def take(topology: CpuTopology, available: Cpus, count: int) -> Cpus:
-    """`count` of the available ones, in whole parts first. Raises NotEnoughCpus."""
+    """`count` of the available CPUs, in whole parts first. Raises NotEnoughCpusError."""
     if len(available) < count:
         raise NotEnoughCpusError(count, len(available))
     taken: set[int] = set()
@@ -169,14 +169,14 @@ def _groups(topology: CpuTopology, cpus: Cpus, level: str) -> dict[int, Cpus]:
 
 
 def _free_parts(topology: CpuTopology, available: Cpus, level: str, levels: tuple[str, ...]) -> list[Cpus]:
-    """Parts all of whose CPUs are available, in the order in which they are taken."""
+    """Parts with all CPUs available, in the order in which they are taken."""
     whole = _groups(topology, topology.cpus, level)
     order = dict.fromkeys(getattr(topology.places[cpu], level) for cpu in _by_place(topology, available, levels))
     return [whole[key] for key in order if whole[key] <= available]
 
 
 def _by_place(topology: CpuTopology, available: Cpus, levels: tuple[str, ...]) -> list[int]:
-    """Parts with the fewest CPUs left come first, at every level: what is begun is used up before something new."""
+    """Parts with the fewest available CPUs first, at every level: parts in use before free ones."""
     nested = (*levels, "core")
     left = {level: _groups(topology, available, level) for level in nested}
 
@@ -187,11 +187,11 @@ def _by_place(topology: CpuTopology, available: Cpus, levels: tuple[str, ...]) -
     return sorted(available, key=key)
 
 
-# --- what was kept ---
+# --- the checkpoint ---
 
 
-def state_trouble(owned: Owned, shared: Cpus, plan: CpuPlan) -> str:
-    """Why what was kept does not fit this machine and configuration; empty where it does."""
+def state_error(owned: Owned, shared: Cpus, plan: CpuPlan) -> str:
+    """Why the checkpoint does not fit this machine and configuration; empty if it does."""
     if plan.strict:
         if plan.reserved & shared:
             return (

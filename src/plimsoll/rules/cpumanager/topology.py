@@ -1,7 +1,7 @@
-"""Which CPUs a machine has and how they belong together: threads of a core, cores of a socket, NUMA nodes.
+"""The CPU topology of a machine: threads of a core, cores of a socket, NUMA nodes.
 
-A core is named by its lowest CPU, as the kernel's `core_id` counts anew in every socket. `details` reads the kernel's
-own words (`/sys/devices/system/cpu`, given as texts); `flat` is a machine that tells nothing but a number of CPUs.
+A core is named by its lowest CPU, because the kernel's `core_id` restarts in every socket. `details` parses the texts
+of `/sys/devices/system/cpu`; `flat` is a machine of which only the number of CPUs is known.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Cpus = frozenset[int]
 
 
 class LogicalCpu(msgspec.Struct, frozen=True, gc=False):
-    """Where one CPU stands."""
+    """The core, socket and NUMA node of one CPU."""
 
     core: int
     socket: int
@@ -61,15 +61,15 @@ class CpuTexts(msgspec.Struct, frozen=True):
 
 
 def details(online: str, cpus: Mapping[int, CpuTexts], numa_lists: Mapping[int, str]) -> CpuTopology:
-    """`online`: the list of CPUs that are; `numa_lists`: NUMA node → its `cpulist` (none: all in node 0)."""
+    """`online`: the list of online CPUs; `numa_lists`: NUMA node → its `cpulist` (empty: all in node 0)."""
     numbers = _numbers("online", online)
     numa_of = {cpu: node for node, text in numa_lists.items() for cpu in _numbers(f"node{node}/cpulist", text)}
     places = {}
     for cpu in numbers:
-        told = cpus.get(cpu)
-        siblings = _numbers(f"cpu{cpu}/topology/thread_siblings_list", told.siblings) if told is not None else ()
-        core = min((each for each in siblings if each in numbers), default=cpu)
-        package = int(told.package) if told is not None and told.package.strip().isdigit() else 0  # −1: not known
+        texts = cpus.get(cpu)
+        siblings = _numbers(f"cpu{cpu}/topology/thread_siblings_list", texts.siblings) if texts is not None else ()
+        core = min((sibling for sibling in siblings if sibling in numbers), default=cpu)
+        package = int(texts.package) if texts is not None and texts.package.strip().isdigit() else 0  # −1: not known
         places[cpu] = LogicalCpu(core, package, numa_of.get(cpu, 0))
     return CpuTopology(places)
 
@@ -78,6 +78,6 @@ def _numbers(name: str, text: str) -> tuple[int, ...]:
     found = cpu_numbers(text.strip())
     if found is None:
         raise InvalidConfigError(
-            "cpuManagerPolicy", f"the kernel's {name} is {text.strip()!r}, which is no list of CPUs"
+            "cpuManagerPolicy", f"the kernel's {name} is {text.strip()!r}, which is not a list of CPUs"
         )
     return found

@@ -1,11 +1,14 @@
-"""The eviction loop's decisions: what is short, since when, what to report, what to act on (04 §1, §3, §4, §8).
+"""One pass of the eviction manager: which thresholds are met, since when, and which to act on (04 §1, §3, §4, §8).
 
-One pass compares the thresholds with the node's observations. A threshold is *met* while less is available than it
-asks. Met thresholds set node conditions at once, and a condition stays reported for the transition period after it was
-last seen. Action comes later: after the threshold's grace period of continuous shortage, on figures newer than those
-of the pass before, and then until the minimum reclaim is reached as well.
+A pass compares the thresholds with the node's observations. A threshold is *met* while less is available than its
+value: memory.available<100Mi is met with 99Mi available. Met thresholds set node conditions at once, and a condition
+stays reported for the transition period after it was last observed. Action starts later: after the threshold's grace
+period of continuous shortage, on observations newer than those of the previous pass, and then until the minimum
+reclaim is reached as well.
 
-`Pressure` is everything one pass hands to the next. Times are seconds of any one clock, given by the caller.
+`Pressure` is the state that one pass leaves for the next. Times are seconds of the caller's clock.
+
+Kubernetes: pkg/kubelet/eviction/eviction_manager.go, pkg/kubelet/eviction/helpers.go.
 """
 
 from __future__ import annotations
@@ -17,20 +20,16 @@ import msgspec
 
 from plimsoll.rules.config.thresholds import (
     ALLOCATABLE_MEMORY_AVAILABLE,
-    CONTAINERFS_AVAILABLE,
-    CONTAINERFS_INODES_FREE,
     DEFAULT_TRANSITION_PERIOD_S,
-    IMAGEFS_AVAILABLE,
-    IMAGEFS_INODES_FREE,
     MEMORY_AVAILABLE,
-    NODEFS_AVAILABLE,
-    NODEFS_INODES_FREE,
     PID_AVAILABLE,
+    SIGNALS,
     FsLayout,
     Threshold,
 )
 from plimsoll.rules.eviction.ranking import INODES, PIDS
 from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, Taint, is_critical
 from plimsoll.rules.quantity import Quantity, from_units
 from plimsoll.rules.resources.qos import BEST_EFFORT, qos_class
@@ -40,19 +39,14 @@ from plimsoll.rules.scheduling.selectors import is_tolerated
 NodeCondition = Literal["MemoryPressure", "DiskPressure", "PIDPressure"]
 Reclaim = Literal["delete dead containers", "delete unused images"]
 
-# In the order a Node's status lists them (§8).
+# In the order of a Node's status (04 §8).
 NODE_CONDITIONS: tuple[NodeCondition, ...] = ("MemoryPressure", "DiskPressure", "PIDPressure")
 
-# §1: what a signal is called in messages, and the condition it raises.
+# 04 §1: the resource of each signal in messages, and the condition of each resource.
 RESOURCE_OF: dict[str, str] = {
+    **{signal: INODES if signal.endswith(".inodesFree") else EPHEMERAL_STORAGE for signal in SIGNALS},
     MEMORY_AVAILABLE: MEMORY,
     ALLOCATABLE_MEMORY_AVAILABLE: MEMORY,
-    NODEFS_AVAILABLE: EPHEMERAL_STORAGE,
-    NODEFS_INODES_FREE: INODES,
-    IMAGEFS_AVAILABLE: EPHEMERAL_STORAGE,
-    IMAGEFS_INODES_FREE: INODES,
-    CONTAINERFS_AVAILABLE: EPHEMERAL_STORAGE,
-    CONTAINERFS_INODES_FREE: INODES,
     PID_AVAILABLE: PIDS,
 }
 _CONDITION_OF: dict[str, NodeCondition] = {
@@ -62,7 +56,7 @@ _CONDITION_OF: dict[str, NodeCondition] = {
     PIDS: "PIDPressure",
 }
 
-# §4. Memory and process numbers have no node-level reclaim.
+# 04 §4. Memory and process numbers have no node-level reclaim.
 _BOTH: tuple[Reclaim, ...] = ("delete dead containers", "delete unused images")
 _RECLAIM: dict[tuple[FsLayout, str], tuple[Reclaim, ...]] = {
     ("single", "nodefs"): _BOTH,
@@ -82,7 +76,7 @@ CLEANUP_WAIT_S = 30.0
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """One signal's figures; without a time they count as new in every pass."""
+    """One signal's figures; without a time they are new in every pass."""
 
     available: Quantity
     capacity: Quantity
@@ -90,10 +84,10 @@ class Observation(msgspec.Struct, frozen=True):
 
 
 class Pressure(msgspec.Struct, frozen=True):
-    """What one pass leaves to the next."""
+    """The state that one pass leaves for the next."""
 
     conditions: tuple[NodeCondition, ...] = ()  # as reported
-    active: tuple[Threshold, ...] = ()  # met, and longer than their grace period
+    active: tuple[Threshold, ...] = ()  # met for longer than their grace period
     first_met_s: dict[Threshold, float] = {}
     last_seen_s: dict[NodeCondition, float] = {}
     observations: dict[str, Observation] = {}
@@ -103,14 +97,14 @@ NO_PRESSURE = Pressure()
 
 
 class Assessment(msgspec.Struct, frozen=True):
-    """One pass: the state for the next one, and the thresholds to act on, the most urgent first."""
+    """The state for the next pass, and the thresholds to act on, the most urgent first."""
 
     pressure: Pressure
     urgent: tuple[Threshold, ...] = ()
 
 
 def memory_observation(limit_bytes: int, working_set_bytes: int, time_s: float | None = None) -> Observation | None:
-    """memory.available of a cgroup or of the node (`limit_bytes` is then MemTotal); None when there is no limit."""
+    """memory.available, 8Gi − 7Gi = 1Gi: of a cgroup, or of the node with MemTotal as the limit; None: no limit."""
     if limit_bytes > UNLIMITED_ABOVE_BYTES:
         return None
     available = from_units(limit_bytes - working_set_bytes, "BinarySI")
@@ -120,7 +114,7 @@ def memory_observation(limit_bytes: int, working_set_bytes: int, time_s: float |
 def met_thresholds(
     thresholds: Iterable[Threshold], observations: Mapping[str, Observation], *, with_min_reclaim: bool = False
 ) -> tuple[Threshold, ...]:
-    """Those of whose signal less is available than they ask; one without an observation is never met (§3.4, §3.5)."""
+    """The thresholds with less available than their value; one without an observation is not met (§3.4, §3.5)."""
     return tuple(
         threshold
         for threshold in thresholds
@@ -130,7 +124,7 @@ def met_thresholds(
 
 
 def wanted(threshold: Threshold, capacity: Quantity, *, with_min_reclaim: bool = False) -> Quantity:
-    """How much must be available for the threshold not to be met."""
+    """How much must be available: 10% of 100Gi, minimum reclaim 5Gi: 10Gi, or 15Gi with the minimum reclaim."""
     value = threshold.value.of(capacity)
     if with_min_reclaim and threshold.min_reclaim is not None:
         return value + threshold.min_reclaim.of(capacity)
@@ -160,7 +154,11 @@ def assess(
         for condition in NODE_CONDITIONS
         if condition in last_seen_s and now_s - last_seen_s[condition] < transition_period_s
     )
-    fresh = [each for each in active if _is_fresh(observations[each.signal], before.observations.get(each.signal))]
+    fresh = [
+        threshold
+        for threshold in active
+        if _is_fresh(observations[threshold.signal], before.observations.get(threshold.signal))
+    ]
     return Assessment(
         Pressure(reported, active, first_met_s, last_seen_s, dict(observations)),
         tuple(sorted(fresh, key=lambda threshold: RESOURCE_OF[threshold.signal] != MEMORY)),
@@ -168,26 +166,26 @@ def assess(
 
 
 def _is_fresh(observed: Observation, last: Observation | None) -> bool:
-    """§3.9: no pod shall die twice for the same figures."""
+    """§3.9: the same observation does not evict a second pod."""
     if last is None or observed.time_s is None or last.time_s is None:
         return True
     return observed.time_s > last.time_s
 
 
 def node_reclaim(signal: str, layout: FsLayout) -> tuple[Reclaim, ...]:
-    """What may free the resource without ending a pod, in order (§4)."""
+    """What can free the resource without evicting a pod, in order (§4)."""
     return _RECLAIM.get((layout, signal.partition(".")[0]), ())
 
 
 def reclaimed(thresholds: Iterable[Threshold], observations: Mapping[str, Observation]) -> bool:
-    """After node-level reclaim: is no configured threshold met, minimum reclaim included (§3.14)?"""
+    """Whether no threshold is met after node-level reclaim, minimum reclaim included (§3.14)."""
     return not met_thresholds(thresholds, observations, with_min_reclaim=True)
 
 
 def eviction_grace_s(threshold: Threshold, pod: Pod, max_pod_grace_s: int, hard_grace_s: int | None = None) -> int:
-    """How long the victim's containers get to end (§7.2); no longer than the pod itself asks for.
+    """The victim's grace period (§7.2), at most the pod's own: soft, maximum 60, pod's own 30: 30 s; hard: 1 s.
 
-    `hard_grace_s` is ours: without it a hard threshold gives the second that Kubernetes gives, 0 is none at all.
+    `hard_grace_s` is an extension: None is the 1 s of Kubernetes, 0 is no grace period.
     """
     most = max_pod_grace_s
     if threshold.hard:
@@ -199,31 +197,31 @@ def eviction_grace_s(threshold: Threshold, pod: Pod, max_pod_grace_s: int, hard_
 
 
 def kill_timeout_s(grace_s: int) -> float:
-    """How long an eviction waits for its victim before it reports ExceededGracePeriod (§7.2)."""
+    """How long an eviction waits before it reports ExceededGracePeriod: 30 s grace: max(10, 1.5 · 30) = 45 s (§7.2)."""
     return max(10.0, 1.5 * grace_s)
 
 
 def is_waited_for(now_s: float, since_s: float, grace_s: int, dead_s: float | None) -> bool:
-    """Whether nobody else is chosen yet: a pod that is ended has its time to die, and then to be cleaned up (§3.15).
+    """Whether the next victim must wait until this one has terminated and is cleaned up (§3.15).
 
-    `dead_s`: since when nothing of it runs, None while something does.
+    `dead_s`: since when no container of it runs, None while one does.
     """
     killed_s = since_s + kill_timeout_s(grace_s)
     return now_s < (killed_s if dead_s is None else min(dead_s, killed_s)) + CLEANUP_WAIT_S
 
 
 def notifier_usage_bytes(threshold: Threshold, capacity_bytes: int, inactive_file_bytes: int) -> int:
-    """Where a v1 memcg notifier must stand for the threshold: the usage at which it becomes met (§2.5)."""
+    """The usage at which a v1 memcg notifier must fire: 8Gi − 100Mi + 1Gi inactive files = 9116Mi (§2.5)."""
     return capacity_bytes - threshold.value.of(from_units(capacity_bytes)).value + inactive_file_bytes
 
 
-def pressure_refusal(pod: Pod, conditions: Iterable[NodeCondition], *, pod_level: bool = True) -> str | None:
-    """Why a node under pressure does not take the pod, or None when it does (§8)."""
+def pressure_refusal(pod: Pod, conditions: Iterable[NodeCondition], *, gates: Gates = DEFAULT_GATES) -> str | None:
+    """Why a node under pressure rejects the pod, or None if it admits it (§8)."""
     present = tuple(conditions)
     if not present or is_critical(pod):
         return None
     if present == ("MemoryPressure",) and (
-        qos_class(pod, pod_level=pod_level) != BEST_EFFORT or is_tolerated(_MEMORY_PRESSURE, pod.spec.tolerations)
+        qos_class(pod, gates=gates) != BEST_EFFORT or is_tolerated(_MEMORY_PRESSURE, pod.spec.tolerations)
     ):
         return None
     return f"The node had condition: [{' '.join(present)}]. "

@@ -1,9 +1,10 @@
-"""Why a pod is evicted, in the kubelet's words: a storage limit of its own (04 §6), or a shortage of the node (§7).
+"""Why a pod is evicted, in the kubelet's words: a storage limit of its own (04 §6), or a shortage of the node (04 §7).
 
-One pass of the eviction loop as a decision: what is short, who is next, why, with which grace (04 §3, §5, §7).
+`decision` is one pass of the eviction manager: what is short, which pod is evicted, why, and with which grace period
+(04 §3, §5, §7). `EvictionDecision` keeps the order with its figures, so that "why this pod, and which is next" can be
+answered after the pod is gone.
 
-`EvictionDecision` keeps the whole order with the figures that made it, so that "why this pod, and who is next" can be
-answered from the record long after the pod is gone.
+Kubernetes: pkg/kubelet/eviction/helpers.go, evictionMessage.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from plimsoll.rules.config.thresholds import FsLayout, Threshold
 from plimsoll.rules.eviction.assessment import EVICTED, RESOURCE_OF, Observation, eviction_grace_s, wanted
 from plimsoll.rules.eviction.ranking import PIDS, Ranked, ranked, reason_before, victim
 from plimsoll.rules.eviction.usage import ContainerUsage, PodUsage
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, is_critical
 from plimsoll.rules.quantity import NANO_PER_UNIT, ZERO, Quantity, from_units
 from plimsoll.rules.resources.effective import pod_level_set, pod_limits
@@ -26,7 +28,7 @@ CONTAINER_STORAGE_LIMIT = "ephemeralcontainerfs.limit"
 
 
 class LimitFinding(msgspec.Struct, frozen=True):
-    """A pod that broke a storage limit of its own; `signal` is the metric's label."""
+    """A pod that exceeds a storage limit of its own; `signal` is the metric's label."""
 
     pod: Pod
     signal: str
@@ -39,14 +41,14 @@ class EvictionMessage(msgspec.Struct, frozen=True):
 
 
 def limit_finding(
-    pod: Pod, usage: PodUsage | None, layout: FsLayout = "single", *, pod_level: bool = True
+    pod: Pod, usage: PodUsage | None, layout: FsLayout = "single", *, gates: Gates = DEFAULT_GATES
 ) -> LimitFinding | None:
-    """The first storage limit that the pod exceeds; no pressure is needed, and critical pods are spared (§6)."""
+    """The first storage limit that the pod exceeds, also without pressure; critical pods are exempt (§6)."""
     if usage is None or is_critical(pod):
         return None
     return (
         _empty_dir_finding(pod, usage)
-        or _pod_storage_finding(pod, usage, pod_level)
+        or _pod_storage_finding(pod, usage, gates)
         or _container_storage_finding(pod, usage, layout)
     )
 
@@ -63,8 +65,8 @@ def _empty_dir_finding(pod: Pod, usage: PodUsage) -> LimitFinding | None:
     return None
 
 
-def _pod_storage_finding(pod: Pod, usage: PodUsage, pod_level: bool) -> LimitFinding | None:
-    limit = pod_limits(pod, pod_level=pod_level).get(EPHEMERAL_STORAGE)
+def _pod_storage_finding(pod: Pod, usage: PodUsage, gates: Gates) -> LimitFinding | None:
+    limit = pod_limits(pod, gates=gates).get(EPHEMERAL_STORAGE)
     if limit is None or not _exceeds(usage.ephemeral_storage_bytes or 0, limit):
         return None
     text = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
@@ -95,14 +97,14 @@ def eviction_message(
     thresholds: Iterable[Threshold],
     observations: Mapping[str, Observation],
     *,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
 ) -> EvictionMessage:
-    """The message M and the event's annotations (§7); every sentence ends with a space, the last one too."""
+    """The message and the event's annotations (§7); every sentence ends with a space, including the last."""
     text = f"The node was low on resource: {resource}. " + _shortage(resource, thresholds, observations)
     if usage is None:
         return EvictionMessage(text)
     annotations = {}
-    if resource == MEMORY and pod_level and pod_level_set(pod.spec.resources) and usage.memory_bytes is not None:
+    if resource == MEMORY and gates.pod_level and pod_level_set(pod.spec.resources) and usage.memory_bytes is not None:
         request = ((pod.spec.resources.requests if pod.spec.resources is not None else None) or {}).get(MEMORY)
         if request is not None:
             used = from_units(usage.memory_bytes, "BinarySI")
@@ -129,21 +131,21 @@ def _shortage(resource: str, thresholds: Iterable[Threshold], observations: Mapp
 
 
 def _offenders(pod: Pod, usage: PodUsage, resource: str) -> list[tuple[str, Quantity, Quantity]]:
-    """Regular and init containers above their own request, in the order of the statistics."""
+    """Containers and init containers above their own request, in the order of the statistics."""
     requests = {
         container.name: (container.resources.requests or {}).get(resource, ZERO)
         for container in (*pod.spec.init_containers, *pod.spec.containers)
     }
-    found = []
+    offenders = []
     for container in usage.containers:
         used = _container_usage(container, resource)
         if used is not None and container.name in requests and _exceeds(used, requests[container.name]):
-            found.append((container.name, from_units(used, "BinarySI"), requests[container.name]))
-    return found
+            offenders.append((container.name, from_units(used, "BinarySI"), requests[container.name]))
+    return offenders
 
 
 def _container_usage(container: ContainerUsage, resource: str) -> int | None:
-    """For inodes and processes no container is named."""
+    """None for inodes and processes: the message names no container."""
     if resource == MEMORY:
         return container.memory_bytes
     rootfs, logs = container.rootfs.used_bytes, container.logs.used_bytes
@@ -161,13 +163,13 @@ def _exceeds(used: int, limit: Quantity) -> bool:
 
 
 THRESHOLD_MET = "EvictionThresholdMet"
-EVICTION_DECISION = "EvictionDecision"  # ours, on the pod: why this one
+EVICTION_DECISION = "EvictionDecision"  # an event on the pod, not in Kubernetes: why this pod
 NO_REASON = ""
-SHOWN = 20  # places of the order that a decision keeps
+SHOWN = 20  # how many candidates a decision keeps
 
 
 class EvictionCandidate(msgspec.Struct, frozen=True, rename="camel"):
-    """One pod's place in the order. `before` says which key puts it before the next one that can be evicted."""
+    """One pod in the order. `before`: the key that puts it before the next pod that can be evicted."""
 
     uid: str
     namespace: str
@@ -189,19 +191,19 @@ class EvictionDecision(msgspec.Struct, frozen=True, rename="camel"):
     hard: bool
     grace_s: float
     order: tuple[EvictionCandidate, ...]
-    victim: EvictionCandidate | None  # None: everybody is exempt
+    victim: EvictionCandidate | None  # None: all pods are exempt
     reason: str = EVICTED
     message: str = ""
     annotations: Mapping[str, str] = {}
     time_s: float = 0.0
-    reclaimed_bytes: int = 0  # before, and not enough
+    reclaimed_bytes: int = 0  # before the eviction, without success
     pods: int = 0  # how many were ranked; `order` has the first of them
-    exempt: int = 0  # how many of them nobody may evict
-    following: EvictionCandidate | None = None  # who goes after the victim
+    exempt: int = 0  # how many of them must not be evicted
+    following: EvictionCandidate | None = None  # the next victim
 
 
 def attempt_text(resource: str) -> str:
-    """The node's event before anything is done (§3.13)."""
+    """The node's event before it acts (§3.13)."""
     return f"Attempting to reclaim {resource}"
 
 
@@ -214,19 +216,19 @@ def decision(
     layout: FsLayout = "single",
     max_pod_grace_s: int = 0,
     hard_grace_s: int | None = None,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
     time_s: float = 0.0,
     most: int | None = SHOWN,
 ) -> EvictionDecision | None:
-    """Whom to evict for the most urgent threshold; None where there is none.
+    """The pod to evict for the most urgent threshold; None if no threshold is urgent.
 
-    `most`: how many places of the order are kept, None is all.
+    `most`: how many candidates are kept, None for all.
     """
-    threshold = next((each for each in urgent if each.signal in RESOURCE_OF), None)
+    threshold = next((threshold for threshold in urgent if threshold.signal in RESOURCE_OF), None)
     if threshold is None:
         return None
     resource, observed = RESOURCE_OF[threshold.signal], observations[threshold.signal]
-    order = ranked(pods, usage, threshold.signal, layout, pod_level=pod_level)
+    order = ranked(pods, usage, threshold.signal, layout, gates=gates)
     chosen = victim(order)
     places = candidates(order, threshold.signal)
     base = EvictionDecision(
@@ -240,12 +242,12 @@ def decision(
         None,
         time_s=time_s,
         pods=len(places),
-        exempt=sum(each.critical for each in places),
+        exempt=sum(place.critical for place in places),
     )
     if chosen is None:
         return base
-    told = eviction_message(
-        chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, pod_level=pod_level
+    message = eviction_message(
+        chosen.pod, usage.get(chosen.pod.metadata.uid), resource, urgent, observations, gates=gates
     )
     grace = eviction_grace_s(threshold, chosen.pod, max_pod_grace_s, hard_grace_s)
     at = order.index(chosen)
@@ -253,29 +255,29 @@ def decision(
         base,
         grace_s=float(grace),
         victim=places[at],
-        following=next((each for each in places[at + 1 :] if not each.critical), None),
-        message=told.text,
-        annotations=told.annotations,
+        following=next((place for place in places[at + 1 :] if not place.critical), None),
+        message=message.text,
+        annotations=message.annotations,
     )
 
 
-def why_sentence(found: EvictionDecision) -> str:
-    """Why this pod, and who is next: for an event on the pod."""
-    if found.victim is None:
-        return f"{found.signal}: nobody can be evicted"
-    others = found.pods - found.exempt - 1
+def why_sentence(decision: EvictionDecision) -> str:
+    """Why this pod, and which is next: for an event on the pod."""
+    if decision.victim is None:
+        return f"{decision.signal}: no pod can be evicted"
+    others = decision.pods - decision.exempt - 1
     text = (
-        f"{found.signal} is {found.available} and should be {found.threshold}: chosen before {others} other "
-        f"{'pod' if others == 1 else 'pods'}{f', {found.exempt} exempt' if found.exempt else ''}; "
-        f"{_figures(found.victim, found.resource)}"
+        f"{decision.signal} is {decision.available} and should be {decision.threshold}: chosen before {others} other "
+        f"{'pod' if others == 1 else 'pods'}{f', {decision.exempt} exempt' if decision.exempt else ''}; "
+        f"{_figures(decision.victim, decision.resource)}"
     )
-    if (following := found.following) is not None:
+    if (following := decision.following) is not None:
         text += (
-            f"; before {following.namespace}/{following.name} ({_figures(following, found.resource)}) "
-            f"because: {found.victim.before}"
+            f"; before {following.namespace}/{following.name} ({_figures(following, decision.resource)}) "
+            f"because: {decision.victim.before}"
         )
-    if found.reclaimed_bytes:
-        text += f"; {from_units(found.reclaimed_bytes, 'BinarySI')} were reclaimed first, which was not enough"
+    if decision.reclaimed_bytes:
+        text += f"; {from_units(decision.reclaimed_bytes, 'BinarySI')} were reclaimed first, but that was not enough"
     return text
 
 
@@ -283,12 +285,12 @@ def _figures(place: EvictionCandidate, resource: str) -> str:
     used = str(from_units(place.usage, "BinarySI" if resource in (MEMORY, EPHEMERAL_STORAGE) else "DecimalSI"))
     if not place.has_usage:
         used = "an unknown amount"
-    asked = "" if resource == PIDS else f", requests {place.request}"
-    return f"priority {place.priority}, uses {used}{asked}"
+    requested = "" if resource == PIDS else f", requests {place.request}"
+    return f"priority {place.priority}, uses {used}{requested}"
 
 
 def candidates(order: Sequence[Ranked], signal: str) -> tuple[EvictionCandidate, ...]:
-    """The order with what people want to know of each place in it."""
+    """The order as it is reported."""
     return tuple(
         EvictionCandidate(
             rank.pod.metadata.uid,
@@ -307,7 +309,7 @@ def candidates(order: Sequence[Ranked], signal: str) -> tuple[EvictionCandidate,
 
 
 def _reasons(order: Sequence[Ranked], signal: str) -> list[str]:
-    """Why each goes before the next one that can go at all; one that cannot needs no reason."""
+    """Why each pod is before the next one that can be evicted; critical pods have no reason."""
     reasons, following = [], None
     for rank in reversed(order):
         if rank.critical:

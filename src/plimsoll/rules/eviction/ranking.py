@@ -1,10 +1,15 @@
-"""Who is evicted first (04 §5).
+"""The order of eviction (04 §5).
 
-Pods are compared key by key: for memory and disk whether they use more than they requested, then priority, then by how
-much; for process numbers priority, then the count. The QoS class is no key: a BestEffort pod comes first only because
-whatever it uses exceeds its request of zero. A pod without statistics is suspected before any pod that has some.
+Pods are compared key by key: for memory and disk, whether usage exceeds the request, then priority, then the excess;
+for process numbers, priority, then the count. The QoS class is no key: a BestEffort pod comes first only because any
+usage exceeds its request of zero. A pod without statistics comes before pods that have some.
 
-`Ranked` keeps every figure that went into the keys, so that the order can be explained, not only shown.
+Priority 0 each: 600Mi used of 500Mi requested (excess 100Mi) is evicted before 550Mi of 500Mi, and both before 1Gi of
+2Gi.
+
+`Ranked` keeps the figures behind the keys, so that the order can be explained.
+
+Kubernetes: pkg/kubelet/eviction/helpers.go, rankMemoryPressure.
 """
 
 from __future__ import annotations
@@ -16,6 +21,7 @@ import msgspec
 
 from plimsoll.rules.config.thresholds import ALLOCATABLE_MEMORY_AVAILABLE, MEMORY_AVAILABLE, PID_AVAILABLE, FsLayout
 from plimsoll.rules.eviction.usage import PodUsage, disk_parts, disk_usage
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, is_critical, is_pod_level_resource
 from plimsoll.rules.quantity import NANO_PER_UNIT, ZERO, Quantity
 from plimsoll.rules.resources.effective import container_requests, pod_level_set
@@ -29,11 +35,11 @@ RankReason = Literal[
 
 
 class Ranked(msgspec.Struct, frozen=True):
-    """One pod in the order of eviction. A smaller `key` goes first; equal keys may go in any order."""
+    """One pod in the order of eviction. A smaller `key` is evicted first; equal keys in any order."""
 
     pod: Pod
     key: tuple[int, int, int]
-    critical: bool  # stays in the order, but its eviction is refused
+    critical: bool  # is listed, but never evicted
     has_usage: bool
     exceeds: bool
     priority: int
@@ -41,12 +47,12 @@ class Ranked(msgspec.Struct, frozen=True):
     request: Quantity  # what the last key subtracts
 
 
-def ranking_request(pod: Pod, name: str, *, pod_level: bool = True) -> Quantity:
-    """What a pod counts as having requested here; it differs from its effective request (§5, also used by §9).
+def ranking_request(pod: Pod, name: str, *, gates: Gates = DEFAULT_GATES) -> Quantity:
+    """The request that eviction and critical-pod preemption count; it differs from the effective request (§5, §9).
 
-    With pod-level resources the containers are ignored altogether, and overhead counts only on top of something.
+    With pod-level resources the containers are ignored, and overhead is added only to a request above zero.
     """
-    if pod_level and pod_level_set(pod.spec.resources):
+    if gates.pod_level and pod_level_set(pod.spec.resources):
         requests = (pod.spec.resources.requests if pod.spec.resources is not None else None) or {}
         quantity = requests.get(name, ZERO) if is_pod_level_resource(name) else ZERO
     else:
@@ -61,18 +67,18 @@ def ranked(
     signal: str,
     layout: FsLayout = "single",
     *,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
 ) -> tuple[Ranked, ...]:
     """Every pod in the order of eviction; `usage` is by pod uid, and pods with equal keys keep their order."""
     if signal == PID_AVAILABLE:
         ranks = [_by_processes(pod, usage.get(pod.metadata.uid)) for pod in pods]
     else:
-        ranks = [_by_excess(pod, usage.get(pod.metadata.uid), signal, layout, pod_level) for pod in pods]
+        ranks = [_by_excess(pod, usage.get(pod.metadata.uid), signal, layout, gates) for pod in pods]
     return tuple(sorted(ranks, key=lambda rank: rank.key))
 
 
 def victim(order: Iterable[Ranked]) -> Ranked | None:
-    """The first whose eviction is not refused."""
+    """The first pod that is not critical."""
     return next((rank for rank in order if not rank.critical), None)
 
 
@@ -83,8 +89,8 @@ def reason_before(first: Ranked, second: Ranked, signal: str) -> RankReason:
         if signal == PID_AVAILABLE
         else ("exceeds its request" if first.has_usage else "no statistics", "lower priority", "larger excess")
     )
-    for mine, other, reason in zip(first.key, second.key, reasons, strict=True):
-        if mine != other:
+    for own, other, reason in zip(first.key, second.key, reasons, strict=True):
+        if own != other:
             return reason
     return "equal"
 
@@ -96,17 +102,17 @@ def _by_processes(pod: Pod, usage: PodUsage | None) -> Ranked:
     return Ranked(pod, key, is_critical(pod), usage is not None, False, priority, processes, ZERO)
 
 
-def _by_excess(pod: Pod, usage: PodUsage | None, signal: str, layout: FsLayout, pod_level: bool) -> Ranked:
+def _by_excess(pod: Pod, usage: PodUsage | None, signal: str, layout: FsLayout, gates: Gates) -> Ranked:
     priority = pod.spec.priority or 0
     if signal in (MEMORY_AVAILABLE, ALLOCATABLE_MEMORY_AVAILABLE):
-        compared = subtracted = ranking_request(pod, MEMORY, pod_level=pod_level)
+        compared = subtracted = ranking_request(pod, MEMORY, gates=gates)
         used = (usage.memory_bytes or 0) if usage is not None else 0
     else:
         used_bytes, used_inodes = (0, 0) if usage is None else disk_usage(pod, usage, disk_parts(signal, layout))
-        # The byte request is subtracted from inodes as well: that is what the kubelet does.
-        subtracted = ranking_request(pod, EPHEMERAL_STORAGE, pod_level=pod_level)
+        # The kubelet subtracts the byte request from inodes as well.
+        subtracted = ranking_request(pod, EPHEMERAL_STORAGE, gates=gates)
         if signal.endswith(".inodesFree"):
-            used, compared = used_inodes, ranking_request(pod, INODES, pod_level=pod_level)
+            used, compared = used_inodes, ranking_request(pod, INODES, gates=gates)
         else:
             used, compared = used_bytes, subtracted
     if usage is None:

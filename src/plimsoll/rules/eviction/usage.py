@@ -1,7 +1,9 @@
-"""What a pod uses, as the node's statistics report it, and the sums that eviction takes from it (04 §1.1, §1.2).
+"""Usage of a pod in the node's statistics, and the sums that eviction takes from it (04 §1.1, §1.2).
 
-A figure that was not reported is None, and counts as 0 once the pod has statistics at all; a pod without any is another
-matter (§5), so whoever ranks keeps `PodUsage | None`.
+A missing figure is None and counts as 0. A pod without any statistics is ranked differently (04 §5), so ranking takes
+`PodUsage | None`.
+
+Kubernetes: pkg/kubelet/eviction/helpers.go, podDiskUsage.
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from plimsoll.rules.config.thresholds import FsLayout
 from plimsoll.rules.model.objects import Pod, Volume
 from plimsoll.rules.model.runnable import RunVolume
 
-# A limit beyond this is the kernel's way to say "none".
+# The kernel shows "no limit" as a limit beyond this.
 UNLIMITED_ABOVE_BYTES = 1 << 62
 
 DiskPart = Literal["rootfs", "logs", "volumes"]
 _ALL_PARTS: tuple[DiskPart, ...] = ("rootfs", "logs", "volumes")
-# §5: which of a pod's files lie on the file system that a signal speaks of. Images belong to no pod.
+# 04 §5: which files of a pod are on the file system of a signal. Images belong to no pod.
 _PARTS: dict[tuple[FsLayout, str], tuple[DiskPart, ...]] = {
     ("single", "nodefs"): _ALL_PARTS,
     ("single", "imagefs"): _ALL_PARTS,
@@ -59,12 +61,12 @@ class PodUsage(msgspec.Struct, frozen=True):
 
 
 def working_set_bytes(usage_bytes: int, inactive_file_bytes: int) -> int:
-    """What the kernel cannot drop without a fault; active page cache counts as used (§1.1)."""
+    """3Gi usage − 1Gi inactive files = 2Gi; active page cache counts as used (§1.1)."""
     return max(0, usage_bytes - inactive_file_bytes)
 
 
 def is_local(volume: Volume | RunVolume) -> bool:
-    """Does the volume live on the node's own disk? Secrets, projected volumes and claims do not count (§1.2)."""
+    """Whether the volume is on the node's disk; secrets, projected volumes and claims do not count (§1.2)."""
     if volume.empty_dir is not None and volume.empty_dir.medium == "":
         return True
     return volume.host_path is not None or volume.config_map is not None or volume.git_repo is not None
@@ -75,13 +77,13 @@ def disk_parts(signal: str, layout: FsLayout) -> tuple[DiskPart, ...]:
 
 
 def disk_usage(pod: Pod, usage: PodUsage, parts: tuple[DiskPart, ...]) -> tuple[int, int]:
-    """Bytes and inodes that the pod holds in these parts."""
-    found: list[FsUsage] = []
+    """Bytes and inodes that the pod uses in these parts."""
+    parts_used: list[FsUsage] = []
     for container in usage.containers:
         if "rootfs" in parts:
-            found.append(container.rootfs)
+            parts_used.append(container.rootfs)
         if "logs" in parts:
-            found.append(container.logs)
+            parts_used.append(container.logs)
     if "volumes" in parts:
-        found += [usage.volumes.get(volume.name, NO_FS_USAGE) for volume in pod.spec.volumes if is_local(volume)]
-    return sum(fs.used_bytes or 0 for fs in found), sum(fs.inodes or 0 for fs in found)
+        parts_used += [usage.volumes.get(volume.name, NO_FS_USAGE) for volume in pod.spec.volumes if is_local(volume)]
+    return sum(fs.used_bytes or 0 for fs in parts_used), sum(fs.inodes or 0 for fs in parts_used)

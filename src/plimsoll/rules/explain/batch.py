@@ -1,10 +1,9 @@
-"""Many pods at once: the same rules as `plan.pod_plan`, one stage after the other over a whole block.
+"""Plans for many pods at once: the same rules as `plan.pod_plan`, applied stage by stage to a whole block.
 
-The block is laid out in columns and walked pod by pod for what each requests in all (`batch_walk`). Then the control
-files and OOM scores are made column by column, first for all containers, then for all pods, by the rules of
-`rules.resources`. What depends on one number alone (a weight, the text of a quota, a score) is cached per number: a
-fleet repeats the same few hundred amounts. No rule lives here. Pods that only quantities can describe take `pod_plan`
-one by one. A property test holds both ways equal.
+`batch_walk` computes the totals of each pod. Then the control files and OOM scores are computed column by column, first
+for all containers, then for all pods, with the rules of `rules.resources`. What depends on one number alone (a weight,
+the text of a quota, a score) is cached per number: a fleet repeats the same few hundred amounts. Pods that need exact
+quantities take `pod_plan` one by one. Property tests compare both ways (docs/adr/0006-batch-form-of-plan.md).
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ PlanRow = TypeVar("PlanRow")
 
 
 class _Memo(dict[Number, PlanRow]):
-    """The answers of a function of one number or name. Cleared when full: a bound, paid by computing again."""
+    """A bounded cache for a function of one number or name; cleared when full."""
 
     bound = 8192
 
@@ -56,7 +55,7 @@ class _Memo(dict[Number, PlanRow]):
 
 
 class Conversions:
-    """What a node makes of single numbers."""
+    """A node's conversions of single numbers, cached."""
 
     def __init__(self, policy: NodePolicy) -> None:
         capacity = policy.memory_capacity_bytes
@@ -116,7 +115,7 @@ def container_files(
 
 
 def hugepages(amounts: Amounts, policy: NodePolicy) -> dict[str, int] | None:
-    """The files of every huge page size that a pod names; None where it names none."""
+    """The files of the huge page sizes that a pod names; None if there are none."""
     known = conversions(policy).hugepage_file
     return {file: amount for name, amount in amounts.items() if (file := known[name]) is not None} or None
 
@@ -160,14 +159,14 @@ T = TypeVar("T")
 
 
 def block_plans(pods: Sequence[Pod], policy: NodePolicy, place: Placement) -> list[PodPlan]:
-    """The plan of each pod, in order. Raises what `pod_plan` raises, for the first pod that is at fault."""
+    """The plan of each pod, in order. Raises what `pod_plan` raises, for the first invalid pod."""
     apart = policy.hugepage_sizes or policy.limited_swap or policy.static_cpus or policy.page_cache_safe
     if apart or place.driver == "systemd":
         return [pod_plan(pod, policy, place) for pod in pods]
     walked: list[Pod] = []
     found: list[Figures] = []
     asks: list[ContainerRow] = []
-    bounds = [0]  # where the asks of each pod begin and end
+    bounds = [0]  # where the rows of each pod begin and end
     alone: list[tuple[int, PodPlan]] = []
     for index, pod in enumerate(pods):
         own = figures(pod, asks, policy)
@@ -237,7 +236,7 @@ def _scores(
     apart: Sequence[OomAdjustment | None],
     policy: NodePolicy,
 ) -> list[int]:
-    """By class, or by request, in which sidecars and pod level may have a say."""
+    """By class, or by request with the rules for sidecars and pod level."""
     counted = list(memory_asks)
     for each, (start, end) in zip(apart, pairwise(bounds), strict=True):
         if each is not None:
@@ -254,5 +253,5 @@ def _scores(
 
 
 def _per_container(column: Iterable[T], bounds: Sequence[int]) -> Iterable[T]:
-    """What holds for a pod, once for each of its containers."""
+    """A value per pod, repeated for each of its containers."""
     return chain.from_iterable(map(repeat, column, map(sub, bounds[1:], bounds)))

@@ -1,15 +1,10 @@
-"""The walk of `batch`: one pod → its figures, in one pass over its containers.
+"""The first stage of `batch`: one pod → its figures, in one pass over its containers.
 
-Everything is added up in thousandths, which amounts are whole numbers of once R-2 has rounded them, and rounded up to
-bytes and pieces at the end. Pods with pod-level resources and init containers go by name (`batch_by_name`), and so do
-those with init containers and fractions of a byte.
+Amounts are added in thousandths, in which they are whole numbers after R-2, and rounded up to bytes or pieces at the
+end. Pods with both pod-level resources and init containers, or with init containers and fractions of a byte, take the
+general way (`figures_by_name`): the rules of `rules.resources.effective`, `defaulting` and `qos` over thousandths.
 
-What pods and their containers ask for, as plain whole numbers: between the walk and the stages of `batch`.
-
-Tuples, not structs: one is made per container, and the stages take them apart into columns.
-
-The figures of a pod with pod-level resources: the rules of `rules.resources.effective`, `rules.resources.defaulting`
-and `qos`, over thousandths.
+Rows and figures are tuples, not structs: one is created per container, and the stages unpack them into columns.
 """
 
 from __future__ import annotations
@@ -39,16 +34,16 @@ from plimsoll.rules.resources.values import declared_limits
 
 Amounts = dict[str, int]
 
-# A container: name, cpu that its shares are made of, memory request, cpu limit, own memory limit, and memory limit
-# (its own or pod level's). Milli-cores and bytes, 0 for none.
+# A container: name, cpu for its shares, memory request, cpu limit, own memory limit, and memory limit (its own or pod
+# level's). Milli-cores and bytes, 0 for none.
 ContainerRow = tuple[str, int, int, int, int, int]
 
-# What sets the OOM scores of a pod's containers apart from their own requests: the share in what pod level requests
+# What changes the OOM scores of a pod's containers beside their own requests: their share of what pod level requests
 # beyond them (O-3 step 3), and which init containers are sidecars (step 5).
 OomAdjustment = tuple[int, list[bool]]
 
-# A pod: class, effective requests, effective limits, cpu and memory limit of its cgroup (None: none), what sets its
-# scores apart (None: nothing), and whether it names nothing but cpu and memory.
+# A pod: class, effective requests, effective limits, cpu and memory limit of its cgroup (None: none), its OOM
+# adjustment (None: none), and whether it names only cpu and memory.
 Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, OomAdjustment | None, bool]
 
 COMPUTE = frozenset({CPU, MEMORY})
@@ -59,34 +54,34 @@ def thousandths(resources: ResourceList | None) -> Amounts:
 
 
 def in_bounds(amounts: Amounts) -> bool:
-    """Nothing is negative (`Quantity.tally`) or more than any node has."""
+    """No amount is negative (`Quantity.tally`) or beyond 63 bits."""
     return not amounts or max(amounts.values()) <= MAX_INT64
 
 
 def whole(amounts: Amounts) -> Amounts:
-    """Thousandths → what is shown: cpu stays in milli-cores, everything else becomes bytes or pieces (Q-13)."""
+    """Thousandths → whole units: cpu in milli-cores, others in bytes or pieces, rounded up (Q-13)."""
     return {name: each if name == CPU else -(-each // 1000) for name, each in amounts.items()}
 
 
 def figures_by_name(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures | None:
-    """As `batch_walk.figures`, for any pod."""
-    block = pod.spec.resources if policy.pod_level else None
+    """As `figures`, for any pod."""
+    block = pod.spec.resources if policy.gates.pod_level else None
     if block is not None and has_fine_amounts(pod):
-        pod = defaulted(pod)  # D-2 adds up what R-2 has not rounded yet: thousandths would not be exact
+        pod = defaulted(pod)  # D-2 adds amounts before R-2 rounds them: thousandths would not be exact
         block = pod.spec.resources
     spec = pod.spec
-    everybody = spec.init_containers + spec.containers
+    containers = spec.init_containers + spec.containers
     sidecars = [each.restart_policy == "Always" for each in spec.init_containers]
-    limits = [thousandths(each.resources.limits) for each in everybody]
-    requests = [_requested(each, own) for each, own in zip(everybody, limits, strict=True)]
+    limits = [thousandths(each.resources.limits) for each in containers]
+    requests = [_requested(each, own) for each, own in zip(containers, limits, strict=True)]
     requested, limited = _aggregated(requests, sidecars), _aggregated(limits, sidecars)
     if not (in_bounds(requested) and in_bounds(limited)):
         return None
-    level = None if block is None else pod_level(block, requested, limited, len(everybody), policy)
+    level = None if block is None else pod_level(block, requested, limited, len(containers), policy)
     pod_cpu, pod_memory = (0, 0) if level is None else (level.cpu_cap, level.memory_cap)
-    for container, wanted, capped in zip(everybody, requests, limits, strict=True):
+    for container, wanted, capped in zip(containers, requests, limits, strict=True):
         cpu, own = capped.get(CPU, 0) or pod_cpu, -(-capped.get(MEMORY, 0) // 1000)
-        # The limit stands in for a cpu request that is missing, also one that pod level hands down (02 §4.5).
+        # Without a cpu request the limit is used, also an inherited one (02 §4.5).
         memory = -(-wanted.get(MEMORY, 0) // 1000)
         asks.append((container.name, wanted.get(CPU, cpu), memory, cpu, own, own or pod_memory))
     if level is None:
@@ -95,14 +90,14 @@ def figures_by_name(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> F
 
 
 class PodLevel(NamedTuple):
-    """What a pod-level block makes of the sums over containers (D-2, E-2), in thousandths."""
+    """The sums over containers with a pod-level block applied (D-2, E-2), in thousandths."""
 
     qos: QoSClass
     requests: Amounts
     limits: Amounts
-    cpu_cap: int  # what containers without a limit get, in milli-cores and bytes
+    cpu_cap: int  # the limit that containers inherit, in milli-cores and bytes
     memory_cap: int
-    share: int  # of each container in what pod level requests beyond them
+    share: int  # of each container in the pod-level surplus
 
 
 def pod_level(block: Resources, requested: Amounts, limited: Amounts, count: int, policy: NodePolicy) -> PodLevel:
@@ -125,7 +120,7 @@ def finished(
     sidecars: list[bool],
     policy: NodePolicy,
 ) -> Figures | None:
-    """From what is asked for in all, in thousandths, to the figures."""
+    """Totals in thousandths → the figures."""
     qos = pod.status.qos_class or qos
     if pod.spec.overhead:
         overhead = thousandths(pod.spec.overhead)
@@ -138,7 +133,7 @@ def finished(
     requested, limited = whole(requested), whole(limited)
     cpu_declared = memory_declared = qos == GUARANTEED
     if qos == BURSTABLE:
-        cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
+        cpu_declared, memory_declared = declared_limits(pod, gates=policy.gates)
     return (
         qos,
         requested,
@@ -164,7 +159,7 @@ def _is_fine(container: Container) -> bool:
 
 
 def _requested(container: Container, limits: Amounts) -> Amounts:
-    """D-1: limits stand in for the requests that are missing."""
+    """D-1: a missing request is the limit."""
     requests = thousandths(container.resources.requests)
     return requests if limits.keys() <= requests.keys() else {**limits, **requests}
 
@@ -174,7 +169,7 @@ def _aggregated(lists: list[Amounts], sidecars: list[bool]) -> Amounts:
 
 
 def _class_of_containers(requests: list[Amounts], limits: list[Amounts]) -> QoSClass:
-    """QC-3: sums over everybody, init containers too."""
+    """QC-3: sums over all containers, including init containers."""
     wanted, capped = [_compute(each) for each in requests], [_compute(each) for each in limits]
     return class_of(all(map(all, capped)), _sum(wanted), _sum(capped))
 
@@ -195,20 +190,20 @@ _NOTHING: ResourceList = {}
 
 
 def figures(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures | None:
-    """The pod's figures, and what each container asks for appended to `asks`, init containers first.
+    """The pod's figures; one row per container is appended to `asks`, init containers first.
 
-    None where only `pod_plan` knows what to do: an amount is negative or beyond every node, a resize is pending, the
-    pod has a policy of its own.
+    None if the pod needs `pod_plan`: an amount is negative or beyond 63 bits, a resize is pending, or an annotation
+    changes the policy.
     """
     if pod.metadata.annotations and not is_plain(pod):
         return None
     status = pod.status
     if status is not NO_STATUS and (status.container_statuses or status.init_container_statuses):
-        pod = defaulted(pod, pod_level=policy.pod_level)
+        pod = defaulted(pod, gates=policy.gates)
         if allocated_from_status(pod) is not pod:
             return None
     spec = pod.spec
-    block = spec.resources if policy.pod_level else None
+    block = spec.resources if policy.gates.pod_level else None
     if block is None or not (spec.init_containers or has_fine_amounts(pod)):
         before = len(asks)
         found = _plain(pod, spec, asks, block, policy)
@@ -223,7 +218,7 @@ def _plain(
 ) -> Figures | None:
     requested: Amounts = {}
     limited: Amounts = {}
-    moments: list[tuple[Amounts, Amounts]] = []  # what plain init containers ask for of other names, each in its time
+    moments: list[tuple[Amounts, Amounts]] = []  # other resources of ordinary init containers, each at its moment
     cpu_request = memory_request = cpu_limit = memory_limit = 0
     asks_cpu = asks_memory = caps_cpu = caps_memory = False
     every_cpu = every_memory = only_compute = True
@@ -245,7 +240,7 @@ def _plain(
                 caps_memory = True
                 memory_cap = memory.value
                 memory_limit += memory.tally
-        if requests:  # where one is missing, the limit stands in (D-1)
+        if requests:  # a missing one is the limit (D-1)
             others += len(requests)
             if (own := requests.get(CPU)) is not None:
                 others -= 1
@@ -284,7 +279,7 @@ def _plain(
         sidecars = [each.restart_policy == "Always" for each in init_containers]
         if any(sidecars):
             apart = 0, sidecars
-        if not all(sidecars):  # else the worst moment is when everybody runs
+        if not all(sidecars):  # otherwise the peak is when all containers run
             mine = asks[first:]
             if not _all_whole(mine, memory_request, memory_limit):
                 return None
@@ -294,7 +289,7 @@ def _plain(
             for more_requested, more_limited in moments:
                 requested, limited = larger(requested, more_requested), larger(limited, more_limited)
         if qos == BURSTABLE and not (every_cpu and every_memory):
-            every_cpu, every_memory = declared_limits(pod, pod_level=policy.pod_level)
+            every_cpu, every_memory = declared_limits(pod, gates=policy.gates)
     overhead = spec.overhead
     if block is None and not overhead:
         memory_request, memory_limit = -(-memory_request // 1000), -(-memory_limit // 1000)
@@ -336,7 +331,7 @@ def _plain(
 def _worst_moment(
     sidecars: list[bool], asks: list[ContainerRow], cpu: int, memory: int, cpu_limit: int, memory_limit: int
 ) -> tuple[int, int, int, int]:
-    """From sums over everybody to the most at any moment: `effective.peak`, of all four at once."""
+    """From sums over all containers to the peak: `effective.peak`, for all four at once."""
     cpu_beside = memory_beside = cpu_cap_beside = memory_cap_beside = 0  # of the sidecars that run by then
     most_cpu = most_memory = most_cpu_cap = most_memory_cap = 0
     for sidecar, (_, cpu_ask, memory_ask, cpu_cap, memory_cap, _) in zip(sidecars, asks, strict=False):
@@ -347,7 +342,7 @@ def _worst_moment(
             memory_cap_beside += memory_cap
             continue
         if cpu_ask:
-            cpu -= cpu_ask  # gone when the regular containers come
+            cpu -= cpu_ask  # finished before the regular containers start
             if cpu_beside + cpu_ask > most_cpu:
                 most_cpu = cpu_beside + cpu_ask
         if memory_ask:
@@ -379,7 +374,7 @@ def _under_pod_level(
     limited: Amounts,
     policy: NodePolicy,
 ) -> Figures | None:
-    """Containers without limits of their own get pod level's, and its cpu limit stands in for a request (02 §4.5)."""
+    """Containers without limits inherit pod level's; an inherited cpu limit replaces a missing request (02 §4.5)."""
     level = pod_level(block, requested, limited, len(asks) - first, policy)
     if level.cpu_cap or level.memory_cap:
         for at, container in enumerate(pod.spec.containers, first):
@@ -397,7 +392,7 @@ def _names(resources: Resources, name: str) -> bool:
 
 
 def _all_whole(asks: list[ContainerRow], memory_request: int, memory_limit: int) -> bool:
-    """Whether no container asks for a fraction of a byte: then what each asks for, rounded up, adds up to the sums."""
+    """Whether no container requests a fraction of a byte: then the rounded requests add up to the sums."""
     return (
         sum([ask[2] for ask in asks]) * 1000 == memory_request and sum([ask[4] for ask in asks]) * 1000 == memory_limit
     )
@@ -406,7 +401,7 @@ def _all_whole(asks: list[ContainerRow], memory_request: int, memory_limit: int)
 def _add_others(
     limits: ResourceList | None, requests: ResourceList | None, requested: Amounts, limited: Amounts
 ) -> None:
-    """Add what is neither cpu nor memory, limits standing in for requests (D-1)."""
+    """Add other resources than cpu and memory; a missing request is the limit (D-1)."""
     requests = requests or _NOTHING
     for name, quantity in requests.items():
         if name != CPU and name != MEMORY:
@@ -420,9 +415,9 @@ def _add_others(
 
 
 def _others_whole(requested: Amounts, limited: Amounts) -> bool:
-    """Bring what is neither cpu nor memory from thousandths to whole units; False where that cannot be done.
+    """Convert other resources than cpu and memory from thousandths to whole units; False if that is impossible.
 
-    Every name that is limited is requested too (D-1).
+    Every limited resource is also requested (D-1).
     """
     for name, amount in requested.items():
         limit = limited.get(name, 0)

@@ -1,9 +1,11 @@
-"""What is left of a value once the whole tree is there: ancestors and siblings decide as well.
+"""The effective values of a cgroup under full contention: ancestors and siblings count as well.
 
-A limit above is a limit. Protection (`memory.min`, `memory.low`) is capped by what the parent has, and where siblings
-together claim more than that, it is divided by their claims. CPU weights only compare siblings, so a cgroup's worst
-case is its share of its parent's share, all the way up. Exclusive CPUs (02 §10) are out of that contest: who owns some
-has them, and everybody else shares the rest. These are the kernel's rules for a full machine: the floor.
+A limit of an ancestor applies below it. Protection (`memory.min`, `memory.low`) is capped by the parent's, and divided
+in proportion if the siblings claim more than that. CPU weights only compare siblings, so a cgroup's worst case is its
+share of its parent's share, up to the root: weight 100 of 400 below a parent with 2 CPUs: 0.5 CPU. Exclusive CPUs (02
+§10) are not contended for; all other containers share the rest.
+
+Kernel: Documentation/admin-guide/cgroup-v2.rst, "Resource Distribution Models".
 """
 
 from __future__ import annotations
@@ -18,10 +20,10 @@ SHARED_CPUS = "shared CPUs"
 
 
 class _Above(msgspec.Struct, frozen=True):
-    """What the ancestors leave. Protection None: nothing above restricts it (the root has no protection to give)."""
+    """What the ancestors leave. Protection None: no ancestor restricts it (the root has no protection)."""
 
-    shared_milli: float  # of the CPUs that are contended for
-    pool_milli: float | None = None  # the most anybody without CPUs of its own can have; None: all there are
+    shared_milli: float  # of the contended CPUs
+    pool_milli: float | None = None  # the most that a container without exclusive CPUs can have; None: all
     minimum: float | None = None
     low: float | None = None
     limit: int | None = None
@@ -31,7 +33,7 @@ class _Above(msgspec.Struct, frozen=True):
 
 
 def with_effective(tree: Cgroup, cpu_milli: int, shared_cpus: int | None = None) -> Cgroup:
-    """The same tree, `effective` filled in. `cpu_milli` is what all pods share; `shared_cpus` excludes owned ones."""
+    """The tree with `effective` set. `cpu_milli` is shared by all pods; `shared_cpus` excludes exclusive CPUs."""
     if shared_cpus is None:
         return _filled(tree, _Above(float(cpu_milli)))
     pool = shared_cpus * 1000.0
@@ -39,7 +41,7 @@ def with_effective(tree: Cgroup, cpu_milli: int, shared_cpus: int | None = None)
 
 
 class _Beside(msgspec.Struct, frozen=True):
-    """What contends with a cgroup, itself included, in sum."""
+    """The sums over a cgroup and the siblings that contend with it."""
 
     weights: int
     minimums: int
@@ -50,7 +52,7 @@ def _filled(cgroup: Cgroup, above: _Above) -> Cgroup:
     together = [each for each in cgroup.children if each.stage != "init"]
     sums = _beside(together)
     children = []
-    sidecars: list[Cgroup] = []  # those started before an init container run beside it; nothing else does
+    sidecars: list[Cgroup] = []  # only sidecars started before an init container run beside it
     for child in cgroup.children:
         beside = _beside([*sidecars, child]) if child.stage == "init" else sums
         if child.stage == "sidecar":
@@ -69,7 +71,7 @@ def _beside(cgroups: list[Cgroup]) -> _Beside:
 
 
 def _below(child: Cgroup, above: _Above, beside: _Beside) -> _Above:
-    if child.level in ("pods", "reserved"):  # these do not contend here: what the pods have is known already
+    if child.level in ("pods", "reserved"):  # these do not contend: the share of pods is known
         share = above.shared_milli
     else:
         contends = beside.weights and _contends(child)
@@ -97,7 +99,7 @@ def _below(child: Cgroup, above: _Above, beside: _Beside) -> _Above:
 def _effective(child: Cgroup, here: _Above) -> Effective:
     owned = child.exclusive_cpus * 1000.0
     ceiling, ceiling_from = here.quota_milli, here.quota_from
-    # Whoever owns CPUs has them; whoever does not, or not only, has at most the pool besides.
+    # Exclusive CPUs are certain; beside them a cgroup has at most the shared pool.
     most = None if here.pool_milli is None else owned + (here.pool_milli if _contends(child) else 0.0)
     if most is not None and child.level in ("pod", "container", "class") and (ceiling is None or most < ceiling):
         ceiling, ceiling_from = most, child.name if owned else SHARED_CPUS
@@ -114,16 +116,19 @@ def _effective(child: Cgroup, here: _Above) -> Effective:
 
 
 def _contends(child: Cgroup) -> bool:
-    """Owners of CPUs do not, unless part of them owns none; nor does a class that is empty here."""
+    """False for owners of exclusive CPUs, unless a part of them owns none, and for an empty class."""
     if child.level == "class":
-        return bool(child.children)  # a weight without processes weighs nothing
+        return bool(child.children)  # a weight without processes has no effect
     if not child.exclusive_cpus:
         return True
     return any(not each.exclusive_cpus for each in child.children)
 
 
 def _protected(own: int, claims: int, parent: float | None) -> float:
-    """Own claim, capped by the parent; divided by claims where the siblings' claims exceed the parent's."""
+    """The cgroup's claim, capped by the parent's; in proportion if the siblings claim more.
+
+    Claims 2Gi and 6Gi below a parent with 4Gi: 1Gi and 3Gi.
+    """
     return float(own) if parent is None or claims <= parent else own * parent / claims
 
 

@@ -1,4 +1,4 @@
-"""Everything `plimsoll explain` says about a node and its pods, as values; printing is the CLI's business."""
+"""Everything that `plimsoll explain` prints about a node and its pods, as values."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from plimsoll.rules.node.node_config import NodeConfig, reserved_cpus
 
 
 class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
-    """What a memory shortage ranks the pod by (spec 04 §5): over its request first, then priority, then excess."""
+    """The keys that rank the pod in a memory shortage (04 §5): over its request, priority, excess."""
 
     memory_request_bytes: int
-    priority: int | None  # None: a class names it that only the cluster knows
+    priority: int | None  # None: set by a PriorityClass of the cluster
     exempt: bool = False
-    cannot_exceed: bool = False  # its memory limit is its request
+    cannot_exceed: bool = False  # its memory limit equals its request
 
     def sentence(self) -> str:
         if self.exempt:
             return "exempt: static, mirror and system-critical pods are never evicted by the node"
         if self.cannot_exceed:
-            over = "after all pods that use more than their request, since its limit keeps it from doing so"
+            over = "after all pods that use more than their request: its limit prevents that"
         elif self.memory_request_bytes == 0:
             over = "among the first as soon as it uses any: its request is 0"
         else:
             over = f"among the first once it uses more than {human_bytes(self.memory_request_bytes)}"
-        number = "unknown: its class is the cluster's" if self.priority is None else str(self.priority)
+        number = "unknown: set by a PriorityClass of the cluster" if self.priority is None else str(self.priority)
         return f"{over}; within that, lower priority first (this one: {number}), then the larger excess"
 
 
@@ -77,7 +77,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 def explanation(workloads: Sequence[Workload], setting: NodeConfig, *, advise: bool = False) -> Explanation:
     return Explanation(
         _node(workloads, setting),
-        tuple(_pod(each, setting, advise=advise) for each in workloads),
+        tuple(_pod(work, setting, advise=advise) for work in workloads),
         with_effective(desired_tree(workloads, setting), setting.absolute[CPU].milli, _shared_cpus(workloads, setting)),
     )
 
@@ -98,24 +98,26 @@ def _node(workloads: Sequence[Workload], setting: NodeConfig) -> NodeExplanation
 
 
 def _shared_cpus(workloads: Sequence[Workload], setting: NodeConfig) -> int | None:
-    """What exclusive CPUs leave for everybody else; None without the static policy."""
+    """The CPUs that are not exclusive; None without the static policy."""
     if not setting.policy.static_cpus:
         return None
     strict = setting.config.cpu_manager_policy_options.get("strict-cpu-reservation") == "true"
-    kept = reserved_cpus(setting.config) if strict else 0
-    return max(setting.machine.cores - kept - sum(each.exclusive_cpus for each in workloads), 0)
+    reserved = reserved_cpus(setting.config) if strict else 0
+    return max(setting.machine.cores - reserved - sum(work.exclusive_cpus for work in workloads), 0)
 
 
 def _cpu_warnings(workloads: Sequence[Workload], setting: NodeConfig) -> list[str]:
-    wanted = sum(each.exclusive_cpus for each in workloads)
+    wanted = sum(work.exclusive_cpus for work in workloads)
     offered = setting.machine.cores - reserved_cpus(setting.config)
     if not setting.policy.static_cpus or wanted <= offered:
         return []
-    return [f"{wanted} CPUs are wanted exclusively but only {offered} can be given: the last of these pods are refused"]
+    return [
+        f"{wanted} exclusive CPUs are requested but only {offered} are available: the last of these pods are rejected"
+    ]
 
 
 def allocatable_steps(setting: NodeConfig, name: str) -> str:
-    """capacity − systemReserved − kubeReserved − evictionHard, the terms that exist (N-8)."""
+    """capacity − systemReserved − kubeReserved − evictionHard, without the terms that are not set (N-8)."""
     terms = [str(setting.capacity[name])]
     reserved = setting.reserved
     for part in (reserved.system, reserved.kube, reserved.eviction):
@@ -139,7 +141,7 @@ def _pod(work: Workload, setting: NodeConfig, *, advise: bool) -> PodExplanation
         texts(work.counted),
         texts(work.limits),
         EvictionKeys(
-            ranking_request(pod, MEMORY, pod_level=setting.policy.pod_level).value,
+            ranking_request(pod, MEMORY, gates=setting.policy.gates).value,
             None if pod.spec.priority is None and pod.spec.priority_class_name else pod.spec.priority or 0,
             is_critical(pod),
             work.qos == "Guaranteed",

@@ -1,11 +1,11 @@
-"""How long a container waits before it is started again, and an image before it is pulled again (04 §11).
+"""Crash back-off of containers and pull back-off of images (04 §11).
 
-An entry holds a delay and the moment it was decided. A restart asks first: while an entry is there, not expired, and
-less than its delay has passed since the container *finished*, it waits. Otherwise it starts at once and the entry moves
-on: 10 s the first time, then doubled up to the maximum. So the first restart is immediate and the next one waits 10 s.
-An entry expires where the container finished more than twice the maximum after the entry was decided: it ran that long.
+An entry has a delay and the time when it was set. A container waits while there is an entry that has not expired, and
+less than its delay has passed since the container *finished*. Otherwise it starts immediately and the entry advances:
+10 s the first time, then doubled up to the maximum. So the first restart is immediate and the next one waits 10 s. An
+entry expires if the container finished more than twice the maximum after the entry was set: it ran that long.
 
-Pulls count from the moment the last one failed instead.
+Pull back-off counts from the last failed pull instead.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from __future__ import annotations
 import msgspec
 
 from plimsoll.rules.gotext import quoted
-from plimsoll.rules.lifecycle.events import duration_words, pod_words
-from plimsoll.rules.model.objects import Container, Metadata, ResourceList, Resources
+from plimsoll.rules.lifecycle.events import duration_text, pod_reference
+from plimsoll.rules.model.objects import Container, Metadata, ResourceList
 from plimsoll.rules.model.observed import Backoff
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 
@@ -36,12 +36,9 @@ def limits_with_max(max_s: float, limits: BackoffLimits = DEFAULT_LIMITS) -> Bac
 
 
 def backoff_key(container: Container) -> str:
-    """Another image or other resources begin anew: an accepted resize ends a running back-off (03 §10)."""
-    return f"{container.name}_{container.image}_{_resources_text(container.resources)}"
-
-
-def _resources_text(resources: Resources) -> str:
-    return f"{_list_text(resources.requests)};{_list_text(resources.limits)}"
+    """Another image or other resources have an entry of their own: an accepted resize ends a back-off (03 §10)."""
+    requests, limits = _list_text(container.resources.requests), _list_text(container.resources.limits)
+    return f"{container.name}_{container.image}_{requests};{limits}"
 
 
 def _list_text(amounts: ResourceList | None) -> str:
@@ -49,7 +46,7 @@ def _list_text(amounts: ResourceList | None) -> str:
 
 
 def waits_until_s(entry: Backoff | None, finished_s: float, limits: BackoffLimits = DEFAULT_LIMITS) -> float:
-    """When a container that finished then may be started; it waits while this is later than now."""
+    """When a container that finished at `finished_s` may be started."""
     if entry is None or _has_expired(entry, finished_s, limits):
         return finished_s
     return finished_s + entry.delay_s
@@ -58,14 +55,14 @@ def waits_until_s(entry: Backoff | None, finished_s: float, limits: BackoffLimit
 def next_backoff(
     entry: Backoff | None, finished_s: float, now_s: float, limits: BackoffLimits = DEFAULT_LIMITS
 ) -> Backoff:
-    """The entry after a restart now."""
+    """The entry after a restart at `now_s`."""
     if entry is None or _has_expired(entry, finished_s, limits):
         return Backoff(limits.initial_s, now_s)
     return Backoff(min(entry.delay_s * 2, limits.max_s), now_s)
 
 
 def pull_waits_until_s(entry: Backoff | None, now_s: float, limits: BackoffLimits = DEFAULT_LIMITS) -> float:
-    """When the image may be pulled; now or earlier means at once."""
+    """When the image may be pulled; a time that has passed means immediately."""
     if entry is None or _has_expired(entry, now_s, limits):
         return now_s
     return entry.updated_s + entry.delay_s
@@ -81,10 +78,10 @@ def _has_expired(entry: Backoff, event_s: float, limits: BackoffLimits) -> bool:
 
 
 def crash_message(container: str, pod: Metadata, delay_s: float) -> str:
-    return f"back-off {duration_words(delay_s)} restarting failed container={container} pod={pod_words(pod)}"
+    return f"back-off {duration_text(delay_s)} restarting failed container={container} pod={pod_reference(pod)}"
 
 
 def pull_message(image: str, last_error: str = "", profile: Profile = DEFAULT_PROFILE) -> str:
-    """`last_error` with its reason, `ErrImagePull: no such image`; only newer kubelets repeat it."""
+    """`last_error` includes its reason, `ErrImagePull: no such image`; only newer kubelets repeat it."""
     message = f"Back-off pulling image {quoted(image)}"
     return f"{message}: {last_error}" if last_error and profile.pull_backoff_says_why else message

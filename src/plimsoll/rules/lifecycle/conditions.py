@@ -1,4 +1,4 @@
-"""The conditions a node reports of a pod, with the kubelet's reasons and sentences."""
+"""The pod conditions that a node reports, with the kubelet's reasons and messages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ DISRUPTION_TARGET = "DisruptionTarget"
 READY_TO_START, INITIALIZED, READY = "PodReadyToStartContainers", "Initialized", "Ready"
 CONTAINERS_READY, SCHEDULED = "ContainersReady", "PodScheduled"
 OWN_CONDITIONS = frozenset({READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED})
-# Ours as well, but only while they hold: then they are given anew.
+# The agent reports these only while they are true.
 PASSING_CONDITIONS = frozenset({"PodResizePending", "PodResizeInProgress", "Enforced"})
 
 POD_COMPLETED, POD_FAILED = "PodCompleted", "PodFailed"
 
 
 class ConditionInputs(msgspec.Struct, frozen=True):
-    """What conditions are made of."""
+    """The values that conditions are computed from."""
 
     pod: RunPod
     statuses: tuple[RunContainerStatus, ...]
@@ -31,77 +31,69 @@ class ConditionInputs(msgspec.Struct, frozen=True):
     generation: int = 0
 
     def of(self, name: str) -> RunContainerStatus | None:
-        return next((each for each in self.statuses if each.name == name), None)
+        return next((status for status in self.statuses if status.name == name), None)
 
     def condition(self, type_: str, is_true: bool, reason: str = "", message: str = "") -> RunCondition:
         return RunCondition(type_, "True" if is_true else "False", reason, message, observed_generation=self.generation)
 
 
-def scheduled(by: ConditionInputs) -> RunCondition:
-    return by.condition(SCHEDULED, True)
-
-
-def ready_to_start(by: ConditionInputs, seen: ObservedPod) -> RunCondition:
-    """There is a sandbox, with its network."""
+def ready_to_start(inputs: ConditionInputs, seen: ObservedPod) -> RunCondition:
+    """The sandbox exists, with its network."""
     sandbox = seen.sandbox()
-    return by.condition(READY_TO_START, sandbox is not None and sandbox.ready)
+    return inputs.condition(READY_TO_START, sandbox is not None and sandbox.ready)
 
 
-def initialized(by: ConditionInputs) -> RunCondition:
+def initialized(inputs: ConditionInputs) -> RunCondition:
     unknown, incomplete = [], []
-    for container in by.pod.spec.init_containers:
-        status = by.of(container.name)
+    for container in inputs.pod.spec.init_containers:
+        status = inputs.of(container.name)
         if status is None:
             unknown.append(container.name)
         elif not (status.started if is_sidecar(container) else status.ready):
             incomplete.append(container.name)
-    if by.phase == SUCCEEDED and not unknown:
-        return by.condition(INITIALIZED, True, POD_COMPLETED)
-    ordinary = (by.of(container.name) for container in by.pod.spec.containers)
+    if inputs.phase == SUCCEEDED and not unknown:
+        return inputs.condition(INITIALIZED, True, POD_COMPLETED)
+    ordinary = (inputs.of(container.name) for container in inputs.pod.spec.containers)
     if any(each is not None and (each.state.running or each.state.terminated) is not None for each in ordinary):
-        # Sidecars may start again later; that does not undo it.
-        return by.condition(INITIALIZED, True)
-    message = _sentences(("unknown", unknown), ("incomplete", incomplete))
-    return by.condition(INITIALIZED, not message, "ContainersNotInitialized" if message else "", message)
+        # A sidecar that restarts later does not change this.
+        return inputs.condition(INITIALIZED, True)
+    message = _messages(("unknown", unknown), ("incomplete", incomplete))
+    return inputs.condition(INITIALIZED, not message, "ContainersNotInitialized" if message else "", message)
 
 
-def containers_ready(by: ConditionInputs) -> RunCondition:
-    return _containers(by, CONTAINERS_READY)
-
-
-def pod_ready(by: ConditionInputs, others: Iterable[RunCondition]) -> RunCondition:
-    """The containers, and then the readiness gates that somebody else sets."""
-    containers = _containers(by, READY)
+def pod_ready(inputs: ConditionInputs, others: Iterable[RunCondition]) -> RunCondition:
+    """All containers are ready, and all readiness gates, which other controllers set."""
+    containers = containers_ready(inputs, READY)
     if containers.status != "True":
         return containers
-    known = {each.type: each.status for each in others}
+    known = {other.type: other.status for other in others}
     unready = []
-    for gate in by.pod.spec.readiness_gates:
+    for gate in inputs.pod.spec.readiness_gates:
         status = known.get(gate.condition_type)
         name = quoted(gate.condition_type)
         if status is None:
             unready.append(f"corresponding condition of pod readiness gate {name} does not exist.")
         elif status != "True":
             unready.append(f'the status of pod readiness gate {name} is not "True", but {status}')
-    return by.condition(READY, False, "ReadinessGatesNotReady", ", ".join(unready)) if unready else containers
+    return inputs.condition(READY, False, "ReadinessGatesNotReady", ", ".join(unready)) if unready else containers
 
 
-def _containers(by: ConditionInputs, type_: str) -> RunCondition:
+def containers_ready(inputs: ConditionInputs, type_: str = CONTAINERS_READY) -> RunCondition:
     unknown, unready = [], []
-    sidecars = (each for each in by.pod.spec.init_containers if is_sidecar(each))
-    for container in (*sidecars, *by.pod.spec.containers):
-        status = by.of(container.name)
+    sidecars = (each for each in inputs.pod.spec.init_containers if is_sidecar(each))
+    for container in (*sidecars, *inputs.pod.spec.containers):
+        status = inputs.of(container.name)
         if status is None:
             unknown.append(container.name)
         elif not status.ready:
             unready.append(container.name)
-    if by.phase == FAILED:
-        return by.condition(type_, False, POD_FAILED)
-    if by.phase == SUCCEEDED and not unknown:
-        return by.condition(type_, False, POD_COMPLETED)
-    message = _sentences(("unknown", unknown), ("unready", unready))
-    return by.condition(type_, not message, "ContainersNotReady" if message else "", message)
+    if inputs.phase == FAILED:
+        return inputs.condition(type_, False, POD_FAILED)
+    if inputs.phase == SUCCEEDED and not unknown:
+        return inputs.condition(type_, False, POD_COMPLETED)
+    message = _messages(("unknown", unknown), ("unready", unready))
+    return inputs.condition(type_, not message, "ContainersNotReady" if message else "", message)
 
 
-def _sentences(*lists: tuple[str, list[str]]) -> str:
+def _messages(*lists: tuple[str, list[str]]) -> str:
     return ", ".join(f"containers with {what} status: [{' '.join(names)}]" for what, names in lists if names)

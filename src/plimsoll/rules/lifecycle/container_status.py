@@ -1,9 +1,9 @@
-"""What is reported of each container: its state and the state before, restarts, ready, started (04 §10–§12).
+"""Container statuses: state and last state, restarts, ready, started (04 §10–§12).
 
-The newest container of a name gives the state, the one before it the last state. Three things are added to what the
-runtime shows: a container that never was shows why it waits; one that should run but could not be started, or must wait
-before it is, shows that reason and moves its end into the last state; and one that was reported as running and
-has vanished ends as *unknown* with exit code 137, because nobody can know better.
+The newest container of a name determines the state, the one before it the last state. Three rules extend what the
+runtime reports. A container that was never created shows why it waits. A container that failed to start, or that is in
+back-off, shows that reason, and its end moves to the last state. A container that was reported as running and has
+disappeared is terminated as *unknown* with exit code 137.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plimsoll.rules.model.pod_status import (
 )
 from plimsoll.rules.model.runnable import FALLBACK_TO_LOGS, RunContainer, RunPod
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339
 
 CONTAINER_CREATING, POD_INITIALIZING = "ContainerCreating", "PodInitializing"
 STATUS_UNKNOWN = "ContainerStatusUnknown"
@@ -44,7 +44,7 @@ MAX_POD_MESSAGE_BYTES = 12 * 1024
 def termination_message(
     container: RunContainer, exit_code: int, file_text: bytes | None, log_tail: bytes = b"", runtime_message: str = ""
 ) -> str:
-    """From the file the container wrote (None: there is none) or the end of its log, after what the runtime says."""
+    """From the file that the container wrote (None: no file) or the end of its log, after the runtime's message."""
     own = (file_text or b"")[-MAX_MESSAGE_BYTES:]
     if not own and exit_code != 0 and container.termination_message_policy == FALLBACK_TO_LOGS:
         lines = log_tail[-MAX_LOG_MESSAGE_BYTES:].splitlines(keepends=True)
@@ -54,14 +54,14 @@ def termination_message(
 
 
 class StatusContext(msgspec.Struct, frozen=True):
-    """What all containers of one pod share."""
+    """What the statuses of one pod's containers have in common."""
 
     pod: RunPod
     seen: ObservedPod
     memory: SyncState
     profile: Profile
     runtime_name: str
-    is_ending: bool  # being stopped: nothing is ready any more, nothing waits to be started
+    is_ending: bool  # being stopped: no container is ready or waits to be started
     allocated: Mapping[str, Resources]
 
 
@@ -74,7 +74,7 @@ def container_statuses(
 ) -> tuple[RunContainerStatus, ...]:
     """Init containers in the pod's order, others by name."""
     before = {each.name: each for each in previous}
-    shown = [_status(context, each, before.get(each.name), is_init=is_init) for each in containers]
+    shown = [_status(context, container, before.get(container.name), is_init=is_init) for container in containers]
     return tuple(shown if is_init else sorted(shown, key=lambda each: each.name))
 
 
@@ -84,28 +84,24 @@ def _status(
     runs = context.seen.of(container.name)
     if not runs:
         status = _without_runs(context, container, before)
-    elif before is not None and _is_told_lost(context, runs[0], before):
+    elif before is not None and _is_reported_lost(context, runs[0], before):
         status = before
     else:
         status = _from_run(context, container, runs[0], before)
         if len(runs) > 1:
             status = msgspec.structs.replace(status, last_state=_state(context, runs[1], None))
-        elif before is not None and _is_of_another(before.last_state, status.container_id):
-            # The record of the run before may be gone by now; what was said of it stays true.
+        elif before is not None and (last := before.last_state.terminated) and last.container_id != status.container_id:
+            # The record of the previous run may be removed; what was reported of it stays.
             status = msgspec.structs.replace(status, last_state=before.last_state)
     newest = runs[0] if runs else None
-    status = _with_trouble(context, container, newest, status, is_init=is_init)
+    status = _with_start_failure(context, container, newest, status, is_init=is_init)
     return _with_flags(context, container, newest, status, is_init=is_init)
 
 
-def _is_told_lost(context: StatusContext, run: ObservedContainer, before: RunContainerStatus) -> bool:
+def _is_reported_lost(context: StatusContext, run: ObservedContainer, before: RunContainerStatus) -> bool:
     ended = before.state.terminated
     is_same = before.container_id == _full_id(context, run.id)
     return run.phase == "unknown" and is_same and ended is not None and ended.reason == STATUS_UNKNOWN
-
-
-def _is_of_another(state: RunState, container_id: str) -> bool:
-    return state.terminated is not None and state.terminated.container_id != container_id
 
 
 def _without_runs(
@@ -124,7 +120,7 @@ def _without_runs(
         return status
     restarts, last_state = before.restart_count, before.last_state
     if before.state.running is not None:
-        # It ran when we last looked: say that it ended, so that the pod does not fall back to Pending.
+        # It was running: report that it ended, so that the pod does not return to Pending.
         if last_state.terminated is None:
             last_state = RunState(terminated=Terminated(UNKNOWN_EXIT_CODE, 0, STATUS_UNKNOWN, NOT_LOCATED))
         if context.pod.metadata.deletion_timestamp is None:
@@ -153,7 +149,7 @@ def _from_run(
 
 def _state(context: StatusContext, run: ObservedContainer, before: RunContainerStatus | None) -> RunState:
     if run.phase == "running":
-        return RunState(running=Running(utc_text(run.started_s)))
+        return RunState(running=Running(rfc3339(run.started_s)))
     if run.phase == "exited":
         return RunState(terminated=_terminated(context, run))
     if run.phase == "unknown" and before is not None and before.state.running is not None:
@@ -166,8 +162,8 @@ def _terminated(context: StatusContext, run: ObservedContainer) -> Terminated:
         exit_code=run.exit_code,
         reason=run.reason or ("Completed" if run.exit_code == 0 else "Error"),
         message=run.message,
-        started_at=utc_text(run.started_s) if run.started_s else None,
-        finished_at=utc_text(run.finished_s) if run.finished_s else None,
+        started_at=rfc3339(run.started_s) if run.started_s else None,
+        finished_at=rfc3339(run.finished_s) if run.finished_s else None,
         container_id=_full_id(context, run.id),
     )
 
@@ -181,16 +177,16 @@ def _mounts(context: StatusContext, container: RunContainer) -> tuple[VolumeMoun
         return None
     return tuple(
         VolumeMountStatus(
-            each.name,
-            each.mount_path,
-            each.read_only,
-            recursive_read_only="Disabled" if each.read_only else None,
+            mount.name,
+            mount.mount_path,
+            mount.read_only,
+            recursive_read_only="Disabled" if mount.read_only else None,
         )
-        for each in container.volume_mounts
+        for mount in container.volume_mounts
     )
 
 
-def _with_trouble(
+def _with_start_failure(
     context: StatusContext,
     container: RunContainer,
     newest: ObservedContainer | None,
@@ -198,8 +194,8 @@ def _with_trouble(
     *,
     is_init: bool,
 ) -> RunContainerStatus:
-    trouble = context.memory.trouble.get(container.name)
-    if trouble is None or context.is_ending or not may_restart(container, context.pod, newest):
+    failure = context.memory.failures.get(container.name)
+    if failure is None or context.is_ending or not may_restart(container, context.pod, newest):
         return status
     if (
         is_init
@@ -210,7 +206,7 @@ def _with_trouble(
     ):
         return status
     last_state = status.state if status.state.terminated is not None else status.last_state
-    waiting = RunState(waiting=Waiting(trouble.reason, trouble.message))
+    waiting = RunState(waiting=Waiting(failure.reason, failure.message))
     return msgspec.structs.replace(status, state=waiting, last_state=last_state)
 
 
@@ -236,7 +232,7 @@ def _with_flags(
 
 
 def ended_unknown(status: RunContainerStatus) -> RunContainerStatus:
-    """At the end of the pod's life nothing may be left open: what did not end in our sight ended as an error."""
+    """The final status of a pod: a container whose end was not observed is terminated with an error."""
     if status.state.terminated is not None:
         return status
     ended = RunState(terminated=Terminated(UNKNOWN_EXIT_CODE, 0, STATUS_UNKNOWN, NOT_LOCATED_AT_END))
@@ -244,13 +240,13 @@ def ended_unknown(status: RunContainerStatus) -> RunContainerStatus:
 
 
 def with_short_messages(statuses: Iterable[RunContainerStatus], container_count: int) -> tuple[RunContainerStatus, ...]:
-    """All termination messages of a pod together stay below 12 KiB."""
+    """Limit all termination messages of a pod to 12 KiB together."""
     limit = MAX_POD_MESSAGE_BYTES // max(container_count, 1)
     return tuple(
         msgspec.structs.replace(
-            each, state=_shortened(each.state, limit), last_state=_shortened(each.last_state, limit)
+            status, state=_shortened(status.state, limit), last_state=_shortened(status.last_state, limit)
         )
-        for each in statuses
+        for status in statuses
     )
 
 
@@ -262,6 +258,6 @@ def _shortened(state: RunState, limit: int) -> RunState:
     return RunState(terminated=msgspec.structs.replace(ended, message=message))
 
 
-def was_begun(status: RunContainerStatus) -> bool:
-    """Is there any sign that a container of that name was started?"""
+def has_started(status: RunContainerStatus) -> bool:
+    """Whether the status shows that a container of that name was started."""
     return status.last_state != NO_STATE or status.state.running is not None or status.state.terminated is not None

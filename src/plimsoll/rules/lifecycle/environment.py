@@ -1,12 +1,11 @@
 """The environment of a container: `env` and `envFrom` → names and values, as the kubelet resolves them.
 
-First every `envFrom` in order, then every `env` in order; whatever comes later replaces what came before. A literal
-value may refer to what stands before it: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`; a reference
-to a name that is not there stays as it is written. Values that come from a field, a resource or a config map are never
-expanded.
+First every `envFrom` in order, then every `env` in order; later values replace earlier ones. A literal value may refer
+to an earlier variable: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`; a reference to an unknown name
+stays unchanged. Values from a field, a resource or a ConfigMap are never expanded.
 
-What is missing keeps the container from being made (ContainerConfigError, the kubelet's sentences), unless it is
-optional: then the variable is left out.
+A missing source is a ContainerConfigError with the kubelet's message, unless it is optional: then the variable is
+omitted.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import msgspec
 
 from plimsoll.errors import ContainerConfigError
 from plimsoll.rules.gotext import quoted
-from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList
+from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList, listed
 from plimsoll.rules.model.runnable import (
     ConfigMap,
     EnvFrom,
@@ -31,9 +30,9 @@ from plimsoll.rules.model.runnable import (
     containers_of,
 )
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.rules.quantity import ZERO, Quantity, from_units
+from plimsoll.rules.quantity import ZERO, from_units
 
-ConfigMaps = Mapping[str, ConfigMap]  # those of the pod's namespace that exist, by name
+ConfigMaps = Mapping[str, ConfigMap]  # of the pod's namespace, by name
 
 INVALID_NAMES = "InvalidEnvironmentVariableNames"
 _SECRETS = "no secrets are served here: use a config map, or the variable's value"
@@ -41,16 +40,16 @@ _ONE = from_units(1)
 
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 _SUBSCRIPT = re.compile(r"(metadata\.(?:labels|annotations))\['(.*)'\]", re.ASCII | re.DOTALL)
-# An escaped `$`, or a reference; a `$` before anything else stands for itself.
+# An escaped `$`, or a reference; any other `$` is literal.
 _REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\))")
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a pod can ask about beyond its own document."""
+    """What a fieldRef or resourceFieldRef can refer to outside the pod's object."""
 
     pod_ips: tuple[str, ...] = ()
     host_ips: tuple[str, ...] = ()
-    allocatable: ResourceList = {}  # of the node: what stands for a limit that is not set
+    allocatable: ResourceList = {}  # of the node: the default of a limit
 
 
 class EnvironmentNote(msgspec.Struct, frozen=True):
@@ -88,25 +87,25 @@ def environment(
             continue
         if not variable.name or "=" in variable.name or "\0" in variable.name + value:
             raise ContainerConfigError(
-                f"environment variable {quoted(variable.name)}: a name is not empty and has no '=', and no kernel "
-                "takes a zero byte in either name or value"
+                f"environment variable {quoted(variable.name)}: the name must not be empty or contain '=', and "
+                "neither name nor value may contain a zero byte"
             )
         variables[variable.name] = value
     return Environment(variables, tuple(notes))
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
-    """`$(NAME)` replaced by values, `$$` by `$`; names that are not there stay as they are."""
+    """Replace `$(NAME)` by values and `$$` by `$`; references to unknown names stay."""
     return _expanded(text, lambda name: variables.get(name, f"$({name})"))
 
 
 def strictly_expanded(text: str, variables: Mapping[str, str]) -> str:
-    """As a `subPathExpr` is: every name must be there and have a value. Raises ContainerConfigError."""
+    """For `subPathExpr`: every name must have a value. Raises ContainerConfigError."""
 
     def value(name: str) -> str:
-        if not (found := variables.get(name, "")):
+        if not (text := variables.get(name, "")):
             raise ContainerConfigError(f"missing value for {quoted(name)}")
-        return found
+        return text
 
     return _expanded(text, value)
 
@@ -117,8 +116,8 @@ def _expanded(text: str, value: Callable[[str], str]) -> str:
     return _REFERENCE.sub(lambda match: "$" if match[1] else value(match[2]), text)
 
 
-def wanted_config_maps(pod: RunPod) -> frozenset[str]:
-    """The names of all config maps that the pod's containers and volumes refer to."""
+def referenced_config_maps(pod: RunPod) -> frozenset[str]:
+    """The names of all ConfigMaps that the pod's containers and volumes refer to."""
     return frozenset(name for name in _named(pod) if name)
 
 
@@ -171,12 +170,12 @@ def _take_all(
 
 
 def is_variable_name(text: str) -> bool:
-    """As 1.27 takes keys for variables; `.` and whatever begins with `..` are no names."""
+    """The rule of 1.27 for keys as variables; `.` and names that begin with `..` are invalid."""
     return _NAME.fullmatch(text) is not None and text != "." and not text.startswith("..")
 
 
 def not_found(kind: str, name: str) -> str:
-    """As an API server says it."""
+    """The API server's message."""
     return f"{kind} {quoted(name)} not found"
 
 
@@ -191,7 +190,7 @@ def _resolved(
     config_maps: ConfigMaps,
     surroundings: Surroundings,
 ) -> str | None:
-    """None: optional and not there."""
+    """None: optional and missing."""
     if source.field_ref is not None:
         return field_value(pod, source.field_ref.field_path, surroundings)
     if source.resource_field_ref is not None:
@@ -203,7 +202,7 @@ def _resolved(
             return None
         raise ContainerConfigError(f"{not_found('secret', source.secret_key_ref.name)}: {_SECRETS}")
     raise ContainerConfigError(
-        f"environment variable {quoted(variable)}: valueFrom takes fieldRef, resourceFieldRef or configMapKeyRef here"
+        f"environment variable {quoted(variable)}: valueFrom supports fieldRef, resourceFieldRef and configMapKeyRef"
     )
 
 
@@ -220,47 +219,41 @@ def _key_value(reference: KeyOf, namespace: str, config_maps: ConfigMaps) -> str
 
 
 def field_value(pod: RunPod, path: str, surroundings: Surroundings) -> str:
-    """What a fieldRef stands for; raises ContainerConfigError."""
+    """The value of a fieldRef; raises ContainerConfigError."""
     metadata = pod.metadata
-    match path:
-        case "metadata.name":
-            return metadata.name
-        case "metadata.namespace":
-            return metadata.namespace
-        case "metadata.uid":
-            return metadata.uid
-        case "metadata.labels":
-            return map_text(metadata.labels)
-        case "metadata.annotations":
-            return map_text(metadata.annotations)
-        case "spec.nodeName" | "spec.host":
-            return pod.spec.node_name
-        case "spec.serviceAccountName":
-            return pod.spec.service_account_name
-        case "status.podIP":
-            return surroundings.pod_ips[0] if surroundings.pod_ips else ""
-        case "status.podIPs":
-            return ",".join(surroundings.pod_ips)
-        case "status.hostIP":
-            return surroundings.host_ips[0] if surroundings.host_ips else ""
-        case "status.hostIPs":
-            return ",".join(surroundings.host_ips)
+    pod_ips, host_ips = surroundings.pod_ips, surroundings.host_ips
+    values = {
+        "metadata.name": metadata.name,
+        "metadata.namespace": metadata.namespace,
+        "metadata.uid": metadata.uid,
+        "metadata.labels": map_text(metadata.labels),
+        "metadata.annotations": map_text(metadata.annotations),
+        "spec.nodeName": pod.spec.node_name,
+        "spec.host": pod.spec.node_name,
+        "spec.serviceAccountName": pod.spec.service_account_name,
+        "status.podIP": pod_ips[0] if pod_ips else "",
+        "status.podIPs": ",".join(pod_ips),
+        "status.hostIP": host_ips[0] if host_ips else "",
+        "status.hostIPs": ",".join(host_ips),
+    }
+    if path in values:
+        return values[path]
     subscripted = _SUBSCRIPT.fullmatch(path)
     if subscripted is None:
         raise ContainerConfigError(f"unsupported fieldPath: {path}")
-    values = metadata.labels if subscripted[1] == "metadata.labels" else metadata.annotations
-    return (values or {}).get(subscripted[2], "")
+    texts = metadata.labels if subscripted[1] == "metadata.labels" else metadata.annotations
+    return (texts or {}).get(subscripted[2], "")
 
 
 def map_text(values: Mapping[str, str] | None) -> str:
-    """Labels or annotations as a file shows them: one `key="value"` per line, in order of the keys."""
+    """Labels or annotations as text: one `key="value"` per line, sorted by key."""
     return "\n".join(f"{key}={quoted(value)}" for key, value in sorted((values or {}).items()))
 
 
 def resource_value(
     pod: RunPod, container: RunContainer | None, reference: ResourceField, allocatable: ResourceList
 ) -> str:
-    """Rounded up to whole divisors; a limit that is not set is the pod's, else what the node has to give."""
+    """Rounded up to whole divisors; a limit that is not set is the pod's, else the node's allocatable."""
     if reference.container_name:
         container = container_named(pod, reference.container_name)
     if container is None:
@@ -270,13 +263,7 @@ def resource_value(
         name not in (CPU, MEMORY, EPHEMERAL_STORAGE) and not name.startswith(HUGEPAGES_PREFIX)
     ):
         raise ContainerConfigError(f"Unsupported container resource : {reference.resource}")
-    resources = container.resources.requests if kind == "requests" else container.resources.limits
-    amount = (resources or {}).get(name, ZERO)
+    amount, divisor = listed(container.resources, kind).get(name, ZERO), reference.divisor or _ONE
     if not amount and kind == "limits" and not name.startswith(HUGEPAGES_PREFIX):
-        pod_level = pod.spec.resources.limits if pod.spec.resources is not None else None
-        amount = (pod_level or {}).get(name) or allocatable.get(name, ZERO)
-    return str(_whole_parts(amount, reference.divisor or _ONE, milli=name == CPU))
-
-
-def _whole_parts(amount: Quantity, divisor: Quantity, *, milli: bool) -> int:
-    return -(-amount.milli // divisor.milli) if milli else -(-amount.value // divisor.value)
+        amount = listed(pod.spec.resources, "limits").get(name) or allocatable.get(name, ZERO)
+    return str(-(-amount.milli // divisor.milli) if name == CPU else -(-amount.value // divisor.value))

@@ -1,7 +1,7 @@
-"""The sentences a kubelet writes into events while a pod lives, one function for each (04 §10–§12, 05 B8).
+"""The kubelet's events in the life of a pod, one function for each (04 §10–§12, 05 B8).
 
-Two releases word some of them differently; `profile` says which. Every function returns the event as a value; the
-agent's recorder counts repetitions and sends them.
+Some messages differ between releases; `profile` selects them. Every function returns the event as a value; the agent's
+recorder aggregates repetitions and sends them.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from plimsoll.rules.profile import Profile
 NORMAL, WARNING = "Normal", "Warning"
 
 
-def pod_words(metadata: Metadata) -> str:
-    """`name_namespace(uid)`, as the kubelet's sentences name a pod."""
+def pod_reference(metadata: Metadata) -> str:
+    """`name_namespace(uid)`, as the kubelet's messages name a pod."""
     return f"{metadata.name}_{metadata.namespace}({metadata.uid})"
 
 
-def duration_words(seconds: float) -> str:
+def duration_text(seconds: float) -> str:
     """As Go prints a duration of a tenth of a second and more: `10s`, `1m20s`, `5m0s`, `1.5s`, `850ms`."""
     if 0 < seconds < 1:
         return f"{_decimals(seconds * 1000)}ms"
     minutes, rest = divmod(seconds, 60)
     hours, minutes = divmod(int(minutes), 60)
-    words = f"{_decimals(rest)}s"
+    text = f"{_decimals(rest)}s"
     if hours or minutes:
-        words = f"{minutes}m{words}"
-    return f"{hours}h{words}" if hours else words
+        text = f"{minutes}m{text}"
+    return f"{hours}h{text}" if hours else text
 
 
 def _decimals(number: float) -> str:
@@ -51,7 +51,7 @@ class ContainerEvents:
         return self._normal("Pulling", f"Pulling image {quoted(image)}")
 
     def pulled(self, image: str, pull_s: float, total_s: float, size_bytes: int = 0) -> LifecycleEvent:
-        took = f"in {duration_words(pull_s)} ({duration_words(total_s)} including waiting)"
+        took = f"in {duration_text(pull_s)} ({duration_text(total_s)} including waiting)"
         size = f". Image size: {size_bytes} bytes." if self.profile.pull_event_says_size else ""
         return self._normal("Pulled", f"Successfully pulled image {quoted(image)} {took}{size}")
 
@@ -59,8 +59,8 @@ class ContainerEvents:
         may = " and can be accessed by the pod" if self.profile.image_event_says_accessible else ""
         return self._normal("Pulled", f"Container image {quoted(image)} already present on machine{may}")
 
-    def pull_failed(self, image: str, why: str) -> LifecycleEvent:
-        return self._warning("Failed", f"Failed to pull image {quoted(image)}: {why}")
+    def pull_failed(self, image: str, error: str) -> LifecycleEvent:
+        return self._warning("Failed", f"Failed to pull image {quoted(image)}: {error}")
 
     def never_pulled(self, image: str) -> LifecycleEvent:
         return self._warning("ErrImageNeverPull", never_pull_message(image))
@@ -68,9 +68,9 @@ class ContainerEvents:
     def pull_back_off(self, image: str) -> LifecycleEvent:
         return self._normal("BackOff", f"Back-off pulling image {quoted(image)}")
 
-    def start_failed(self, why: str) -> LifecycleEvent:
-        """`why`: the runtime's sentence, or the reason's name where an image is missing."""
-        return self._warning("Failed", f"Error: {why}")
+    def start_failed(self, error: str) -> LifecycleEvent:
+        """`error`: the runtime's message, or the reason if an image is missing."""
+        return self._warning("Failed", f"Error: {error}")
 
     def created(self) -> LifecycleEvent:
         names = self.profile.start_event_names_container
@@ -84,8 +84,8 @@ class ContainerEvents:
         return self._normal("Killing", message or f"Stopping container {self.container}")
 
     def back_off(self, pod: Metadata) -> LifecycleEvent:
-        sentence = f"Back-off restarting failed container {self.container} in pod {pod_words(pod)}"
-        return self._warning("BackOff", sentence)
+        message = f"Back-off restarting failed container {self.container} in pod {pod_reference(pod)}"
+        return self._warning("BackOff", message)
 
     def unhealthy(self, kind: str, output: str) -> LifecycleEvent:
         return self._warning("Unhealthy", f"{kind} probe failed: {output}")
@@ -98,7 +98,7 @@ class ContainerEvents:
         return self._warning("ProbeWarning", f"{kind} probe warning: {output}")
 
     def post_start_failed(self) -> LifecycleEvent:
-        """Without the hook's output: it may hold secrets."""
+        """Without the hook's output: it may contain secrets."""
         return self._warning("FailedPostStartHook", "PostStartHook failed")
 
     def pre_stop_failed(self) -> LifecycleEvent:
@@ -109,20 +109,16 @@ def never_pull_message(image: str) -> str:
     return f"Container image {quoted(image)} is not present with pull policy of Never"
 
 
-def sandbox_failed(why: str) -> LifecycleEvent:
-    return LifecycleEvent("FailedCreatePodSandBox", f"Failed to create pod sandbox: {why}", "Warning")
+def sandbox_failed(error: str) -> LifecycleEvent:
+    return LifecycleEvent("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}", "Warning")
 
 
 def sandbox_changed() -> LifecycleEvent:
     return LifecycleEvent("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 
 
-def sync_failed(why: str) -> LifecycleEvent:
-    return LifecycleEvent("FailedSync", f"Error: {why}", "Warning")
-
-
-def kill_failed(why: str) -> LifecycleEvent:
-    return LifecycleEvent("FailedKillPod", f"error killing pod: {why}", "Warning")
+def sync_failed(error: str) -> LifecycleEvent:
+    return LifecycleEvent("FailedSync", f"Error: {error}", "Warning")
 
 
 def deadline_exceeded() -> LifecycleEvent:
@@ -134,7 +130,7 @@ def rejected(reason: str, message: str) -> LifecycleEvent:
 
 
 def exceeded_grace() -> LifecycleEvent:
-    """A pod that an eviction could not stop in time (04 §7)."""
+    """An eviction could not stop the pod in time (04 §7)."""
     return LifecycleEvent(
         "ExceededGracePeriod", "Container runtime did not kill the pod within specified grace period.", "Warning"
     )

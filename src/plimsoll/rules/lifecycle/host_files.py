@@ -1,4 +1,4 @@
-"""What a pod calls itself and whom it asks for names: hostname, /etc/hosts, /etc/resolv.conf, after the kubelet."""
+"""A pod's hostname, /etc/hosts and /etc/resolv.conf, as the kubelet writes them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Dns(msgspec.Struct, frozen=True):
 
 
 class NodeNames(msgspec.Struct, frozen=True):
-    """What the node itself knows: its hostname, its files, and the cluster's name server where there is one."""
+    """The node's hostname, its files, and the cluster's name servers, if any."""
 
     hostname: str = ""
     hosts: str = ""  # text of its /etc/hosts
@@ -42,7 +42,7 @@ class NodeNames(msgspec.Struct, frozen=True):
 
 
 def hostname(pod: RunPod, node_hostname: str, cluster_domain: str = "cluster.local") -> str:
-    """On the host's network a pod has the host's name."""
+    """A pod in the host's network has the host's name."""
     if pod.spec.host_network:
         return node_hostname
     short = pod_hostname(pod)
@@ -58,14 +58,14 @@ def pod_hostname(pod: RunPod) -> str:
 
 
 def pod_domain(pod: RunPod, cluster_domain: str) -> str:
-    """Only a pod with a subdomain has one."""
+    """Empty for a pod without a subdomain."""
     if not pod.spec.subdomain:
         return ""
     return f"{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}".rstrip(".")
 
 
 def hosts_text(pod: RunPod, node: NodeNames, pod_ips: Iterable[str]) -> str:
-    """A pod that has no address but the loopback's is at home there."""
+    """A pod without an address of its own is listed with the loopback address."""
     aliases = _aliases_text(pod.spec.host_aliases)
     if pod.spec.host_network:
         return _HOST_NETWORK_HEADER + node.hosts + aliases
@@ -83,7 +83,7 @@ def _aliases_text(aliases: tuple[HostAlias, ...]) -> str:
 
 
 def dns_of(resolv_conf: str) -> Dns:
-    """The node's own file; of several `search` or `options` lines the last one counts, as resolvers read it."""
+    """Of several `search` or `options` lines the last one counts, as in resolvers."""
     servers: list[str] = []
     searches: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
@@ -101,27 +101,27 @@ def dns_of(resolv_conf: str) -> Dns:
 
 
 def pod_dns(pod: RunPod, node: NodeNames) -> Dns:
-    """By dnsPolicy; ClusterFirst without a cluster's name server is as the node asks itself."""
+    """By dnsPolicy; ClusterFirst without cluster name servers uses the node's."""
     policy = pod.spec.dns_policy or "ClusterFirst"
     if policy == "None":
-        found = Dns()
+        base = Dns()
     elif node.cluster_servers and (
         policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not pod.spec.host_network)
     ):
         domain = node.cluster_domain
         searches = (f"{pod.metadata.namespace}.svc.{domain}", f"svc.{domain}", domain) if domain else ()
-        found = Dns(node.cluster_servers, _once((*searches, *node.dns.searches)), _CLUSTER_OPTIONS)
+        base = Dns(node.cluster_servers, _once((*searches, *node.dns.searches)), _CLUSTER_OPTIONS)
     else:
-        found = node.dns
+        base = node.dns
     extra = pod.spec.dns_config
     if extra is None:
-        return found
+        return base
     named = {option.name for option in extra.options}
     own = tuple(option.name if option.value is None else f"{option.name}:{option.value}" for option in extra.options)
     return Dns(
-        _once((*found.servers, *extra.nameservers)),
-        _once((*found.searches, *extra.searches)),
-        (*(option for option in found.options if option.partition(":")[0] not in named), *own),
+        _once((*base.servers, *extra.nameservers)),
+        _once((*base.searches, *extra.searches)),
+        (*(option for option in base.options if option.partition(":")[0] not in named), *own),
     )
 
 

@@ -1,20 +1,20 @@
-"""What a pod needs now: which sandbox, which containers to end, to start, to let wait (04 §10–§12; 03 §10).
+"""The actions of one pod sync: the sandbox to create, the containers to kill, to start, to keep waiting (04 §10–§12).
 
-The same question is asked again after everything that happens, and the answer depends on nothing but the three values
-given, so an agent that was killed anywhere simply goes on. In short:
+They are computed again after every change and depend only on the pod, the observed state and the sync state, so an
+agent that was killed at any point continues:
 
-* No sandbox that works: end what is there, make the next one, begin from the start. A pod that may not restart
-  anything and has run before is ended instead.
-* Init containers one after the other, an ordinary one when the one before has succeeded, a sidecar's successor once the
-  sidecar has started. The last one that left a trace tells how far it got, because records of earlier ones may be gone.
-* When the last one is through: every ordinary container that is not running and may be started; sidecars are kept
-  running from their start on. A container that fails its liveness or startup probe, whose image was changed, or whose
-  accepted resize asks for it, is ended and started again in the same turn.
-* Nothing runs and nothing will: the pod is ended, sidecars with it.
+* Without a ready sandbox: kill what is there, create the next sandbox, start from the beginning. A pod with restart
+  policy Never that has run before is killed instead.
+* Init containers start one after the other: the next one when an ordinary one has succeeded, or when a sidecar has
+  started. The last one with a record decides how far the pod got, because earlier records may be removed.
+* After the last init container: start every container that is not running and may be started; restart sidecars that
+  ended. A container that fails its liveness or startup probe, whose image changed, or whose resize requires a restart
+  (03 §10), is killed and started again in the same sync.
+* If no container runs or will run, kill the pod, sidecars included.
 
-Each start passes the crash back-off and the pull back-off; who does not pass waits, with the kubelet's words for it.
+Each start is subject to crash back-off and pull back-off; a container in back-off waits with the kubelet's message.
 
-What the agent writes into a pod's memory: what a turn decided, and how its attempts to start something went.
+`after_sync` and the functions after it compute the next sync state: what a sync decided, and the results of starts.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ from plimsoll.rules.model.observed import (
     SyncState,
     Wait,
 )
-from plimsoll.rules.model.pod_status import RunContainerStatus, RunStatus
+from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.model.runnable import NEVER, ON_FAILURE, RunContainer, RunPod
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resize.steps import restart_message
 
 
 def definition_of(container: Container) -> str:
-    """What must not change under a running container. Of a running pod only the image can."""
+    """A change of this restarts the container. In a running pod only the image can change."""
     return f"{container.name}={container.image}"
 
 
 def may_restart(container: RunContainer, pod: RunPod, newest: ObservedContainer | None) -> bool:
-    """Would this container, if it does not run, be started? (04 §11)"""
+    """Whether this container would be started if it does not run (04 §11)."""
     if pod.metadata.deletion_timestamp is not None or (newest is not None and newest.phase == "running"):
         return False
     if newest is None or newest.phase in ("unknown", "created") or is_sidecar(container):
@@ -75,7 +75,7 @@ def may_restart(container: RunContainer, pod: RunPod, newest: ObservedContainer 
     return not (pod.spec.restart_policy == ON_FAILURE and newest.exit_code == 0)
 
 
-def pod_work(
+def compute_pod_actions(
     pod: RunPod,
     seen: ObservedPod,
     memory: SyncState,
@@ -84,8 +84,8 @@ def pod_work(
     limits: BackoffLimits = DEFAULT_LIMITS,
     profile: Profile = DEFAULT_PROFILE,
 ) -> PodActions:
-    """One turn of a pod that is meant to run. Whether it still is, `termination.ending` says."""
-    return _Sync(pod, seen, memory, now_s, limits, profile).work()
+    """For a pod that is not terminating (`termination.is_ending`)."""
+    return _Sync(pod, seen, memory, now_s, limits, profile).actions()
 
 
 def next_attempt(name: str, seen: ObservedPod, status: RunStatus) -> int:
@@ -93,23 +93,17 @@ def next_attempt(name: str, seen: ObservedPod, status: RunStatus) -> int:
     newest = seen.newest(name)
     if newest is not None:
         return newest.attempt + 1
-    before = _status_of(name, status)
+    reported = (*status.container_statuses, *status.init_container_statuses)
+    before = next((container for container in reported if container.name == name), None)
     if before is None:
         return 0
-    # The runtime has lost its records. A container that was said to run or to have ended had this number itself.
+    # The runtime has lost its records. A container that was reported running or terminated had this number itself.
     had_run = before.state.running is not None or before.state.terminated is not None
     return before.restart_count + 1 if had_run else before.restart_count
 
 
-def _status_of(name: str, status: RunStatus) -> RunContainerStatus | None:
-    for each in (*status.container_statuses, *status.init_container_statuses):
-        if each.name == name:
-            return each
-    return None
-
-
 class _Sync:
-    """Collects one answer."""
+    """Collects the actions of one sync."""
 
     def __init__(
         self, pod: RunPod, seen: ObservedPod, memory: SyncState, now_s: float, limits: BackoffLimits, profile: Profile
@@ -121,65 +115,59 @@ class _Sync:
         self.may_fail_again = pod.spec.restart_policy != NEVER
         self.kills: dict[str, Kill] = {}
         self.to_start: list[RunContainer] = []
-        self.init_names = frozenset(each.name for each in pod.spec.init_containers)
+        self.init_names = frozenset(container.name for container in pod.spec.init_containers)
         self.starts: list[Start] = []
         self.waits: list[Wait] = []
         self.events: list[LifecycleEvent] = []
         self.backoffs: dict[str, Backoff] = {}
         self.forget: list[str] = []
 
-    def work(self) -> PodActions:
+    def actions(self) -> PodActions:
         if self.pod.metadata.deletion_timestamp is not None:
             return self._end()
         if self._needs_sandbox():
             return self._new_sandbox()
-        for each in self.seen.live():
-            newest = self.seen.newest(each.name)
-            if newest is not None and newest.id != each.id:  # one of a name may live: the newest
-                self.forget.append(each.id) if each.phase == "created" else self._kill(each, "", "unknown")
-        kill_pod = False
-        inits: list[RunContainer] = []
-        is_initialised, has_failed = self._init_containers(inits)
-        if has_failed:
-            kill_pod = True
-        else:
-            keeps = self._ordinary_containers() if is_initialised else True
-            if keeps:
-                self.to_start = [*inits, *self.to_start]
-            else:
-                kill_pod = True
-        if kill_pod:
+        for container in self.seen.live():
+            newest = self.seen.newest(container.name)
+            if newest is None or newest.id == container.id:
+                continue
+            if container.phase == "created":
+                self.forget.append(container.id)
+            else:  # only the newest of a name may run
+                self._kill(container, "", "unknown")
+        is_initialised, has_failed = self._init_containers()
+        if has_failed or (is_initialised and not self._ordinary_containers()):
             return self._end()
         self._pass_backoffs()
-        return self._answer(PodActions(sandbox_id=self._sandbox_id()))
+        return self._complete(PodActions(sandbox_id=self._sandbox_id()))
 
     def _end(self) -> PodActions:
-        is_there = any(each.ready for each in self.seen.sandboxes) or bool(self.seen.live())
+        is_there = any(sandbox.ready for sandbox in self.seen.sandboxes) or bool(self.seen.live())
         return PodActions(kill_pod=is_there, forget=self._old_records(), sandbox_id=self._sandbox_id())
 
     def _sandbox_id(self) -> str:
         return self.sandbox.id if self.sandbox is not None else ""
 
     def _needs_sandbox(self) -> bool:
-        ready = [each for each in self.seen.sandboxes if each.ready]
+        ready = [sandbox for sandbox in self.seen.sandboxes if sandbox.ready]
         if self.sandbox is None or not self.sandbox.ready or len(ready) > 1:
             return True
         return self.sandbox.host_network is not None and self.sandbox.host_network != self.pod.spec.host_network
 
     def _new_sandbox(self) -> PodActions:
-        """Everything ends with the old one, and starts from the beginning in the new one."""
+        """All containers are killed with the old sandbox and start from the beginning in the new one."""
         attempt = 0 if self.sandbox is None else self.sandbox.attempt + 1
         if not self.may_fail_again and attempt and self.seen.containers:
             return self._end()
-        ordinary = [each for each in self.pod.spec.containers if not self._is_done(each)]
-        if not ordinary and any(self.seen.newest(each.name) is not None for each in self.pod.spec.containers):
+        ordinary = [container for container in self.pod.spec.containers if not self._is_done(container)]
+        if not ordinary and any(self.seen.newest(container.name) is not None for container in self.pod.spec.containers):
             return self._end()
         self.to_start = list(self.pod.spec.init_containers[:1]) or ordinary
         if self.sandbox is not None:
             self.events.append(sandbox_changed())
         self._pass_backoffs(resumes=False)
         replaces = self.sandbox is not None or bool(self.seen.live())
-        return self._answer(PodActions(kill_pod=replaces, sandbox_attempt=attempt))
+        return self._complete(PodActions(kill_pod=replaces, sandbox_attempt=attempt))
 
     def _is_done(self, container: RunContainer) -> bool:
         newest = self.seen.newest(container.name)
@@ -187,7 +175,7 @@ class _Sync:
         return has_succeeded and self.pod.spec.restart_policy == ON_FAILURE
 
     def _here(self, name: str) -> ObservedContainer | None:
-        """The newest of that name, if it belongs to the sandbox that is there: a new sandbox begins anew."""
+        """The newest of that name, if it belongs to the current sandbox."""
         newest = self.seen.newest(name)
         if newest is None or newest.sandbox_id in ("", self._sandbox_id()):
             return newest
@@ -195,8 +183,8 @@ class _Sync:
 
     # Init containers
 
-    def _init_containers(self, inits: list[RunContainer]) -> tuple[bool, bool]:
-        """Fills in which of them to start, in the pod's order. Is the pod initialised? Has it failed for good?"""
+    def _init_containers(self) -> tuple[bool, bool]:
+        """Whether the pod is initialised, and whether it has failed."""
         containers = self.pod.spec.init_containers
         if not containers:
             return True, False
@@ -204,7 +192,7 @@ class _Sync:
             newest is not None and newest.phase in ("created", "running")
             for newest in (self._here(each.name) for each in self.pod.spec.containers)
         )
-        passed = is_initialised  # something later than the container looked at has begun
+        passed = is_initialised  # a later container has started
         wanted: set[int] = set()
         for index in reversed(range(len(containers))):
             container = containers[index]
@@ -228,11 +216,11 @@ class _Sync:
             passed = True
         if not passed:
             wanted.add(0)
-        inits.extend(containers[index] for index in sorted(wanted))
+        self.to_start.extend(containers[index] for index in sorted(wanted))
         return is_initialised, False
 
     def _init_step(self, container: RunContainer, newest: ObservedContainer) -> tuple[bool, bool, bool]:
-        """May its successor start? Must it be started (again)? Has the pod failed with it?"""
+        """Whether the next one may start, whether this one must be started, and whether the pod has failed."""
         sidecar = is_sidecar(container)
         if newest.phase == "created":
             return False, True, False
@@ -250,28 +238,21 @@ class _Sync:
         return False, True, False
 
     def _running_sidecar(self, container: RunContainer, newest: ObservedContainer) -> tuple[bool, bool, bool]:
-        results = self._results(newest)
-        name = container.name
-        if container.startup_probe is not None and results.startup is not True:
-            if results.startup is None:
-                return False, False, False
-            self._kill(newest, f"Init container {name} failed startup probe", "startup")
-            return False, True, False
-        if _is_changed(container, newest):
-            self._kill(newest, f"Init container {name} definition changed", "definition")
-            return True, True, False
-        if container.liveness_probe is not None and results.liveness is False:
-            self._kill(newest, f"Init container {name} failed liveness probe", "liveness")
-            return True, True, False
-        if name in self.memory.restart_to_resize:
-            self._kill(newest, restart_message(name), "resize")
-            return True, True, False
-        return True, False, False
+        startup = self._results(newest).startup
+        if container.startup_probe is not None and startup is not True:
+            if startup is False:
+                self._kill(newest, f"Init container {container.name} failed startup probe", "startup")
+            return False, startup is False, False
+        why = self._why_end(container, newest, "Init container")
+        if why is not None:
+            reason, message = why
+            self._kill(newest, message, reason)
+        return True, why is not None, False
 
     # Ordinary containers
 
     def _ordinary_containers(self) -> bool:
-        """Is there anything that runs on, or will run?"""
+        """Whether any container runs or will run."""
         keeps = False
         for container in self.pod.spec.containers:
             newest = self.seen.newest(container.name)
@@ -280,15 +261,15 @@ class _Sync:
                     keeps = True
                     self.to_start.append(container)
                     if newest is not None and newest.phase == "unknown":
-                        words = 'Container is in "unknown" state, try killing it before restart'
-                        self._kill(newest, words, "unknown")
+                        message = 'Container is in "unknown" state, try killing it before restart'
+                        self._kill(newest, message, "unknown")
                 continue
             if self._here(container.name) is None:
                 keeps = True
                 self.to_start.append(container)
-                self._kill(newest, "", "unknown")  # left over from a sandbox that was replaced
+                self._kill(newest, "", "unknown")  # of a sandbox that was replaced
                 continue
-            why = self._why_end(container, newest)
+            why = self._why_end(container, newest, "Container")
             if why is None:
                 keeps = True
                 continue
@@ -300,15 +281,15 @@ class _Sync:
             self._kill(newest, message, reason)
         return keeps
 
-    def _why_end(self, container: RunContainer, newest: ObservedContainer) -> tuple[KillReason, str] | None:
+    def _why_end(self, container: RunContainer, newest: ObservedContainer, title: str) -> tuple[KillReason, str] | None:
         results = self._results(newest)
         name = container.name
         if _is_changed(container, newest):
-            return "definition", f"Container {name} definition changed"
+            return "definition", f"{title} {name} definition changed"
         if container.liveness_probe is not None and results.liveness is False:
-            return "liveness", f"Container {name} failed liveness probe"
+            return "liveness", f"{title} {name} failed liveness probe"
         if container.startup_probe is not None and results.startup is False:
-            return "startup", f"Container {name} failed startup probe"
+            return "startup", f"{title} {name} failed startup probe"
         if name in self.memory.restart_to_resize:
             return "resize", restart_message(name)
         return None
@@ -342,7 +323,7 @@ class _Sync:
         self.starts.append(Start(container.name, attempt, is_init, is_sidecar(container), resume_id))
 
     def _wait(self, container: RunContainer) -> Wait | None:
-        about = ContainerEvents(container.name, self.profile, is_init=container.name in self.init_names)
+        events = ContainerEvents(container.name, self.profile, is_init=container.name in self.init_names)
         last_run = next((each for each in self.seen.of(container.name) if each.phase == "exited"), None)
         key = backoff_key(container)
         entry = self.memory.backoffs.get(key)
@@ -350,53 +331,53 @@ class _Sync:
             until_s = waits_until_s(entry, last_run.finished_s, self.limits)
             if entry is not None and until_s > self.now_s:
                 message = crash_message(container.name, self.pod.metadata, entry.delay_s)
-                self._tell(container.name, CRASH_LOOP, message, about.back_off(self.pod.metadata))
+                self._record(container.name, CRASH_LOOP, message, events.back_off(self.pod.metadata))
                 return Wait(container.name, CRASH_LOOP, message, until_s)
         until_s = pull_waits_until_s(self.memory.image_backoffs.get(container.image), self.now_s)
         if until_s > self.now_s:
             message = self._pull_message(container)
-            told = (about.pull_back_off(container.image), about.start_failed(IMAGE_PULL_BACKOFF))
-            self._tell(container.name, IMAGE_PULL_BACKOFF, message, *told)
+            waiting = (events.pull_back_off(container.image), events.start_failed(IMAGE_PULL_BACKOFF))
+            self._record(container.name, IMAGE_PULL_BACKOFF, message, *waiting)
             return Wait(container.name, IMAGE_PULL_BACKOFF, message, until_s)
         if last_run is not None:
             self.backoffs[key] = next_backoff(entry, last_run.finished_s, self.now_s, self.limits)
         return None
 
     def _pull_message(self, container: RunContainer) -> str:
-        trouble = self.memory.trouble.get(container.name)
-        if trouble is None:
+        failure = self.memory.failures.get(container.name)
+        if failure is None:
             return pull_message(container.image, profile=self.profile)
-        if trouble.reason == IMAGE_PULL_BACKOFF:
-            return trouble.message
-        return pull_message(container.image, f"{trouble.reason}: {trouble.message}", self.profile)
+        if failure.reason == IMAGE_PULL_BACKOFF:
+            return failure.message
+        return pull_message(container.image, f"{failure.reason}: {failure.message}", self.profile)
 
-    def _tell(self, name: str, reason: str, message: str, *events: LifecycleEvent) -> None:
-        """Once per wait: the question may be asked many times while it lasts."""
-        if self.memory.trouble.get(name) != StartFailure(reason, message):
+    def _record(self, name: str, reason: str, message: str, *events: LifecycleEvent) -> None:
+        """Record events once per wait, which may last for many syncs."""
+        if self.memory.failures.get(name) != StartFailure(reason, message):
             self.events.extend(events)
 
     def _old_records(self) -> tuple[str, ...]:
-        """Dead containers beyond the newest of its name and one before it (04 §11)."""
+        """Exited containers older than the two newest of their name (04 §11)."""
         old = list(self.forget)
-        for name in {each.name for each in self.seen.containers}:
+        for name in {container.name for container in self.seen.containers}:
             dead = [each.id for each in self.seen.of(name)[2:] if each.phase == "exited"]
             old.extend(each for each in dead if each not in old)
         return tuple(sorted(old))
 
-    def _answer(self, work: PodActions) -> PodActions:
-        moments = [each.until_s for each in self.waits]
-        ends_s = deadline_s(self.pod, self.status)
-        if ends_s is not None:
-            moments.append(ends_s)
+    def _complete(self, actions: PodActions) -> PodActions:
+        times_s = [wait.until_s for wait in self.waits]
+        active_deadline_s = deadline_s(self.pod, self.status)
+        if active_deadline_s is not None:
+            times_s.append(active_deadline_s)
         return msgspec.structs.replace(
-            work,
+            actions,
             kills=tuple(self.kills.values()),
             forget=self._old_records(),
             starts=tuple(self.starts),
             waits=tuple(self.waits),
             backoffs=self.backoffs,
             events=tuple(self.events),
-            look_again_s=min(moments, default=None),
+            requeue_s=min(times_s, default=None),
         )
 
 
@@ -404,39 +385,39 @@ def _is_changed(container: RunContainer, newest: ObservedContainer) -> bool:
     return newest.definition not in ("", definition_of(container))
 
 
-def remember(memory: SyncState, work: PodActions) -> SyncState:
-    """The memory with what this work adds to it."""
-    if not (work.waits or work.backoffs):
+def after_sync(memory: SyncState, actions: PodActions) -> SyncState:
+    if not (actions.waits or actions.backoffs):
         return memory
-    trouble = {**memory.trouble, **{each.name: StartFailure(each.reason, each.message) for each in work.waits}}
-    return msgspec.structs.replace(memory, trouble=trouble, backoffs={**memory.backoffs, **work.backoffs})
+    failures = {wait.name: StartFailure(wait.reason, wait.message) for wait in actions.waits}
+    return msgspec.structs.replace(
+        memory, failures={**memory.failures, **failures}, backoffs={**memory.backoffs, **actions.backoffs}
+    )
 
 
 def started(memory: SyncState, name: str) -> SyncState:
-    """The memory after a container was started: nothing keeps it waiting any more."""
-    if name not in memory.trouble:
+    """The sync state after a container was started: its start failure is removed."""
+    if name not in memory.failures:
         return memory
-    trouble = {other: each for other, each in memory.trouble.items() if other != name}
-    return msgspec.structs.replace(memory, trouble=trouble)
+    failures = {other: failure for other, failure in memory.failures.items() if other != name}
+    return msgspec.structs.replace(memory, failures=failures)
 
 
-def start_failed(memory: SyncState, name: str, trouble: StartFailure) -> SyncState:
-    """The memory after an attempt to start a container went wrong."""
-    return msgspec.structs.replace(memory, trouble={**memory.trouble, name: trouble})
+def start_failed(memory: SyncState, name: str, failure: StartFailure) -> SyncState:
+    return msgspec.structs.replace(memory, failures={**memory.failures, name: failure})
 
 
 def pull_failed(
     memory: SyncState, container: Container, message: str, now_s: float, reason: str = ERR_IMAGE_PULL
 ) -> SyncState:
-    """The memory after an image could not be had: the trouble, and the wait before the next pull."""
+    """The sync state after a failed pull: the failure, and the back-off of the image."""
     entry = next_pull_backoff(memory.image_backoffs.get(container.image), now_s)
     changed = start_failed(memory, container.name, StartFailure(reason, message))
     return msgspec.structs.replace(changed, image_backoffs={**memory.image_backoffs, container.image: entry})
 
 
-def kept(memory: SyncState, seen: ObservedPod) -> SyncState:
-    """The memory without verdicts of probes about containers that are gone."""
-    ids = {each.id for each in seen.containers}
+def without_stale_probes(memory: SyncState, seen: ObservedPod) -> SyncState:
+    """The sync state without probe results of containers that no longer exist."""
+    ids = {container.id for container in seen.containers}
     if memory.probes.keys() <= ids:
         return memory
     return msgspec.structs.replace(memory, probes={each: memory.probes[each] for each in memory.probes if each in ids})

@@ -1,12 +1,11 @@
-"""When a container is probed, and what its answers mean.
+"""Probes: when a container is probed, and what the results mean.
 
-Every probe of every container has a `ProbeState` that the agent keeps. Before a probe, `due_s` says when it may
-run: after its initial delay, once a period, a startup probe until it has succeeded, the others only after that. After
-it, `after_probe` counts: a verdict changes only after as many equal answers in a row as its threshold asks. A verdict
-of *failed* from a startup or liveness probe means that the container will be ended; it is not asked again. A
-readiness probe goes on, and goes on while its pod is being stopped, the others do not.
+The agent keeps a `ProbeState` for every probe of every container. `due_s` computes when it may run next: after its
+initial delay, once per period; a startup probe until it has succeeded, the others only after that. `after_probe` counts
+results: a verdict changes after as many equal results in a row as its threshold. If a startup or liveness probe has
+failed, the container is killed and the probe stops. A readiness probe continues, even while its pod terminates.
 
-An answer that could not be had at all (`ProbeResult.error`) counts for nothing.
+A probe that could not run (`ProbeResult.error`) does not count.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ MAX_OUTPUT_BYTES = 10 * 1024
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
-    """One probe. `output` is what the event repeats."""
+    """The result of one probe. The event contains `output`."""
 
     is_success: bool
     output: str = ""
-    error: str = ""  # the probe could not be made at all
-    is_warning: bool = False  # a success that is worth an event: a redirect to another host
+    error: str = ""  # the probe could not run
+    is_warning: bool = False  # a success with an event: a redirect to another host
 
 
 class ProbeState(msgspec.Struct, frozen=True):
@@ -41,8 +40,8 @@ class ProbeState(msgspec.Struct, frozen=True):
     verdict: bool | None = None
     last: bool | None = None
     in_a_row: int = 0
-    asked_s: float | None = None  # when it was asked last
-    on_hold: bool = False  # failed; waits for the next container
+    probed_s: float | None = None  # the last probe
+    on_hold: bool = False  # failed; pauses until the next container
 
 
 def probe_of(container: RunContainer, kind: ProbeKind) -> Probe | None:
@@ -52,7 +51,7 @@ def probe_of(container: RunContainer, kind: ProbeKind) -> Probe | None:
 
 
 def fresh(container_id: str, kind: ProbeKind) -> ProbeState:
-    """Of a new container: alive, not ready, not known to have started."""
+    """Of a new container: alive, not ready, start unknown."""
     return ProbeState(container_id, {"Startup": None, "Liveness": True, "Readiness": False}[kind])
 
 
@@ -65,50 +64,46 @@ def due_s(
     has_started: bool,
     is_ending: bool = False,
 ) -> float | None:
-    """When to ask next, perhaps in the past; None while there is nothing to ask. `has_started`: `is_started`."""
+    """When to probe next, possibly in the past; None while there is nothing to probe."""
     if running.phase != "running" or state.on_hold or has_started != (kind != "Startup"):
         return None
     if is_ending and kind != "Readiness":
         return None
     earliest_s = running.started_s + probe.initial_delay_seconds
-    if state.asked_s is None or state.container_id != running.id:
+    if state.probed_s is None or state.container_id != running.id:
         return earliest_s
-    return max(earliest_s, state.asked_s + max(probe.period_seconds, 1))
+    return max(earliest_s, state.probed_s + max(probe.period_seconds, 1))
 
 
-def after_probe(probe: Probe, kind: ProbeKind, state: ProbeState, answer: ProbeResult, asked_s: float) -> ProbeState:
-    """The state after one answer."""
+def after_probe(probe: Probe, kind: ProbeKind, state: ProbeState, answer: ProbeResult, probed_s: float) -> ProbeState:
+    """The state after one result."""
     if answer.error:
-        return msgspec.structs.replace(state, asked_s=asked_s)
+        return msgspec.structs.replace(state, probed_s=probed_s)
     in_a_row = state.in_a_row + 1 if state.last is answer.is_success else 1
     threshold = probe.success_threshold if answer.is_success else probe.failure_threshold
     if in_a_row < threshold:
-        return ProbeState(state.container_id, state.verdict, answer.is_success, in_a_row, asked_s)
+        return ProbeState(state.container_id, state.verdict, answer.is_success, in_a_row, probed_s)
     on_hold = kind != "Readiness" and not answer.is_success
-    # A container that is to be ended begins to count anew, should it survive.
+    # The count starts again if the container survives.
     counted = 0 if on_hold else in_a_row
-    return ProbeState(state.container_id, answer.is_success, answer.is_success, counted, asked_s, on_hold)
+    return ProbeState(state.container_id, answer.is_success, answer.is_success, counted, probed_s, on_hold)
 
 
-def probe_event(about: ContainerEvents, kind: ProbeKind, answer: ProbeResult) -> LifecycleEvent | None:
-    """Every failed answer is told, also below the threshold."""
+def probe_event(events: ContainerEvents, kind: ProbeKind, answer: ProbeResult) -> LifecycleEvent | None:
+    """Every failure has an event, also below the threshold."""
     if answer.error:
-        return about.probe_errored(kind, answer.error)
+        return events.probe_errored(kind, answer.error)
     if not answer.is_success:
-        return about.unhealthy(kind, answer.output)
-    return about.probe_warning(kind, answer.output) if answer.is_warning else None
+        return events.unhealthy(kind, answer.output)
+    return events.probe_warning(kind, answer.output) if answer.is_warning else None
 
 
 def with_verdict(results: ProbeResults, kind: ProbeKind, verdict: bool | None) -> ProbeResults:
-    if kind == "Startup":
-        return msgspec.structs.replace(results, startup=verdict)
-    if kind == "Liveness":
-        return msgspec.structs.replace(results, liveness=verdict)
-    return msgspec.structs.replace(results, readiness=verdict)
+    return msgspec.structs.replace(results, **{kind.lower(): verdict})
 
 
 def restored(status: RunContainerStatus) -> ProbeResults:
-    """What the last report says of a container that still runs: an agent that begins anew does not unready it."""
+    """Results from the last status of a running container: a restart of the agent does not make it unready."""
     if status.state.running is None:
         return NO_RESULTS
     return ProbeResults(startup=True if status.started else None, readiness=status.ready)
@@ -127,7 +122,7 @@ def is_ready(container: RunContainer, newest: ObservedContainer | None, results:
 
 
 def http_answer(status_code: int, body: str = "", *, is_foreign_redirect: bool = False) -> ProbeResult:
-    """2xx and 3xx are good. A redirect to another host is not followed; it is good, with a warning."""
+    """2xx and 3xx succeed. A redirect to another host is not followed; it succeeds with a warning."""
     if is_foreign_redirect:
         return ProbeResult(True, f"Probe terminated redirects, Response body: {body}", is_warning=True)
     if 200 <= status_code < 400:
@@ -140,14 +135,14 @@ def exec_answer(exit_code: int, output: str) -> ProbeResult:
 
 
 def exec_timeout(command: tuple[str, ...], timeout_s: int, profile: Profile) -> ProbeResult:
-    words = quoted(" ".join(command))
+    command_text = quoted(" ".join(command))
     if profile.probe_error_says_state:
-        return ProbeResult(False, f"command timed out: {words} timed out after {timeout_s}s")
-    return ProbeResult(False, f"command {words} timed out")
+        return ProbeResult(False, f"command timed out: {command_text} timed out after {timeout_s}s")
+    return ProbeResult(False, f"command {command_text} timed out")
 
 
 def port_number(action: HttpGet | TcpSocket, container: RunContainer) -> int | None:
-    """A named port is looked up among the container's own; None where there is none such."""
+    """A named port is one of the container's ports; None if there is no such port."""
     port = action.port
     if isinstance(port, str):
         named = next((each.container_port for each in container.ports if each.name == port), None)

@@ -1,13 +1,14 @@
-"""securityContext of pod and container → the plain values a runtime is told, or why not.
+"""securityContext of pod and container → the values for the runtime, or the reason why not.
 
-A container's field stands before the pod's. Honoured: runAsUser, runAsGroup, runAsNonRoot, supplementalGroups, fsGroup
+A container's field overrides the pod's. Supported: runAsUser, runAsGroup, runAsNonRoot, supplementalGroups, fsGroup
 (as a group of every process, and as the group of volumes), capabilities, privileged, readOnlyRootFilesystem,
-allowPrivilegeEscalation. Every other field is refused with its path, because a setting that promises protection and
-does nothing is worse than none; only texts that say what happens anyway are let pass: an `Unconfined` profile, the
-`Default` proc mount, and fsGroupChangePolicy, which Kubernetes itself does not apply to the volumes that exist here.
+allowPrivilegeEscalation, seccompProfile. Every other field is refused with its path, because a setting that promises
+protection and does nothing is worse than none. Values that change nothing are accepted: an `Unconfined` AppArmor
+profile, the `Default` proc mount, and fsGroupChangePolicy, which Kubernetes does not apply to the volumes that this
+node supports.
 
-Privileges cannot be gained unless the manifest says so (`allowPrivilegeEscalation: true`, or `privileged`): Kubernetes
-leaves that open where nothing is said, we do not.
+Privileges cannot be gained unless the manifest allows it (`allowPrivilegeEscalation: true`, or `privileged`); the
+default of Kubernetes is to allow it.
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from collections.abc import Iterator
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
-from plimsoll.rules.model.runnable import PodSecurityContext, RunContainer, RunPod, SecurityContext
+from plimsoll.rules.model.runnable import PodSecurityContext, RunContainer, RunPod, SeccompProfile, SecurityContext
 
+LOCALHOST = "localhost/"
 _UNCONFINED = {"type": "Unconfined"}
 _NOTHING = SecurityContext()
 _NOTHING_OF_POD = PodSecurityContext()
@@ -33,10 +35,11 @@ class SecurityValues(msgspec.Struct, frozen=True):
     privileged: bool = False
     no_new_privileges: bool = True
     read_only_root: bool = False
+    seccomp: str = ""  # RuntimeDefault, Unconfined or localhost/<profile>; empty: the default of the node
 
 
 def security_values(pod: RunPod, container: RunContainer, image_user: int | None = None) -> SecurityValues:
-    """Raises ContainerConfigError with every refused field, or where runAsNonRoot is set and root would run."""
+    """Raises ContainerConfigError with every refused field, or if runAsNonRoot is set and the user is root."""
     refused = [*_refused_by_pod(pod), *_refused_by_container(pod, container)]
     if refused:
         listed = ", ".join(refused)
@@ -59,7 +62,14 @@ def security_values(pod: RunPod, container: RunContainer, image_user: int | None
         privileged=privileged,
         no_new_privileges=not (privileged or own.allow_privilege_escalation),
         read_only_root=bool(own.read_only_root_filesystem),
+        seccomp=_seccomp(own.seccomp_profile or shared.seccomp_profile),
     )
+
+
+def _seccomp(profile: SeccompProfile | None) -> str:
+    if profile is None:
+        return ""
+    return LOCALHOST + profile.localhost_profile if profile.type == "Localhost" else profile.type
 
 
 def fs_group(pod: RunPod) -> int | None:
@@ -117,14 +127,12 @@ def _refused_profiles(context: SecurityContext | PodSecurityContext, at: str) ->
         yield f"{at}.seLinuxOptions"
     if context.windows_options is not None:
         yield f"{at}.windowsOptions"
-    if context.seccomp_profile is not None and context.seccomp_profile != _UNCONFINED:
-        yield f"{at}.seccompProfile"
     if context.app_armor_profile is not None and context.app_armor_profile != _UNCONFINED:
         yield f"{at}.appArmorProfile"
 
 
 def container_path(pod: RunPod, container: RunContainer) -> str:
-    """Where the container stands in its manifest."""
+    """The container's path in its manifest."""
     kinds = (
         ("containers", pod.spec.containers),
         ("initContainers", pod.spec.init_containers),

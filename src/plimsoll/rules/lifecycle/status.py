@@ -1,8 +1,8 @@
-"""What is reported of a pod: phase, conditions, addresses, and its containers (04 §7, §11, §12; 05 B7).
+"""The pod status: phase, conditions, addresses, and container statuses (04 §7, §11, §12; 05 B7).
 
-A status is computed from what is seen, on top of the status before: times of conditions stay while a condition stays,
-reason and message stay with the phase, and a final phase stays for good. While any container may still run, a final
-phase is held back, so that nobody takes a pod for ended whose processes live.
+A status is computed from the observed state and the previous status: the time of a condition stays while its status
+stays, reason and message stay with the phase, and a final phase never changes. A final phase is not reported while any
+container may still run.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from plimsoll.rules.lifecycle.conditions import (
     DISRUPTION_TARGET,
     OWN_CONDITIONS,
     PASSING_CONDITIONS,
+    SCHEDULED,
     ConditionInputs,
     containers_ready,
     initialized,
     pod_ready,
     ready_to_start,
-    scheduled,
 )
 from plimsoll.rules.lifecycle.container_status import (
     StatusContext,
     container_statuses,
     ended_unknown,
-    was_begun,
+    has_started,
     with_short_messages,
 )
 from plimsoll.rules.lifecycle.termination import FINAL_PHASES, TerminationVerdict, is_ending
@@ -45,13 +45,13 @@ from plimsoll.rules.model.pod_status import (
 from plimsoll.rules.model.runnable import ALWAYS, NEVER, RunPod
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resources.qos import qos_class
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.timestamps import rfc3339
 
 REJECTED_PREFIX = "Pod was rejected: "
 
 
 class NodeView(msgspec.Struct, frozen=True):
-    """What a status says of its node."""
+    """What a status contains of its node."""
 
     host_ips: tuple[str, ...] = ()
     runtime_name: str = "plimsoll"  # of `runtime://id`
@@ -75,10 +75,10 @@ def pod_status(
 ) -> RunStatus:
     """The status now.
 
-    `verdict`: the node ends this pod. `is_final`: everything was stopped and nothing will be started again.
+    `verdict`: the node terminates this pod. `is_final`: all containers are stopped and none will be started again.
     `allocated`: resources by container name where they differ from the spec. `conditions`: those of other rules, such
-    as the two of a resize; a type of theirs replaces what the API server has. `resize`: the word for one, where the
-    profile has it. `resources`, `allocated_resources`: of the pod as a whole, where it has some of its own.
+    as resize; they replace conditions of the same type. `resize`: `status.resize`, if the profile has it. `resources`,
+    `allocated_resources`: of the pod level, if set.
     """
     before = memory.status if memory.status is not None else pod.status
     ending = is_final or is_ending(pod, before, verdict)
@@ -96,7 +96,7 @@ def pod_status(
         reason=reason,
         message=message,
         qos_class=pod.status.qos_class or qos_class(pod),
-        start_time=before.start_time or pod.status.start_time or utc_text(now_s),
+        start_time=before.start_time or pod.status.start_time or rfc3339(now_s),
         resize=resize,
         resources=resources,
         allocated_resources=allocated_resources,
@@ -106,27 +106,27 @@ def pod_status(
         observed_generation=pod.metadata.generation if node.profile.pod_observed_generation else 0,
     )
     shown = _with_addresses(pod, seen, before, shown, node)
-    told = _conditions(pod, seen, before, shown, node.profile, verdict, tuple(conditions))
-    return msgspec.structs.replace(shown, conditions=_dated(told, before, pod.status, now_s))
+    reported = _conditions(pod, seen, before, shown, node.profile, verdict, tuple(conditions))
+    return msgspec.structs.replace(shown, conditions=_dated(reported, before, pod.status, now_s))
 
 
 def rejected_status(
     pod: RunPod, reason: str, message: str, now_s: float, profile: Profile = DEFAULT_PROFILE
 ) -> RunStatus:
-    """Of a pod that the node did not admit: Failed, and nothing of it ever ran."""
+    """Of a pod that the node did not admit: Failed, and no container ever ran."""
     generation = pod.metadata.generation if profile.pod_observed_generation else 0
-    told = [each for each in pod.status.conditions if each.type not in ("Ready", "ContainersReady")]
-    told += [
-        RunCondition("Ready", "False", "PodFailed", observed_generation=generation),
-        RunCondition("ContainersReady", "False", "PodFailed", observed_generation=generation),
+    conditions = [each for each in pod.status.conditions if each.type not in ("Ready", "ContainersReady")]
+    conditions += [
+        RunCondition(kind, "False", "PodFailed", observed_generation=generation)
+        for kind in ("Ready", "ContainersReady")
     ]
     return RunStatus(
         phase=FAILED,
         reason=reason,
         message=f"{REJECTED_PREFIX}{message}",
         qos_class=pod.status.qos_class or qos_class(pod),
-        start_time=pod.status.start_time or utc_text(now_s),
-        conditions=_dated(told, pod.status, pod.status, now_s),
+        start_time=pod.status.start_time or rfc3339(now_s),
+        conditions=_dated(conditions, pod.status, pod.status, now_s),
         observed_generation=generation,
     )
 
@@ -137,18 +137,17 @@ def rejected_status(
 def _all_ended(
     pod: RunPod, inits: tuple[RunContainerStatus, ...], ordinary: tuple[RunContainerStatus, ...]
 ) -> tuple[tuple[RunContainerStatus, ...], tuple[RunContainerStatus, ...]]:
-    """Once initialised, every ordinary container has ended somehow; of the init containers, those before the last sign
-    of life."""
+    """If initialised, every container is terminated; of the init containers, those up to the last one that started."""
     if _was_initialised(pod, inits, ordinary):
         ordinary = tuple(ended_unknown(each) for each in ordinary)
-    begun = max((index for index, each in enumerate(inits) if was_begun(each)), default=-1)
+    begun = max((index for index, each in enumerate(inits) if has_started(each)), default=-1)
     return tuple(ended_unknown(each) if index <= begun else each for index, each in enumerate(inits)), ordinary
 
 
 def _was_initialised(
     pod: RunPod, inits: tuple[RunContainerStatus, ...], ordinary: tuple[RunContainerStatus, ...]
 ) -> bool:
-    if not pod.spec.init_containers or any(was_begun(each) for each in ordinary):
+    if not pod.spec.init_containers or any(has_started(each) for each in ordinary):
         return True
     last = inits[-1]
     if is_sidecar(pod.spec.init_containers[-1]):
@@ -170,9 +169,9 @@ def _phase(
     is_final: bool,
 ) -> tuple[str, str, str]:
     """Phase, reason, message."""
-    for told in (pod.status, before):
-        if told.phase in FINAL_PHASES:
-            return told.phase, told.reason, told.message
+    for reported in (pod.status, before):
+        if reported.phase in FINAL_PHASES:
+            return reported.phase, reported.reason, reported.message
     phase = phase_of(pod, statuses, is_final=is_final)
     if is_final and phase not in FINAL_PHASES:
         phase = FAILED
@@ -181,7 +180,7 @@ def _phase(
         reason, message = before.reason or pod.status.reason, before.message or pod.status.message
     if verdict is not None:
         phase, reason, message = FAILED, verdict.reason, verdict.message
-    may_run = any(each.phase in ("running", "unknown") for each in seen.containers)
+    may_run = any(container.phase in ("running", "unknown") for container in seen.containers)
     if phase in FINAL_PHASES and may_run and not is_final:
         return before.phase or PENDING, before.reason, before.message
     return phase, reason, message
@@ -220,7 +219,7 @@ def phase_of(pod: RunPod, statuses: tuple[RunContainerStatus, ...], *, is_final:
 
 
 class _Tally:
-    """How many containers are where. A waiting one that has ended before counts as stopped."""
+    """Containers by state. A waiting container that has terminated before counts as stopped."""
 
     def __init__(self) -> None:
         self.pending_inits = self.failed_inits = 0
@@ -236,7 +235,7 @@ class _Tally:
             self.failed_inits += 1
 
     def count_sidecar(self, status: RunContainerStatus | None) -> None:
-        """One that has ended is not taken into account."""
+        """A terminated sidecar is not counted."""
         if status is None:
             self.unknown += 1
         elif status.state.running is not None:
@@ -291,12 +290,12 @@ def _conditions(
     verdict: TerminationVerdict | None,
     others: tuple[RunCondition, ...],
 ) -> list[RunCondition]:
-    """Those of others first, then our own in the kubelet's order."""
-    ours = OWN_CONDITIONS | PASSING_CONDITIONS | {each.type for each in others}
-    told = [each for each in pod.status.conditions if each.type not in ours]
-    told.extend(others)
+    """Conditions of other controllers first, then the node's in the kubelet's order."""
+    ours = OWN_CONDITIONS | PASSING_CONDITIONS | {other.type for other in others}
+    conditions = [condition for condition in pod.status.conditions if condition.type not in ours]
+    conditions.extend(others)
     generation = shown.observed_generation
-    disruption = next((each for each in before.conditions if each.type == DISRUPTION_TARGET), None)
+    disruption = next((condition for condition in before.conditions if condition.type == DISRUPTION_TARGET), None)
     if verdict is not None and verdict.is_disruption:
         disruption = RunCondition(
             DISRUPTION_TARGET,
@@ -306,24 +305,22 @@ def _conditions(
             observed_generation=generation,
         )
     if disruption is not None:
-        told = [each for each in told if each.type != DISRUPTION_TARGET]
-        told.append(disruption)
-    by = ConditionInputs(pod, (*shown.init_container_statuses, *shown.container_statuses), shown.phase, generation)
+        conditions = [condition for condition in conditions if condition.type != DISRUPTION_TARGET]
+        conditions.append(disruption)
+    inputs = ConditionInputs(pod, (*shown.init_container_statuses, *shown.container_statuses), shown.phase, generation)
     if profile.ready_to_start_condition:
-        told.append(ready_to_start(by, seen))
-    told.append(initialized(by))
-    told.append(pod_ready(by, told))
-    told.append(containers_ready(by))
-    told.append(scheduled(by))
-    return told
+        conditions.append(ready_to_start(inputs, seen))
+    conditions.append(initialized(inputs))
+    ready = pod_ready(inputs, conditions)
+    return [*conditions, ready, containers_ready(inputs), inputs.condition(SCHEDULED, True)]
 
 
 def _dated(
-    told: Iterable[RunCondition], before: RunStatus, stored: RunStatus, now_s: float
+    conditions: Iterable[RunCondition], before: RunStatus, stored: RunStatus, now_s: float
 ) -> tuple[RunCondition, ...]:
     """A condition's time changes only with its status."""
-    known = {each.type: each for each in (*stored.conditions, *before.conditions)}
-    return tuple(_with_time(each, known.get(each.type), now_s) for each in told)
+    known = {condition.type: condition for condition in (*stored.conditions, *before.conditions)}
+    return tuple(_with_time(condition, known.get(condition.type), now_s) for condition in conditions)
 
 
 def _with_time(condition: RunCondition, before: RunCondition | None, now_s: float) -> RunCondition:
@@ -331,4 +328,4 @@ def _with_time(condition: RunCondition, before: RunCondition | None, now_s: floa
         return condition
     if before is not None and before.status == condition.status and before.last_transition_time is not None:
         return msgspec.structs.replace(condition, last_transition_time=before.last_transition_time)
-    return msgspec.structs.replace(condition, last_transition_time=utc_text(now_s))
+    return msgspec.structs.replace(condition, last_transition_time=rfc3339(now_s))

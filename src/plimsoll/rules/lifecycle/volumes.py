@@ -1,9 +1,9 @@
-"""Volumes whose files come from the API: config maps, the downward API, and both projected into one directory.
+"""Volumes whose files come from the API: ConfigMaps, the downward API, and projected volumes.
 
-Pure: a volume and what it refers to → the files it shall hold. Texts are the kubelet's. What this node does not have
-(secrets, claims, tokens …) is refused with the field's name, because a pod that waits without a word helps nobody; only
-the service account's token of a projected volume is left out with a note, as nearly every pod of a large cluster has
-one and few ever read it.
+A volume and the objects that it refers to determine its files. Messages are the kubelet's. Sources that this node does
+not support (secrets, claims, …) are refused with the field's name, so that no pod waits without a message. Only the
+service account token of a projected volume is omitted with a warning: nearly every pod of a cluster has one and few
+read it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.errors import ContainerConfigError, PlimsollError
+from plimsoll.errors import ContainerConfigError, PlimsollError, StructuredError
 from plimsoll.rules.gotext import quoted
 from plimsoll.rules.lifecycle.environment import (
     ConfigMaps,
@@ -44,21 +44,20 @@ TOKEN_LEFT_OUT = "ServiceAccountTokenIgnored"
 _MAX_PATH_BYTES = 4096
 
 
-class VolumeError(PlimsollError):
-    """A volume that cannot be made (now); `str()` is the text of the event."""
+class VolumeError(StructuredError):
+    """The volume cannot be set up; `str()` is the message of the event."""
 
     reason = "FailedMount"
 
-    def __init__(self, volume: str, detail: str) -> None:
-        super().__init__(volume, detail)
-        self.volume, self.detail = volume, detail
+    volume: str
+    detail: str
 
     def __str__(self) -> str:
         return f"MountVolume.SetUp failed for volume {quoted(self.volume)} : {self.detail}"
 
 
 class VolumeFile(msgspec.Struct, frozen=True):
-    path: str  # below the volume, checked: no `..`, not absolute
+    path: str  # relative to the volume, without `..`
     data: bytes
     mode: int = DEFAULT_MODE
 
@@ -69,24 +68,22 @@ class VolumeFiles(msgspec.Struct, frozen=True):
 
 
 def mounted_volumes(pod: RunPod) -> tuple[RunVolume, ...]:
-    """Those that a container mounts; others are never made."""
+    """Those that a container mounts; others are not set up."""
     wanted = {mount.name for container in containers_of(pod) for mount in container.volume_mounts}
     return tuple(volume for volume in pod.spec.volumes if volume.name in wanted)
 
 
 def check_kind(volume: RunVolume) -> str:
-    """The volume's kind, where it is one that there is here; raises VolumeRefused."""
+    """The volume's kind; raises VolumeError for an unsupported one."""
     kind = volume_kind(volume)
     if kind not in SUPPORTED:
-        shown = kind or "a kind that is not known here"
-        raise VolumeError(
-            volume.name, f"volumes of this node are {', '.join(SUPPORTED)}; {shown} is none of them: use one of these"
-        )
+        shown = kind or "an unknown kind"
+        raise VolumeError(volume.name, f"this node does not support {shown}: use {', '.join(SUPPORTED)}")
     return kind
 
 
 def volume_files(volume: RunVolume, pod: RunPod, config_maps: ConfigMaps, surroundings: Surroundings) -> VolumeFiles:
-    """What a volume made from the API holds now; raises VolumeRefused."""
+    """The current files of a volume from the API; raises VolumeError."""
     files: tuple[VolumeFile, ...] = ()
     notes: tuple[EnvironmentNote, ...] = ()
     try:
@@ -98,7 +95,7 @@ def volume_files(volume: RunVolume, pod: RunPod, config_maps: ConfigMaps, surrou
             files, notes = _of_projected(volume.projected, pod, config_maps, surroundings)
     except (ContainerConfigError, _VolumeFileError) as problem:
         raise VolumeError(volume.name, str(problem)) from None
-    by_path = {file.path: file for file in files}  # as with several sources: the last one wins
+    by_path = {file.path: file for file in files}  # the last source wins
     _check_no_file_is_a_directory(volume.name, by_path)
     return VolumeFiles(tuple(by_path.values()), notes)
 
@@ -172,14 +169,14 @@ def _of_projected(
         elif source.service_account_token is not None:
             path = source.service_account_token.get("path")
             notes.append(
-                EnvironmentNote(TOKEN_LEFT_OUT, f"No service account token is mounted here: {path} is left out")
+                EnvironmentNote(TOKEN_LEFT_OUT, f"This node does not mount service account tokens: {path} is omitted")
             )
         elif source.secret is not None and source.secret.get("optional") is True:
             continue
         else:
             raise _VolumeFileError(
-                "of projected sources only configMap and downwardAPI can be made here: remove secret, "
-                "clusterTrustBundle and podCertificate"
+                "projected volumes support configMap and downwardAPI on this node: remove secret, clusterTrustBundle "
+                "and podCertificate"
             )
     return tuple(files), tuple(notes)
 
@@ -193,7 +190,7 @@ def _mode(mode: int | None) -> int:
 
 
 def _checked(path: str) -> str:
-    """A path inside the volume: names that begin with `..` are the volume's own."""
+    """A path inside the volume: names that begin with `..` are reserved for the volume."""
     if not path or "\0" in path or len(path.encode("utf-8", "surrogatepass")) > _MAX_PATH_BYTES:
         raise _VolumeFileError(f"invalid path: must have 1 to {_MAX_PATH_BYTES} bytes, none of them zero")
     if path.startswith("/"):

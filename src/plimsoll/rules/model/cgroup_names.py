@@ -1,8 +1,10 @@
-"""Names and paths of cgroups (spec 02 §2): the kubelet's component lists, both drivers, every runtime's containers.
+"""Names and paths of cgroups (02 §2): the kubelet's component lists, both drivers, the containers of every runtime.
 
-A cgroup is a tuple of components, `("kubepods", "burstable", "pod<uid>")`; the root is empty. The cgroupfs driver
-joins them with `/`. The systemd driver turns `-` inside a component into `_`, joins with `-`, and each prefix is a
-slice in its parent: `a-b.slice` lives in `a.slice`.
+A cgroup is a tuple of components, `("kubepods", "burstable", "pod<uid>")`; the root is empty. The cgroupfs driver joins
+them with `/`. The systemd driver replaces `-` inside a component by `_` and joins with `-`; each prefix is a slice in
+its parent: `a-b.slice` is in `a.slice`.
+
+Kubernetes: pkg/kubelet/cm/cgroup_manager_linux.go.
 """
 
 from __future__ import annotations
@@ -20,8 +22,8 @@ Driver = Literal["cgroupfs", "systemd"]
 Runtime = Literal["process", "containerd", "crio"]
 
 KUBEPODS = "kubepods"
-UNKNOWN_UID = "<uid>"  # stands for what is given out when a pod is created
-UNKNOWN_ID = "<id>"  # … and when a container is
+UNKNOWN_UID = "<uid>"  # in place of the uid that the API server assigns
+UNKNOWN_ID = "<id>"  # in place of the id that the runtime assigns
 _PLAIN_UID = re.compile(r"[A-Za-z0-9.-]*+", re.ASCII)
 _CLASS_COMPONENT: dict[str, CgroupName] = {
     "Guaranteed": (),  # directly under kubepods: there is no cgroup for this class
@@ -33,7 +35,7 @@ _FLAT_PREFIX = {"containerd": "", "crio": "crio-", "process": ""}
 
 
 def below(parent: CgroupName, *components: str) -> CgroupName:
-    """The kubelet refuses `/` and `_` in what it appends: `_` stands for `-` in slice names, `/` for a level."""
+    """The kubelet refuses `/` and `_` in components: `_` means `-` in slice names, `/` is a level."""
     for component in components:
         if "/" in component or "_" in component:
             raise InvalidNameError(f'invalid character in component ["{component}"] of CgroupName')
@@ -41,7 +43,7 @@ def below(parent: CgroupName, *components: str) -> CgroupName:
 
 
 def root_name(cgroup_root: str, *, cgroups_per_qos: bool = True) -> CgroupName:
-    """The node-level cgroup of all pods: cgroupRoot, and `kubepods` in it unless cgroupsPerQOS is off."""
+    """The cgroup of all pods: cgroupRoot, and `kubepods` in it unless cgroupsPerQOS is off."""
     root = parse_cgroupfs(cgroup_root)
     return below(root, KUBEPODS) if cgroups_per_qos else root
 
@@ -55,7 +57,7 @@ def pod_name(pods_root: CgroupName, qos: QoSClass, uid: str) -> CgroupName:
 
 
 def uid_errors(uid: str) -> list[FieldError]:
-    """A uid becomes the name of a directory: what a kubelet would abort on, and whatever is no plain name."""
+    """A uid becomes the name of a directory: errors for a uid that is not a valid name."""
     if _PLAIN_UID.fullmatch(uid):
         return []
     detail = "becomes the name of a cgroup: letters, digits, '-' and '.' only"
@@ -63,14 +65,14 @@ def uid_errors(uid: str) -> list[FieldError]:
 
 
 def parse_cgroupfs(path: str) -> CgroupName:
-    """One leading `/` dropped, split at `/`, empty components kept: how cgroupRoot is read under both drivers."""
+    """Without one leading `/`, split at `/`, with empty components: cgroupRoot under both drivers."""
     if path in ("", "/"):
         return ()
     return tuple(path.removeprefix("/").split("/"))
 
 
 def parse_systemd(path: str) -> CgroupName:
-    """Back from a slice: last element, without `.slice`, split at `-`; ancestors are not checked."""
+    """The inverse: the last element, without `.slice`, split at `-`; ancestors are not checked."""
     if not (stripped := path.rstrip("/")) and path:
         last = "/"
     else:
@@ -87,19 +89,19 @@ def cgroupfs_path(name: CgroupName) -> str:
 
 
 def slice_name(name: CgroupName) -> str:
-    """The last slice alone, as systemd and the OCI form call it."""
+    """The last slice alone, as systemd and OCI name it."""
     return "-".join(component.replace("-", "_") for component in name) + ".slice"
 
 
 class Parent(msgspec.Struct, frozen=True):
-    """A cgroup that will get children: its path is spelled once, not once per child."""
+    """A cgroup with many children: its path is computed once."""
 
     driver: Driver
     path: str
     stem: str  # the slice name without `.slice`; empty for the root
 
     def child(self, component: str) -> str:
-        """The path of a child that the kubelet appends; refuses what `below` refuses."""
+        """The path of a child; refuses what `below` refuses."""
         if "/" in component or "_" in component:
             below((), component)
         if self.driver == "cgroupfs":
@@ -115,11 +117,11 @@ def parent(name: CgroupName, driver: Driver) -> Parent:
 
 
 def systemd_path(name: CgroupName) -> str:
-    """Every ancestor slice written out; raises where systemd has no such name (an empty component inside)."""
+    """The path with every ancestor slice; raises InvalidNameError for an empty component."""
     if not name or name == ("",):
         return "/"
     escaped = slice_name(name).removesuffix(".slice")
-    if escaped == "-":  # `-.slice` is systemd's own name for the root
+    if escaped == "-":  # `-.slice` is systemd's name of the root
         return "/"
     parts = escaped.split("-")
     if "/" in escaped or "" in parts:
@@ -138,12 +140,12 @@ def cgroup_path(name: CgroupName, driver: Driver) -> str:
 
 
 def container_component(container_id: str, driver: Driver, runtime: Runtime) -> str:
-    """What a runtime calls a container's cgroup below the pod's (02 §2.2)."""
+    """A container's cgroup below the pod's, as the runtime names it (02 §2.2)."""
     if driver == "systemd":
         return f"{SCOPE_PREFIX[runtime]}{container_id}.scope"
     return f"{_FLAT_PREFIX[runtime]}{container_id}"
 
 
 def misplaced_container_path(pod: CgroupName, container_id: str, runtime: Runtime) -> str:
-    """Where a container lands when the kubelet names for systemd and the runtime does not (02 §2.2): at the root."""
+    """A container's path if only the kubelet uses systemd: at the root (02 §2.2)."""
     return f"/{slice_name(pod)}:{SCOPE_PREFIX[runtime].removesuffix('-')}:{container_id}"

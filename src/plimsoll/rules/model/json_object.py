@@ -1,4 +1,4 @@
-"""A JSON object as Python has it: a Kubernetes object, or any part of one, before it is read into a type."""
+"""A JSON object in Python: a Kubernetes object, or a part of one, before it is decoded into a type."""
 
 from __future__ import annotations
 

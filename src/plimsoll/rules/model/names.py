@@ -1,10 +1,12 @@
-"""Names (spec 01 §2): which texts are names at all, and what a resource name may be used for.
+"""Names (01 §2): which texts are valid names, and what a resource name may be used for.
 
-Two families. *Texts*: DNS labels and subdomains, qualified names, label values; each check returns Kubernetes' own
-sentences, none for a good name (R-4). *Classes*: native, hugepages, extended, overcommittable, integer-only (R-3); they
-look only at the spelling, so a name that is no valid name still has a class, and validation reports both faults.
+Two families. *Texts*: DNS labels and subdomains, qualified names, label values; each check returns Kubernetes'
+messages, none for a valid name (R-4). *Classes*: native, hugepages, extended, overcommittable, integer-only (R-3); they
+depend only on the spelling, so an invalid name still has a class, and validation reports both errors.
 
-The same few names come back in every object, so the checks are memoised with a bound; an answer never changes.
+The same few names occur in every object, so the checks are cached, with a bound.
+
+Kubernetes: staging/src/k8s.io/apimachinery/pkg/util/validation/validation.go, pkg/apis/core/helper/helpers.go.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def _too_long(bound: int) -> str:
 
 
 def _mismatch(rule: str, pattern: str, *examples: str) -> str:
-    """Kubernetes' sentence about a pattern; the comma before each `or` is its own."""
+    """Kubernetes' message about a pattern, with its comma before each `or`."""
     shown = " or ".join(f"'{example}', " for example in examples)
     return f"{rule} (e.g. {shown}regex used for validation is '{pattern}')"
 
@@ -131,7 +133,7 @@ def label_value_problems(text: str) -> Problems:
 
 
 def generated_name_problems(prefix: str) -> Problems:
-    """`generateName` is a prefix: a dash at its end is fine, because letters will follow."""
+    """`generateName` is a prefix: it may end with a dash, because letters follow."""
     return dns_subdomain_problems(f"{prefix[:-2]}a" if len(prefix) > 1 and prefix.endswith("-") else prefix)
 
 
@@ -150,7 +152,7 @@ OBJECT_COUNTS = frozenset(
         "services.nodeports",
     }
 )
-# Everything that Kubernetes knows without a prefix, quota names included (V-2).
+# Resource names without a prefix, including quota names (V-2).
 _KNOWN = (
     CONTAINER_STANDARD
     | OBJECT_COUNTS
@@ -169,14 +171,14 @@ def is_hugepages(name: str) -> bool:
 
 @lru_cache(1024)
 def is_extended(name: str) -> bool:
-    """Somebody's own resource; the name must leave room for quota's `requests.` in front."""
+    """A resource with a domain; the name must leave room for quota's `requests.` prefix."""
     if is_native(name) or name.startswith(REQUESTS_PREFIX):
         return False
     return not qualified_name_problems(REQUESTS_PREFIX + name)
 
 
 def is_overcommittable(name: str) -> bool:
-    """May a limit exceed its request?"""
+    """Whether a limit may exceed its request."""
     return is_native(name) and not is_hugepages(name)
 
 
@@ -189,7 +191,7 @@ def is_container_standard(name: str) -> bool:
 
 
 def page_size(name: str) -> Quantity | None:
-    """The page size that a hugepages name carries; None when it is no positive whole number of bytes (V-7)."""
+    """The page size in a hugepages name; None if it is not a positive whole number of bytes (V-7)."""
     try:
         size = QUANTITIES[name.removeprefix(HUGEPAGES_PREFIX)]
     except InvalidQuantityError:
@@ -199,7 +201,7 @@ def page_size(name: str) -> Quantity | None:
 
 @lru_cache(1024)
 def resource_name_problems(name: str) -> Problems:
-    """V-1, V-2: is it a name of a resource at all?"""
+    """V-1, V-2: whether it is the name of a resource."""
     problems = qualified_name_problems(name)
     if problems or "/" in name or name in _KNOWN:
         return problems
@@ -210,7 +212,7 @@ def resource_name_problems(name: str) -> Problems:
 
 @lru_cache(1024)
 def container_resource_problems(name: str) -> Problems:
-    """V-1 … V-4: may a container ask for it? A bad name can be reported on two counts."""
+    """V-1 … V-4: whether a container may request it. An invalid name can have two errors."""
     problems = resource_name_problems(name)
     if "/" not in name:
         return problems if is_container_standard(name) else (*problems, "must be a standard resource for containers")

@@ -1,12 +1,13 @@
-"""The lean objects that rules compute with: only the fields that decide something, frozen, straight from JSON.
+"""The lean objects that the rules use: only the fields that matter to a rule, frozen, decoded from JSON.
 
-A user's document is stored and served as it came; these are views of it. Absent and empty mean different things in a
-few places (spec 01 QC-2, D-1), so `None` is absent and an empty mapping is an empty mapping. Mappings inside these
-objects are never changed after decoding: a rule that needs another value builds another object.
+A user's document is stored and served unchanged; these are views of it. Absent and empty differ in a few places (01
+QC-2, D-1), so `None` is absent and an empty mapping is empty. Mappings inside these objects never change after
+decoding: a rule that needs another value builds another object.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ import msgspec
 from plimsoll.rules.quantity import Quantity
 
 ResourceList = dict[str, Quantity]
-Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # as Go reads it
+Int = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]  # as in Go
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 QoSClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 
@@ -47,6 +48,13 @@ class Resources(Lean, frozen=True, gc=False):
 NO_RESOURCES = Resources()
 
 
+def listed(resources: Resources | None, kind: str) -> ResourceList:
+    """One list, `requests` or `limits`; empty if absent."""
+    if resources is None:
+        return {}
+    return (resources.requests if kind == "requests" else resources.limits) or {}
+
+
 class ResizePolicy(Lean, frozen=True, gc=False):
     resource_name: str = ""
     restart_policy: str = ""
@@ -74,7 +82,7 @@ class EmptyDir(Lean, frozen=True, gc=False):
 
 
 class Volume(Lean, frozen=True, gc=False):
-    """Only what eviction asks: is it local storage (spec 04 §1.2)?"""
+    """Only what eviction needs: whether it is local storage (04 §1.2)."""
 
     name: str = ""
     empty_dir: EmptyDir | None = None
@@ -120,8 +128,53 @@ class NodeAffinity(Lean, frozen=True, gc=False):
     )
 
 
+class LabelSelector(Lean, frozen=True, gc=False):
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[SelectorTerm, ...] = ()
+
+
+class PodAffinityTerm(Lean, frozen=True, gc=False):
+    """Pods of some namespaces, and the node label that says what counts as one place."""
+
+    label_selector: LabelSelector | None = None
+    topology_key: str = ""
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
+
+
+class WeightedPodAffinityTerm(Lean, frozen=True, gc=False):
+    weight: Int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class PodAffinity(Lean, frozen=True, gc=False):
+    """Also what podAntiAffinity holds."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(
+        name="requiredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = msgspec.field(
+        name="preferredDuringSchedulingIgnoredDuringExecution", default=()
+    )
+
+
 class Affinity(Lean, frozen=True, gc=False):
     node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(Lean, frozen=True, gc=False):
+    max_skew: Int32 = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: Int32 | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] = ()
 
 
 class PodOS(Lean, frozen=True, gc=False):
@@ -144,6 +197,7 @@ class PodSpec(Lean, frozen=True, gc=False):
     tolerations: tuple[Toleration, ...] = ()
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     host_network: bool = False
     termination_grace_period_seconds: Int | None = None
     active_deadline_seconds: Int | None = None
@@ -236,13 +290,20 @@ class Node(Lean, frozen=True, gc=False):
     status: NodeStatus = NodeStatus()
 
 
+def container_fields(spec: PodSpec, base: str = "spec") -> Iterator[tuple[str, Container]]:
+    """Each container with its path in the manifest; init containers first."""
+    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+        for index, container in enumerate(containers):
+            yield f"{base}.{kind}[{index}]", container
+
+
 def is_sidecar(container: Container) -> bool:
     """A restartable init container."""
     return container.restart_policy == "Always"
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """May the name stand in `spec.resources`? (R-3)"""
+    """Whether the name is allowed in `spec.resources` (R-3)."""
     return name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)
 
 

@@ -1,8 +1,8 @@
 """A pod as the agent observes it (`ObservedPod`), what the agent keeps about it (`SyncState`), and `PodActions`.
 
-These are the values that pass between the agent, which looks and acts, and the rules, which decide. Everything is
-level-triggered: the agent converts what the runtime shows now, keeps the memory from turn to turn (parts of it survive
-a restart in its checkpoint), and hands both to `rules.lifecycle.pod_actions`. Times are seconds since the epoch of one
+These values pass between the agent, which observes and acts, and the rules, which decide. Everything is
+level-triggered: the agent takes what the runtime reports now, keeps `SyncState` from sync to sync (parts of it survive
+a restart in its checkpoint), and passes both to `rules.lifecycle.pod_actions`. Times are seconds since the epoch of one
 wall clock.
 """
 
@@ -20,6 +20,21 @@ ContainerPhase = Literal["created", "running", "exited", "unknown"]
 KillReason = Literal["", "liveness", "startup", "resize", "definition", "unknown", "pod", "post-start"]
 
 
+class CriResources(msgspec.Struct, frozen=True):
+    """CRI's LinuxContainerResources, for runtimes that write container cgroups; made by `rules.resources.cri`."""
+
+    cpu_shares: int = 0
+    cpu_quota_us: int = 0
+    cpu_period_us: int = 0
+    memory_limit_bytes: int = 0
+    memory_swap_limit_bytes: int = 0
+    oom_score_adj: int = 0
+    cpuset_cpus: str = ""
+    cpuset_mems: str = ""
+    hugepage_limits: Mapping[str, int] = {}  # `2MB` → bytes
+    unified: Mapping[str, str] = {}  # cgroup v2 file → text
+
+
 class ObservedSandbox(msgspec.Struct, frozen=True):
     id: str
     attempt: int = 0
@@ -27,44 +42,56 @@ class ObservedSandbox(msgspec.Struct, frozen=True):
     created_s: float = 0.0
     ip: str = ""
     host_network: bool | None = None  # None: not known, never a reason to replace it
+    pod_uid: str = ""
+    name: str = ""
+    namespace: str = ""
+    cgroup_parent: str = ""
 
 
 class ObservedContainer(msgspec.Struct, frozen=True):
+    """As the runtime reports it. The agent fills in `definition` and `resources`, and completes `reason` and
+    `message`."""
+
     id: str
     name: str
     phase: ContainerPhase
     attempt: int = 0
-    sandbox_id: str = ""  # "" where the runtime does not say
+    sandbox_id: str = ""  # "" if the runtime does not report it
     image: str = ""
     image_id: str = ""
     created_s: float = 0.0
     started_s: float = 0.0
     finished_s: float = 0.0
-    exit_code: int = 0
-    reason: str = ""  # what the runtime itself knows: OOMKilled, StartError …
+    exit_code: int = 0  # 128 + signal for a killed container
+    reason: str = ""  # what the runtime itself knows: OOMKilled, ContainerCannotRun …
     message: str = ""  # the runtime's own and the termination message, see `container_status.termination_message`
-    definition: str = ""  # `definition_of` the container when it was started; "" where that is not known
-    resources: Resources | None = None  # for the status: `resize_status.status_resources`, filled in by the agent
+    definition: str = ""  # `definition_of` the container when it was started; "" if unknown
+    resources: Resources | None = None  # for the status: `rules.resize.status.status_resources`
+    pod_uid: str = ""
+    pid: int = 0  # in the host's pid namespace, while the container runs
+    log_file: str = ""
+    annotations: Mapping[str, str] = {}
+    cri_resources: CriResources | None = None  # when first observed in this phase, if the runtime reports them
 
 
 class ObservedPod(msgspec.Struct, frozen=True):
     sandboxes: tuple[ObservedSandbox, ...] = ()
-    containers: tuple[ObservedContainer, ...] = ()  # dead ones too, as long as they are kept
+    containers: tuple[ObservedContainer, ...] = ()  # ended ones too, as long as their records exist
 
     def sandbox(self) -> ObservedSandbox | None:
         """The newest."""
-        return max(self.sandboxes, key=lambda each: (each.attempt, each.created_s), default=None)
+        return max(self.sandboxes, key=lambda sandbox: (sandbox.attempt, sandbox.created_s), default=None)
 
     def newest(self, name: str) -> ObservedContainer | None:
         return max(self.of(name), key=_age, default=None)
 
     def of(self, name: str) -> list[ObservedContainer]:
         """All of that name, the newest first."""
-        return sorted((each for each in self.containers if each.name == name), key=_age, reverse=True)
+        return sorted((container for container in self.containers if container.name == name), key=_age, reverse=True)
 
     def live(self) -> tuple[ObservedContainer, ...]:
-        """What may still run: created, running, unknown."""
-        return tuple(each for each in self.containers if each.phase != "exited")
+        """Containers that may still run: created, running, unknown."""
+        return tuple(container for container in self.containers if container.phase != "exited")
 
 
 def _age(container: ObservedContainer) -> tuple[int, float]:
@@ -72,21 +99,21 @@ def _age(container: ObservedContainer) -> tuple[int, float]:
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """One entry: how long to wait now, and when that was decided."""
+    """How long to wait, and since when."""
 
     delay_s: float
     updated_s: float
 
 
 class StartFailure(msgspec.Struct, frozen=True):
-    """Why the last attempt to start a container failed; shown as its waiting state until an attempt goes well."""
+    """Why the last attempt to start a container failed; shown as its waiting state until an attempt succeeds."""
 
     reason: str
     message: str = ""
 
 
 class ProbeResults(msgspec.Struct, frozen=True):
-    """Of one container id: True and False as `rules.lifecycle.probes` decided; None while there is no verdict."""
+    """Of one container id, as `rules.lifecycle.probes` decided; None while there is no result."""
 
     startup: bool | None = None
     liveness: bool | None = None
@@ -97,14 +124,14 @@ NO_RESULTS = ProbeResults()
 
 
 class SyncState(msgspec.Struct, frozen=True):
-    """What the agent keeps between turns. `backoffs` and `image_backoffs` belong in its checkpoint."""
+    """What the agent keeps between syncs. `backoffs` and `image_backoffs` belong in its checkpoint."""
 
     backoffs: Mapping[str, Backoff] = {}  # by `crash_backoff.backoff_key`
     image_backoffs: Mapping[str, Backoff] = {}  # by image
-    trouble: Mapping[str, StartFailure] = {}  # by container name
+    failures: Mapping[str, StartFailure] = {}  # by container name
     probes: Mapping[str, ProbeResults] = {}  # by container id
     restart_to_resize: frozenset[str] = frozenset()  # names of running containers whose accepted resize needs a restart
-    status: RunStatus | None = None  # last computed here; None after a restart, the pod's own then stands for it
+    status: RunStatus | None = None  # last computed here; None after a restart: then the pod's own is used
 
 
 NO_MEMORY = SyncState()
@@ -135,17 +162,17 @@ class Kill(msgspec.Struct, frozen=True):
 
 
 class Start(msgspec.Struct, frozen=True):
-    """Make and start this container, after the kills and the sandbox."""
+    """Create and start this container, after the kills and the sandbox."""
 
     name: str
     attempt: int
     is_init: bool = False
     is_sidecar: bool = False
-    resume_id: str = ""  # a container of that attempt was made before and only has to be started
+    resume_id: str = ""  # a container of that attempt exists and only has to be started
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """A container that would be started if it were not for this. The agent remembers it as the container's trouble."""
+    """Why a container is not started yet. The agent keeps it as the container's `StartFailure`."""
 
     name: str
     reason: str
@@ -154,33 +181,33 @@ class Wait(msgspec.Struct, frozen=True):
 
 
 class PodActions(msgspec.Struct, frozen=True):
-    """One turn's work, to be carried out in this order:
+    """The actions of one sync, in this order:
 
     1. `kill_pod`: stop every container in order (`termination.stops`) and all sandboxes; otherwise each of `kills`,
        side by side. All must have ended before anything is started.
-    2. `forget`: dead containers whose records are to be removed.
-    3. `sandbox_attempt`: make a sandbox with that number.
-    4. `starts`, in order. A failing ordinary init container ends the turn; any other failure only itself.
-    `backoffs` and `waits` go to the memory before the starts, `events` are told.
+    2. `forget`: remove the records of these ended containers.
+    3. `sandbox_attempt`: create a sandbox with that number.
+    4. `starts`, in order. A failing ordinary init container ends the sync; any other failure concerns only itself.
+    `backoffs` and `waits` are put into the state before the starts, `events` are emitted.
     """
 
     kill_pod: bool = False
     kills: tuple[Kill, ...] = ()
     forget: tuple[str, ...] = ()  # container ids
     sandbox_attempt: int | None = None
-    sandbox_id: str = ""  # the one to use where none is to be made
+    sandbox_id: str = ""  # the one to use if none is to be created
     starts: tuple[Start, ...] = ()
     waits: tuple[Wait, ...] = ()
-    backoffs: Mapping[str, Backoff] = {}  # entries to put into the memory
+    backoffs: Mapping[str, Backoff] = {}  # entries to put into the state
     events: tuple[LifecycleEvent, ...] = ()
-    look_again_s: float | None = None  # when time alone changes the answer
+    requeue_s: float | None = None  # when time alone changes the result
 
     @property
     def is_idle(self) -> bool:
         return not (self.kill_pod or self.kills or self.forget or self.starts or self.sandbox_attempt is not None)
 
-    def is_done(self, seen: ObservedPod) -> bool:
-        """Nothing to do, or only an end that has come already."""
+    def is_done(self, observed: ObservedPod) -> bool:
+        """Nothing to do, or only a termination that is complete."""
         if self.kill_pod and self.sandbox_attempt is None and not self.starts:
-            return not seen.live() and not self.forget
+            return not observed.live() and not self.forget
         return self.is_idle

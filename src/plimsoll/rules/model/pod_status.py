@@ -1,6 +1,6 @@
-"""The status of a pod that runs: read (what was reported before) and written (what to report now).
+"""The status of a running pod, as read (reported before) and as written (to report now).
 
-`codec.lean.runnable.status_document` makes the document of it, absent fields left out.
+`codec.lean.runnable.status_document` converts it to a document, without absent fields.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RunState(ContainerState, frozen=True, gc=False):
     """At most one of the three; none at all means waiting."""
 
     waiting: Waiting | None = None
-    running: Running | None = None  # type: ignore[assignment]  # ContainerState only asks whether it is there
+    running: Running | None = None  # type: ignore[assignment]  # ContainerState only needs its presence
     terminated: Terminated | None = None
 
 
@@ -58,7 +58,7 @@ class RunContainerStatus(ContainerStatus, frozen=True, gc=False):
     image_id: str = msgspec.field(name="imageID", default="")
     container_id: str = msgspec.field(name="containerID", default="")
     started: bool | None = None
-    volume_mounts: tuple[VolumeMountStatus, ...] | None = None  # 1.31 and later: what was really mounted
+    volume_mounts: tuple[VolumeMountStatus, ...] | None = None  # 1.31 and later: the actual mounts
     user: dict[str, object] | None = None
     allocated_resources_status: tuple[dict[str, object], ...] | None = None
     stop_signal: str | None = None

@@ -1,11 +1,11 @@
 """The namespace's policies as lean objects: LimitRange, ResourceQuota and PodDisruptionBudget.
 
-Like `objects`: only the fields that decide something, frozen, `None` for absent.
+As in `objects`: only the fields that matter to a rule, frozen, `None` for absent.
 """
 
 from __future__ import annotations
 
-from plimsoll.rules.model.objects import Lean, Metadata, ResourceList, SelectorTerm
+from plimsoll.rules.model.objects import LabelSelector, Lean, Metadata, ResourceList
 
 
 class LimitRangeItem(Lean, frozen=True, gc=False):
@@ -51,11 +51,6 @@ class ResourceQuota(Lean, frozen=True, gc=False):
     metadata: Metadata = Metadata()
     spec: ResourceQuotaSpec = ResourceQuotaSpec()
     status: ResourceQuotaStatus = ResourceQuotaStatus()
-
-
-class LabelSelector(Lean, frozen=True, gc=False):
-    match_labels: dict[str, str] | None = None
-    match_expressions: tuple[SelectorTerm, ...] = ()
 
 
 class DisruptionBudgetSpec(Lean, frozen=True, gc=False):

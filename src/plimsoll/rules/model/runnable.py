@@ -1,8 +1,8 @@
-"""What running a pod needs to know of it, beyond what its resources need: commands, probes, hooks, mounts, statuses.
+"""The fields that running a pod needs beside its resources: commands, probes, hooks, mounts, statuses.
 
-A `RunPod` is a lean `Pod` with more fields, so every rule that takes a Pod takes it as it is, and a node decodes a
-pod's document once. As in `objects`, `None` is absent. What this node refuses (volume kinds, security settings, hooks)
-is kept too, as the document has it: a refusal must name the field.
+A `RunPod` is a lean `Pod` with more fields, so every rule for a Pod accepts it, and a node decodes a pod's document
+once. As in `objects`, `None` is absent. Settings that this node refuses (volume kinds, security settings, hooks) are
+kept as in the document, because a refusal names the field.
 """
 
 from __future__ import annotations
@@ -19,12 +19,11 @@ from plimsoll.rules.model.objects import (
     Pod,
     PodSpec,
     Port,
-    is_sidecar,
 )
 from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.quantity import Quantity
 
-RefusedField = dict[str, object]  # a setting that is only looked at to say that it is there
+RefusedField = dict[str, object]  # a setting of which only the presence matters
 
 ALWAYS, ON_FAILURE, NEVER = "Always", "OnFailure", "Never"
 DEFAULT_GRACE_S = 30
@@ -84,11 +83,11 @@ class EnvFrom(Lean, frozen=True, gc=False):
 
 
 class ConfigMap(Lean, frozen=True, gc=False):
-    """What containers read of one, by its name."""
+    """The data that containers read."""
 
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
-    binary_data: dict[str, str] | None = None  # base64, as the document has it
+    binary_data: dict[str, str] | None = None  # base64, as in the document
 
 
 # Probes and hooks
@@ -154,6 +153,11 @@ class Lifecycle(Lean, frozen=True, gc=False):
 # Security
 
 
+class SeccompProfile(Lean, frozen=True, gc=False):
+    type: str = ""
+    localhost_profile: str = ""
+
+
 class Capabilities(Lean, frozen=True, gc=False):
     add: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
@@ -172,7 +176,7 @@ class SecurityContext(Lean, frozen=True, gc=False):
     proc_mount: str | None = None
     se_linux_options: RefusedField | None = None
     windows_options: RefusedField | None = None
-    seccomp_profile: RefusedField | None = None
+    seccomp_profile: SeccompProfile | None = None
     app_armor_profile: RefusedField | None = None
 
 
@@ -187,7 +191,7 @@ class PodSecurityContext(Lean, frozen=True, gc=False):
     sysctls: tuple[RefusedField, ...] = ()
     se_linux_options: RefusedField | None = None
     windows_options: RefusedField | None = None
-    seccomp_profile: RefusedField | None = None
+    seccomp_profile: SeccompProfile | None = None
     app_armor_profile: RefusedField | None = None
     se_linux_change_policy: str | None = None
 
@@ -240,7 +244,7 @@ class DownwardProjection(Lean, frozen=True, gc=False):
 
 
 class Projection(Lean, frozen=True, gc=False):
-    """One source of a projected volume. The token of a service account is how most pods come by such a volume."""
+    """One source of a projected volume; most pods have one for the service account token."""
 
     config_map: ConfigMapVolume | None = None
     downward_api: DownwardProjection | None = msgspec.field(name="downwardAPI", default=None)
@@ -256,7 +260,7 @@ class ProjectedVolume(Lean, frozen=True, gc=False):
 
 
 class RunVolume(Lean, frozen=True, gc=False):
-    """Has the fields of `objects.Volume`, with what mounting needs inside; `volume_kind` names the one that is set."""
+    """The fields of `objects.Volume` with their contents, for mounting; `volume_kind` names the one that is set."""
 
     name: str = ""
     empty_dir: EmptyDir | None = None
@@ -340,7 +344,7 @@ class RunSpec(PodSpec, frozen=True, gc=False):
     containers: tuple[RunContainer, ...] = ()
     init_containers: tuple[RunContainer, ...] = ()
     ephemeral_containers: tuple[RunContainer, ...] = ()
-    # Not a subclass of Volume: its members are structs where Volume's are bare mappings, asked for only by presence.
+    # Not a subclass of Volume: its members are structs, where Volume has mappings of which only the presence matters.
     volumes: tuple[RunVolume, ...] = ()  # type: ignore[assignment]
     host_pid: bool = msgspec.field(name="hostPID", default=False)
     host_ipc: bool = msgspec.field(name="hostIPC", default=False)
@@ -374,7 +378,7 @@ _KNOWN_BY = {each.name: each.encode_name for each in msgspec.structs.fields(RunV
 
 
 def volume_kind(volume: RunVolume) -> str:
-    """As the manifest names it (`emptyDir`, `persistentVolumeClaim`); "" where no known kind is set."""
+    """As in the manifest (`emptyDir`, `persistentVolumeClaim`); "" if no known kind is set."""
     for field, wire in _KNOWN_BY.items():
         if getattr(volume, field) is not None:
             return wire
@@ -394,10 +398,6 @@ def container_named(pod: RunPod, name: str) -> RunContainer | None:
 
 
 def grace_period_s(pod: RunPod) -> int:
-    """Of the spec, before any deletion or eviction shortens it."""
+    """The spec's, before a deletion or eviction shortens it."""
     grace = pod.spec.termination_grace_period_seconds
     return DEFAULT_GRACE_S if grace is None else grace
-
-
-def sidecars_of(pod: RunPod) -> tuple[RunContainer, ...]:
-    return tuple(container for container in pod.spec.init_containers if is_sidecar(container))

@@ -1,19 +1,20 @@
-"""Does this node take the pod that was bound to it? (03 §6 step 7 and "New pods racing", 04 §8, §9)
+"""Whether the node admits a pod that is bound to it (03 §6 step 7 and "New pods racing", 04 §8, §9).
 
-The node asks again, because the scheduler counted with what it knew: a resize may have been allocated meanwhile, the
-node may be under pressure, somebody may have named the node by hand. The checks stand in the kubelet's order: pressure,
-the operating system, resources against the *allocated* ones of the other pods, then node affinity, node name, host
-ports and NoExecute taints. All of the last group are collected, and the first one found is what is said.
+The node checks again what the scheduler has checked, because the scheduler may not have known everything: a resize may
+have been allocated meanwhile, the node may be under pressure, or a user may have set the node name. The checks are in
+the kubelet's order: pressure, the operating system, resources against the *allocated* ones of the other pods, then node
+affinity, node name, host ports and NoExecute taints. Of the last group all failures are collected and the first one is
+reported.
 
-A critical pod is not refused for want of resources: if nothing else speaks against it, other pods make room, and it is
-admitted without a second look. `Admitted.victims` are to be ended before its containers start.
+A critical pod that only lacks resources is admitted: other pods are preempted for it. `Admitted.victims` must terminate
+before its containers start.
 
-Room for a critical pod: which pods the node ends so that it can be admitted or grow (04 §9).
+`preemption` chooses these pods, for an admission or a resize (04 §9). This is not eviction: it uses requests, not
+usage. Guaranteed pods are preempted last: first come those that must be preempted even if every pod of the other
+classes were gone, then the same for Burstable pods, then for BestEffort pods. Within a class the pod with the requests
+nearest to the remaining shortage is chosen.
 
-This is not eviction: it answers an admission that fails for want of resources alone, and it looks at requests, not at
-usage. Guaranteed pods are spared most: first it is asked which of them must go even if every pod of the other classes
-were gone, then the same for Burstable pods, then for BestEffort ones. Within a class the pod is taken whose requests
-come nearest to what is still short.
+Kubernetes: pkg/kubelet/lifecycle/predicate.go, pkg/kubelet/preemption/preemption.go.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import msgspec
 
 from plimsoll.rules.eviction.assessment import EVICTED, NodeCondition, pressure_refusal
 from plimsoll.rules.eviction.ranking import ranking_request
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, PODS, Pod, QoSClass, is_critical, is_static
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
@@ -51,7 +53,7 @@ UNEXPECTED_ADMISSION_ERROR = "UnexpectedAdmissionError"
 
 
 class CriticalPodPreemption(msgspec.Struct, frozen=True):
-    """Either victims, in the order they are to be killed, or why there is no set of victims."""
+    """Either victims, in the order of termination, or why there is no set of victims."""
 
     victims: tuple[Pod, ...] = ()
     failure: str = ""
@@ -60,19 +62,21 @@ class CriticalPodPreemption(msgspec.Struct, frozen=True):
 class _Candidate(msgspec.Struct, frozen=True):
     pod: Pod
     freed: Shortage
-    size: tuple[int, int]  # memory, then cpu: what ties are broken by
+    size: tuple[int, int]  # memory, then cpu: the tie-breaker
 
 
 def preemption(
-    preemptor: Pod, pods: Iterable[Pod], shortfalls: Iterable[Shortfall], *, pod_level: bool = True
+    preemptor: Pod, pods: Iterable[Pod], shortfalls: Iterable[Shortfall], *, gates: Gates = DEFAULT_GATES
 ) -> CriticalPodPreemption:
-    """`pods` are the active ones with their allocated resources, `shortfalls` all that admission found missing."""
-    shortage = {each.resource: each.requested - (each.capacity - each.used) for each in shortfalls}
+    """`pods` are the active pods with their allocated resources; `shortfalls` are all that admission found."""
+    shortage = {
+        shortfall.resource: shortfall.requested - (shortfall.capacity - shortfall.used) for shortfall in shortfalls
+    }
     classes: dict[QoSClass, list[_Candidate]] = {GUARANTEED: [], BURSTABLE: [], BEST_EFFORT: []}
     for pod in pods:
         if is_preemptable(pod, preemptor):
-            qos = qos_class(pod, pod_level=pod_level)
-            classes[qos].append(_candidate(pod, shortage, pod_level))
+            qos = qos_class(pod, gates=gates)
+            classes[qos].append(_candidate(pod, shortage, gates))
     guaranteed, burstable, best_effort = classes[GUARANTEED], classes[BURSTABLE], classes[BEST_EFFORT]
     missing = _less(shortage, [*best_effort, *burstable, *guaranteed])
     if missing:
@@ -80,33 +84,33 @@ def preemption(
     first = _nearest(guaranteed, _less(shortage, [*best_effort, *burstable]))
     second = _nearest(burstable, _less(shortage, [*best_effort, *first]))
     third = _nearest(best_effort, _less(shortage, [*second, *first]))
-    return CriticalPodPreemption(tuple(each.pod for each in (*third, *second, *first)))
+    return CriticalPodPreemption(tuple(candidate.pod for candidate in (*third, *second, *first)))
 
 
 def is_preemptable(pod: Pod, preemptor: Pod) -> bool:
-    """Not critical, or of lower priority where both say theirs."""
+    """Not critical, or of lower priority if both have one."""
     if not is_critical(pod):
         return True
     own, other = pod.spec.priority, preemptor.spec.priority
     return own is not None and other is not None and own < other
 
 
-def _candidate(pod: Pod, shortage: Shortage, pod_level: bool) -> _Candidate:
-    freed = {name: freed_amount(pod, name, pod_level=pod_level) for name in shortage}
-    size = (freed_amount(pod, MEMORY, pod_level=pod_level), freed_amount(pod, CPU, pod_level=pod_level))
+def _candidate(pod: Pod, shortage: Shortage, gates: Gates) -> _Candidate:
+    freed = {name: freed_amount(pod, name, gates=gates) for name in shortage}
+    size = (freed_amount(pod, MEMORY, gates=gates), freed_amount(pod, CPU, gates=gates))
     return _Candidate(pod, freed, size)
 
 
-def freed_amount(pod: Pod, name: str, *, pod_level: bool = True) -> int:
-    """What the end of this pod gives back; cpu in milli."""
+def freed_amount(pod: Pod, name: str, *, gates: Gates = DEFAULT_GATES) -> int:
+    """What the termination of this pod frees; cpu in milli-cores."""
     if name == PODS:
         return 1
-    quantity = ranking_request(pod, name, pod_level=pod_level)
+    quantity = ranking_request(pod, name, gates=gates)
     return quantity.milli if name == CPU else quantity.value
 
 
 def _less(shortage: Shortage, gone: Iterable[_Candidate]) -> Shortage:
-    """What is still short without these pods."""
+    """What is still short without these pods: 2Gi short, pods of 1Gi and 512Mi: 512Mi."""
     left = dict(shortage)
     for candidate in gone:
         left = {name: amount - candidate.freed[name] for name, amount in left.items() if amount > candidate.freed[name]}
@@ -116,7 +120,7 @@ def _less(shortage: Shortage, gone: Iterable[_Candidate]) -> Shortage:
 def _nearest(candidates: list[_Candidate], shortage: Shortage) -> list[_Candidate]:
     """Pods of one class that cover the shortage, in order of choice.
 
-    The caller has checked that all of them together suffice; only negative requests could make that untrue.
+    The caller has checked that all of them together are enough; negative requests could contradict that.
     """
     left, chosen = list(candidates), []
     while shortage and left:
@@ -128,15 +132,15 @@ def _nearest(candidates: list[_Candidate], shortage: Shortage) -> list[_Candidat
                 nearest, index = distance, position
         chosen.append(left[index])
         shortage = _less(shortage, [left[index]])
-        # The last takes the place of the chosen one: that decides who is "later" in the next round's ties.
+        # The last one takes the place of the chosen one: that decides ties in the next round.
         left[index] = left[-1]
         left.pop()
     return chosen
 
 
 def _distance(candidate: _Candidate, shortage: Shortage) -> float:
-    """Σ of the squared shares that remain short."""
-    total = 0.0  # not sum(): since Python 3.12 it rounds better than the kubelet does
+    """Sum of the squared shares that remain short: 1Gi of 2Gi and 0m of 500m: (1/2)² + 0² = 0.25 (04 §9)."""
+    total = 0.0  # not sum(): since Python 3.12 it rounds differently from the kubelet
     for name, amount in shortage.items():
         share = (amount - candidate.freed[name]) / amount
         if share > 0:
@@ -160,8 +164,8 @@ _RECOVERY_ERROR = "Unexpected error while attempting to recover from admission f
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    victims: tuple[Pod, ...] = ()  # in the order they are to be killed
-    short_of: str = ""  # the resource that they make room in
+    victims: tuple[Pod, ...] = ()  # in the order of termination
+    short_of: str = ""  # the resource that they free
 
 
 class AdmissionRefusal(msgspec.Struct, frozen=True):
@@ -182,17 +186,16 @@ def admit(
     conditions: Iterable[NodeCondition] = (),
     *,
     profile: Profile = DEFAULT_PROFILE,
-    pod_level: bool = True,
+    gates: Gates = DEFAULT_GATES,
     managers: Callable[[], AdmissionRefusal | None] = lambda: None,
     also: Sequence[AdmissionRefusal] = (),
 ) -> Admitted | AdmissionRefusal:
-    """`load`: the node as `fit.allocated_load` counts it; should the pod itself be in it, that does not count.
+    """`load`: the node as `fit.allocated_load` counts it; the pod itself, if it is part of it, does not count.
 
-    `also`: what else speaks against this one.
-
-    `managers`: whether exclusive CPUs can be had, which a kubelet asks before it counts (03 §6 step 7).
+    `also`: further failures. `managers`: whether exclusive CPUs are available, which a kubelet checks before it counts
+    resources (03 §6 step 7).
     """
-    pressure = pressure_refusal(pod, conditions, pod_level=pod_level)
+    pressure = pressure_refusal(pod, conditions, gates=gates)
     if pressure is not None:
         return AdmissionRefusal(EVICTED, pressure)
     foreign = _other_system(pod)
@@ -211,20 +214,20 @@ def admit(
         return refusals[0]
     if not missing:
         return Admitted()
-    found = preemption(pod, (each.pod for each in others.residents.values()), missing, pod_level=pod_level)
-    if found.failure:
-        return AdmissionRefusal(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + found.failure)
-    return Admitted(found.victims, missing[0].resource)
+    preempted = preemption(pod, (resident.pod for resident in others.residents.values()), missing, gates=gates)
+    if preempted.failure:
+        return AdmissionRefusal(UNEXPECTED_ADMISSION_ERROR, _RECOVERY_ERROR + preempted.failure)
+    return Admitted(preempted.victims, missing[0].resource)
 
 
 def shortfalls(pod: Pod, load: NodeLoad) -> list[Shortfall]:
-    """What the node lacks for this pod beside the others."""
+    """The resources that the node lacks for this pod."""
     own = requesting_load(pod)
     return kubelet_shortfalls(own.requests, load.without_pods([own.key]))
 
 
 def _other_system(pod: Pod) -> AdmissionRefusal | None:
-    """The kubelet looks at the pod's own label, not at its node selector, and so do we."""
+    """As the kubelet does: by the pod's own label, not by its node selector."""
     if (pod.metadata.labels or {}).get(OS_LABEL, THIS_OS) != THIS_OS:
         return AdmissionRefusal(
             "PodOSSelectorNodeLabelDoesNotMatch",
@@ -236,20 +239,20 @@ def _other_system(pod: Pod) -> AdmissionRefusal | None:
 
 
 def _unfit(own: PodLoad, others: NodeLoad, profile: Profile) -> list[AdmissionRefusal]:
-    """What no preemption could change."""
-    found: list[tuple[str, str]] = []
+    """Failures that preemption cannot resolve."""
+    failures: list[tuple[str, str]] = []
     pod, node = own.pod, others.node
     if not matches_affinity(pod, node):
-        found.append(("NodeAffinity", AFFINITY_MISMATCH))
+        failures.append(("NodeAffinity", AFFINITY_MISMATCH))
     if pod.spec.node_name and pod.spec.node_name != node.metadata.name:
-        found.append(("NodeName", OTHER_NODE_NAME))
+        failures.append(("NodeName", OTHER_NODE_NAME))
     if own.ports and ports_taken(own.ports, others.residents.values()):
-        found.append(("NodePorts", PORTS_TAKEN))
+        failures.append(("NodePorts", PORTS_TAKEN))
     if not is_static(pod) and any(
         taint.effect == NO_EXECUTE and not is_tolerated(taint, pod.spec.tolerations) for taint in node.spec.taints
     ):
-        found.append(("TaintToleration", UNTOLERATED_TAINTS))
-    return [AdmissionRefusal(name, _predicate_text(name, reason, profile)) for name, reason in found]
+        failures.append(("TaintToleration", UNTOLERATED_TAINTS))
+    return [AdmissionRefusal(name, _predicate_text(name, reason, profile)) for name, reason in failures]
 
 
 def _predicate_text(name: str, reason: str, profile: Profile) -> str:

@@ -1,8 +1,11 @@
-"""From capacity to what pods may use, and the values of the node and class cgroups (spec 01 §10, 02 §8).
+"""From capacity to allocatable resources, and the values of the node and class cgroups (01 §10, 02 §8).
 
-Two figures carry nearly the same name. *Allocatable* in the Node's status is what the scheduler counts: capacity less
-both reservations less the hard eviction threshold (N-8). *Absolute allocatable* is what kubepods is limited to: no
-eviction term, so that eviction acts before the kernel does (N-9).
+Two figures have similar names. *Allocatable* in the Node's status is what the scheduler counts: capacity less both
+reservations less the hard eviction threshold (N-8): 8Gi − 1Gi − 512Mi − 100Mi = 6556Mi. *Absolute allocatable* is the
+limit of kubepods, without the eviction threshold, so that eviction acts before the kernel does (N-9):
+8Gi − 1Gi − 512Mi = 6656Mi.
+
+Kubernetes: pkg/kubelet/cm/node_container_manager_linux.go, qos_container_manager_linux.go.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, HUGEPAGES_PREFIX, MEMORY, PODS, Pod, ResourceList
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
 from plimsoll.rules.resources.cpu import MIN_SHARES, shares
@@ -19,12 +23,12 @@ from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import BURSTABLE, GUARANTEED, qos_class
 from plimsoll.rules.resources.values import Values, hugepage_limits
 
-PID = "pid"  # known inside the kubelet only (N-2)
+PID = "pid"  # internal to the kubelet (N-2)
 HUGETLB_UNBOUNDED = 1 << 62
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """What is kept from pods: `system` and `kube` as configured, `eviction` from the hard thresholds."""
+    """Reserved resources: `system` and `kube` as configured, `eviction` from the hard thresholds."""
 
     system: ResourceList | None = None
     kube: ResourceList | None = None
@@ -45,12 +49,12 @@ def machine_capacity(
 
 
 def absolute_allocatable(capacity: ResourceList, reserved: Reserved) -> ResourceList:
-    """What is enforced on kubepods (N-9)."""
+    """The limit of kubepods (N-9)."""
     return _less(capacity, (reserved.system, reserved.kube))
 
 
 def node_allocatable(capacity: ResourceList, reserved: Reserved) -> ResourceList:
-    """What the Node's status offers to the scheduler (N-8); memory also loses all huge pages the node has."""
+    """What the Node's status offers to the scheduler (N-8); huge pages are subtracted from memory."""
     allocatable = _less(capacity, (total_reservation(capacity, reserved),))
     for name, quantity in capacity.items():
         if name.startswith(HUGEPAGES_PREFIX) and MEMORY in allocatable:
@@ -59,7 +63,7 @@ def node_allocatable(capacity: ResourceList, reserved: Reserved) -> ResourceList
 
 
 def total_reservation(capacity: ResourceList, reserved: Reserved) -> ResourceList:
-    """system + kube + eviction for every name the node has; zero sums are dropped (N-7)."""
+    """system + kube + eviction for every resource of the node; zero sums are dropped (N-7)."""
     total: ResourceList = {}
     for name in capacity:
         value = Quantity(0, "")
@@ -94,7 +98,7 @@ def _floored(quantity: Quantity) -> Quantity:
 
 
 def node_values(resources: ResourceList) -> Values:
-    """kubepods or a reserved cgroup: only what the list names is written, and never a cpu quota (N-12)."""
+    """kubepods or a reserved cgroup: only the listed resources are written, and never a cpu quota (N-12)."""
     return Values(
         cpu_shares=shares(resources[CPU].milli) if CPU in resources else None,
         memory_bytes=resources[MEMORY].value if MEMORY in resources else None,
@@ -106,7 +110,7 @@ def node_values(resources: ResourceList) -> Values:
 def kubepods_values(
     capacity: ResourceList, reserved: Reserved, *, enforce_pods: bool, pid_capacity: int | None = None
 ) -> Values:
-    """kubepods as created at start; sized from capacity when pods are not enforced (N-11)."""
+    """kubepods as created at start; from capacity if pods are not enforced (N-11)."""
     known = dict(capacity)
     if pid_capacity is not None:
         known[PID] = from_units(pid_capacity)
@@ -114,7 +118,7 @@ def kubepods_values(
 
 
 def reserved_values(resources: ResourceList, *, compressible: bool, memory_qos: bool) -> Values:
-    """system- or kube-reserved when enforced; the compressible variant writes cpu alone (§10.4)."""
+    """system- or kube-reserved if enforced; the compressible variant writes cpu only (01 §10.4)."""
     if compressible:
         return Values(cpu_shares=shares(resources[CPU].milli)) if CPU in resources else Values()
     values = node_values(resources)
@@ -131,30 +135,30 @@ class ClassSums(msgspec.Struct, frozen=True):
     burstable_memory_bytes: int = 0
 
 
-def class_sums(pods: Iterable[Pod], *, pod_level: bool = True) -> ClassSums:
+def class_sums(pods: Iterable[Pod], *, gates: Gates = DEFAULT_GATES) -> ClassSums:
     cpu = guaranteed = burstable = 0
     for pod in pods:
-        qos = qos_class(pod, pod_level=pod_level)
+        qos = qos_class(pod, gates=gates)
         if qos not in (GUARANTEED, BURSTABLE):
             continue
-        # The real code forgets the gate for memory and heeds it for cpu (02 §6.2); so do we.
+        # As in Kubernetes, memory ignores the gate and cpu respects it (02 §6.2).
         requests = pod_requests(pod)
         memory = requests[MEMORY].value if MEMORY in requests else 0
         if qos == GUARANTEED:
             guaranteed += memory
         else:
             burstable += memory
-            gated = requests if pod_level else pod_requests(pod, pod_level=False)
+            gated = requests if gates.pod_level else pod_requests(pod, gates=gates)
             cpu += gated[CPU].milli if CPU in gated else 0
     return ClassSums(cpu, guaranteed, burstable)
 
 
 def added_sums(parts: Iterable[ClassSums]) -> ClassSums:
     cpu = guaranteed = burstable = 0
-    for each in parts:
-        cpu += each.burstable_cpu_milli
-        guaranteed += each.guaranteed_memory_bytes
-        burstable += each.burstable_memory_bytes
+    for part in parts:
+        cpu += part.burstable_cpu_milli
+        guaranteed += part.guaranteed_memory_bytes
+        burstable += part.burstable_memory_bytes
     return ClassSums(cpu, guaranteed, burstable)
 
 
@@ -172,9 +176,9 @@ def class_values(
     memory_reserve_percent: int | None = None,
     shielded: ClassSums | None = None,
 ) -> ClassValues:
-    """`memory_reserve_percent` is qosReserved, given only with gate QOSReserved on (02 §8).
+    """`memory_reserve_percent` is qosReserved, set only with the gate QOSReserved (02 §8).
 
-    `shielded`: the sums over those pods that do not decline Memory QoS, where some do.
+    `shielded`: the sums over the pods that do not decline Memory QoS, if some do.
     """
     shielded = shielded or sums
     hugetlb = dict.fromkeys(policy.hugepage_sizes, HUGETLB_UNBOUNDED) or None
@@ -204,7 +208,10 @@ def class_values(
 def qos_reserved_limits(
     sums: ClassSums, policy: NodePolicy, memory_reserve_percent: int | None
 ) -> tuple[int | None, int | None]:
-    """Limits of burstable and besteffort that keep a percentage of the classes above free (02 §8, step 5)."""
+    """Limits of burstable and besteffort that reserve a percentage of the requests of higher classes (02 §8, step 5).
+
+    100Gi allocatable, Guaranteed 20Gi, Burstable 10Gi, 50 %: 100 − 10 = 90Gi, 90 − 5 = 85Gi.
+    """
     if memory_reserve_percent is None or not policy.allocatable_memory_bytes:
         return None, None
     burstable = policy.allocatable_memory_bytes - sums.guaranteed_memory_bytes * memory_reserve_percent // 100

@@ -1,7 +1,7 @@
-"""The node a pod is explained for: a machine, a kubelet configuration and a profile, resolved into figures.
+"""One node: a machine, a kubelet configuration and a profile, resolved into figures.
 
-`resolved` does at once what a kubelet does at start: subtract reservations, parse thresholds, check that they fit, and
-settle which of the version differences apply. What is returned answers every later question; nothing is read twice.
+`resolved` does what a kubelet does at start: subtract reservations, parse and check thresholds, and apply the version
+differences. `NodeConfig` is complete; nothing is read again later.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.kubelet import KubeletConfig, host_errors, on_host
 from plimsoll.rules.config.thresholds import Threshold, eviction_reservation, parsed_thresholds
 from plimsoll.rules.model.cgroup_names import CgroupName, Driver, Runtime, root_name
+from plimsoll.rules.model.gates import resolved_gates
 from plimsoll.rules.model.kernel import CgroupVersion, Weight
 from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, PODS, ResourceList
 from plimsoll.rules.node.allocatable import (
@@ -26,11 +27,11 @@ from plimsoll.rules.quantity import MAX_INT64, ZERO
 from plimsoll.rules.resources.node_policy import NodePolicy, Reservation
 from plimsoll.rules.resources.values import page_size_bytes, page_size_of
 
-SWAP = "swap"  # no resource of Kubernetes; how a machine's swap is told beside its capacity
+SWAP = "swap"  # not a Kubernetes resource: the machine's swap in `--capacity`
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What is there before anything is reserved. `others`: huge pages, ephemeral storage, devices."""
+    """The machine before reservations. `others`: huge pages, ephemeral storage, devices."""
 
     cores: int
     memory_bytes: int
@@ -40,7 +41,7 @@ class Machine(msgspec.Struct, frozen=True):
     pid_capacity: int | None = None
     page_size: int = 4096
     name: str = ""
-    pods: int | None = None  # where somebody has said how many; else maxPods and podsPerCore do
+    pods: int | None = None  # a declared number of pods; None: maxPods and podsPerCore decide
 
 
 class NodeConfig(msgspec.Struct, frozen=True):
@@ -52,8 +53,8 @@ class NodeConfig(msgspec.Struct, frozen=True):
     policy: NodePolicy
     capacity: ResourceList
     reserved: Reserved
-    allocatable: ResourceList  # what the scheduler may give away (N-8)
-    absolute: ResourceList  # what kubepods is limited to (N-9)
+    allocatable: ResourceList  # what the scheduler may allocate (N-8)
+    absolute: ResourceList  # the limit of kubepods (N-9)
     thresholds: tuple[Threshold, ...]
     pods_root: CgroupName
 
@@ -69,14 +70,15 @@ def resolved(
     weight: Weight | None = None,
     page_cache_safe: bool = False,
 ) -> NodeConfig:
-    """Raises InvalidConfig where a kubelet would not start."""
+    """Raises InvalidConfigError if a kubelet would not start."""
     for error in [*host_errors(config, cgroup_version), *_path_errors(config)]:
         raise error
     config = on_host(config, cgroup_version)
     max_pods, pods_per_core = (config.max_pods, config.pods_per_core) if machine.pods is None else (machine.pods, 0)
-    capacity = machine_capacity(
-        machine.cores, machine.memory_bytes, max_pods, pods_per_core, _counted_others(machine, config)
-    )
+    others = machine.others
+    if not config.local_storage_capacity_isolation:
+        others = {name: quantity for name, quantity in others.items() if name != EPHEMERAL_STORAGE}
+    capacity = machine_capacity(machine.cores, machine.memory_bytes, max_pods, pods_per_core, others)
     thresholds = parsed_thresholds(
         config.eviction_hard,
         config.eviction_soft,
@@ -84,8 +86,8 @@ def resolved(
         config.eviction_minimum_reclaim,
         config.enforce_node_allocatable,
     )
-    eviction = {} if config.ignore_eviction_in_allocatable else _hard_reservation(config, capacity)
-    reserved = Reserved(config.system_reserved, config.kube_reserved, eviction)
+    hard = () if config.ignore_eviction_in_allocatable else parsed_thresholds(config.eviction_hard)
+    reserved = Reserved(config.system_reserved, config.kube_reserved, eviction_reservation(hard, capacity))
     errors = reservation_errors(capacity, reserved)
     if errors:
         raise InvalidConfigError("", f"invalid Node Allocatable configuration. {' '.join(errors)}")
@@ -107,7 +109,7 @@ def resolved(
 
 
 def _path_errors(config: KubeletConfig) -> list[InvalidConfigError]:
-    """Names of cgroups become directories: no control characters, no way up."""
+    """Cgroup names become directories: no control characters, no `..`."""
     paths = {
         "cgroupRoot": config.cgroup_root,
         "systemReservedCgroup": config.system_reserved_cgroup,
@@ -118,16 +120,6 @@ def _path_errors(config: KubeletConfig) -> list[InvalidConfigError]:
         for field, path in paths.items()
         if not path.isprintable() or ".." in path.split("/")
     ]
-
-
-def _counted_others(machine: Machine, config: KubeletConfig) -> ResourceList:
-    if config.local_storage_capacity_isolation:
-        return machine.others
-    return {name: quantity for name, quantity in machine.others.items() if name != EPHEMERAL_STORAGE}
-
-
-def _hard_reservation(config: KubeletConfig, capacity: ResourceList) -> ResourceList:
-    return eviction_reservation(parsed_thresholds(config.eviction_hard), capacity)
 
 
 def _policy(
@@ -160,7 +152,7 @@ def _policy(
             sorted(page_size_bytes(name) for name in machine.others if name.startswith(HUGEPAGES_PREFIX))
         ),
         pod_pids_limit=config.pod_pids_limit,
-        pod_level=config.gate("PodLevelResources"),
+        gates=resolved_gates(config.feature_gates),
         pod_level_oom_share=profile.pod_level_oom_share,
         sidecar_oom_rule=profile.sidecar_oom_rule,
         quota_with_exclusive_cpus=profile.quota_with_exclusive_cpus,
@@ -170,7 +162,7 @@ def _policy(
 
 
 def _reservation(config: KubeletConfig, profile: Profile) -> Reservation:
-    """02 §6.2: the policy says, and where none is set the profile does."""
+    """02 §6.2: by the configured policy, or by the profile if none is set."""
     if config.memory_reservation_policy == "TieredReservation":
         return "tiered"
     if config.memory_reservation_policy == "None" or not profile.memory_min_from_requests:
@@ -179,18 +171,18 @@ def _reservation(config: KubeletConfig, profile: Profile) -> Reservation:
 
 
 def machine_from_capacity(capacity: ResourceList, *, name: str = "", swap_bytes: int = 0) -> Machine:
-    """A machine as a Node's `status.capacity` or `--capacity` describes it; cpu and memory must be there."""
+    """A machine from a Node's `status.capacity` or `--capacity`; cpu and memory are required."""
     for needed in (CPU, MEMORY):
         amount = capacity.get(needed)
         if amount is None or amount.nanos <= 0:
-            raise InvalidConfigError(f"capacity[{needed}]", "a node needs it, greater than zero")
+            raise InvalidConfigError(f"capacity[{needed}]", "required, and must be greater than zero")
     for resource, amount in capacity.items():
         if amount.nanos < 0 or amount.milli > MAX_INT64:
-            raise InvalidConfigError(f"capacity[{resource}]", f"no node has {amount}")
+            raise InvalidConfigError(f"capacity[{resource}]", f"out of range: {amount}")
         if resource.startswith(HUGEPAGES_PREFIX) and page_size_of(resource) is None:
             raise InvalidConfigError(f"capacity[{resource}]", "the page size cannot be read")
     if capacity[CPU].milli % 1000:
-        raise InvalidConfigError(f"capacity[{CPU}]", f"a machine has whole CPUs, not {capacity[CPU]}")
+        raise InvalidConfigError(f"capacity[{CPU}]", f"must be a whole number of CPUs, not {capacity[CPU]}")
     swap = capacity.get(SWAP)
     return Machine(
         cores=capacity[CPU].value,
@@ -203,7 +195,7 @@ def machine_from_capacity(capacity: ResourceList, *, name: str = "", swap_bytes:
 
 
 def reserved_cpus(config: KubeletConfig) -> int:
-    """How many CPUs the static policy never gives away (02 §10)."""
+    """How many CPUs the static policy never assigns: 500m + 600m reserved: 2 (02 §10)."""
     if config.reserved_system_cpus:
         return len(config.reserved_system_cpus)
     reserved = config.system_reserved.get(CPU, ZERO) + config.kube_reserved.get(CPU, ZERO)

@@ -1,9 +1,11 @@
-"""The Node object that an agent keeps in the API: what it registers, what it reports, and its lease (spec 05 B9).
+"""The Node object that an agent maintains in the API: registration, status and lease (05 B9).
 
-A kubelet registers once and from then on sends only differences of the status: every 10 s the status is computed
-anew, and it is sent where anything but the times of the heartbeat has changed, or where five minutes have passed. That
-the node is alive at all is told by a much smaller object, its lease. Conditions stand in a fixed order with fixed
-texts (spec 04 §8); somebody else's conditions, labels and annotations are left alone. Times come in as text.
+A kubelet registers once and then sends only differences of the status: every 10 s it computes the status, and sends it
+if anything but the heartbeat times has changed, or after five minutes. A much smaller object, the lease, shows that the
+node is alive. Conditions have a fixed order and fixed texts (04 §8); conditions, labels and annotations of other
+writers are not changed. Times are texts.
+
+Kubernetes: pkg/kubelet/nodestatus/setters.go, pkg/kubelet/kubelet_node_status.go.
 """
 
 from __future__ import annotations
@@ -19,11 +21,11 @@ from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.node.node_config import NodeConfig
 
 LEASE_NAMESPACE = "kube-node-lease"
-LEASE_RENEWALS = 4  # while it lasts
+LEASE_RENEWALS = 4  # per lease duration
 DECLARED_CAPACITY = "plimsoll.dev/declared-capacity"
 SIMULATED = "plimsoll.dev/simulated"
 
-# condition → (reason, message) while it holds, and while it does not; the event's reason for each
+# condition → (reason, message) for True and for False; the event's reason for each
 _PRESSURES: dict[NodeCondition, tuple[tuple[str, str, str], tuple[str, str, str]]] = {
     "MemoryPressure": (
         ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available", "NodeHasInsufficientMemory"),
@@ -39,13 +41,13 @@ _PRESSURES: dict[NodeCondition, tuple[tuple[str, str, str], tuple[str, str, str]
     ),
 }
 READY = "Ready"
-# Not Kubernetes': True while something is wrong that no condition of the kubelet's tells. What never held is not there.
+# Extensions: True for problems without a kubelet condition. A condition that was never True is absent.
 OWN_CONDITIONS = ("CgroupDriverMismatch", "MemoryQoSUnsupported")
 CONDITION_ORDER: tuple[str, ...] = (*_PRESSURES, READY)
 
 
 class MachineIdentity(msgspec.Struct, frozen=True):
-    """Who this machine is, for `status.nodeInfo`; empty where the machine does not tell."""
+    """The machine's identity for `status.nodeInfo`; empty if unknown."""
 
     machine_id: str = ""
     system_uuid: str = ""
@@ -62,7 +64,7 @@ class ImageOnNode(msgspec.Struct, frozen=True):
 
 
 class NodeFacts(msgspec.Struct, frozen=True):
-    """What stays the same as long as the agent runs."""
+    """What does not change while the agent runs."""
 
     name: str
     hostname: str
@@ -72,21 +74,21 @@ class NodeFacts(msgspec.Struct, frozen=True):
     runtime_version: str  # `containerd://1.7.2`
     kubelet_version: str
     labels: Mapping[str, str] = {}  # --node-labels
-    declared_capacity: str = ""  # as it was declared, where the node is said to be of another size than the machine
-    simulated: bool = False  # limits are kept in memory only
+    declared_capacity: str = ""  # as declared, if the node has another size than the machine
+    simulated: bool = False  # limits are simulated, not enforced
 
 
 class NodeHealth(msgspec.Struct, frozen=True):
-    """What may change at any time. `troubles`: why the node is not ready, in sentences."""
+    """What may change at any time. `problems`: why the node is not ready, one sentence each."""
 
     pressures: frozenset[NodeCondition] = frozenset()
-    troubles: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
     images: tuple[ImageOnNode, ...] = ()
-    warnings: Mapping[str, str] = {}  # conditions of our own that hold, each with a sentence
+    warnings: Mapping[str, str] = {}  # extension conditions that are True, each with a sentence
 
 
 def capacity_document(amounts: ResourceList) -> JsonObject:
-    """Kubernetes' canonical texts, which are what `str` gives: `48`, `263192560Ki`."""
+    """Kubernetes' canonical texts, as `str` gives them: `48`, `263192560Ki`."""
     return {name: str(amount) for name, amount in sorted(amounts.items())}
 
 
@@ -103,7 +105,7 @@ def node_labels(facts: NodeFacts) -> dict[str, str]:
 
 
 def node_annotations(facts: NodeFacts) -> dict[str, str | None]:
-    """Ours; None is one that must not be there (any more)."""
+    """Plimsoll's annotations; None removes one."""
     return {
         DECLARED_CAPACITY: facts.declared_capacity or None,
         SIMULATED: "true" if facts.simulated else None,
@@ -114,7 +116,7 @@ def node_annotations(facts: NodeFacts) -> dict[str, str | None]:
 def node_status(
     facts: NodeFacts, setting: NodeConfig, health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str
 ) -> JsonObject:
-    """The status to report; `before`: the conditions that the API has."""
+    """The status to report; `before`: the conditions in the API."""
     return {
         "addresses": [
             {"type": "InternalIP", "address": facts.internal_ip},
@@ -130,20 +132,20 @@ def node_status(
 
 
 def conditions(health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str) -> list[JsonObject]:
-    """The four of ours in their order, after those of others. A transition time changes with its status alone."""
-    known = {each.get("type"): each for each in before}
-    made = [dict(each) for each in before if each.get("type") not in (*CONDITION_ORDER, *OWN_CONDITIONS)]
+    """The node's own conditions in order, after those of other writers. A transition time changes with its status."""
+    known = {condition.get("type"): condition for condition in before}
+    made = [dict(condition) for condition in before if condition.get("type") not in (*CONDITION_ORDER, *OWN_CONDITIONS)]
     for kind in OWN_CONDITIONS:
         if kind in health.warnings:
             made.append(_condition(kind, "True", kind, health.warnings[kind], known.get(kind), now))
         elif kind in known:
-            made.append(_condition(kind, "False", f"No{kind}", "nothing of that kind is seen", known[kind], now))
+            made.append(_condition(kind, "False", f"No{kind}", "the problem is no longer observed", known[kind], now))
     for kind, (under, free) in _PRESSURES.items():
         holds = kind in health.pressures
         reason, message, _ = under if holds else free
         made.append(_condition(kind, "True" if holds else "False", reason, message, known.get(kind), now))
-    if health.troubles:
-        reason, message, status = "KubeletNotReady", _joined(health.troubles), "False"
+    if health.problems:
+        reason, message, status = "KubeletNotReady", _joined(health.problems), "False"
     else:
         reason, message, status = "KubeletReady", "kubelet is posting ready status", "True"
     made.append(_condition(READY, status, reason, message, known.get(READY), now))
@@ -164,16 +166,16 @@ def _condition(
     }
 
 
-def _joined(troubles: Sequence[str]) -> str:
+def _joined(problems: Sequence[str]) -> str:
     """As Go prints an aggregate of errors."""
-    unique = tuple(dict.fromkeys(troubles))
+    unique = tuple(dict.fromkeys(problems))
     return unique[0] if len(unique) == 1 else f"[{', '.join(unique)}]"
 
 
 def _images(images: Iterable[ImageOnNode], most: int) -> list[JsonObject]:
-    """The largest ones, or all where `most` is −1; each with at most five names, as a kubelet cuts them."""
+    """The largest images, or all if `most` is −1; each with at most five names, as in the kubelet."""
     largest = sorted(images, key=lambda image: (-image.size_bytes, image.names))[: None if most < 0 else most]
-    return [{"names": list(each.names[:5]), "sizeBytes": each.size_bytes} for each in largest]
+    return [{"names": list(image.names[:5]), "sizeBytes": image.size_bytes} for image in largest]
 
 
 def _node_info(facts: NodeFacts) -> JsonObject:
@@ -193,7 +195,7 @@ def _node_info(facts: NodeFacts) -> JsonObject:
 
 
 def node_document(facts: NodeFacts, setting: NodeConfig, health: NodeHealth, now: str) -> JsonObject:
-    """What is registered: POST /api/v1/nodes."""
+    """The Node to register: POST /api/v1/nodes."""
     annotations = {name: text for name, text in node_annotations(facts).items() if text is not None}
     return {
         "apiVersion": "v1",
@@ -205,7 +207,7 @@ def node_document(facts: NodeFacts, setting: NodeConfig, health: NodeHealth, now
 
 
 def metadata_patch(facts: NodeFacts, node: Mapping[str, Any]) -> JsonObject | None:
-    """What a Node that was there already lacks of our labels and annotations; None where it has them all."""
+    """The labels and annotations that an existing Node lacks; None if it has them all."""
     metadata = node.get("metadata") or {}
     labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
     change: JsonObject = {}
@@ -218,7 +220,7 @@ def metadata_patch(facts: NodeFacts, node: Mapping[str, Any]) -> JsonObject | No
 
 
 def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObject | None:
-    """The strategic patch that makes the API's status ours; None where nothing differs, not even a heartbeat time."""
+    """The strategic patch to the desired status; None if nothing differs, not even a heartbeat time."""
     have: Mapping[str, Any] = node.get("status") or {}
     change: JsonObject = {}
     for field in ("allocatable", "capacity"):
@@ -232,17 +234,19 @@ def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObje
     if (have.get("images") or []) != status["images"]:
         change["images"] = status["images"]
     if have.get("addresses") != status["addresses"]:
-        # Addresses merge by their type, so that two of one type would become one: replace the list as a kubelet does.
+        # Addresses merge by type, so two of one type would become one: replace the list, as a kubelet does.
         change["addresses"] = [*status["addresses"], {"$patch": "replace"}]
     if (have.get("conditions") or []) != status["conditions"]:
-        known = {each.get("type"): each for each in have.get("conditions") or ()}
-        change["conditions"] = [each for each in status["conditions"] if known.get(each["type"]) != each]
-        change["$setElementOrder/conditions"] = [{"type": each["type"]} for each in status["conditions"]]
+        known = {condition.get("type"): condition for condition in have.get("conditions") or ()}
+        change["conditions"] = [
+            condition for condition in status["conditions"] if known.get(condition["type"]) != condition
+        ]
+        change["$setElementOrder/conditions"] = [{"type": condition["type"]} for condition in status["conditions"]]
     return {"status": change} if change else None
 
 
 def says_more_than_alive(node: Mapping[str, Any], status: Mapping[str, Any]) -> bool:
-    """Whether anything but the times of the heartbeat differs from what the API has."""
+    """Whether anything but the heartbeat times differs from the API."""
     return (
         status_patch(_without_heartbeats(node), {**status, "conditions": _timeless(status["conditions"])}) is not None
     )
@@ -253,26 +257,28 @@ def _without_heartbeats(node: Mapping[str, Any]) -> JsonObject:
     return {"status": {**status, "conditions": _timeless(status.get("conditions") or ())}}
 
 
-def _timeless(found: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
-    return [{name: value for name, value in each.items() if name != "lastHeartbeatTime"} for each in found]
+def _timeless(conditions: Iterable[Mapping[str, Any]]) -> list[JsonObject]:
+    return [
+        {name: value for name, value in condition.items() if name != "lastHeartbeatTime"} for condition in conditions
+    ]
 
 
 def transitions(
     before: Sequence[Mapping[str, Any]], after: Sequence[Mapping[str, Any]]
 ) -> list[tuple[Literal["Normal", "Warning"], str]]:
-    """(type, reason) of the events that a change of conditions brings, one per condition that was not so before."""
-    known = {each.get("type"): each.get("status") for each in before}
-    found: list[tuple[Literal["Normal", "Warning"], str]] = []
-    for each in after:
-        kind, status = each["type"], each["status"]
+    """(type, reason) of the events for changed conditions."""
+    known = {condition.get("type"): condition.get("status") for condition in before}
+    events: list[tuple[Literal["Normal", "Warning"], str]] = []
+    for condition in after:
+        kind, status = condition["type"], condition["status"]
         if known.get(kind) == status:
             continue
         if kind == READY:
-            found.append(("Normal", "NodeReady" if status == "True" else "NodeNotReady"))
+            events.append(("Normal", "NodeReady" if status == "True" else "NodeNotReady"))
         elif kind in _PRESSURES:
             under, free = _PRESSURES[kind]
-            found.append(("Normal", (under if status == "True" else free)[2]))
-    return found
+            events.append(("Normal", (under if status == "True" else free)[2]))
+    return events
 
 
 def event_message(name: str, reason: str) -> str:
@@ -282,7 +288,7 @@ def event_message(name: str, reason: str) -> str:
 def lease_document(
     name: str, node_uid: str, duration_s: int, renewed: str, before: Mapping[str, Any] | None = None
 ) -> JsonObject:
-    """`renewed` has six decimals. `before`: the lease that the API has, whose version is then asked for."""
+    """`renewed` has six decimals. `before`: the lease in the API, whose resourceVersion the update requires."""
     metadata: JsonObject = dict((before or {}).get("metadata") or {"name": name, "namespace": LEASE_NAMESPACE})
     if node_uid:
         metadata["ownerReferences"] = [{"apiVersion": "v1", "kind": "Node", "name": name, "uid": node_uid}]

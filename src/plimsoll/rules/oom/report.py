@@ -1,9 +1,8 @@
-"""What is told of an out-of-memory kill: whose process, which limit, who else could have been chosen, and how we know.
+"""The report of an out-of-memory kill: which process, which limit, which other candidates, and the source.
 
-The level is where the limit stands that was hit: the container's own, its pod's, its class's, that of all pods, or none
-at all (the machine was out of memory). A record says where its figures come from: the kernel's log names the process
-and the limit; without it the counters say only that somebody was killed, and the last sample before says how full it
-was, with its age.
+The level is that of the limit that was reached: the container's, its pod's, its class's, that of all pods, or none (the
+machine was out of memory). A record names the source of its figures: the kernel log has the process and the limit;
+without it, the counters show only that a process was killed, and the last sample before shows the usage, with its age.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _LIMIT_OF: dict[Level, str] = {
 
 
 class Victim(msgspec.Struct, frozen=True, rename="camel"):
-    """A process that could have been chosen, as the kernel weighed it."""
+    """A candidate process with the kernel's figures."""
 
     pid: int
     name: str
@@ -56,12 +55,12 @@ class OomKill(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
     container_id: str = ""
     process: str = ""
     pid: int = 0
-    killed: int = 1  # how many processes this record stands for
+    killed: int = 1  # how many processes were killed
     container_lives: bool | None = None  # None: not known yet
     limit_path: str = ""
     limit_bytes: int | None = None
     usage_bytes: int | None = None
-    sample_age_s: float | None = None  # of `usage_bytes`, where it is the last sample before
+    sample_age_s: float | None = None  # of `usage_bytes`, if it is the last sample before the kill
     oom_score_adj: int | None = None
     whole_container: bool = False
     while_away: bool = False  # it happened while no agent ran
@@ -70,7 +69,7 @@ class OomKill(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 def level_of(limit: CgroupOwner | None, limit_path: str | None) -> Level:
-    """`limit_path` None: the machine's own memory. `limit`: what that path is to us."""
+    """`limit_path` None: the machine's memory. `limit`: the owner of that path."""
     if limit_path is None:
         return "system"
     if limit is None:
@@ -79,7 +78,7 @@ def level_of(limit: CgroupOwner | None, limit_path: str | None) -> Level:
 
 
 def oom_sentence(kill: OomKill) -> str:
-    """For an event: which process died of which limit, and what remains."""
+    """For an event: which process was killed at which limit, and what remains."""
     who = f"Process {kill.process} (pid {kill.pid})" if kill.process else _counted(kill.killed)
     where = f" in container {kill.container}" if kill.container else ""
     was = "were" if kill.killed > 1 and not kill.process else "was"
@@ -91,7 +90,7 @@ def oom_sentence(kill: OomKill) -> str:
     if kill.whole_container:
         text += "; the whole container was killed with it"
     elif kill.container_lives is not None:
-        text += "; the container goes on" if kill.container_lives else "; the container ended with it"
+        text += "; the container continues" if kill.container_lives else "; the container ended with it"
     if kill.source == "counters":
         age = "" if kill.sample_age_s is None else f", last seen {kill.sample_age_s:.1f} s before"
         used = "" if kill.usage_bytes is None else f" (usage {from_units(kill.usage_bytes, 'BinarySI')}{age})"

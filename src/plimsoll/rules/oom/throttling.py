@@ -1,15 +1,16 @@
-"""Is a container parked above memory.high, and what shall be done about it?
+"""Whether a container is parked at memory.high, and what to do about it.
 
-memory.high slows a process down by making it reclaim; where there is nothing to reclaim it is put to sleep again and
-again, and an allocation that takes a second may then take an hour. It is not killed, makes no progress, and nothing is
-reported: from outside it hangs. It shows as usage that stays flat at memory.high while the kernel counts `high` events,
-sharper where the kernel tells how long the cgroup stalled (PSI).
+memory.high throttles a process by making it reclaim. With nothing to reclaim, the process sleeps repeatedly, and an
+allocation of one second can take an hour. It is not killed, makes no progress, and nothing is reported: it hangs. The
+symptom is usage that stays flat at memory.high while the kernel counts `high` events; PSI, where available, also shows
+how long the cgroup stalled.
 
 One sample per container and second is enough: parked means flat and throttled for `PARKED_AFTER_S`.
 
-What is done is policy: tell (`event`), lift the mark by a step (`raise`), have pages reclaimed (`reclaim`), or take the
-mark away so that the container goes on to memory.max and lives or dies by it (`release`). What could not be done is
-said as such and tried again.
+The policy decides the action: report it (`event`), raise memory.high by a step (`raise`), reclaim pages (`reclaim`), or
+remove memory.high so that memory.max decides (`release`). A failed action is reported and retried.
+
+Kernel: Documentation/admin-guide/cgroup-v2.rst, memory.high; mm/memcontrol.c, mem_cgroup_handle_over_high.
 """
 
 from __future__ import annotations
@@ -23,37 +24,37 @@ from plimsoll.rules.resources.files import MAX
 Action = Literal["event", "raise", "reclaim", "release"]
 Policy = Literal["off", "event", "raise", "reclaim", "release"]
 
-PARKED_AFTER_S = 2.0  # with a look each second and the help itself: less than five from the mark on
-FLAT_SHARE = 0.02  # of memory.high: moves by less are no progress
-NEAR_SHARE = 0.98  # of memory.high: the kernel lets usage hover just below or above it
+PARKED_AFTER_S = 2.0  # with one sample per second and the action: less than 5 s in all
+FLAT_SHARE = 0.02  # of memory.high: smaller changes are no progress
+NEAR_SHARE = 0.98  # of memory.high: usage hovers just below or above it
 RAISE_SHARE = 0.1  # of the gap between memory.high and memory.max, per step
 RAISE_LEAST_BYTES = 4 << 20
-AGAIN_S = 10.0  # after help that came to nothing
-STALLED_SHARE = 0.2  # of the time since the last sample, where PSI tells
+AGAIN_S = 10.0  # until a failed action is retried
+STALLED_SHARE = 0.2  # of the time since the last sample, if PSI is available
 
 
 class ThrottleSample(msgspec.Struct, frozen=True):
     time_s: float
     usage_bytes: int
-    high_bytes: int | None  # None: no mark
+    high_bytes: int | None  # None: no memory.high
     max_bytes: int | None
     high_events: int
     stalled_us: int | None = None  # memory.pressure, "some" or "full" total
 
 
 class Throttled(msgspec.Struct, frozen=True):
-    """What is remembered of one container between samples."""
+    """The state of one container between samples."""
 
     last: ThrottleSample
-    since_s: float | None = None  # it has been flat and throttled since then
+    since_s: float | None = None  # flat and throttled since then
     from_bytes: int = 0  # usage at that moment
-    told: bool = False
-    again_s: float | None = None  # help came to nothing and is tried again then
-    failure: str = ""  # what was said of that
+    reported: bool = False
+    again_s: float | None = None  # when a failed action is retried
+    failure: str = ""  # why it failed
 
 
 class ThrottleFinding(msgspec.Struct, frozen=True):
-    """`high_bytes`: the new mark for `raise`, None for `release`. `reclaim_bytes`: how much to ask for."""
+    """`high_bytes`: the new memory.high for `raise`, None for `release`. `reclaim_bytes`: how much to reclaim."""
 
     action: Action
     parked_s: float
@@ -64,14 +65,14 @@ class ThrottleFinding(msgspec.Struct, frozen=True):
 
     @property
     def lifts_to(self) -> str:
-        """What memory.high shall hold from now on; "" where it stays."""
+        """The new text of memory.high; "" if it does not change."""
         return {"raise": str(self.high_bytes), "release": MAX}.get(self.action, "")
 
 
 def watched(
     before: Throttled | None, sample: ThrottleSample, policy: Policy
 ) -> tuple[Throttled, ThrottleFinding | None]:
-    """The memory for the next sample, and what to do now; `helped` is to be told how that went."""
+    """The state for the next sample, and the action to take; the caller passes its outcome to `helped`."""
     if before is None or not _is_throttled(before.last, sample):
         return Throttled(sample), None
     since_s, from_bytes = before.since_s, before.from_bytes
@@ -81,21 +82,21 @@ def watched(
     if abs(sample.usage_bytes - from_bytes) > FLAT_SHARE * sample.high_bytes:
         return Throttled(sample, before.last.time_s, sample.usage_bytes), None
     parked_s = sample.time_s - since_s
-    kept = msgspec.structs.replace(before, last=sample, since_s=since_s, from_bytes=from_bytes)
+    state = msgspec.structs.replace(before, last=sample, since_s=since_s, from_bytes=from_bytes)
     is_too_soon = parked_s < PARKED_AFTER_S or (before.again_s is not None and sample.time_s < before.again_s)
-    if is_too_soon or policy == "off" or before.told:
-        return kept, None
-    return kept, _finding(sample, policy, parked_s)
+    if is_too_soon or policy == "off" or before.reported:
+        return state, None
+    return state, _finding(sample, policy, parked_s)
 
 
-def helped(memory: Throttled, found: ThrottleFinding, failure: str = "") -> Throttled:
-    """The memory after `found` was carried out, or after it came to nothing for that reason."""
+def helped(state: Throttled, finding: ThrottleFinding, failure: str = "") -> Throttled:
+    """The state after the action of `finding`, or after it failed for that reason."""
     if failure:
-        return msgspec.structs.replace(memory, again_s=memory.last.time_s + AGAIN_S, failure=failure)
-    if found.action == "event":
-        return msgspec.structs.replace(memory, told=True)
-    # It is watched anew: the next step comes if that was not enough.
-    return Throttled(memory.last)
+        return msgspec.structs.replace(state, again_s=state.last.time_s + AGAIN_S, failure=failure)
+    if finding.action == "event":
+        return msgspec.structs.replace(state, reported=True)
+    # Observation starts again: the next step follows if this one was not enough.
+    return Throttled(state.last)
 
 
 def _is_throttled(last: ThrottleSample, sample: ThrottleSample) -> bool:
@@ -129,17 +130,17 @@ def throttle_sentence(container: str, found: ThrottleFinding, failure: str = "")
     done = {
         "event": "nothing is changed (throttleWatchdog: event)",
         "raise": f"memory.high is raised to {found.high_bytes}",
-        "reclaim": f"{found.reclaim_bytes} bytes are asked back from it",
-        "release": "memory.high is lifted, so that memory.max decides",
+        "reclaim": f"{found.reclaim_bytes} bytes are reclaimed",
+        "release": "memory.high is removed, so that memory.max decides",
     }[found.action]
     if failure:
         tried = {
-            "event": "tell of it",
+            "event": "report it",
             "raise": f"raise memory.high to {found.high_bytes}",
-            "reclaim": f"ask {found.reclaim_bytes} bytes back from it",
-            "release": "lift memory.high",
+            "reclaim": f"reclaim {found.reclaim_bytes} bytes",
+            "release": "remove memory.high",
         }[found.action]
-        done = f"it was not possible to {tried}, which is tried again: {failure}"
+        done = f"failed to {tried}, which is retried: {failure}"
     return (
         f"Container {container} has been parked at memory.high ({found.was_bytes}) for {found.parked_s:.1f} s without "
         f"progress: usage {found.usage_bytes}; {done}"

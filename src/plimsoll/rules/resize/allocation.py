@@ -1,30 +1,21 @@
-"""What a node has promised a pod, and what it has already handed out (spec 03 §1, §6).
+"""The allocated resources of a pod: what the node has accepted (03 §1, §6).
 
-Four states follow each other: *desired* (the spec), *allocated* (accepted by the node), *actuated* (given to the
-runtime), *actual* (read back). Allocated and actuated are kept per container as an `Allocation`, whole resource lists,
-for the parts that a resize may touch. The *allocated pod* is the current spec with exactly those parts overwritten;
-whatever an Allocation does not hold is taken from the spec at once, without any decision.
+Four states follow each other: *desired* (the spec), *allocated* (accepted by the node), *actuated* (sent to the
+runtime), *actual* (read back). Allocated and actuated resources are recorded per container as an `Allocation`, whole
+resource lists, for the parts that a resize may change. The *allocated pod* is the current spec with exactly those parts
+overwritten; all other parts come from the spec immediately, without a decision.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import msgspec
 
-from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.admission.validation import RESTART_CONTAINER
-from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, PodSpec, Resources, is_sidecar
-
-
-class NodeResizeGates(ResizeGates, frozen=True):
-    """The node looks at two more gates: resizing what holds exclusive CPUs or memory."""
-
-    exclusive_cpus: bool = False  # InPlacePodVerticalScalingExclusiveCPUs
-    exclusive_memory: bool = False  # InPlacePodVerticalScalingExclusiveMemory
-
-
-DEFAULT_GATES = NodeResizeGates()
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
+from plimsoll.rules.model.objects import CPU, NO_RESOURCES, Container, Pod, PodSpec, ResourceList, Resources, is_sidecar
+from plimsoll.rules.quantity import ZERO
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -35,8 +26,8 @@ class Allocation(msgspec.Struct, frozen=True):
     pod_level: Resources | None = None
 
 
-def allocation_of(pod: Pod, gates: ResizeGates = DEFAULT_GATES) -> Allocation:
-    """What is recorded when the pod is admitted or a resize is accepted."""
+def allocation_of(pod: Pod, gates: Gates = DEFAULT_GATES) -> Allocation:
+    """The record of a pod that is admitted, or of a resize that is accepted."""
     return Allocation(
         {container.name: container.resources for container in resizable_containers(pod, gates)},
         gates.pod_level_resize,
@@ -44,8 +35,8 @@ def allocation_of(pod: Pod, gates: ResizeGates = DEFAULT_GATES) -> Allocation:
     )
 
 
-def resizable_containers(pod: Pod, gates: ResizeGates = DEFAULT_GATES) -> Iterator[Container]:
-    """Init containers first; ordinary ones only with their gate."""
+def resizable_containers(pod: Pod, gates: Gates = DEFAULT_GATES) -> Iterator[Container]:
+    """Init containers first; those that are not sidecars only with their feature gate."""
     for container in pod.spec.init_containers:
         if gates.init_containers or is_sidecar(container):
             yield container
@@ -53,7 +44,7 @@ def resizable_containers(pod: Pod, gates: ResizeGates = DEFAULT_GATES) -> Iterat
 
 
 def allocated_pod(pod: Pod, allocation: Allocation) -> Pod:
-    """The pod as admission, eviction and cgroups must see it."""
+    """The pod that admission, eviction and cgroups use."""
     spec = pod.spec
     init_containers = _overwritten(spec.init_containers, allocation)
     containers = _overwritten(spec.containers, allocation)
@@ -67,14 +58,16 @@ def allocated_pod(pod: Pod, allocation: Allocation) -> Pod:
 
 
 def _overwritten(containers: tuple[Container, ...], allocation: Allocation) -> tuple[Container, ...]:
-    held = allocation.containers
-    if all(held.get(each.name, each.resources) is each.resources for each in containers):
+    allocated = [allocation.containers.get(container.name, container.resources) for container in containers]
+    pairs = list(zip(containers, allocated, strict=True))
+    if all(resources is container.resources for container, resources in pairs):
         return containers
-    return tuple(msgspec.structs.replace(each, resources=held.get(each.name, each.resources)) for each in containers)
+    return tuple(msgspec.structs.replace(container, resources=resources) for container, resources in pairs)
 
 
 def is_allocated(pod: Pod, allocation: Allocation) -> bool:
-    """Desired equals allocated: nothing is pending. Quantities by value, absent and empty lists alike (§4.1)."""
+    """Desired equals allocated: nothing is pending. Quantities compare by value; absent and empty lists are equal
+    (§4.1)."""
     if allocation.holds_pod_level and not same_pod_level(pod.spec.resources, allocation.pod_level):
         return False
     return all(
@@ -87,6 +80,20 @@ def all_containers(spec: PodSpec) -> tuple[Container, ...]:
     return (*spec.init_containers, *spec.containers)
 
 
+def with_containers(pod: Pod, change: Callable[[Container], Container]) -> Pod:
+    spec = pod.spec
+    containers, init_containers = tuple(map(change, spec.containers)), tuple(map(change, spec.init_containers))
+    return msgspec.structs.replace(
+        pod, spec=msgspec.structs.replace(spec, containers=containers, init_containers=init_containers)
+    )
+
+
+def whole_amount(resources: ResourceList | None, name: str) -> int:
+    """Milli-cores, bytes or pieces; 0 if absent."""
+    quantity = (resources or {}).get(name, ZERO)
+    return quantity.milli if name == CPU else quantity.value
+
+
 def same_resources(left: Resources, right: Resources) -> bool:
     return (
         (left.requests or {}) == (right.requests or {})
@@ -96,12 +103,12 @@ def same_resources(left: Resources, right: Resources) -> bool:
 
 
 def same_pod_level(left: Resources | None, right: Resources | None) -> bool:
-    """Here the block is optional as a whole: an empty one is not an absent one."""
+    """`spec.resources` is optional as a whole: empty and absent differ."""
     return (left is None) == (right is None) and same_resources(left or NO_RESOURCES, right or NO_RESOURCES)
 
 
 def restarts_for(container: Container, name: str) -> bool:
-    """Must the container restart when this resource changes? The first policy that names it decides (§3.1)."""
+    """Whether a change of this resource restarts the container. The first policy that names it decides (§3.1)."""
     for policy in container.resize_policy:
         if policy.resource_name == name:
             return policy.restart_policy == RESTART_CONTAINER

@@ -1,9 +1,9 @@
-"""What is told of a resize: the two conditions, `status.resize`, and events (spec 03 §2, §3.2, §8).
+"""How a resize is reported: the two conditions, `status.resize`, and events (03 §2, §3.2, §8).
 
-A resize leaves two marks on a pod. *Pending*: the spec asks for something else than what is allocated, with the node's
-last verdict on it. *In progress*: what is allocated is not yet what the runtime was given. Both may stand at once: an
-accepted resize still on its way, and a newer one that has to wait. `ResizeConditions` is both, a frozen value that each
-step replaces; the conditions are computed from it, and after a restart of the agent it is read back from them.
+*Pending*: the desired resources differ from the allocated ones; the condition carries the node's last verdict. *In
+progress*: the allocated resources are not fully actuated. Both can be present: an accepted resize in progress, and a
+newer one that waits. `ResizeConditions` holds both as a frozen value that each step replaces. The pod's conditions are
+computed from it, and after a restart of the agent it is restored from them.
 """
 
 from __future__ import annotations
@@ -19,141 +19,141 @@ from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.resize.allocation import Allocation, all_containers, is_allocated
 from plimsoll.rules.resize.verdict import ResizeVerdict
-from plimsoll.rules.timestamps import epoch_s, utc_text
+from plimsoll.rules.timestamps import epoch_seconds, rfc3339
 
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 DEFERRED, INFEASIBLE, ERROR = "Deferred", "Infeasible", "Error"
 PROPOSED, WORKING = "Proposed", "InProgress"
 
 
-class PendingMark(msgspec.Struct, frozen=True):
+class PendingCondition(msgspec.Struct, frozen=True):
     reason: Literal["Deferred", "Infeasible"]
     message: str
     generation: int  # of the spec that was judged
-    since_s: float | None = None  # None: as long as the API says
-    probed_s: float | None = None  # when it was judged last
-    wanted: Allocation | None = None  # the sizes that were judged; None where an earlier agent has done that
+    since_s: float | None = None  # None: as the API reports
+    probed_s: float | None = None  # the last verdict
+    desired: Allocation | None = None  # the judged resources; None if the agent has restarted since
 
 
-class ProgressMark(msgspec.Struct, frozen=True):
+class ProgressCondition(msgspec.Struct, frozen=True):
     generation: int  # of the spec that was accepted
     since_s: float
     error: str = ""
 
 
 class ResizeConditions(msgspec.Struct, frozen=True):
-    pending: PendingMark | None = None
-    progress: ProgressMark | None = None
+    pending: PendingCondition | None = None
+    progress: ProgressCondition | None = None
 
 
-NO_MARKS = ResizeConditions()
+NO_RESIZE_CONDITIONS = ResizeConditions()
 
 
 def judged(
-    marks: ResizeConditions, pod: Pod, verdict: ResizeVerdict, now_s: float
+    conditions: ResizeConditions, pod: Pod, verdict: ResizeVerdict, now_s: float
 ) -> tuple[ResizeConditions, LifecycleEvent | None]:
-    """After the node's verdict on the newest spec: the marks, and an event where the verdict is news."""
+    """After the node's verdict on the newest spec: the conditions, and an event if the verdict is new."""
     generation = pod.metadata.generation
     if verdict.decision == "NoChange":
-        return msgspec.structs.replace(marks, pending=None), None
+        return msgspec.structs.replace(conditions, pending=None), None
     if verdict.decision == "Accepted":
-        return ResizeConditions(progress=ProgressMark(generation, now_s)), _event("ResizeStarted", "started", pod)
-    before = marks.pending
+        return ResizeConditions(progress=ProgressCondition(generation, now_s)), _event("ResizeStarted", "started", pod)
+    before = conditions.pending
     same = before is not None and before.reason == verdict.decision
     since_s = before.since_s if same and before is not None else now_s
-    mark = PendingMark(verdict.decision, verdict.message, generation, since_s, now_s, _wanted(pod))
+    pending = PendingCondition(verdict.decision, verdict.message, generation, since_s, now_s, _desired(pod))
     event = None
     if not same or before is None or before.generation != generation:
         word = verdict.reason if verdict.decision == DEFERRED else INFEASIBLE
         event = _event(f"Resize{verdict.decision}", word, pod, verdict.message)
-    return msgspec.structs.replace(marks, pending=mark), event
+    return msgspec.structs.replace(conditions, pending=pending), event
 
 
-def _wanted(pod: Pod) -> Allocation:
-    """Whatever a resize may touch; a change of anything else leaves the verdict as it is."""
-    return Allocation({each.name: each.resources for each in all_containers(pod.spec)}, True, pod.spec.resources)
+def _desired(pod: Pod) -> Allocation:
+    """All fields that a resize may change; a change of any other field does not affect the verdict."""
+    return Allocation(
+        {container.name: container.resources for container in all_containers(pod.spec)}, True, pod.spec.resources
+    )
 
 
 def is_news(before: ResizeConditions, after: ResizeConditions) -> bool:
-    """Whether the pod's status is to be told anew: not for a verdict that was only repeated."""
-    return _lasting(before) != _lasting(after)
+    """Whether the pod's status must be updated: not if the same verdict was only repeated."""
+    return _without_probe_time(before) != _without_probe_time(after)
 
 
-def _lasting(marks: ResizeConditions) -> ResizeConditions:
-    if marks.pending is None:
-        return marks
-    return msgspec.structs.replace(marks, pending=msgspec.structs.replace(marks.pending, probed_s=None))
+def _without_probe_time(conditions: ResizeConditions) -> ResizeConditions:
+    if conditions.pending is None:
+        return conditions
+    return msgspec.structs.replace(conditions, pending=msgspec.structs.replace(conditions.pending, probed_s=None))
 
 
-def finished(marks: ResizeConditions, pod: Pod) -> tuple[ResizeConditions, LifecycleEvent | None]:
-    """Everything allocated was handed to the runtime; `pod` is the allocated one."""
-    if marks.progress is None:
-        return marks, None
-    event = _event("ResizeCompleted", "completed", pod, generation=marks.progress.generation)
-    return msgspec.structs.replace(marks, progress=None), event
+def finished(conditions: ResizeConditions, pod: Pod) -> tuple[ResizeConditions, LifecycleEvent | None]:
+    """All allocated resources are actuated; `pod` is the allocated pod."""
+    if conditions.progress is None:
+        return conditions, None
+    event = _event("ResizeCompleted", "completed", pod, generation=conditions.progress.generation)
+    return msgspec.structs.replace(conditions, progress=None), event
 
 
 def failed(
-    marks: ResizeConditions, pod: Pod, error: str, now_s: float
+    conditions: ResizeConditions, pod: Pod, error: str, now_s: float
 ) -> tuple[ResizeConditions, LifecycleEvent | None]:
-    """The last attempt to hand it over did not go well; it will be tried again. `pod` is the allocated one."""
-    before = marks.progress or ProgressMark(pod.metadata.generation, now_s)
-    mark = msgspec.structs.replace(before, error=error)
+    """The last attempt to actuate failed and will be retried; `pod` is the allocated pod."""
+    before = conditions.progress or ProgressCondition(pod.metadata.generation, now_s)
+    progress = msgspec.structs.replace(before, error=error)
     event = _event("ResizeError", "error", pod, error, before.generation) if before.error != error else None
-    return msgspec.structs.replace(marks, progress=mark), event
+    return msgspec.structs.replace(conditions, progress=progress), event
 
 
-def resize_conditions(marks: ResizeConditions, profile: Profile) -> tuple[RunCondition, ...]:
-    """Only those that hold: a resize condition is True or absent."""
-    found = []
-    numbered = profile.pod_observed_generation
-    if (pending := marks.pending) is not None:
-        generation = pending.generation if numbered else 0
-        probed, since = (None if each is None else utc_text(each) for each in (pending.probed_s, pending.since_s))
-        found.append(RunCondition(PENDING, "True", pending.reason, pending.message, probed, since, generation))
-    if (progress := marks.progress) is not None:
-        generation = progress.generation if numbered else 0
+def resize_conditions(conditions: ResizeConditions, profile: Profile) -> tuple[RunCondition, ...]:
+    """A resize condition is True or absent."""
+    result = []
+    has_generation = profile.pod_observed_generation
+    if (pending := conditions.pending) is not None:
+        generation = pending.generation if has_generation else 0
+        probed, since = (None if time_s is None else rfc3339(time_s) for time_s in (pending.probed_s, pending.since_s))
+        result.append(RunCondition(PENDING, "True", pending.reason, pending.message, probed, since, generation))
+    if (progress := conditions.progress) is not None:
+        generation = progress.generation if has_generation else 0
         reason = ERROR if progress.error else ""
-        since = utc_text(progress.since_s)
-        found.append(RunCondition(IN_PROGRESS, "True", reason, progress.error, None, since, generation))
-    return tuple(found)
+        since = rfc3339(progress.since_s)
+        result.append(RunCondition(IN_PROGRESS, "True", reason, progress.error, None, since, generation))
+    return tuple(result)
 
 
-def resize_word(marks: ResizeConditions, pod: Pod, profile: Profile) -> str:
-    """`status.resize` of a pod with this spec, where the profile has it. A verdict on other sizes does not count: then
-    the wish is Proposed, as the API server has marked it."""
+def resize_word(conditions: ResizeConditions, pod: Pod, profile: Profile) -> str:
+    """`status.resize` of a pod with this spec, if the profile has the field. A verdict on other resources does not
+    count: then the resize is Proposed, as the API server has set it."""
     if not profile.resize_status_field:
         return ""
-    if (pending := marks.pending) is None:
-        return WORKING if marks.progress is not None else ""
-    is_judged = pod.status.resize != PROPOSED if pending.wanted is None else is_allocated(pod, pending.wanted)
+    if (pending := conditions.pending) is None:
+        return WORKING if conditions.progress is not None else ""
+    is_judged = pod.status.resize != PROPOSED if pending.desired is None else is_allocated(pod, pending.desired)
     return pending.reason if is_judged else PROPOSED
 
 
-def marks_of(conditions: Iterable[RunCondition], generation: int, now_s: float) -> ResizeConditions:
-    """What an earlier agent has told the API."""
-    marks = NO_MARKS
-    for each in conditions:
-        if each.type == PENDING and each.status == "True" and each.reason in (DEFERRED, INFEASIBLE):
-            reason: Literal["Deferred", "Infeasible"] = "Deferred" if each.reason == DEFERRED else "Infeasible"
-            since_s = epoch_s(each.last_transition_time)
-            probed_s = epoch_s(each.last_probe_time)
-            mark = PendingMark(reason, each.message, each.observed_generation or generation, since_s, probed_s)
-            marks = msgspec.structs.replace(marks, pending=mark)
-        elif each.type == IN_PROGRESS and each.status == "True":
-            begun_s = epoch_s(each.last_transition_time)
-            progress = ProgressMark(
-                each.observed_generation or generation, now_s if begun_s is None else begun_s, each.message
-            )
-            marks = msgspec.structs.replace(marks, progress=progress)
-    return marks
+def conditions_from_status(conditions: Iterable[RunCondition], generation: int, now_s: float) -> ResizeConditions:
+    """As reported to the API before the agent restarted."""
+    pending, progress = None, None
+    for condition in conditions:
+        if condition.status != "True":
+            continue
+        judged_generation = condition.observed_generation or generation
+        since_s = epoch_seconds(condition.last_transition_time)
+        if condition.type == PENDING and condition.reason in (DEFERRED, INFEASIBLE):
+            reason: Literal["Deferred", "Infeasible"] = "Deferred" if condition.reason == DEFERRED else "Infeasible"
+            probed_s = epoch_seconds(condition.last_probe_time)
+            pending = PendingCondition(reason, condition.message, judged_generation, since_s, probed_s)
+        elif condition.type == IN_PROGRESS:
+            progress = ProgressCondition(judged_generation, now_s if since_s is None else since_s, condition.message)
+    return ResizeConditions(pending, progress)
 
 
-# --- what was asked for ---
+# --- what was requested ---
 
 
 def operations(before: Pod, after: Pod) -> Iterator[tuple[str, str, str]]:
-    """Resource, `requests` or `limits`, and what a new spec does to it: for the count of requested resizes (§8)."""
+    """Resource, `requests` or `limits`, and the operation of a new spec: for the metric of requested resizes (§8)."""
     was = {each.name: each.resources for each in all_containers(before.spec)}
     for container in all_containers(after.spec):
         for requirement in ("requests", "limits"):
@@ -174,15 +174,15 @@ _ESCAPED = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u202
 
 
 def _event(reason: str, word: str, pod: Pod, error: str = "", generation: int | None = None) -> LifecycleEvent:
-    """`Pod resize started: {…}` with the pod's sizes, letter by letter as Go writes them: empty members are left out,
-    but not the resources of a container that has none; names in order; `<`, `>` and `&` escaped."""
-    told = {
+    """`Pod resize started: {…}` with the pod's resources, byte for byte as Go encodes them: empty members are omitted,
+    except the resources of a container that has none; names are sorted; `<`, `>` and `&` are escaped."""
+    members = {
         "initContainers": [*map(_named, pod.spec.init_containers)],
         "containers": [*map(_named, pod.spec.containers)],
         "generation": pod.metadata.generation if generation is None else generation,
         "error": error,
     }
-    text = msgspec.json.encode({name: value for name, value in told.items() if value}).decode().translate(_ESCAPED)
+    text = msgspec.json.encode({name: value for name, value in members.items() if value}).decode().translate(_ESCAPED)
     warns = reason in ("ResizeDeferred", "ResizeInfeasible", "ResizeError")
     return LifecycleEvent(reason, f"Pod resize {word}: {text}", "Warning" if warns else "Normal")
 

@@ -1,7 +1,7 @@
-"""Room for a resize that a node does not take: how much is short, who would have to go, the most that would do.
+"""Headroom for a resize that the node cannot accept: the shortfall, the pods to remove, the largest request that fits.
 
-Whatever is said here was asked of the verdict itself: amounts are searched for by asking it, and pods are named as the
-way out only where it would then accept.
+Every answer comes from `resize_verdict` itself: amounts are found by searching with it, and the pods to remove are
+those without which it would accept.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources
 from plimsoll.rules.node.admission import shortfalls
 from plimsoll.rules.quantity import ZERO, Quantity, from_milli, from_units
-from plimsoll.rules.resize.allocation import Allocation, all_containers, allocated_pod
+from plimsoll.rules.resize.allocation import Allocation, all_containers, allocated_pod, whole_amount, with_containers
 from plimsoll.rules.resize.verdict import ResizeSetting, resize_verdict
 from plimsoll.rules.resources.effective import pod_level_requests_set
 from plimsoll.rules.resources.qos import GUARANTEED, qos_class
@@ -24,20 +24,20 @@ RESIZED = (CPU, MEMORY)
 WHOLE_CPU_MILLI = 1000
 
 
-class Leaving(msgspec.Struct, frozen=True):
-    """Pods without which a deferred resize would fit, all of them together. None: no pods' going would do."""
+class PodRemoval(msgspec.Struct, frozen=True):
+    """Pods that must all be removed for a deferred resize to fit; none where removing every other pod is not enough."""
 
     pods: tuple[str, ...]  # namespace/name
-    freed: Mapping[str, Quantity]  # by them, or by all others where these are not enough
-    then: str = ""  # what would still speak against it
+    freed: Mapping[str, Quantity]  # by these pods, or by all others where these are not enough
+    then: str = ""  # the verdict's message if the resize would still not be accepted
 
 
-class Most(msgspec.Struct, frozen=True):
-    """The largest request that would do, beside what else the wish asks of this resource; None: not the smallest."""
+class LargestRequest(msgspec.Struct, frozen=True):
+    """The largest request that fits, with the other desired amounts of this resource; None: not even the smallest."""
 
-    container: str  # "" for the pod's own block
+    container: str  # "" for the pod level
     resource: str
-    ever: Quantity | None  # with nobody else on the node
+    ever: Quantity | None  # with no other pod on the node
     now: Quantity | None
 
 
@@ -47,49 +47,49 @@ def short_of(pod: Pod, setting: ResizeSetting) -> dict[str, Quantity]:
 
 def _short(pod: Pod, setting: ResizeSetting) -> dict[str, int]:
     return {
-        each.resource: each.requested + each.used - each.capacity
-        for each in shortfalls(pod, setting.load)
-        if each.resource in RESIZED
+        shortfall.resource: shortfall.requested + shortfall.used - shortfall.capacity
+        for shortfall in shortfalls(pod, setting.load)
+        if shortfall.resource in RESIZED
     }
 
 
-# --- who must go ---
+# --- the pods to remove ---
 
 
-def leaving(pod: Pod, allocation: Allocation, setting: ResizeSetting) -> Leaving | None:
-    """None where it is not for want of cpu or memory, or where it is too large for the node without any others."""
+def leaving(pod: Pod, allocation: Allocation, setting: ResizeSetting) -> PodRemoval | None:
+    """None if neither cpu nor memory is short, or if the pod does not fit on the empty node."""
     short = _short(pod, setting)
-    if not short or any(each.unresolvable for each in shortfalls(pod, setting.load)):
+    if not short or any(shortfall.unresolvable for shortfall in shortfalls(pod, setting.load)):
         return None
     others = list(setting.load.without_pods([load_key(pod)]).residents.values())
-    gone = _enough(short, others)
-    if not gone:
-        return Leaving((), _freed(short, others))
-    without = setting.load.without_pods(each.key for each in gone)
+    removed = _enough(short, others)
+    if not removed:
+        return PodRemoval((), _freed(short, others))
+    without = setting.load.without_pods(load.key for load in removed)
     verdict = resize_verdict(pod, allocation, msgspec.structs.replace(setting, load=without))
-    return Leaving(tuple(_title(each.pod) for each in gone), _freed(short, gone), verdict.message)
+    return PodRemoval(tuple(_title(load.pod) for load in removed), _freed(short, removed), verdict.message)
 
 
 def _enough(short: Mapping[str, int], others: Sequence[PodLoad]) -> list[PodLoad]:
-    """One pod that does it alone, the smallest of such; else the ones that help most, without those that turn out not
-    to be needed. Empty where all together do not suffice."""
-    alone = [each for each in others if _covers(short, [each])]
-    if alone:
-        return [min(alone, key=lambda each: _share(short, each))]
-    gone: list[PodLoad] = []
-    left, rest = dict(short), list(others)
-    while left:
+    """The smallest single pod that frees enough; else the pods that free most, without those that are not needed.
+    Empty if all pods together do not free enough."""
+    sufficient = [pod for pod in others if _covers(short, [pod])]
+    if sufficient:
+        return [min(sufficient, key=lambda pod: _share(short, pod))]
+    removed: list[PodLoad] = []
+    missing, rest = dict(short), list(others)
+    while missing:
         if not rest:
             return []
-        best = max(rest, key=lambda each: _share(left, each, most=1.0))
+        best = max(rest, key=lambda pod: _share(missing, pod, most=1.0))
         rest.remove(best)
-        gone.append(best)
-        left = {name: amount - _frees(best, name) for name, amount in left.items() if amount > _frees(best, name)}
-    for each in sorted(gone, key=lambda each: _share(short, each)):
-        fewer = [other for other in gone if other is not each]
+        removed.append(best)
+        missing = {name: amount - _frees(best, name) for name, amount in missing.items() if amount > _frees(best, name)}
+    for pod in sorted(removed, key=lambda pod: _share(short, pod)):
+        fewer = [other for other in removed if other is not pod]
         if _covers(short, fewer):
-            gone = fewer
-    return gone
+            removed = fewer
+    return removed
 
 
 def _covers(short: Mapping[str, int], pods: Sequence[PodLoad]) -> bool:
@@ -97,7 +97,7 @@ def _covers(short: Mapping[str, int], pods: Sequence[PodLoad]) -> bool:
 
 
 def _share(short: Mapping[str, int], pod: PodLoad, *, most: float = float("inf")) -> float:
-    """How much of what is short it frees, summed over resources; more than `most` of one counts no more."""
+    """The share of the shortfall that the pod frees, summed over resources; each resource counts up to `most`."""
     return sum(min(_frees(pod, name) / amount, most) for name, amount in short.items())
 
 
@@ -109,17 +109,17 @@ def _freed(short: Mapping[str, int], pods: Sequence[PodLoad]) -> dict[str, Quant
     return {name: _quantity(name, sum(_frees(pod, name) for pod in pods)) for name in short}
 
 
-# --- the most that would do ---
+# --- the largest request that fits ---
 
 
 def most_that_fits(
-    wish: Pod,
+    desired: Pod,
     allocation: Allocation,
     setting: ResizeSetting,
     resources: Sequence[str],
     api_errors: Callable[[Pod], Sequence[FieldError]],
-) -> tuple[Most, ...]:
-    """For each request that the wish raises. `api_errors`: what the API server has against a pod."""
+) -> tuple[LargestRequest, ...]:
+    """For each request that `desired` raises. `api_errors`: the errors of API validation for a pod."""
     alone = msgspec.structs.replace(
         setting,
         load=setting.load.without_pods(list(setting.load.residents)),
@@ -128,93 +128,83 @@ def most_that_fits(
         cpu_refusal=lambda _pod: None,
     )
 
-    held = allocated_pod(wish, allocation)
-    wishes = {name: _for_resource(name, wish, held) for name in RESIZED}
+    allocated = allocated_pod(desired, allocation)
+    projections = {name: _for_resource(name, desired, allocated) for name in RESIZED}
 
-    def found(container: str, name: str, around: ResizeSetting) -> Quantity | None:
-        step = _step(wish, name, setting)
+    def largest(container: str, name: str, node: ResizeSetting) -> Quantity | None:
+        step = _step(desired, name, setting)
 
         def fits(amount: int) -> bool:
-            pod = with_request(wishes[name], container, name, _quantity(name, amount))
-            verdict = resize_verdict(pod, allocation, around)
+            pod = with_request(projections[name], container, name, _quantity(name, amount))
+            verdict = resize_verdict(pod, allocation, node)
             return verdict.decision in ("Accepted", "NoChange") and not api_errors(pod)
 
-        largest = _largest(fits, _held(held, container, name), bound=around.load.allocatable.get(name, 0), step=step)
-        return None if largest is None else _quantity(name, largest)
+        lowest, bound = _allocated_amount(allocated, container, name), node.load.allocatable.get(name, 0)
+        amount = _largest(fits, lowest, bound=bound, step=step)
+        return None if amount is None else _quantity(name, amount)
 
     return tuple(
-        Most(container, name, found(container, name, alone), found(container, name, setting))
-        for container, name in _raised(wish, held, setting)
+        LargestRequest(container, name, largest(container, name, alone), largest(container, name, setting))
+        for container, name in _raised(desired, allocated, setting)
         if name in resources
     )
 
 
-def _raised(wish: Pod, held: Pod, setting: ResizeSetting) -> Iterator[tuple[str, str]]:
-    """The requests that are larger than what is held: containers', or the pod's own where that is what counts."""
-    own = wish.spec.resources or NO_RESOURCES
-    counts = setting.gates.pod_level and pod_level_requests_set(own)
+def _raised(desired: Pod, allocated: Pod, setting: ResizeSetting) -> Iterator[tuple[str, str]]:
+    """The requests that are larger than allocated: the pod level's where it is set, else the containers'."""
+    pod_level = desired.spec.resources or NO_RESOURCES
+    has_pod_level = setting.gates.pod_level and pod_level_requests_set(pod_level)
     for name in RESIZED:
-        if counts and name in (own.requests or {}):
-            if _request(own, name) > _request(held.spec.resources or NO_RESOURCES, name):
+        if has_pod_level and name in (pod_level.requests or {}):
+            if _request(pod_level, name) > _request(allocated.spec.resources or NO_RESOURCES, name):
                 yield "", name
             continue
-        for before, after in zip(all_containers(held.spec), all_containers(wish.spec), strict=True):
+        for before, after in zip(all_containers(allocated.spec), all_containers(desired.spec), strict=True):
             if _request(after.resources, name) > _request(before.resources, name):
                 yield after.name, name
 
 
-def _for_resource(name: str, wish: Pod, held: Pod) -> Pod:
-    """The wish as far as it is about this resource: whether cpu is short does not depend on memory."""
+def _for_resource(name: str, desired: Pod, allocated: Pod) -> Pod:
+    """This resource as desired, all others as allocated: whether cpu is short does not depend on memory."""
 
-    def kept(wished: Resources, had: Resources) -> Resources:
+    def mixed_resources(after: Resources, before: Resources) -> Resources:
         return msgspec.structs.replace(
-            wished,
-            requests=_mixed(name, wished.requests, had.requests),
-            limits=_mixed(name, wished.limits, had.limits),
+            after,
+            requests=_mixed(name, after.requests, before.requests),
+            limits=_mixed(name, after.limits, before.limits),
         )
 
-    def each(wished: tuple[Container, ...], had: tuple[Container, ...]) -> tuple[Container, ...]:
-        return tuple(
-            msgspec.structs.replace(after, resources=kept(after.resources, before.resources))
-            for before, after in zip(had, wished, strict=True)
-        )
-
-    spec, own = wish.spec, wish.spec.resources
-    spec = msgspec.structs.replace(
-        spec,
-        containers=each(spec.containers, held.spec.containers),
-        init_containers=each(spec.init_containers, held.spec.init_containers),
-        resources=None if own is None else kept(own, held.spec.resources or NO_RESOURCES),
+    before = {container.name: container.resources for container in all_containers(allocated.spec)}
+    pod = with_containers(
+        desired,
+        lambda after: msgspec.structs.replace(after, resources=mixed_resources(after.resources, before[after.name])),
     )
-    return msgspec.structs.replace(wish, spec=spec)
+    if (pod_level := desired.spec.resources) is None:
+        return pod
+    mixed = mixed_resources(pod_level, allocated.spec.resources or NO_RESOURCES)
+    return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=mixed))
 
 
-def _mixed(name: str, wished: ResourceList | None, had: ResourceList | None) -> ResourceList | None:
-    others = {key: amount for key, amount in (had or {}).items() if key != name}
-    mixed = {**others, **({name: wished[name]} if wished and name in wished else {})}
+def _mixed(name: str, desired: ResourceList | None, allocated: ResourceList | None) -> ResourceList | None:
+    others = {key: amount for key, amount in (allocated or {}).items() if key != name}
+    mixed = {**others, **({name: desired[name]} if desired and name in desired else {})}
     return mixed or None
 
 
 def with_request(pod: Pod, container: str, name: str, amount: Quantity) -> Pod:
-    def changed(each: Container) -> Container:
-        if each.name != container:
-            return each
-        return msgspec.structs.replace(each, resources=_requesting(each.resources, name, amount))
+    def changed(candidate: Container) -> Container:
+        if candidate.name != container:
+            return candidate
+        return msgspec.structs.replace(candidate, resources=_requesting(candidate.resources, name, amount))
 
-    spec = pod.spec
     if not container:
-        own = _requesting(spec.resources or NO_RESOURCES, name, amount)
-        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(spec, resources=own))
-    spec = msgspec.structs.replace(
-        spec,
-        containers=tuple(map(changed, spec.containers)),
-        init_containers=tuple(map(changed, spec.init_containers)),
-    )
-    return msgspec.structs.replace(pod, spec=spec)
+        own = _requesting(pod.spec.resources or NO_RESOURCES, name, amount)
+        return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resources=own))
+    return with_containers(pod, changed)
 
 
 def _requesting(resources: Resources, name: str, amount: Quantity) -> Resources:
-    """A limit that equals the request goes with it."""
+    """A limit that equals the request is changed with it."""
     requests, limits = dict(resources.requests or {}), resources.limits
     if limits and limits.get(name) == requests.get(name):
         limits = {**limits, name: amount}
@@ -222,24 +212,24 @@ def _requesting(resources: Resources, name: str, amount: Quantity) -> Resources:
 
 
 def _step(pod: Pod, name: str, setting: ResizeSetting) -> int:
-    """Under the static policy Guaranteed pods have whole CPUs."""
+    """Under the static CPU manager policy Guaranteed pods have whole CPUs."""
     whole = name == CPU and setting.static_cpus and not setting.gates.exclusive_cpus
-    is_guaranteed = qos_class(pod, pod_level=setting.gates.pod_level) == GUARANTEED
+    is_guaranteed = qos_class(pod, gates=setting.gates) == GUARANTEED
     return WHOLE_CPU_MILLI if whole and is_guaranteed else 1
 
 
-def _held(pod: Pod, container: str, name: str) -> int:
+def _allocated_amount(pod: Pod, container: str, name: str) -> int:
     resources = pod.spec.resources or NO_RESOURCES
     if container:
         resources = next(each.resources for each in all_containers(pod.spec) if each.name == container)
-    amount = _request(resources, name)
-    return amount.milli if name == CPU else amount.value
+    return whole_amount(resources.requests, name)
 
 
-def _largest(fits: Callable[[int], bool], held: int, *, bound: int, step: int) -> int | None:
-    """Among the multiples of `step` up to `bound`. Above what is held, what is larger than one that does not fit does
-    not fit either; below it the API may refuse, a pod level less than its containers' sum, say."""
-    fitting, failing = -(-held // step), bound // step + 1
+def _largest(fits: Callable[[int], bool], lowest: int, *, bound: int, step: int) -> int | None:
+    """The largest multiple of `step` up to `bound` that fits: a binary search, first from `lowest`, what is allocated.
+
+    Below `lowest` the API may refuse small amounts, for example a pod level below the sum of its containers."""
+    fitting, failing = -(-lowest // step), bound // step + 1
     if fitting >= failing or not fits(fitting * step):
         fitting = 0
     while failing - fitting > 1:

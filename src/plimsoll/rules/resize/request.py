@@ -1,7 +1,7 @@
-"""From "this container, two CPUs" to the request for it: which lists change, and the pod that would result.
+"""From "this container, two CPUs" to a resize request: which lists change, and the pod that results.
 
-An amount is wanted for the request, and for the limit too where the container has one: so a Guaranteed pod stays
-Guaranteed, and a container without a limit gets none by accident. `kinds` narrows that to one of the two lists.
+An amount applies to the request, and to the limit too if the container has one: so a Guaranteed pod stays Guaranteed,
+and a container without a limit does not get one by accident. `kinds` restricts that to one of the two lists.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.admission.comparison import CONTAINER_KINDS, LISTS
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, Resources, is_sidecar
+from plimsoll.rules.model.objects import NO_RESOURCES, Container, Pod, Resources, is_sidecar, listed
 from plimsoll.rules.quantity import Quantity
 
 ListName = Literal["requests", "limits"]
@@ -20,46 +20,48 @@ ResourceChange = dict[ListName, dict[str, str]]
 
 
 class NoSuchContainerError(PlimsollError):
-    """Which container is meant cannot be told; the message names those there are."""
+    """The container is missing or ambiguous; the message lists the pod's containers."""
 
 
 def chosen_container(pod: Pod, name: str) -> Container:
-    """The container of that name; without a name the only one."""
+    """The container of that name; without a name, the only one."""
     resizable = [*pod.spec.containers, *(each for each in pod.spec.init_containers if is_sidecar(each))]
-    listed = ", ".join(each.name for each in resizable)
+    names = ", ".join(each.name for each in resizable)
     if not name:
         if len(resizable) == 1:
             return resizable[0]
         raise NoSuchContainerError(
-            f"pod {pod.metadata.name} has {len(resizable)} containers, name one with -c: {listed}"
+            f"pod {pod.metadata.name} has {len(resizable)} containers, name one with -c: {names}"
         )
-    found = next((each for each in (*resizable, *pod.spec.init_containers) if each.name == name), None)
-    if found is None:
-        raise NoSuchContainerError(f"pod {pod.metadata.name} has no container {name!r}; there are: {listed}")
-    return found
+    container = next((each for each in (*resizable, *pod.spec.init_containers) if each.name == name), None)
+    if container is None:
+        raise NoSuchContainerError(f"pod {pod.metadata.name} has no container {name!r}; there are: {names}")
+    return container
 
 
 def change_of(container: Container, amounts: Mapping[str, Quantity], kinds: Sequence[ListName] = ()) -> ResourceChange:
-    """What is to be written into the container's lists. Without `kinds`: the request, and a limit that is there."""
+    """The change of the container's lists. Without `kinds`: the request, and the limit if there is one."""
     change: ResourceChange = {}
     for kind in LISTS:
         if kinds and kind not in kinds:
             continue
-        have = (container.resources.requests if kind == "requests" else container.resources.limits) or {}
-        wanted = {name: str(amount) for name, amount in amounts.items() if kinds or kind == "requests" or name in have}
-        if wanted:
-            change[kind] = wanted
+        present = listed(container.resources, kind)
+        changed = {
+            name: str(amount) for name, amount in amounts.items() if kinds or kind == "requests" or name in present
+        }
+        if changed:
+            change[kind] = changed
     return change
 
 
 def resize_patch(pod: Pod, container: str, change: ResourceChange) -> JsonObject:
-    """A strategic merge patch: only the amounts that shall change."""
+    """A strategic merge patch with only the amounts that change."""
     key = "containers" if any(each.name == container for each in pod.spec.containers) else "initContainers"
     return {"spec": {key: [{"name": container, "resources": change}]}}
 
 
 def patch_between(old: Pod, new: Pod) -> JsonObject:
-    """The patch that makes the old pod's amounts those of the new one; an amount that goes is null."""
+    """The patch from the old pod's amounts to the new one's; a removed amount is null."""
     level = _difference(old.spec.resources or NO_RESOURCES, new.spec.resources or NO_RESOURCES)
     spec: JsonObject = {"resources": level} if level else {}
     for key, before, after in (
@@ -76,8 +78,8 @@ def patch_between(old: Pod, new: Pod) -> JsonObject:
     return {"spec": spec}
 
 
-def wished(document: JsonObject, container: str, change: ResourceChange) -> JsonObject:
-    """The pod's document with the change made; the argument is left alone."""
+def resized_document(document: JsonObject, container: str, change: ResourceChange) -> JsonObject:
+    """A copy of the pod's document with the change."""
     spec = dict(document.get("spec") or {})
     for key in CONTAINER_KINDS:
         if key in spec:
@@ -93,12 +95,11 @@ def _changed(container: JsonObject, change: ResourceChange) -> JsonObject:
 
 
 def _difference(before: Resources, after: Resources) -> JsonObject:
-    found: JsonObject = {}
+    difference: JsonObject = {}
     for kind in LISTS:
-        was = (before.requests if kind == "requests" else before.limits) or {}
-        now = (after.requests if kind == "requests" else after.limits) or {}
+        was, now = listed(before, kind), listed(after, kind)
         changed: JsonObject = {name: str(amount) for name, amount in now.items() if was.get(name) != amount}
         changed |= dict.fromkeys(was.keys() - now.keys())
         if changed:
-            found[kind] = changed
-    return found
+            difference[kind] = changed
+    return difference

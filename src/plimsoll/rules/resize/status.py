@@ -1,8 +1,8 @@
-"""What a container's status says of its resources (spec 03 §9).
+"""The resources in a container's status (03 §9).
 
-The runtime reports what it has set, in the kernel's units: shares, quota and period, a memory limit. Turned back into
-cores and bytes these are what a user may rely on, so they replace the allocated values, one by one, where they are
-known. Nobody reports a memory request; the last one handed to the runtime stands for it.
+The runtime reports the actual values in the kernel's units: shares, quota and period, a memory limit. Converted back to
+cores and bytes, they replace the allocated values one by one, where they are known. No runtime reports a memory
+request; the last actuated one is used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from plimsoll.rules.resources.cpu import MIN_SHARES, milli_from_quota, milli_fro
 from plimsoll.rules.resources.files import MAX, file_map
 from plimsoll.rules.resources.values import Values
 
-# The least that the kernel can express. At or below it the allocated value is shown, not what it was rounded up to.
+# The smallest values that the kernel can express. At or below them the allocated value is shown, not the rounded one.
 MIN_LIMIT_MILLI = 10
 MIN_REQUEST_MILLI = MIN_SHARES
 
@@ -34,8 +34,8 @@ def status_resources(
 ) -> Resources:
     """`resources` of a container's status.
 
-    `reported` is the runtime's answer, None when it gave none. `previous` is the last status, if the same container
-    was running then: what is unknown now is taken from there.
+    `reported` is None if the runtime reports nothing. `previous` is the last status of the same running container:
+    unknown values are taken from it.
     """
     if not running:
         return allocated
@@ -48,21 +48,21 @@ def status_resources(
     )
 
 
-# What a container's cgroup is asked for, so that its status can be told.
-TOLD_FILES: Mapping[CgroupVersion, tuple[str, ...]] = {
+# The cgroup files that a container's status is computed from.
+STATUS_FILES: Mapping[CgroupVersion, tuple[str, ...]] = {
     1: ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "memory.limit_in_bytes"),
     2: ("cpu.weight", "cpu.max", "memory.max"),
 }
 
 
 def kernel_values(
-    files: Mapping[str, str], given: Values, version: CgroupVersion, weight: Weight = "linear", page_size: int = 4096
+    files: Mapping[str, str], actuated: Values, version: CgroupVersion, weight: Weight = "linear", page_size: int = 4096
 ) -> Values:
-    """What a cgroup's files say. A file that holds what the kernel makes of `given` says just that: bytes that are no
-    whole pages, and shares that share a weight with others, come back as they were given."""
-    written = {name: str(text) for name, text in file_map(given, version, weight).items()}
+    """The values in a cgroup's files. A file that shows what the kernel makes of the actuated value counts as that
+    value: the kernel rounds bytes to pages, and several shares map to one weight."""
+    written = {name: str(text) for name, text in file_map(actuated, version, weight).items()}
 
-    def as_given(name: str) -> bool:
+    def is_actuated(name: str) -> bool:
         return name in written and name in files and same_value(name, written[name], files[name], page_size)
 
     if version == 1:
@@ -70,12 +70,15 @@ def kernel_values(
         quota, period = _number(files.get("cpu.cfs_quota_us")), _number(files.get("cpu.cfs_period_us"))
         limit = "memory.limit_in_bytes"
     else:
-        found = _number(files.get("cpu.weight"))
-        shares = given.cpu_shares if as_given("cpu.weight") or found is None else shares_from_weight(found)
+        cpu_weight = _number(files.get("cpu.weight"))
+        if cpu_weight is None or is_actuated("cpu.weight"):
+            shares = actuated.cpu_shares
+        else:
+            shares = shares_from_weight(cpu_weight)
         words = (files.get("cpu.max") or MAX).split()
         quota, period = _number(words[0]), _number(words[1]) if len(words) > 1 else None
         limit = "memory.max"
-    memory = given.memory_bytes if as_given(limit) else _number(kept(limit, files.get(limit, MAX), page_size))
+    memory = actuated.memory_bytes if is_actuated(limit) else _number(kept(limit, files.get(limit, MAX), page_size))
     return Values(cpu_shares=shares, cpu_quota_us=quota, cpu_period_us=period, memory_bytes=memory)
 
 
@@ -84,13 +87,13 @@ def _number(text: str | None) -> int | None:
 
 
 def _known(reported: Values | None, actuated: Resources | None) -> tuple[_Known, _Known]:
-    given_limits = (actuated.limits if actuated is not None else None) or {}
-    given_requests = (actuated.requests if actuated is not None else None) or {}
-    memory_request = given_requests.get(MEMORY) or None
+    actuated_limits = (actuated.limits if actuated is not None else None) or {}
+    actuated_requests = (actuated.requests if actuated is not None else None) or {}
+    memory_request = actuated_requests.get(MEMORY) or None
     if reported is None:
         return (
-            {CPU: given_limits.get(CPU) or None, MEMORY: given_limits.get(MEMORY) or None},
-            {CPU: given_requests.get(CPU) or None, MEMORY: memory_request},
+            {CPU: actuated_limits.get(CPU) or None, MEMORY: actuated_limits.get(MEMORY) or None},
+            {CPU: actuated_requests.get(CPU) or None, MEMORY: memory_request},
         )
     cpu_limit = milli_from_quota(reported.cpu_quota_us or 0, reported.cpu_period_us or 0)
     cpu_request = milli_from_shares(reported.cpu_shares or 0)
@@ -107,7 +110,7 @@ def _known(reported: Values | None, actuated: Resources | None) -> tuple[_Known,
 def _shown(
     allocated: ResourceList | None, known: _Known, previous: ResourceList | None, floor_milli: int
 ) -> ResourceList | None:
-    """Only a list that the allocation has is filled in."""
+    """A list that the allocation does not have stays absent."""
     if allocated is None:
         return None
     shown = dict(allocated)

@@ -1,19 +1,17 @@
-"""From an accepted resize to ordered steps (spec 02 §9, 03 §10).
+"""The ordered steps of an accepted resize, and the control files that it changes (02 §9, 03 §10).
 
-Memory comes before cpu. For each of them a pod cgroup that shall grow is written before the containers, one that shall
-shrink after them, and containers that shrink go before those that grow: so they fit into their pod at every moment. A
-container whose resize policy asks for it is killed and started anew instead of being updated; that happens around
-these steps (kill, then the steps, then start).
+Memory comes before cpu. For each resource, a pod cgroup that grows is written before its containers and one that
+shrinks after them, and containers that shrink come before those that grow: so the containers fit into their pod at
+every moment. A container whose resize policy is RestartContainer is not updated: it is killed before these steps and
+started after them.
 
-Compared are the allocated resources with the last ones handed to the runtime, never with what the kernel reports.
-Nothing is done here: an executor carries the steps out in order and stops at the first failure; since every success is
-recorded as actuated, the next plan holds only the rest.
+The allocated resources are compared with the actuated ones, never with what the kernel reports. An executor carries out
+the steps in order and stops at the first failure. Every success is recorded as actuated, so the next plan contains only
+the rest.
 
-Which control files a resize changes, to what, and in which order (02 §9).
-
-The values are the difference of two desired trees, the one before and the one after. The order is that of the steps
-(`resize_steps`): memory before cpu, a pod that grows before its containers, one that shrinks after them. What no step
-writes (a container that is restarted, the sums of class and node, Memory QoS) comes last, from the top down.
+`resize_writes` lists the control files. Their values are the difference of two desired trees, before and after the
+resize, in the order of the steps. Files that no step writes (of a restarted container, of QoS class and node cgroups,
+of Memory QoS) come last, from the top down.
 """
 
 from __future__ import annotations
@@ -23,19 +21,12 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.admission.resize import ResizeGates
 from plimsoll.rules.cgroups.desired import Cgroup, Level, Workload, desired_tree
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources, is_sidecar
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.rules.quantity import ZERO
-from plimsoll.rules.resize.allocation import (
-    DEFAULT_GATES,
-    Allocation,
-    allocation_of,
-    resizable_containers,
-    restarts_for,
-)
+from plimsoll.rules.resize.allocation import Allocation, allocation_of, resizable_containers, restarts_for, whole_amount
 from plimsoll.rules.resources.files import controller_of, file_map
 from plimsoll.rules.resources.values import UNLIMITED, Values
 
@@ -46,8 +37,8 @@ _RESIZED: tuple[ResizedResource, ...] = ("memory", "cpu")
 class WritePod(msgspec.Struct, frozen=True, tag="pod"):
     """Write `values` (only what changes) into the pod cgroup.
 
-    The runtime hears the complete values (`after`): before the write, and again the old ones (`before`) if that fails,
-    or once it is written (`Profile.sandbox_told_first`).
+    The runtime is sent the complete values (`after`): before the write, and the old ones (`before`) again if that
+    fails, or only after the write (`Profile.sandbox_updated_first`).
     """
 
     resource: ResizedResource
@@ -57,9 +48,9 @@ class WritePod(msgspec.Struct, frozen=True, tag="pod"):
 
 
 class UpdateContainer(msgspec.Struct, frozen=True, tag="container"):
-    """Hand a container its resources: the new ones of one kind, the last actuated ones of the other.
+    """Update a container: one resource as allocated, the other as last actuated.
 
-    `resources` is also what is recorded as actuated when the runtime has taken it.
+    `resources` is recorded as actuated when the runtime has accepted it.
     """
 
     container: str
@@ -71,17 +62,17 @@ Step = WritePod | UpdateContainer
 
 
 class MemoryCheck(msgspec.Struct, frozen=True):
-    """Before anything is written: memory in use must be below a limit that is new or lower."""
+    """Before any write: memory usage must be below a limit that is new or lower."""
 
     limit_bytes: int
     container: str | None = None  # None: the pod
 
     def refusal(self, usage_bytes: int, pod_usage_bytes: int) -> str | None:
-        """Why the resize cannot go on."""
+        """Why the resize cannot continue."""
         return None if usage_bytes < self.limit_bytes else self.text(pod_usage_bytes)
 
     def text(self, pod_usage_bytes: int) -> str:
-        """About a container too, the kubelet prints the pod's usage."""
+        """For a container too, the kubelet prints the pod's usage."""
         subject = "pod" if self.container is None else f'container "{self.container}"'
         return (
             f"cannot decrease memory limits: attempting to set {subject} memory limit ({self.limit_bytes}) "
@@ -90,7 +81,7 @@ class MemoryCheck(msgspec.Struct, frozen=True):
 
 
 class ResizePlan(msgspec.Struct, frozen=True):
-    """`restarts` are killed before the steps and started after them; no step may run before every check has passed."""
+    """`restarts` are killed before the steps and started after them; all checks must pass before the first step."""
 
     restarts: tuple[str, ...] = ()
     checks: tuple[MemoryCheck, ...] = ()
@@ -102,7 +93,8 @@ class ResizePlan(msgspec.Struct, frozen=True):
 
 
 class _Change(msgspec.Struct, frozen=True):
-    """One container whose memory or cpu changes in place; judged by the limit if it changed, else by the request."""
+    """One container whose memory or cpu changes in place; `grows` compares the limit if it changed, else the
+    request."""
 
     container: Container
     actuated: Resources
@@ -112,24 +104,25 @@ class _Change(msgspec.Struct, frozen=True):
 
 
 def restart_message(container: str) -> str:
-    """Of the event Normal `Killing`."""
+    """The message of the event Normal `Killing`."""
     return f"Container {container} resize requires restart"
 
 
 def is_resize_in_progress(
-    allocated: Pod, actuated: Allocation, running: Collection[str], gates: ResizeGates = DEFAULT_GATES
+    allocated: Pod, actuated: Allocation, running: Collection[str], gates: Gates = DEFAULT_GATES
 ) -> bool:
-    """Is there still something to hand to the runtime (03 §8)? Ordinary init containers do not count."""
-    lasting = [each for each in allocated.spec.init_containers if is_sidecar(each)] + [*allocated.spec.containers]
+    """Whether allocated resources are not actuated yet (03 §8). Init containers that are not sidecars do not count."""
+    sidecars = (container for container in allocated.spec.init_containers if is_sidecar(container))
+    lasting = (*sidecars, *allocated.spec.containers)
     if any(_differs(each.resources, _actuated(actuated, each)) for each in lasting if each.name in running):
         return True
     return _pod_level_differs(allocated, actuated, gates)
 
 
 class PendingActuation(msgspec.Struct, frozen=True):
-    """What of an allocation the runtime has not been given yet."""
+    """The allocated resources that are not actuated yet."""
 
-    restarts: tuple[Container, ...] = ()  # to be killed and started with it
+    restarts: tuple[Container, ...] = ()  # to be killed and started again
     in_place: tuple[Container, ...] = ()
     pod_level: bool = False
 
@@ -138,7 +131,7 @@ class PendingActuation(msgspec.Struct, frozen=True):
 
 
 def pending_actuation(
-    allocated: Pod, actuated: Allocation, running: Collection[str], gates: ResizeGates = DEFAULT_GATES
+    allocated: Pod, actuated: Allocation, running: Collection[str], gates: Gates = DEFAULT_GATES
 ) -> PendingActuation:
     restarts: list[Container] = []
     in_place: list[Container] = []
@@ -154,31 +147,31 @@ def resize_plan(
     actuated: Allocation,
     running: Collection[str],
     current: Values,
-    wanted: Values,
+    desired: Values,
     *,
     profile: Profile = DEFAULT_PROFILE,
-    gates: ResizeGates = DEFAULT_GATES,
+    gates: Gates = DEFAULT_GATES,
     after_failure: bool = False,
 ) -> ResizePlan:
-    """What to do so that the running containers and the pod cgroup get what is allocated.
+    """The steps that actuate the allocated resources of the running containers and the pod cgroup.
 
-    The pod cgroup is looked at only beside a change of its containers or of the pod level. `after_failure` includes it
-    in any case: an earlier plan may have stopped between the last container and the pod.
+    The pod cgroup is checked only if its containers or the pod level change. `after_failure` includes it in any case:
+    an earlier plan may have stopped between the last container and the pod.
 
-    `current` and `wanted` are the pod cgroup's values, read and computed (Memory QoS left out). In `wanted`, None keeps
-    what is there: limits are never removed at pod level. In `current`, None and −1 both mean unlimited.
+    `current` and `desired` are the pod cgroup's values, read and computed (without Memory QoS). In `desired`, None
+    keeps the current value: limits are never removed at pod level. In `current`, None and −1 both mean unlimited.
     """
-    left = pending_actuation(allocated, actuated, running, gates)
-    restarts = tuple(each.name for each in left.restarts)
-    whole_pod = bool(restarts) or after_failure or left.pod_level
+    pending = pending_actuation(allocated, actuated, running, gates)
+    restarts = tuple(container.name for container in pending.restarts)
+    whole_pod = bool(restarts) or after_failure or pending.pod_level
     pod = _known(current)
-    memory, cpu = (_ordered(_changes(left.in_place, actuated, name)) for name in _RESIZED)
-    checks = _memory_checks(memory, pod, wanted) if memory or restarts else []
+    memory, cpu = (_ordered(_changes(pending.in_place, actuated, name)) for name in _RESIZED)
+    checks = _memory_checks(memory, pod, desired) if memory or restarts else []
     steps: list[Step] = []
     if memory or whole_pod:
-        pod = _add_steps(steps, "memory", [_memory_update(each) for each in memory], pod, wanted, profile)
+        pod = _add_steps(steps, "memory", [_memory_update(each) for each in memory], pod, desired, profile)
     if cpu or whole_pod:
-        _add_steps(steps, "cpu", [_cpu_update(each) for each in cpu], pod, wanted, profile)
+        _add_steps(steps, "cpu", [_cpu_update(each) for each in cpu], pod, desired, profile)
     return ResizePlan(restarts, tuple(checks), tuple(steps))
 
 
@@ -187,11 +180,11 @@ def _add_steps(
     name: ResizedResource,
     updates: list[UpdateContainer],
     pod: Values,
-    wanted: Values,
+    desired: Values,
     profile: Profile,
 ) -> Values:
-    """One resource's turn: raise the pod, update the containers, lower the pod. Returns the pod's values after it."""
-    raising, lowering = _pod_writes(name, pod, wanted, profile)
+    """The steps of one resource: raise the pod, update the containers, lower the pod. Returns the pod's new values."""
+    raising, lowering = _pod_writes(name, pod, desired, profile)
     for values in (*raising, None, *lowering):
         if values is None:
             steps += updates
@@ -203,20 +196,20 @@ def _add_steps(
 
 
 def _pod_writes(
-    name: ResizedResource, now: Values, wanted: Values, profile: Profile
+    name: ResizedResource, now: Values, desired: Values, profile: Profile
 ) -> tuple[list[Values], list[Values]]:
-    """What to write before the containers and what after them.
+    """The writes before and after the containers.
 
-    Growing, the limit comes before the shares; shrinking, after them. −1 is the smallest number, so "unlimited → limit"
-    counts as growth: what Kubernetes does (02 §9.7).
+    When growing, the limit comes before the shares; when shrinking, after them. −1 is the smallest number, so
+    "unlimited → limit" counts as growth, as in Kubernetes (02 §9.7).
     """
     if name == MEMORY:
-        targets = [(now.memory_bytes, wanted.memory_bytes or None, Values(memory_bytes=wanted.memory_bytes))]
+        targets = [(now.memory_bytes, desired.memory_bytes or None, Values(memory_bytes=desired.memory_bytes))]
     else:
-        limit = Values(cpu_quota_us=wanted.cpu_quota_us, cpu_period_us=wanted.cpu_period_us)
+        limit = Values(cpu_quota_us=desired.cpu_quota_us, cpu_period_us=desired.cpu_period_us)
         targets = [
-            (now.cpu_quota_us, wanted.cpu_quota_us, limit),
-            (now.cpu_shares, wanted.cpu_shares, Values(cpu_shares=wanted.cpu_shares)),
+            (now.cpu_quota_us, desired.cpu_quota_us, limit),
+            (now.cpu_shares, desired.cpu_shares, Values(cpu_shares=desired.cpu_shares)),
         ]
     raising = [values for old, new, values in targets if new is not None and new > (old or 0)]
     lowering = [values for old, new, values in targets if new is not None and new < (old or 0)]
@@ -234,14 +227,14 @@ def _known(current: Values) -> Values:
 
 def _with(values: Values, written: Values) -> Values:
     fields = ("memory_bytes", "cpu_quota_us", "cpu_period_us", "cpu_shares")
-    given = {field: value for field in fields if (value := getattr(written, field)) is not None}
-    return msgspec.structs.replace(values, **given)
+    changed = {field: value for field in fields if (value := getattr(written, field)) is not None}
+    return msgspec.structs.replace(values, **changed)
 
 
-def _memory_checks(changes: Iterable[_Change], pod: Values, wanted: Values) -> list[MemoryCheck]:
+def _memory_checks(changes: Iterable[_Change], pod: Values, desired: Values) -> list[MemoryCheck]:
     checks = []
-    if wanted.memory_bytes and _added_or_lowered(pod.memory_bytes, wanted.memory_bytes):
-        checks.append(MemoryCheck(wanted.memory_bytes))
+    if desired.memory_bytes and _added_or_lowered(pod.memory_bytes, desired.memory_bytes):
+        checks.append(MemoryCheck(desired.memory_bytes))
     for change in changes:
         if _added_or_lowered(change.old_limit, change.new_limit):
             checks.append(MemoryCheck(change.new_limit, change.container.name))
@@ -249,8 +242,8 @@ def _memory_checks(changes: Iterable[_Change], pod: Values, wanted: Values) -> l
 
 
 def tightened_memory(before: Resources, after: Resources) -> int:
-    """The new memory limit, where it must be above what is in use; 0 where it is raised, taken away or as it was."""
-    old, new = _amount(before.limits, MEMORY), _amount(after.limits, MEMORY)
+    """The new memory limit if it must be above the usage; 0 if it is raised, removed or unchanged."""
+    old, new = whole_amount(before.limits, MEMORY), whole_amount(after.limits, MEMORY)
     return new if _added_or_lowered(old, new) else 0
 
 
@@ -262,18 +255,13 @@ def _added_or_lowered(old: int | None, new: int) -> bool:
 
 
 def _actuated(actuated: Allocation, container: Container) -> Resources:
-    """Without a record everything counts as new: at worst one update too many."""
+    """Without a record everything counts as new: at worst one unnecessary update."""
     return actuated.containers.get(container.name, NO_RESOURCES)
-
-
-def _amount(resources: ResourceList | None, name: str) -> int:
-    quantity = (resources or {}).get(name, ZERO)
-    return quantity.milli if name == CPU else quantity.value
 
 
 def _figures(resources: Resources, name: str) -> tuple[int, int]:
     """Limit and request, 0 for none."""
-    return _amount(resources.limits, name), _amount(resources.requests, name)
+    return whole_amount(resources.limits, name), whole_amount(resources.requests, name)
 
 
 def _differs(left: Resources, right: Resources) -> bool:
@@ -281,7 +269,7 @@ def _differs(left: Resources, right: Resources) -> bool:
 
 
 def _must_restart(container: Container, actuated: Resources) -> bool:
-    """One changed resource with that policy restarts the container for all of them (03 §3.1)."""
+    """One changed resource with the policy RestartContainer restarts the container for all of them (03 §3.1)."""
     return any(
         restarts_for(container, name) and _figures(container.resources, name) != _figures(actuated, name)
         for name in _RESIZED
@@ -301,29 +289,29 @@ def _changes(containers: Iterable[Container], actuated: Allocation, name: str) -
 
 def _ordered(changes: list[_Change]) -> list[_Change]:
     """Decreases in reverse order of the spec, then increases in its order."""
-    return [each for each in reversed(changes) if not each.grows] + [each for each in changes if each.grows]
+    return [change for change in reversed(changes) if not change.grows] + [change for change in changes if change.grows]
 
 
 def _memory_update(change: _Change) -> UpdateContainer:
-    """While memory changes, cpu stays as it was last handed out."""
+    """While memory changes, cpu stays as actuated."""
     new, old = change.container.resources, change.actuated
     resources = Resources(_with_cpu(new.requests, old.requests), _with_cpu(new.limits, old.limits), new.claims)
     return UpdateContainer(change.container.name, "memory", resources)
 
 
 def _cpu_update(change: _Change) -> UpdateContainer:
-    """By the time of cpu's turn memory is already the new one."""
+    """Memory is updated before cpu, so both are new here."""
     return UpdateContainer(change.container.name, "cpu", change.container.resources)
 
 
 def _with_cpu(resources: ResourceList | None, source: ResourceList | None) -> ResourceList | None:
-    kept = {name: quantity for name, quantity in (resources or {}).items() if name != CPU}
+    mixed = {name: quantity for name, quantity in (resources or {}).items() if name != CPU}
     if source and CPU in source:
-        kept[CPU] = source[CPU]
-    return kept or None
+        mixed[CPU] = source[CPU]
+    return mixed or None
 
 
-def _pod_level_differs(allocated: Pod, actuated: Allocation, gates: ResizeGates) -> bool:
+def _pod_level_differs(allocated: Pod, actuated: Allocation, gates: Gates) -> bool:
     if not gates.pod_level_resize:
         return False
     return _differs(allocated.spec.resources or NO_RESOURCES, actuated.pod_level or NO_RESOURCES)
@@ -335,8 +323,8 @@ OOM_SCORE_ADJ = "oom_score_adj"
 
 
 class FileChange(msgspec.Struct, frozen=True, rename="camel"):
-    """One file of one cgroup; None: at the kernel's default. `how`: by a step of the resize, with the container's new
-    start, or as a sum that follows."""
+    """One file of one cgroup; None: the kernel's default. `how`: by a step of the resize, by the container's restart,
+    or as a sum that follows."""
 
     level: Level
     name: str
@@ -350,24 +338,24 @@ class FileChange(msgspec.Struct, frozen=True, rename="camel"):
 def resize_writes(
     before: Workload, after: Workload, others: Sequence[Workload], setting: NodeConfig
 ) -> tuple[FileChange, ...]:
-    """Every file that differs, once. Both workloads are the same pod, of the same class."""
+    """Every file that differs, once. Both workloads are the same pod, of the same QoS class."""
     changed = _differences(desired_tree([before, *others], setting), desired_tree([after, *others], setting))
     plan = resize_plan(
         after.pod,
         allocation_of(before.pod),
-        [each.name for each in after.containers],
+        [container.name for container in after.containers],
         before.values,
         after.values,
         profile=setting.profile,
     )
-    found: list[FileChange] = []
+    writes: list[FileChange] = []
     for step in plan.steps:
         for key in [key for key in changed if _belongs(step, key, after, setting)]:
-            found.append(_made(key, changed.pop(key), "resize"))
+            writes.append(_file_change(key, changed.pop(key), "resize"))
     for restarted in plan.restarts:
         for key in [key for key in changed if key[0][:2] == ("container", restarted)]:
-            found.append(_made(key, changed.pop(key), "restart"))
-    return (*found, *(_made(key, values, "follows") for key, values in changed.items()))
+            writes.append(_file_change(key, changed.pop(key), "restart"))
+    return (*writes, *(_file_change(key, values, "follows") for key, values in changed.items()))
 
 
 _Values = tuple[int | str | None, int | str | None]
@@ -400,6 +388,6 @@ def _flat(cgroup: Cgroup) -> Iterator[tuple[_FileKey, int | str | None]]:
         yield from _flat(child)
 
 
-def _made(key: _FileKey, values: _Values, how: How) -> FileChange:
+def _file_change(key: _FileKey, values: _Values, how: How) -> FileChange:
     (level, name, path), file = key
     return FileChange(level, name, path, file, *values, how)

@@ -1,16 +1,14 @@
-"""The node's verdict on a resize (spec 03 §6), and the order in which pending ones are looked at (§7).
+"""The node's verdict on a resize (03 §6), and the order in which pending ones are judged (03 §7).
 
-A pod whose desired resources differ from its allocated ones is treated like a new pod that asks for admission beside
-the others. First it is asked whether the resize can ever be done here (*Infeasible* if not), then whether it fits now
-(*Deferred* if not, whatever the reason). The whole pod is decided at once: all containers or none.
+A pod whose desired resources differ from its allocated ones is treated like a new pod that requests admission beside
+the others. First: can the resize ever be done on this node (*Infeasible* if not)? Then: does it fit now (*Deferred* if
+not, whatever the reason)? The whole pod is decided at once: all containers or none.
 
-`ResizeVerdict` also carries what follows: the new allocation, the pods a critical pod drives out, and whether the
+`ResizeVerdict` also carries what follows: the new allocation, the pods that a critical pod preempts, and whether the
 resize stays queued.
 
-From a resolved node to what its verdicts on resizes depend on: one copy for the agent and for whoever foretells it.
-
-`NodeConfig` knows the configuration; who is on the node, which pressure it is under and whether exclusive CPUs can be
-had come from the caller.
+`resize_setting` derives the `ResizeSetting` of a node from its configuration, for the agent and for forecasts. The
+caller adds the pods on the node, its pressure conditions and whether exclusive CPUs are available.
 """
 
 from __future__ import annotations
@@ -20,17 +18,15 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, Container, Pod, ResourceList, is_static
 from plimsoll.rules.node.admission import AdmissionRefusal, admit
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.quantity import ZERO, Quantity
 from plimsoll.rules.resize.allocation import (
-    DEFAULT_GATES,
     Allocation,
-    NodeResizeGates,
     all_containers,
     allocated_pod,
     allocation_of,
@@ -38,6 +34,7 @@ from plimsoll.rules.resize.allocation import (
     resizable_containers,
     restarts_for,
     same_pod_level,
+    whole_amount,
 )
 from plimsoll.rules.resources.effective import pod_requests
 from plimsoll.rules.resources.qos import GUARANTEED, qos_class
@@ -50,25 +47,20 @@ RETRY_FIRST_S = 30.0
 RETRY_S = 180.0
 
 
-def _never_swaps(_pod: Pod, _container: Container) -> bool:
-    return False
-
-
 class ResizeSetting(msgspec.Struct, frozen=True):
     """The node around the pod. `load` is `fit.allocated_load`; whether the pod itself is in it does not matter."""
 
     load: NodeLoad
     profile: Profile = DEFAULT_PROFILE
-    gates: NodeResizeGates = DEFAULT_GATES
+    gates: Gates = DEFAULT_GATES
     static_cpus: bool = False  # cpuManagerPolicy: static
     static_memory: bool = False  # memoryManagerPolicy: Static
-    conditions: tuple[NodeCondition, ...] = ()  # pressure that the eviction loop reports now
+    conditions: tuple[NodeCondition, ...] = ()  # pressure conditions that the node has now
     refusals: tuple[str, ...] = ()  # of admission checks beyond `rules.node.admission`
-    absolute_allocatable: ResourceList | None = None  # N-9; without it the Node's allocatable is taken
-    may_swap: Callable[[Pod, Container], bool] = _never_swaps
-    cpu_refusal: Callable[[Pod], AdmissionRefusal | None] = lambda _pod: (
-        None
-    )  # whether exclusive CPUs can be had (02 §10)
+    absolute_allocatable: ResourceList | None = None  # N-9; without it the Node's allocatable is used
+    may_swap: Callable[[Pod, Container], bool] = lambda _pod, _container: False
+    # Whether exclusive CPUs are available (02 §10).
+    cpu_refusal: Callable[[Pod], AdmissionRefusal | None] = lambda _pod: None
     enabled: bool = True  # InPlacePodVerticalScaling
 
 
@@ -89,27 +81,20 @@ class _Infeasible(msgspec.Struct, frozen=True):
 
 
 def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting) -> ResizeVerdict:
-    """§6, step by step. `allocation` is the one in force for this pod."""
+    """03 §6, step by step. `allocation` is the one in force for this pod."""
     if is_allocated(desired, allocation):
         return ResizeVerdict("NoChange", allocation)
     infeasible = _infeasible(desired, allocation, setting)
     if infeasible is not None:
-        return ResizeVerdict(
-            "Infeasible",
-            allocation,
-            infeasible.message,
-            "Infeasible",
-            infeasible.label,
-            still_pending=infeasible.reconsidered,
-        )
-
+        message, label, reconsidered = msgspec.structs.astuple(infeasible)
+        return ResizeVerdict("Infeasible", allocation, message, "Infeasible", label, still_pending=reconsidered)
     also = tuple(AdmissionRefusal("Deferred", refusal) for refusal in setting.refusals)
     admission = admit(
         desired,
         setting.load,
         setting.conditions,
         profile=setting.profile,
-        pod_level=setting.gates.pod_level,
+        gates=setting.gates,
         managers=lambda: setting.cpu_refusal(desired),
         also=also,
     )
@@ -118,7 +103,7 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
     return ResizeVerdict("Accepted", allocation_of(desired, setting.gates), victims=admission.victims)
 
 
-# --- can it ever be done here? (steps 2 to 6) ---
+# --- can it ever be done on this node? (steps 2 to 6) ---
 
 
 def _infeasible(desired: Pod, allocation: Allocation, setting: ResizeSetting) -> _Infeasible | None:
@@ -131,7 +116,7 @@ def _infeasible(desired: Pod, allocation: Allocation, setting: ResizeSetting) ->
         return _Infeasible("In-place resize of containers with swap is not supported.", "swap_limitation")
     if not setting.gates.pod_level_resize and not same_pod_level(desired.spec.resources, allocated.spec.resources):
         return _Infeasible("InPlacePodLevelResourcesVerticalScaling is disabled", "plr_feature_gate_off")
-    if qos_class(desired, pod_level=setting.gates.pod_level) == GUARANTEED:
+    if qos_class(desired, gates=setting.gates) == GUARANTEED:
         refusal = _exclusive_refusal(desired, allocation, setting)
         if refusal is not None:
             return refusal
@@ -175,7 +160,7 @@ def _exclusive_refusal(desired: Pod, allocation: Allocation, setting: ResizeSett
     return None
 
 
-def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: NodeResizeGates) -> list[Container]:
+def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: Gates) -> list[Container]:
     return [
         container
         for container in resizable_containers(desired, gates)
@@ -185,14 +170,14 @@ def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: No
 
 
 def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None:
-    """Step 6: larger than the whole node. Looked at again when the node changes."""
-    requests = pod_requests(desired, pod_level=setting.gates.pod_level)
+    """Step 6: larger than the whole node. Reconsidered when the node changes."""
+    requests = pod_requests(desired, gates=setting.gates)
     capacity = setting.absolute_allocatable
     if capacity is None:
         status = setting.load.node.status
         capacity = status.allocatable or status.capacity or {}
     for name in (MEMORY, CPU):
-        requested, available = _amount(requests, name), _amount(capacity, name)
+        requested, available = whole_amount(requests, name), whole_amount(capacity, name)
         if requested > available:
             message = f"Node didn't have enough capacity: {name}, requested: {requested}, capacity: {available}"
             return _Infeasible(message, "insufficient_node_allocatable", reconsidered=True)
@@ -203,12 +188,7 @@ def _request(container: Container, name: str) -> Quantity:
     return (container.resources.requests or {}).get(name, ZERO)
 
 
-def _amount(resources: ResourceList, name: str) -> int:
-    quantity = resources.get(name, ZERO)
-    return quantity.milli if name == CPU else quantity.value
-
-
-# --- the queue (§7) ---
+# --- the queue (03 §7) ---
 
 
 class PendingResize(msgspec.Struct, frozen=True):
@@ -220,7 +200,7 @@ class PendingResize(msgspec.Struct, frozen=True):
 
 
 def queue_order(pending: Iterable[PendingResize]) -> list[PendingResize]:
-    """What frees or keeps goes first, then priority, then Guaranteed, then whoever waits longest."""
+    """Resizes that request no more come first, then by priority, then Guaranteed, then the longest waiting."""
     return sorted(pending, key=_queue_key)
 
 
@@ -236,19 +216,9 @@ def _queue_key(pending: PendingResize) -> tuple[bool, int, bool, float]:
 
 
 def increases_requests(desired: Pod, allocation: Allocation) -> bool:
-    """Does the pod as a whole ask for more cpu or memory than it holds?"""
-    wanted, held = pod_requests(desired), pod_requests(allocated_pod(desired, allocation))
-    return any(wanted.get(name, ZERO) > held.get(name, ZERO) for name in (CPU, MEMORY))
-
-
-def node_resize_gates(config: KubeletConfig) -> NodeResizeGates:
-    return NodeResizeGates(
-        pod_level=config.gate("PodLevelResources"),
-        pod_level_resize=config.gate("InPlacePodLevelResourcesVerticalScaling"),
-        init_containers=config.gate("InPlacePodVerticalScalingInitContainers"),
-        exclusive_cpus=config.gate("InPlacePodVerticalScalingExclusiveCPUs"),
-        exclusive_memory=config.gate("InPlacePodVerticalScalingExclusiveMemory"),
-    )
+    """Does the pod as a whole request more cpu or memory than is allocated to it?"""
+    requested, allocated = pod_requests(desired), pod_requests(allocated_pod(desired, allocation))
+    return any(requested.get(name, ZERO) > allocated.get(name, ZERO) for name in (CPU, MEMORY))
 
 
 def resize_setting(
@@ -265,7 +235,7 @@ def resize_setting(
     return ResizeSetting(
         load,
         setting.profile,
-        node_resize_gates(config),
+        setting.policy.gates,
         static_cpus=setting.policy.static_cpus,
         static_memory=config.memory_manager_policy == "Static",
         conditions=conditions,

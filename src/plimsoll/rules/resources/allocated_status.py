@@ -1,10 +1,10 @@
-"""What a running pod holds, as far as its status tells (spec 01 E-14, 03 §1): what it was promised, what it was given.
+"""The allocated and actuated resources of a running pod, read from its status (01 E-14, 03 §1).
 
-The spec says what is wanted. Cgroups, OOM scores and eviction follow what the node has allocated: requests from
-`allocatedResources`, limits from the actual `resources`, which stay as they were until the node accepts. A resize
+The spec is the desired state. Cgroups, OOM scores and eviction follow what the node has allocated: requests from
+`allocatedResources`, limits from the actual `resources`, which stay the same until the node accepts a resize. A resize
 counts for the whole pod or not at all.
 
-A node knows both from its own records; others, and a node that has lost them, read them here.
+A node has its own checkpoint of both. Other components, and a node without its checkpoint, use these functions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from plimsoll.rules.resources.qos import GUARANTEED
 
 _REFUSED_OR_WAITING = ("Proposed", "Deferred", "Infeasible")  # status.resize (03 §3.2)
 _RESIZED = (CPU, MEMORY)
-_ROUNDING_MILLI = max(SYSTEMD_STEP_MILLI, LEAST_LIMIT_MILLI)  # as far as limits may be off (03 §9)
+_ROUNDING_MILLI = max(SYSTEMD_STEP_MILLI, LEAST_LIMIT_MILLI)  # the largest rounding error of a limit (03 §9)
 
 AnyPod = TypeVar("AnyPod", bound=Pod)
 
 
 def is_resize_pending(pod: Pod) -> bool:
-    """Does the spec ask for something the node has not given?"""
+    """Whether the spec requests something that the node has not allocated."""
     status = pod.status
     if status.resize in _REFUSED_OR_WAITING:
         return True
@@ -49,13 +49,13 @@ def is_resize_pending(pod: Pod) -> bool:
     ) or (pod.spec.resources is not None and _differs(pod.spec.resources, _of_level(pod)))
 
 
-def _differs(wanted: Resources, allocated: ResourceList | None) -> bool:
-    requests = wanted.requests or {}
+def _differs(desired: Resources, allocated: ResourceList | None) -> bool:
+    requests = desired.requests or {}
     return allocated is not None and any(requests.get(name, ZERO) != allocated.get(name, ZERO) for name in _RESIZED)
 
 
 def _of_level(pod: Pod) -> ResourceList | None:
-    """Allocated is the sum of the whole pod; of the pod level are the names that it sets."""
+    """`allocatedResources` of the pod is a sum; only the names that the pod level sets belong to it."""
     total, block = pod.status.allocated_resources, pod.spec.resources
     if total is None or block is None:
         return None
@@ -63,70 +63,71 @@ def _of_level(pod: Pod) -> ResourceList | None:
 
 
 def allocated_from_status(pod: AnyPod) -> AnyPod:
-    """The pod as its cgroups are sized; the same object when nothing is pending."""
+    """The pod with its allocated resources; the same object if no resize is pending."""
     status = pod.status
     if not (status.container_statuses or status.init_container_statuses) or not is_resize_pending(pod):
         return pod
     is_guaranteed, has_level = status.qos_class == GUARANTEED, pod_level_set(pod.spec.resources)
-    resources = _held_level(pod, alike=is_guaranteed) if has_level else pod.spec.resources
+    resources = _allocated_level(pod, alike=is_guaranteed) if has_level else pod.spec.resources
     alike = is_guaranteed and not has_level
     spec = msgspec.structs.replace(
         pod.spec,
-        containers=_held(pod.spec.containers, status.container_statuses, alike),
-        init_containers=_held(pod.spec.init_containers, status.init_container_statuses, alike),
+        containers=_with_allocated(pod.spec.containers, status.container_statuses, alike),
+        init_containers=_with_allocated(pod.spec.init_containers, status.init_container_statuses, alike),
         resources=resources,
     )
     return msgspec.structs.replace(pod, spec=spec)
 
 
-def _held(
+def _with_allocated(
     containers: tuple[Container, ...], statuses: tuple[ContainerStatus, ...], alike: bool
 ) -> tuple[Container, ...]:
     known = {status.name: status for status in statuses}
     return tuple(
-        msgspec.structs.replace(each, resources=_allocated(each.resources, known[each.name], alike))
-        if each.name in known
-        else each
-        for each in containers
+        msgspec.structs.replace(container, resources=_allocated(container.resources, known[container.name], alike))
+        if container.name in known
+        else container
+        for container in containers
     )
 
 
-def _allocated(wanted: Resources, status: ContainerStatus, alike: bool) -> Resources:
-    """`alike`: limits are the requests, so an older limit that still stands is no part of what is allocated."""
-    actual, requests, limits = status.resources, status.allocated_resources, wanted.limits
+def _allocated(desired: Resources, status: ContainerStatus, alike: bool) -> Resources:
+    """`alike`: limits equal the requests, so an actual limit from before the resize does not count."""
+    actual, requests, limits = status.resources, status.allocated_resources, desired.limits
     if requests is None and actual is not None:
         requests = actual.requests or {}
-    requests = wanted.requests if requests is None else _settled(wanted.requests, requests)
+    requests = desired.requests if requests is None else _settled(desired.requests, requests)
     if actual is not None:
-        limits = _settled(wanted.limits, actual.limits or {})
-    return Resources(requests, _as_requested(limits, requests) if alike else limits, wanted.claims)
+        limits = _settled(desired.limits, actual.limits or {})
+    return Resources(requests, _as_requested(limits, requests) if alike else limits, desired.claims)
 
 
-def _settled(wanted: ResourceList | None, held: ResourceList) -> ResourceList | None:
-    """Of what can be resized only what is held; a name that is new belongs to the wish."""
-    return {**{name: each for name, each in (wanted or {}).items() if name not in _RESIZED}, **held} or None
+def _settled(desired: ResourceList | None, allocated: ResourceList) -> ResourceList | None:
+    """Resizable resources as allocated, others as desired; a new name belongs to the pending request."""
+    others = {name: quantity for name, quantity in (desired or {}).items() if name not in _RESIZED}
+    return {**others, **allocated} or None
 
 
 def _as_requested(limits: ResourceList | None, requests: ResourceList | None) -> ResourceList | None:
     return limits and {**limits, **{name: each for name, each in (requests or {}).items() if name in _RESIZED}}
 
 
-def _held_level(pod: Pod, alike: bool) -> Resources | None:
-    wanted, actual, allocated = pod.spec.resources or NO_RESOURCES, pod.status.resources, _of_level(pod) or {}
+def _allocated_level(pod: Pod, alike: bool) -> Resources | None:
+    desired, actual, allocated = pod.spec.resources or NO_RESOURCES, pod.status.resources, _of_level(pod) or {}
     if actual is None:
-        # Whoever resizes a pod level also reports it, so the block itself is the wish of a pod that ran without one.
-        return None if any(each.resources is not None for each in pod.status.container_statuses) else wanted
+        # A node that resizes pod level also reports it, so the block is a new request of a pod that ran without one.
+        return None if any(status.resources is not None for status in pod.status.container_statuses) else desired
     has_requests, has_limits = actual.requests or {}, actual.limits or {}
-    requests = {n: allocated.get(n, has_requests[n]) for n in wanted.requests or () if n in has_requests}
-    limits = {n: has_limits[n] for n in wanted.limits or () if n in has_limits}
-    return Resources(requests or None, (_as_requested(limits, requests) if alike else limits) or None, wanted.claims)
+    requests = {n: allocated.get(n, has_requests[n]) for n in desired.requests or () if n in has_requests}
+    limits = {n: has_limits[n] for n in desired.limits or () if n in has_limits}
+    return Resources(requests or None, (_as_requested(limits, requests) if alike else limits) or None, desired.claims)
 
 
-# --- what was given ---
+# --- actuated resources ---
 
 
-def given_resources(allocated: Pod) -> dict[str, Resources]:
-    """Of each container that runs: what it was given last. `allocated` is the pod with what was promised to it."""
+def actuated_resources(allocated: Pod) -> dict[str, Resources]:
+    """Container → its actuated resources, for running containers; `allocated` is the allocated pod."""
     status, spec = allocated.status, allocated.spec
     actual = {
         each.name: each.resources
@@ -134,32 +135,34 @@ def given_resources(allocated: Pod) -> dict[str, Resources]:
         if each.state is not None and each.state.running is not None and each.resources is not None
     }
     return {
-        each.name: _given(each.resources, actual[each.name])
+        each.name: _actuated(each.resources, actual[each.name])
         for each in (*spec.init_containers, *spec.containers)
         if each.name in actual
     }
 
 
-def given_level(allocated: Pod) -> Resources | None:
-    """The same of the pod level."""
+def actuated_level(allocated: Pod) -> Resources | None:
+    """The same for pod level."""
     block, actual = allocated.spec.resources, allocated.status.resources
-    return block if block is None or actual is None else _given(block, actual)
+    return block if block is None or actual is None else _actuated(block, actual)
 
 
-def _given(allocated: Resources, actual: Resources) -> Resources:
+def _actuated(allocated: Resources, actual: Resources) -> Resources:
     return Resources(
-        _given_list(allocated.requests, actual.requests), _given_list(allocated.limits, actual.limits), allocated.claims
+        _actuated_list(allocated.requests, actual.requests),
+        _actuated_list(allocated.limits, actual.limits),
+        allocated.claims,
     )
 
 
-def _given_list(allocated: ResourceList | None, actual: ResourceList | None) -> ResourceList | None:
-    """What is shown, but where a kernel may have made just that of the allocated amount, the latter."""
+def _actuated_list(allocated: ResourceList | None, actual: ResourceList | None) -> ResourceList | None:
+    """The actual amount, or the allocated amount if the actual one may be its rounded form."""
     if allocated is None:
         return None
     shown = actual or {}
-    return {name: _given_amount(name, each, shown[name]) for name, each in allocated.items() if name in shown}
+    return {name: _actuated_amount(name, each, shown[name]) for name, each in allocated.items() if name in shown}
 
 
-def _given_amount(name: str, allocated: Quantity, actual: Quantity) -> Quantity:
+def _actuated_amount(name: str, allocated: Quantity, actual: Quantity) -> Quantity:
     is_rounded = name == CPU and abs(allocated.milli - actual.milli) < _ROUNDING_MILLI
     return allocated if is_rounded else actual

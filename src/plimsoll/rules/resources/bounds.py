@@ -1,7 +1,6 @@
-"""Amounts that no value can be computed from: more than 63 bits (spec 01 Q-14), or of a page size nobody can read.
+"""Amounts that no value can be computed from: more than 63 bits (01 Q-14), or an unreadable page size.
 
-Real Kubernetes accepts the former and lets its arithmetic wrap around; the values that come out mean nothing. Whoever
-computes values for a pod refuses such a pod instead.
+Kubernetes accepts large amounts, and its arithmetic wraps around. Plimsoll refuses such a pod.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.model.objects import CPU, HUGEPAGES_PREFIX, Pod, ResourceList
+from plimsoll.rules.model.objects import CPU, HUGEPAGES_PREFIX, Pod, ResourceList, container_fields, listed
 from plimsoll.rules.quantity import MAX_INT64, Quantity
 from plimsoll.rules.resources.effective import pod_limits, pod_requests
 from plimsoll.rules.resources.values import page_size_of
@@ -36,12 +35,12 @@ def oversized(pod: Pod) -> list[FieldError]:
 
 
 def fits(amounts: Mapping[str, int]) -> bool:
-    """The same question about whole amounts, for those who already have them."""
+    """The same check for amounts that are already rounded."""
     return not amounts or (max(amounts.values()) <= MAX_INT64 and all(map(has_page_size, amounts)))
 
 
 def has_page_size(name: str) -> bool:
-    """True for every name but `hugepages-` with something after it that is no size."""
+    """False for a `hugepages-` name without a readable size; true for any other name."""
     return not name.startswith(HUGEPAGES_PREFIX) or page_size_of(name) is not None
 
 
@@ -51,11 +50,8 @@ def _counted(name: str, quantity: Quantity) -> int:
 
 def _lists(pod: Pod) -> Iterator[tuple[str, ResourceList]]:
     spec = pod.spec
-    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
-        for index, container in enumerate(containers):
-            yield f"spec.{kind}[{index}].resources.requests", container.resources.requests or {}
-            yield f"spec.{kind}[{index}].resources.limits", container.resources.limits or {}
-    if spec.resources is not None:
-        yield "spec.resources.requests", spec.resources.requests or {}
-        yield "spec.resources.limits", spec.resources.limits or {}
+    blocks = ((field, container.resources) for field, container in container_fields(spec))
+    for field, resources in (*blocks, ("spec", spec.resources)):
+        yield f"{field}.resources.requests", listed(resources, "requests")
+        yield f"{field}.resources.limits", listed(resources, "limits")
     yield "spec.overhead", spec.overhead or {}

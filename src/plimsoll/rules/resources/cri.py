@@ -1,20 +1,21 @@
-"""A container's values as CRI's LinuxContainerResources (spec 02 §4.5): what a runtime is told at create and update.
+"""A container's values as CRI's LinuxContainerResources, for create and update (02 §4.5).
 
-In CRI zero and empty mean "not said": a runtime leaves the file as it is. So what stood before and shall stand no
-longer must be taken back in words, quota −1, `max` or `0` (`cleared`); and an update always carries the complete set,
-because some runtimes take what is missing for the default (03 §13, 12).
+In CRI, zero and empty mean "not set": the runtime leaves the file unchanged. To remove an earlier value, an update sets
+it explicitly to −1, `max` or `0` (`cleared`). An update always carries the complete set, because some runtimes reset
+missing fields to their defaults (03 §13, 12).
+
+Kubernetes: staging/src/k8s.io/cri-api/pkg/apis/runtime/v1/api.proto.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
+from plimsoll.rules.model.observed import CriResources
 from plimsoll.rules.resources.memory import page_label
 from plimsoll.rules.resources.values import UNLIMITED, Values
 
-# v2 files that travel in `unified`, and the text that makes each of them as if it had never been written.
+# v2 files that `unified` carries, with the kernel's default for each.
 KERNEL_DEFAULT = {
     "memory.min": "0",
     "memory.low": "0",
@@ -24,23 +25,8 @@ KERNEL_DEFAULT = {
 }
 
 
-class CriResources(msgspec.Struct, frozen=True):
-    """Numbers for runtimes that write container cgroups themselves (CRI). The embedded runtime gets a ready cgroup."""
-
-    cpu_shares: int = 0
-    cpu_quota_us: int = 0
-    cpu_period_us: int = 0
-    memory_limit_bytes: int = 0
-    memory_swap_limit_bytes: int = 0
-    oom_score_adj: int = 0
-    cpuset_cpus: str = ""
-    cpuset_mems: str = ""
-    hugepage_limits: Mapping[str, int] = {}  # `2MB` → bytes
-    unified: Mapping[str, str] = {}  # cgroup v2 file → text
-
-
 def cri_resources(values: Values, oom_score_adj: int, *, cpuset_cpus: str = "", cpuset_mems: str = "") -> CriResources:
-    """`values` as `values.container_values` gives them: the node's profile and cgroup version are in them."""
+    """`values` come from `values.container_values`, which applies the node's profile and cgroup version."""
     return CriResources(
         cpu_shares=values.cpu_shares or 0,
         cpu_quota_us=values.cpu_quota_us or 0,
@@ -56,7 +42,7 @@ def cri_resources(values: Values, oom_score_adj: int, *, cpuset_cpus: str = "", 
 
 
 def unified(values: Values) -> dict[str, str]:
-    """What only v2 has, file → text (02 §4.5, §6): on v1 the values lack them all."""
+    """The files that only v2 has, file → text (02 §4.5, §6)."""
     files = {
         "memory.min": values.memory_min_bytes,
         "memory.low": values.memory_low_bytes,
@@ -67,20 +53,20 @@ def unified(values: Values) -> dict[str, str]:
     return {file: str(value) for file, value in files.items() if value is not None}
 
 
-def cleared(before: CriResources, wanted: CriResources) -> CriResources:
-    """The update that leads from one to the other: `wanted`, with words for all that `before` said and it does not."""
-    given_up = {
-        file: KERNEL_DEFAULT[file] for file in before.unified if file not in wanted.unified and file in KERNEL_DEFAULT
+def cleared(before: CriResources, desired: CriResources) -> CriResources:
+    """The update from `before` to `desired`: `desired`, with explicit defaults for what only `before` sets."""
+    defaults = {
+        file: KERNEL_DEFAULT[file] for file in before.unified if file not in desired.unified and file in KERNEL_DEFAULT
     }
     return msgspec.structs.replace(
-        wanted,
-        cpu_quota_us=_cleared(before.cpu_quota_us, wanted.cpu_quota_us),
-        cpu_period_us=wanted.cpu_period_us or before.cpu_period_us,  # a quota is taken back with its period
-        memory_limit_bytes=_cleared(before.memory_limit_bytes, wanted.memory_limit_bytes),
-        memory_swap_limit_bytes=_cleared(before.memory_swap_limit_bytes, wanted.memory_swap_limit_bytes),
-        unified={**given_up, **wanted.unified},
+        desired,
+        cpu_quota_us=_cleared(before.cpu_quota_us, desired.cpu_quota_us),
+        cpu_period_us=desired.cpu_period_us or before.cpu_period_us,  # a quota is removed together with its period
+        memory_limit_bytes=_cleared(before.memory_limit_bytes, desired.memory_limit_bytes),
+        memory_swap_limit_bytes=_cleared(before.memory_swap_limit_bytes, desired.memory_swap_limit_bytes),
+        unified={**defaults, **desired.unified},
     )
 
 
-def _cleared(before: int, wanted: int) -> int:
-    return UNLIMITED if before > 0 and not wanted else wanted
+def _cleared(before: int, desired: int) -> int:
+    return UNLIMITED if before > 0 and not desired else desired

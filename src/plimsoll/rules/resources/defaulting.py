@@ -1,10 +1,14 @@
-"""What the API server fills in when a pod is created (spec 01 §3).
+"""Defaults that the API server sets when a pod is created (01 §3).
 
-Requests follow limits (D-1), pod-level values follow the containers (D-2), and last of all every amount is rounded up
-to a thousandth (R-2): the pod-level sums are made from the unrounded values, so the order is visible. Whatever needs
-no change is returned as the same object, so that a pod which is already defaulted costs no copies.
+A missing request is set to the limit (D-1), missing pod-level values to those of the containers (D-2), and at the end
+every amount is rounded up to a thousandth (R-2). Pod-level sums use the unrounded amounts, so the order matters. An
+object that needs no change is returned as it is, so a pod that is already defaulted costs no copies.
 
-Priorities that need no cluster to be known: the two built-in classes (spec 05 A5).
+Limit cpu 500m without a request: request 500m. Request 0.0001: 1m.
+
+`admitted` sets the priority of the two built-in classes, which need no cluster (05 A5).
+
+Kubernetes: pkg/apis/core/v1/defaults.go.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ from typing import TypeVar
 
 import msgspec
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -38,20 +43,20 @@ _replaced = msgspec.structs.replace
 
 
 def _with(struct: _Struct, name: str, value: object) -> _Struct:
-    """msgspec.structs.replace for one field at a fraction of its cost: a copy, changed before anybody sees it."""
+    """msgspec.structs.replace for one field at a fraction of its cost: a copy, changed before it is shared."""
     changed: _Struct = struct.__copy__()  # type: ignore[attr-defined]
     msgspec.structs.force_setattr(changed, name, value)
     return changed
 
 
-def defaulted(pod: Pod, *, pod_level: bool = True, resize_policy: bool = False, stored: Pod | None = None) -> Pod:
+def defaulted(pod: Pod, *, gates: Gates = DEFAULT_GATES, resize_policy: bool = False, stored: Pod | None = None) -> Pod:
     """The pod as stored after create, or after an update of `stored`.
 
-    `pod_level` is gate PodLevelResources, `resize_policy` profile 1.27's D-3.
+    `resize_policy` is profile 1.27's D-3.
     """
     spec = pod.spec
     resources = spec.resources
-    if pod_level and resources is not None and (resources.requests or resources.limits):
+    if gates.pod_level and resources is not None and (resources.requests or resources.limits):
         spec = _with_container_resources(spec, _with_requests)
         spec = _with(spec, "resources", _rounded(_with_aggregates(resources, Pod(spec=spec))))
     elif resources is not None:
@@ -111,7 +116,7 @@ def _with_requests(resources: Resources) -> Resources:
 
 
 def _with_rounded_requests(resources: Resources) -> Resources:
-    """D-1 and R-2 at once, where no pod-level sum stands between them."""
+    """D-1 and R-2 in one step, for pods without pod-level sums."""
     limits, requests = resources.limits, resources.requests
     if limits is None:
         if requests is None:
@@ -128,11 +133,11 @@ def _with_rounded_requests(resources: Resources) -> Resources:
 
 
 def _with_aggregates(resources: Resources, pod: Pod) -> Resources:
-    given = resources.requests or {}
+    own = resources.requests or {}
     requests, limits = pod_level_defaults(
-        given,
+        own,
         resources.limits or {},
-        container_requests(pod) if CPU not in given or MEMORY not in given else {},
+        container_requests(pod) if CPU not in own or MEMORY not in own else {},
         container_limits(pod) if _has_hugepage_limits(pod.spec) else {},
     )
     return Resources(requests or resources.requests, limits or resources.limits, resources.claims)
@@ -144,7 +149,7 @@ def pod_level_defaults(
     container_requests: dict[str, Amount],
     container_limits: dict[str, Amount],
 ) -> tuple[dict[str, Amount], dict[str, Amount]]:
-    """D-2: container requests win over pod limits as the source of a missing pod request."""
+    """D-2: a missing pod request is taken from the container requests first, then from the pod limit."""
     requests, limits = dict(requests), dict(limits)
     for name, amount in container_limits.items():
         if name.startswith(HUGEPAGES_PREFIX) and name not in requests and name not in limits:
@@ -160,7 +165,7 @@ def pod_level_defaults(
 
 
 def _has_hugepage_limits(spec: PodSpec) -> bool:
-    """Asked first, since hardly any pod has them and aggregating costs time."""
+    """Checked first: few pods have them, and aggregating costs time."""
     return any(
         name.startswith(HUGEPAGES_PREFIX)
         for container in spec.containers + spec.init_containers
@@ -203,14 +208,16 @@ def _rounded_container_status(status: ContainerStatus) -> ContainerStatus:
 
 
 def _with_resize_policy(container: Container, stored: Container | None) -> Container:
-    """D-3: cpu then memory, after what the user gave, where there is a request. That is so at create; later those count
-    that it was given then, or else a first request would change the policies, which nobody may."""
-    given = {policy.resource_name for policy in container.resize_policy}
+    """D-3: NotRequired for cpu and memory with a request and without a policy, after the user's own policies.
+
+    An update keeps the policies of `stored`: a new request must not change them, because they are immutable.
+    """
+    present = {policy.resource_name for policy in container.resize_policy}
     requests = container.resources.requests or {}
     due = [name for name in (CPU, MEMORY) if name in requests]
     if stored is not None:
         due = [policy.resource_name for policy in stored.resize_policy if policy.restart_policy == "NotRequired"]
-    missing = tuple(ResizePolicy(name, "NotRequired") for name in due if name not in given)
+    missing = tuple(ResizePolicy(name, "NotRequired") for name in due if name not in present)
     return _replaced(container, resize_policy=container.resize_policy + missing) if missing else container
 
 
@@ -221,7 +228,7 @@ BUILT_IN = {
 
 
 def admitted(pod: Pod) -> Pod:
-    """The pod with the number that admission puts beside a built-in class; the same object where none is missing."""
+    """The pod with the priority of its built-in class; the same object if there is nothing to set."""
     spec = pod.spec
     if spec.priority is not None or spec.priority_class_name not in BUILT_IN:
         return pod

@@ -1,8 +1,12 @@
-"""Requests and limits of a whole pod (spec 01 §6, 05 A1): init containers, sidecars, pod level, overhead, resize.
+"""Requests and limits of a whole pod (01 §6, 05 A1): init containers, sidecars, pod level, overhead, resize.
 
 Regular containers and sidecars run together, so they add up. Init containers run one after the other, each beside the
 sidecars started before it, so the largest moment counts. Pod-level values replace the aggregate name by name, and
-overhead comes on top. Resource lists are values: nothing here changes a list it was given.
+overhead is added at the end. Resource lists are values: no function changes its arguments.
+
+Containers 200m + 100m, sidecar 50m, init container 400m after the sidecar: max(200 + 100 + 50, 400 + 50) = 450m.
+
+Kubernetes: staging/src/k8s.io/component-helpers/resource/helpers.go.
 """
 
 from __future__ import annotations
@@ -10,13 +14,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
-from plimsoll.rules.model.objects import Container, ContainerStatus, Pod, ResourceList, Resources, is_pod_level_resource
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
+from plimsoll.rules.model.objects import (
+    Container,
+    ContainerStatus,
+    Pod,
+    ResourceList,
+    Resources,
+    is_pod_level_resource,
+    listed,
+)
 from plimsoll.rules.quantity import ZERO, Quantity
 
 _EMPTY: ResourceList = {}
 
 
-Amount = TypeVar("Amount", Quantity, int)  # the rules below are the same for exact amounts and for whole figures
+Amount = TypeVar("Amount", Quantity, int)  # the same rules for exact quantities and for whole numbers
 
 
 def added(total: dict[str, Amount], more: dict[str, Amount]) -> dict[str, Amount]:
@@ -51,9 +64,9 @@ def aggregate(
     init_containers: Sequence[tuple[bool, dict[str, Amount] | None]] = (),
     absent: dict[str, Amount] | None = None,
 ) -> dict[str, Amount]:
-    """The sum and maximum rule over lists; an init entry says first whether it is a sidecar.
+    """The sum and maximum rule over lists; an init entry is (is it a sidecar, its list).
 
-    `absent` is what every container counts for a name that it leaves out (E-15).
+    `absent` is what a container counts for a name that it leaves out (E-15).
     """
     if absent:
         containers = [{**absent, **(each or {})} for each in containers]
@@ -71,9 +84,9 @@ def aggregate(
 
 
 def peak(regular: Amount | None, init_containers: Iterable[tuple[bool, Amount | None]]) -> Amount | None:
-    """The most that is asked of one resource at any moment; None is "not named", which is not zero.
+    """The largest request for one resource at any moment; None is "not named", which differs from zero.
 
-    Regular containers and sidecars run together; each plain init container runs beside the sidecars before it.
+    Regular containers and sidecars run together; each ordinary init container runs beside the sidecars before it.
     """
     total = regular
     sidecars: Amount | None = None
@@ -96,7 +109,7 @@ def peak(regular: Amount | None, init_containers: Iterable[tuple[bool, Amount | 
 
 
 def _total(lists: Iterable[dict[str, Amount] | None]) -> dict[str, Amount]:
-    """Key-wise sum of many lists: `added` over and over, with one copy for all of them."""
+    """`added` over many lists, with a single copy."""
     first: dict[str, Amount] = {}
     total: dict[str, Amount] | None = None
     for amounts in lists:
@@ -124,7 +137,7 @@ def pod_level_limits_set(resources: Resources | None) -> bool:
 
 def pod_level_set(resources: Resources | None) -> bool:
     """At least one supported name in `requests` or `limits` (E-2)."""
-    return resources is not None and (_has_supported(resources.requests) or _has_supported(resources.limits))
+    return pod_level_requests_set(resources) or pod_level_limits_set(resources)
 
 
 def _has_supported(names: Iterable[str] | None) -> bool:
@@ -150,29 +163,29 @@ def container_limits(pod: Pod) -> ResourceList:
 
 
 def pod_requests(
-    pod: Pod, *, pod_level: bool = True, overhead: bool = True, absent: ResourceList = _EMPTY
+    pod: Pod, *, gates: Gates = DEFAULT_GATES, overhead: bool = True, absent: ResourceList = _EMPTY
 ) -> ResourceList:
-    """Effective requests from the spec (§6), as cgroup sizing and node admission use them."""
+    """Effective requests from the spec (01 §6), for cgroup values and node admission."""
     spec = pod.spec
     if len(spec.containers) == 1 and not spec.init_containers and not absent:
         requests = spec.containers[0].resources.requests or _EMPTY
     else:
         requests = container_requests(pod, absent=absent)
-    if spec.resources is not None and pod_level and pod_level_requests_set(spec.resources):
+    if spec.resources is not None and gates.pod_level and pod_level_requests_set(spec.resources):
         requests = overridden(requests, spec.resources.requests or _EMPTY)
     if spec.overhead and overhead:
         requests = added(requests, spec.overhead)
     return requests
 
 
-def pod_limits(pod: Pod, *, pod_level: bool = True, overhead: bool = True) -> ResourceList:
-    """Effective limits from the spec; overhead only on top of limits that exist and are not zero (E-1)."""
+def pod_limits(pod: Pod, *, gates: Gates = DEFAULT_GATES, overhead: bool = True) -> ResourceList:
+    """Effective limits from the spec; overhead is added only to limits that exist and are not zero (E-1)."""
     spec = pod.spec
     if len(spec.containers) == 1 and not spec.init_containers:
         limits = spec.containers[0].resources.limits or _EMPTY
     else:
         limits = container_limits(pod)
-    if spec.resources is not None and pod_level and pod_level_set(spec.resources):
+    if spec.resources is not None and gates.pod_level and pod_level_set(spec.resources):
         limits = overridden(limits, spec.resources.limits or _EMPTY)
     if spec.overhead and overhead:
         limits = with_overhead(limits, spec.overhead)
@@ -180,7 +193,7 @@ def pod_limits(pod: Pod, *, pod_level: bool = True, overhead: bool = True) -> Re
 
 
 def overridden(total: dict[str, Amount], pod_level: dict[str, Amount]) -> dict[str, Amount]:
-    """Pod-level amounts in the place of sums, for the names that pod level supports."""
+    """Pod-level amounts replace the sums, for the names that pod level supports."""
     result = dict(total)
     for name, amount in pod_level.items():
         if is_pod_level_resource(name):
@@ -189,7 +202,7 @@ def overridden(total: dict[str, Amount], pod_level: dict[str, Amount]) -> dict[s
 
 
 def with_overhead(limits: dict[str, Amount], overhead: dict[str, Amount]) -> dict[str, Amount]:
-    """Limits and overhead: only where there is a limit, and it is not zero (E-1)."""
+    """Overhead on limits that exist and are not zero (E-1)."""
     result = dict(limits)
     for name, amount in overhead.items():
         present = result.get(name)
@@ -198,7 +211,7 @@ def with_overhead(limits: dict[str, Amount], overhead: dict[str, Amount]) -> dic
     return result
 
 
-# --- while a resize is pending (§6.1): the scheduler, quota and kubectl count what may still be in use ---
+# --- while a resize is pending (01 §6.1): the scheduler, quota and kubectl count what may still be in use ---
 
 
 def resize_infeasible(pod: Pod) -> bool:
@@ -216,17 +229,17 @@ def counted_requests(
     infeasible = resize_infeasible(pod)
 
     def pick(spec: ResourceList, status: ContainerStatus) -> ResourceList:
-        held = larger(_list(status.resources, "requests"), status.allocated_resources or _EMPTY)
-        return held if infeasible else larger(spec, held)
+        in_use = larger(listed(status.resources, "requests"), status.allocated_resources or _EMPTY)
+        return in_use if infeasible else larger(spec, in_use)
 
     total = _counted(pod, "requests", pick, absent)
     resources = pod.spec.resources
     if pod_level_requests_set(resources):
-        counted = _list(resources, "requests")
+        counted = listed(resources, "requests")
         actual = pod.status.resources
         if pod_level_status and actual is not None:
-            held = larger(actual.requests or _EMPTY, pod.status.allocated_resources or _EMPTY)
-            counted = _kept_keys(held if infeasible else larger(counted, held), counted)
+            in_use = larger(actual.requests or _EMPTY, pod.status.allocated_resources or _EMPTY)
+            counted = _kept_keys(in_use if infeasible else larger(counted, in_use), counted)
         total = overridden(total, counted)
     return added(total, pod.spec.overhead) if pod.spec.overhead and overhead else total
 
@@ -236,20 +249,20 @@ def counted_limits(pod: Pod, *, pod_level_status: bool = True, overhead: bool = 
     infeasible = resize_infeasible(pod)
 
     def pick(spec: ResourceList, status: ContainerStatus) -> ResourceList:
-        held = _list(status.resources, "limits")
-        return held if infeasible else larger(spec, held)
+        in_use = listed(status.resources, "limits")
+        return in_use if infeasible else larger(spec, in_use)
 
     total = _counted(pod, "limits", pick)
     resources = pod.spec.resources
     if pod_level_set(resources):
-        counted = _list(resources, "limits")
+        counted = listed(resources, "limits")
         actual = pod.status.resources
         if pod_level_status and actual is not None:
-            held = actual.limits or _EMPTY
+            in_use = actual.limits or _EMPTY
             if infeasible:
-                counted = counted if actual.limits is None else _kept_keys(held, counted)
+                counted = counted if actual.limits is None else _kept_keys(in_use, counted)
             else:
-                counted = _kept_keys(larger(counted, held), counted)
+                counted = _kept_keys(larger(counted, in_use), counted)
         total = overridden(total, counted)
     return with_overhead(total, pod.spec.overhead) if pod.spec.overhead and overhead else total
 
@@ -257,7 +270,7 @@ def counted_limits(pod: Pod, *, pod_level_status: bool = True, overhead: bool = 
 def counted_requests_1_27(pod: Pod, *, absent: ResourceList = _EMPTY) -> ResourceList:
     """The documents' rule (05 A1): allocated while InProgress or Infeasible, else max(spec, allocated); spec limits.
 
-    The documents know neither sidecars nor a pod level; both are counted in the same way.
+    The documents have neither sidecars nor a pod level; both are counted in the same way.
     """
     settled = pod.status.resize in ("InProgress", "Infeasible")
     regular = {status.name: status.allocated_resources for status in pod.status.container_statuses}
@@ -269,9 +282,9 @@ def counted_requests_1_27(pod: Pod, *, absent: ResourceList = _EMPTY) -> Resourc
         return allocated if settled else larger(own, allocated)
 
     total = aggregate(
-        [counted(_list(c.resources, "requests"), regular.get(c.name)) for c in pod.spec.containers],
+        [counted(listed(c.resources, "requests"), regular.get(c.name)) for c in pod.spec.containers],
         [
-            (True, counted(_list(c.resources, "requests"), initial.get(c.name)))
+            (True, counted(listed(c.resources, "requests"), initial.get(c.name)))
             if c.restart_policy == "Always"
             else (False, c.resources.requests)
             for c in pod.spec.init_containers
@@ -280,7 +293,7 @@ def counted_requests_1_27(pod: Pod, *, absent: ResourceList = _EMPTY) -> Resourc
     )
     resources = pod.spec.resources
     if pod_level_requests_set(resources):
-        own = _list(resources, "requests")
+        own = listed(resources, "requests")
         total = overridden(total, _kept_keys(counted(own, pod.status.allocated_resources), own))
     return added(total, pod.spec.overhead) if pod.spec.overhead else total
 
@@ -295,26 +308,20 @@ def _counted(
     initial = {status.name: status for status in pod.status.init_container_statuses}
 
     def counted(container: Container, statuses: dict[str, ContainerStatus]) -> ResourceList:
-        own = _list(container.resources, kind)
+        own = listed(container.resources, kind)
         status = statuses.get(container.name)
         return own if status is None or status.resources is None else pick(own, status)
 
     return aggregate(
         [counted(c, regular) for c in pod.spec.containers],
         [
-            (True, counted(c, initial)) if c.restart_policy == "Always" else (False, _list(c.resources, kind))
+            (True, counted(c, initial)) if c.restart_policy == "Always" else (False, listed(c.resources, kind))
             for c in pod.spec.init_containers
         ],
         absent,
     )
 
 
-def _list(resources: Resources | None, kind: str) -> ResourceList:
-    if resources is None:
-        return _EMPTY
-    return (resources.requests if kind == "requests" else resources.limits) or _EMPTY
-
-
 def _kept_keys(values: ResourceList, keys: ResourceList) -> ResourceList:
-    """The spec says which names pod level sets; one that the held values lack counts as zero (E-11)."""
+    """The spec decides which names pod level sets; a name that `values` lack counts as zero (E-11)."""
     return {name: values.get(name, ZERO) for name in keys}

@@ -1,4 +1,7 @@
-"""Who gets CPUs for itself under the static CPU manager policy (spec 02 §10)."""
+"""Which containers get exclusive CPUs under the static CPU manager policy (02 §10).
+
+Kubernetes: pkg/kubelet/cm/cpumanager/policy_static.go.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +11,10 @@ from plimsoll.rules.resources.qos import GUARANTEED
 
 
 def exclusive_cpus(pod: Pod, container: Container, qos: QoSClass, policy: NodePolicy) -> int:
-    """How many CPUs the container owns: its request, where that is whole and the pod is Guaranteed; else 0."""
+    """The container's request, if it is a whole number and the pod is Guaranteed; otherwise 0."""
     if not policy.static_cpus or qos != GUARANTEED:
         return 0
-    if policy.pod_level and pod.spec.resources is not None:
+    if policy.gates.pod_level and pod.spec.resources is not None:
         return 0
     request = (container.resources.requests or {}).get(CPU)
     if request is None or request.milli % 1000:
@@ -20,9 +23,12 @@ def exclusive_cpus(pod: Pod, container: Container, qos: QoSClass, policy: NodePo
 
 
 def pod_exclusive_cpus(pod: Pod, qos: QoSClass, policy: NodePolicy) -> int:
-    """CPUs the pod holds while it runs: plain init containers hand theirs on to the containers after them."""
+    """CPUs of the pod while it runs: containers reuse the CPUs of ordinary init containers.
+
+    Init 4, sidecar 1, containers 2 and 1: max(2 + 1, 4) + 1 = 5.
+    """
     spec = pod.spec
-    kept = sum(exclusive_cpus(pod, container, qos, policy) for container in spec.containers)
+    regular = sum(exclusive_cpus(pod, container, qos, policy) for container in spec.containers)
     sidecars = largest = 0
     for container in spec.init_containers:
         own = exclusive_cpus(pod, container, qos, policy)
@@ -30,4 +36,4 @@ def pod_exclusive_cpus(pod: Pod, qos: QoSClass, policy: NodePolicy) -> int:
             sidecars += own
         else:
             largest = max(largest, own)
-    return max(kept, largest) + sidecars
+    return max(regular, largest) + sidecars

@@ -1,8 +1,10 @@
-"""`Values` laid out as the kernel's control files, cgroup v1 and v2 side by side (spec 02 §4.6).
+"""`Values` as the kernel's control files, cgroup v1 and v2 (02 §4.6).
 
-Each struct's fields carry the kernel's own file names on the wire, in the order people read them; a file that is left
-at the kernel's default is absent. Huge page files have the page size in their names and stand apart. On v1 each file
-stands in its controller's hierarchy: `controller_of` says which.
+Encoded, the fields have the kernel's file names, in reading order. A file at the kernel's default is absent. The names
+of huge page files contain the page size, so these files are a separate map. On v1 each file is in the hierarchy of its
+controller (`controller_of`).
+
+Kernel: Documentation/admin-guide/cgroup-v2.rst, Documentation/admin-guide/cgroup-v1/.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ Files = FilesV1 | FilesV2
 
 
 def files(values: Values, version: CgroupVersion, weight: Weight = "linear") -> Files:
-    """`weight` matters on v2 only: linear for what the kubelet writes itself, the runtime's formula for containers."""
+    """`weight` applies to v2 only: linear for the kubelet's own cgroups, the runtime's formula for containers."""
     return files_v2(values, weight) if version == 2 else files_v1(values)
 
 
@@ -78,7 +80,7 @@ def files_v2(values: Values, weight: Weight) -> FilesV2:
         values.memory_min_bytes,
         values.memory_low_bytes,
         values.memory_high_bytes,
-        values.memory_bytes or None,  # 0 means "leave alone" to every writer of cgroups (02 §5)
+        values.memory_bytes or None,  # writers of cgroups take 0 as "not set" (02 §5)
         values.swap_bytes,
         values.oom_group,
         None if pids is None else pids or 1,
@@ -122,12 +124,12 @@ def cpu_weight(cpu_shares: int, weight: Weight) -> int:
 
 
 def cpu_max(quota_us: int | None, period_us: int | None) -> str | None:
-    """`<quota> <period>`; without a quota the first word is `max` (02 §4.3), without a period there is no file."""
+    """`50000 100000`; `max 100000` without a quota (02 §4.3), None without a period."""
     if period_us is None:
         return None
     return f"{quota_us if quota_us and quota_us > 0 else MAX} {period_us or DEFAULT_PERIOD_US}"
 
 
 def controller_of(file_name: str) -> str:
-    """The controller a file belongs to: its first word, which on v1 is also the hierarchy it stands in."""
+    """The part before the first dot; on v1 also the file's hierarchy."""
     return file_name.partition(".")[0]

@@ -1,4 +1,8 @@
-"""Memory values: Memory QoS (`memory.min`, `low`, `high`) and swap (spec 02 §5, §6)."""
+"""Memory values: Memory QoS (`memory.min`, `low`, `high`) and swap (02 §5, §6).
+
+Kubernetes: pkg/kubelet/kuberuntime/kuberuntime_container_linux.go, KEP-2570 (Memory QoS), KEP-2400 (swap).
+Kernel: Documentation/admin-guide/cgroup-v2.rst, "Memory Interface Files".
+"""
 
 from __future__ import annotations
 
@@ -15,9 +19,9 @@ def memory_high(
 ) -> int | None:
     """Where the kernel starts to throttle a container, or None for not set (02 §6.1).
 
-    request + (limit − request) · factor, down to a page; node allocatable stands in for a missing limit. A request
-    equal to the limit is exempt. Nothing and nothing are equal too: only with `without_request` (the documents' rule)
-    does a container with neither get the formula with request 0.
+    request + (limit − request) · factor, rounded down to a page; without a limit, node allocatable is used.
+    Request 1Gi, limit 2Gi, factor 0.9: 1Gi + 1Gi · 0.9 = 2040109465 → 2040107008 bytes. A request equal to the limit
+    gives None, and so does a container with neither, unless `without_request` (the documents' rule) is set.
     """
     if request_bytes == limit_bytes and not (without_request and limit_bytes == 0):
         return None
@@ -29,14 +33,14 @@ def memory_high(
     return high if high and high > request_bytes else None
 
 
-PAGE_CACHE_PERCENT = 10  # of the limit, that memory.min leaves for page cache
+PAGE_CACHE_PERCENT = 10  # of the limit that memory.min leaves for page cache
 
 
 def page_cache_safe_min(min_bytes: int | None, limit_bytes: int | None, page_size: int = 4096) -> int | None:
-    """memory.min with room left below memory.max: min(request, 90 % of the limit), down to a page.
+    """memory.min below memory.max: min(request, 90 % of the limit), rounded down to a page; 1Gi and 1Gi → 966365184.
 
-    Memory below memory.min cannot be reclaimed, page cache included. Where all of a container's memory is protected,
-    the cache of the files that it writes has nowhere to go, and the kernel kills the writer. Ours, not Kubernetes'.
+    Memory below memory.min cannot be reclaimed, page cache included. If all of a container's memory is protected, the
+    kernel cannot reclaim the cache of files that it writes and kills the writer. An extension of Plimsoll.
     """
     if not min_bytes or not limit_bytes:
         return min_bytes
@@ -44,14 +48,14 @@ def page_cache_safe_min(min_bytes: int | None, limit_bytes: int | None, page_siz
 
 
 def swap_limit_bytes(request_bytes: int, memory_capacity_bytes: int, swap_capacity_bytes: int) -> int:
-    """LimitedSwap: the request's share of the node's memory, taken of its swap; doubles, truncated (02 §5)."""
+    """LimitedSwap: 1Gi of 8Gi memory, 4Gi swap: 1/8 · 4Gi = 512Mi; computed in doubles, truncated (02 §5)."""
     if memory_capacity_bytes <= 0 or request_bytes > memory_capacity_bytes:
         return 0
     return int(float(request_bytes) / float(memory_capacity_bytes) * float(swap_capacity_bytes))
 
 
 def page_label(page_bytes: int) -> str:
-    """A huge page size as the kernel writes it in file names: 2097152 → `2MB` (02 §7)."""
+    """A huge page size as in the kernel's file names: 2097152 → `2MB` (02 §7)."""
     for unit in ("", "K", "M", "G", "T"):
         if page_bytes < 1024 or page_bytes % 1024:
             return f"{page_bytes}{unit}B"

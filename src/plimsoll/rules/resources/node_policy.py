@@ -1,14 +1,14 @@
 """Everything about a node and its kubelet that the values of a pod's cgroups depend on, resolved once.
 
-Built from a KubeletConfig, a profile and the facts of the machine; the formulas below it ask no other questions.
+`NodePolicy` is built from a KubeletConfig, a profile and the machine. The formulas use nothing else of the node.
 
-What one pod may say about itself beyond its spec: two annotations of ours that change the node's policy for it.
+Two annotations change the policy for one pod:
 
     plimsoll.dev/oom-group: "true"    the kernel kills whole containers of this pod, "false": single processes
     plimsoll.dev/memory-qos: "off"    no memory.min, memory.low and memory.high for this pod
 
-The first stands beside `singleProcessOOMKill`, the second beside the gate MemoryQoS; both need cgroup v2. Any other
-value is as if the annotation were not there.
+The first overrides `singleProcessOOMKill`, the second the gate MemoryQoS. Both need cgroup v2. Other values are
+ignored.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from typing import Literal
 
 import msgspec
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion, Weight
 from plimsoll.rules.model.objects import Pod
 
-# Who gets memory.min or memory.low from requests, with Memory QoS on (02 §6.2): nobody (and both are written as 0),
-# Guaranteed min and Burstable low, or everybody min.
+# Which protection requests give with Memory QoS on (02 §6.2): none (both files are written as 0), memory.min for
+# Guaranteed and memory.low for Burstable, or memory.min for all.
 Reservation = Literal["none", "tiered", "requests"]
 
 
@@ -39,23 +40,23 @@ class NodePolicy(msgspec.Struct, frozen=True):
     high_without_request: bool = False
     throttling_factor: float = 0.9
     page_size: int = 4096
-    page_cache_safe: bool = False  # our extra: memory.min stays below memory.max
+    page_cache_safe: bool = False  # extension: memory.min stays below memory.max
     oom_group: bool = False  # singleProcessOOMKill is false, and cgroup v2
     limited_swap: bool = False  # memorySwap.swapBehavior: LimitedSwap
     swap_controller: bool = True
     hugepage_sizes: tuple[int, ...] = ()
     pod_pids_limit: int = -1
-    pod_level: bool = True  # gate PodLevelResources
+    gates: Gates = DEFAULT_GATES
     pod_level_oom_share: bool = True
     sidecar_oom_rule: bool = True
     quota_with_exclusive_cpus: bool = False
     static_cpus: bool = False  # cpuManagerPolicy: static
     weight: Weight = "quadratic"  # what the runtime writes for containers
 
-    quota_period_us: int = DEFAULT_PERIOD_US  # derived, never given: what quotas are computed with (02 §4.3)
+    quota_period_us: int = DEFAULT_PERIOD_US  # derived: the period that quotas are computed with (02 §4.3)
 
     def __post_init__(self) -> None:
-        """The gate off forces the default period; derived here because every container asks for it."""
+        """Without the gate the default period applies. Stored, because every container reads it."""
         used = self.period_us if self.custom_period else DEFAULT_PERIOD_US
         msgspec.structs.force_setattr(self, "quota_period_us", used)
 
@@ -67,7 +68,7 @@ _TRUTH = {"true": True, "false": False}
 
 
 def asked_oom_group(annotations: Mapping[str, str] | None) -> bool | None:
-    """None where the pod leaves it to the node."""
+    """None without the annotation."""
     return _TRUTH.get(annotations[OOM_GROUP]) if annotations and OOM_GROUP in annotations else None
 
 
@@ -76,7 +77,7 @@ def declines_memory_qos(annotations: Mapping[str, str] | None) -> bool:
 
 
 def is_plain(pod: Pod) -> bool:
-    """Whether the node's own policy is the pod's, too."""
+    """Whether the node's policy applies to the pod unchanged."""
     annotations = pod.metadata.annotations
     return not annotations or (OOM_GROUP not in annotations and MEMORY_QOS not in annotations)
 

@@ -1,13 +1,16 @@
-"""oom_score_adj: who the kernel kills first (spec 01 §7).
+"""oom_score_adj: which process the kernel kills first (01 §7).
 
-The kernel adds this to a process's own score, which is its share of memory in thousandths. Burstable containers get
-what their request leaves of 1000, so that one which stays within its request scores below one that exceeds it.
+The kernel adds oom_score_adj to a process's own score, which is its share of memory in thousandths. A Burstable
+container gets 1000 less the share that it requests, so a container within its request scores below one that exceeds it.
+
+Kubernetes: pkg/kubelet/qos/policy.go. Kernel: Documentation/filesystems/proc.rst, oom_score_adj.
 """
 
 from __future__ import annotations
 
 from plimsoll.rules.model.objects import MEMORY, Container, Pod, QoSClass, is_node_critical, is_sidecar
 from plimsoll.rules.resources.effective import container_requests, pod_level_requests_set
+from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import BEST_EFFORT, GUARANTEED
 
 KUBELET_SCORE = -999
@@ -18,7 +21,7 @@ LOWEST_BURSTABLE = 1000 + GUARANTEED_SCORE
 
 
 def pod_share_bytes(pod: Pod) -> int:
-    """O-3 step 3: what pod level requests beyond the containers, split evenly over all of them."""
+    """O-3 step 3: what pod level requests beyond its containers, divided evenly among them."""
     spec = pod.spec
     if spec.resources is None or not pod_level_requests_set(spec.resources):
         return 0
@@ -31,38 +34,37 @@ def pod_share_bytes(pod: Pod) -> int:
 
 
 def surplus_share(pod_bytes: int, container_bytes: int, count: int) -> int:
-    """One container's part of what pod level requests beyond all of them, cut off as Go divides."""
-    surplus, heads = pod_bytes - container_bytes, count or 1  # no containers: nobody to share with
+    """One container's part, truncated as Go divides: 2Gi at pod level, 1Gi in 2 containers: (2Gi − 1Gi) / 2 = 512Mi."""
+    surplus, heads = pod_bytes - container_bytes, count or 1  # a pod without containers has one share
     return surplus // heads if surplus >= 0 else -(-surplus // heads)
 
 
 def smallest_request_bytes(pod: Pod) -> int:
-    """The least memory request among regular containers; a sidecar shall not die before its app (O-3 step 5)."""
+    """The smallest memory request of the regular containers: no sidecar is killed before its app (O-3 step 5)."""
     return min((memory_request_bytes(container) for container in pod.spec.containers), default=0)
 
 
-def oom_scores(
-    pod: Pod, qos: QoSClass, memory_capacity_bytes: int, *, pod_level: bool = True, sidecar_rule: bool = True
-) -> list[int]:
-    """One score per init container, then per container. `pod_level` needs the gate and the profile."""
+def oom_scores(pod: Pod, qos: QoSClass, policy: NodePolicy) -> list[int]:
+    """One score per init container, then per container."""
     spec = pod.spec
     constant = pod_score(pod, qos)
     if constant is not None:
         return [constant] * (len(spec.init_containers) + len(spec.containers))
-    extra = pod_share_bytes(pod) if spec.resources is not None and pod_level else 0
+    shared = spec.resources is not None and policy.gates.pod_level and policy.pod_level_oom_share
+    extra = pod_share_bytes(pod) if shared else 0
     regular = [memory_request_bytes(container) + extra for container in spec.containers]
     initial = [memory_request_bytes(container) + extra for container in spec.init_containers]
-    sidecars = [sidecar_rule and is_sidecar(container) for container in spec.init_containers]
+    sidecars = [policy.sidecar_oom_rule and is_sidecar(container) for container in spec.init_containers]
     return [
-        clamped(burstable_score(request, memory_capacity_bytes))
+        clamped(burstable_score(request, policy.memory_capacity_bytes))
         for request in counted_bytes(initial, sidecars, regular)
     ]
 
 
 def counted_bytes(initial_bytes: list[int], sidecars: list[bool], regular_bytes: list[int]) -> list[int]:
-    """The memory request that each is judged by, init containers first (O-3 step 5).
+    """The memory request that each score is computed from, init containers first (O-3 step 5).
 
-    A sidecar is at least as safe as the least safe container of its app: it counts for no less than the least of them.
+    A sidecar counts at least the smallest request of the regular containers: 64Mi beside 256Mi counts as 256Mi.
     """
     least = min(regular_bytes, default=0)
     initial = zip(initial_bytes, sidecars, strict=True)
@@ -70,7 +72,7 @@ def counted_bytes(initial_bytes: list[int], sidecars: list[bool], regular_bytes:
 
 
 def pod_score(pod: Pod, qos: QoSClass) -> int | None:
-    """The score that all containers of the pod share; None where requests decide (O-3 steps 1 and 2)."""
+    """The score of all containers of the pod; None where requests decide (O-3 steps 1 and 2)."""
     if pod.spec.priority_class_name and is_node_critical(pod):
         return GUARANTEED_SCORE
     if qos == GUARANTEED:
@@ -79,14 +81,14 @@ def pod_score(pod: Pod, qos: QoSClass) -> int | None:
 
 
 def clamped(score: int) -> int:
-    """O-3 step 6: never as safe as Guaranteed, never as doomed as BestEffort; nothing else is cut off."""
+    """O-3 step 6: at least 3, above Guaranteed (−997 → 3), and 999 in place of 1000, below BestEffort."""
     if score < LOWEST_BURSTABLE:
         return LOWEST_BURSTABLE
     return BEST_EFFORT_SCORE - 1 if score == BEST_EFFORT_SCORE else score
 
 
 def burstable_score(request_bytes: int, memory_capacity_bytes: int) -> int:
-    """1000 less the request's share of the node in thousandths, truncated as Go divides; not yet clamped."""
+    """Requests 1Gi on 8Gi: 1000 − 1000 · 1/8 = 875, truncated as Go divides, before clamping (O-3 step 4)."""
     thousandths = 1000 * request_bytes
     if thousandths >= 0:
         return 1000 - thousandths // memory_capacity_bytes

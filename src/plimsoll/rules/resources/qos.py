@@ -1,7 +1,14 @@
-"""The QoS class of a pod (spec 01 §5). Zero is the same as absent here, and only cpu and memory count (QC-1)."""
+"""The QoS class of a pod (01 §5). Zero counts as absent, and only cpu and memory count (QC-1).
+
+Requests = limits in every container, cpu 500m and memory 1Gi: Guaranteed. Any request or limit that differs: Burstable.
+No request and no limit: BestEffort.
+
+Kubernetes: pkg/apis/core/v1/helper/qos/qos.go.
+"""
 
 from __future__ import annotations
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, Pod, QoSClass, ResourceList, Resources
 
 GUARANTEED: QoSClass = "Guaranteed"
@@ -9,15 +16,15 @@ BURSTABLE: QoSClass = "Burstable"
 BEST_EFFORT: QoSClass = "BestEffort"
 
 
-def qos_class(pod: Pod, *, pod_level: bool = True) -> QoSClass:
-    """The class anybody uses: the stored one if there is one, else computed."""
-    return pod.status.qos_class or computed_qos_class(pod, pod_level=pod_level)
+def qos_class(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> QoSClass:
+    """The class in the pod's status, or computed from the spec if there is none."""
+    return pod.status.qos_class or computed_qos_class(pod, gates=gates)
 
 
-def computed_qos_class(pod: Pod, *, pod_level: bool = True) -> QoSClass:
-    """From the spec alone. Sums over all containers and init containers; no maximum rule (QC-3)."""
+def computed_qos_class(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> QoSClass:
+    """From the spec alone: sums over all containers and init containers, without the maximum rule (QC-3)."""
     spec = pod.spec
-    if spec.resources is not None and pod_level:
+    if spec.resources is not None and gates.pod_level:
         return _pod_level_class(spec.resources)
     cpu_request = memory_request = cpu_limit = memory_limit = 0
     candidate = True
@@ -43,7 +50,7 @@ def computed_qos_class(pod: Pod, *, pod_level: bool = True) -> QoSClass:
 
 
 def _pod_level_class(resources: Resources) -> QoSClass:
-    """QC-2: with a pod-level block, even an empty one, the containers are not looked at."""
+    """QC-2: with a pod-level block, even an empty one, the containers do not count."""
     requests, limits = resources.requests or {}, resources.limits or {}
     return pod_level_class(
         (_positive(requests, CPU), _positive(requests, MEMORY)),
@@ -53,12 +60,12 @@ def _pod_level_class(resources: Resources) -> QoSClass:
 
 
 def pod_level_class(requests: tuple[int, int], limits: tuple[int, int], any_limit: bool) -> QoSClass:
-    """QC-2 on amounts of cpu and memory; `any_limit`: of whatever name."""
+    """QC-2 on amounts of cpu and memory; `any_limit`: of any resource."""
     return class_of(not any_limit or all(limits), requests, limits)
 
 
 def class_of(candidate: bool, requests: tuple[int, int], limits: tuple[int, int]) -> QoSClass:
-    """QC-4 on sums of cpu and memory: only positive amounts, so equal sums also mean equal sets of names.
+    """QC-4 on sums of cpu and memory. All amounts are positive, so equal sums also mean equal sets of names.
 
     `candidate`: every container has a positive cpu limit and a positive memory limit.
     """

@@ -1,9 +1,13 @@
-"""What the cgroups of a pod and of its containers shall hold (spec 02 §4, §5, §6, §7).
+"""The cgroup values of a pod and of its containers (02 §4, §5, §6, §7).
 
-`Values` is the common form between Kubernetes' arithmetic and the kernel's files: None means "leave the kernel's
-default". `rules/resources/files.py` lays it out as v1 or v2 files. Pod values follow the *effective* requests and
-limits; a limit is written at pod level only when every container declares one. Container values are what a kubelet
-tells the runtime.
+`Values` is the common form between Kubernetes' arithmetic and the kernel's files; None means "keep the kernel's
+default". `rules/resources/files.py` converts it to v1 or v2 files. Pod values follow the *effective* requests and
+limits; the pod cgroup has a limit only if every container declares one. Container values are what a kubelet passes to
+the runtime.
+
+Requests cpu 250m, limit 500m on v2: pod cpu.weight 10, container cpu.weight 35, cpu.max `50000 100000` (02 §4.4).
+
+Kubernetes: pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/kuberuntime/kuberuntime_container_linux.go.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import msgspec
 
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.cgroup_names import Driver
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -36,7 +41,7 @@ UNLIMITED = -1
 
 class Values(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cpu_shares: int | None = None
-    cpu_quota_us: int | None = None  # −1: explicitly without quota; 0: "set, but none"
+    cpu_quota_us: int | None = None  # −1: explicitly no quota; 0: set to none
     cpu_period_us: int | None = None
     memory_bytes: int | None = None
     memory_and_swap_bytes: int | None = None  # v1
@@ -49,8 +54,8 @@ class Values(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     hugetlb: dict[int, int] | None = None  # page size in bytes → limit in bytes
 
 
-def declared_limits(pod: Pod, *, pod_level: bool = True) -> tuple[bool, bool]:
-    """Is every container limited, in cpu and in memory? Init containers by their cumulative limit (02 §4.4)."""
+def declared_limits(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> tuple[bool, bool]:
+    """Whether every container has a limit, for cpu and for memory; init containers count cumulatively (02 §4.4)."""
     cpu = memory = True
     spec = pod.spec
     for container in spec.containers:
@@ -63,7 +68,7 @@ def declared_limits(pod: Pod, *, pod_level: bool = True) -> tuple[bool, bool]:
     if spec.init_containers:
         cpu = cpu and _init_declared(spec.init_containers, CPU)
         memory = memory and _init_declared(spec.init_containers, MEMORY)
-    if pod_level and spec.resources is not None and spec.resources.limits:
+    if gates.pod_level and spec.resources is not None and spec.resources.limits:
         cpu = cpu or bool(spec.resources.limits.get(CPU))
         memory = memory or bool(spec.resources.limits.get(MEMORY))
     return cpu, memory
@@ -90,10 +95,10 @@ def pod_values(
     *,
     exclusive_cpus: bool = False,
 ) -> Values:
-    """The pod cgroup's values; `requests` and `limits` are the effective ones. Memory QoS keys where the gate is on."""
+    """The pod cgroup's values; `requests` and `limits` are the effective ones."""
     cpu_declared = memory_declared = qos == GUARANTEED
     if qos == BURSTABLE:
-        cpu_declared, memory_declared = declared_limits(pod, pod_level=policy.pod_level)
+        cpu_declared, memory_declared = declared_limits(pod, gates=policy.gates)
     return pod_cgroup(
         qos,
         _milli(requests, CPU),
@@ -142,7 +147,7 @@ def pod_cgroup(
 def pod_quota(
     cpu_limit_milli: int | None, policy: NodePolicy, exclusive_cpus: bool = False
 ) -> tuple[int | None, int | None]:
-    """Quota and period of a pod (02 §4.3); the period is the configured one even where the gate is off."""
+    """Quota and period of a pod (02 §4.3); the period is the configured one even without the gate."""
     if cpu_limit_milli is None:
         return None, None
     if not policy.cfs_quota or (exclusive_cpus and not policy.quota_with_exclusive_cpus):
@@ -151,7 +156,7 @@ def pod_quota(
 
 
 def pod_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) -> tuple[int | None, int | None]:
-    """memory.min and memory.low of a pod (02 §6.2); nothing is written where there is nothing to protect."""
+    """memory.min and memory.low of a pod (02 §6.2); neither without a request."""
     if request_bytes <= 0 or reservation == "none":
         return None, None
     if reservation == "requests":
@@ -160,7 +165,7 @@ def pod_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) 
 
 
 def hugepage_limits(amounts: Mapping[str, int]) -> dict[int, int] | None:
-    """Every huge page size among names and whole amounts, as bytes → bytes; None when there is none."""
+    """Page size in bytes → limit in bytes, for the huge page names; None if there are none."""
     found: dict[int, int] | None = None
     for name, amount in amounts.items():
         if name != CPU and name != MEMORY and name.startswith(HUGEPAGES_PREFIX):
@@ -172,7 +177,7 @@ def hugepage_limits(amounts: Mapping[str, int]) -> dict[int, int] | None:
 
 @lru_cache(maxsize=256)
 def page_size_of(resource_name: str) -> int | None:
-    """The page size in a huge page resource's name; None where nobody can read it."""
+    """The page size in a huge page resource's name: `hugepages-2Mi` → 2097152; None if it is unreadable."""
     try:
         size = QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value
     except InvalidQuantityError:
@@ -182,19 +187,19 @@ def page_size_of(resource_name: str) -> int | None:
 
 @lru_cache(maxsize=256)
 def page_size_bytes(resource_name: str) -> int:
-    """The same for names that were checked."""
+    """The same for valid names."""
     return QUANTITIES[resource_name.removeprefix(HUGEPAGES_PREFIX)].value
 
 
 def container_values(
     pod: Pod, container: Container, qos: QoSClass, policy: NodePolicy, *, exclusive_cpus: bool = False
 ) -> Values:
-    """One container's values; limits it lacks are inherited from pod level (02 §4.4, §4.5)."""
+    """One container's values; missing limits are inherited from pod level (02 §4.4, §4.5)."""
     requests, limits = container.resources.requests or {}, container.resources.limits or {}
     cpu_limit, own_memory_limit = _milli(limits, CPU), _value(limits, MEMORY)
     memory_limit = own_memory_limit
     pod_level = pod.spec.resources
-    if pod_level is not None and pod_level.limits and policy.pod_level:
+    if pod_level is not None and pod_level.limits and policy.gates.pod_level:
         cpu_limit = cpu_limit or _milli(pod_level.limits, CPU)
         memory_limit = memory_limit or _value(pod_level.limits, MEMORY)
     return container_cgroup(
@@ -223,7 +228,7 @@ def container_cgroup(
     policy: NodePolicy,
     exclusive_cpus: bool = False,
 ) -> Values:
-    """A container's figures → its values (02 §4.5). No cpu request (None) is not one of 0: the limit stands in."""
+    """A container's figures → its values (02 §4.5). Without a cpu request (None, not 0) the limit is used."""
     memory_and_swap = swap = minimum = low = high = None
     cpu_quota, cpu_period = container_quota(cpu_limit_milli, policy, exclusive_cpus)
     if policy.swap_controller:
@@ -262,7 +267,7 @@ def container_cgroup(
 def container_quota(
     cpu_limit_milli: int, policy: NodePolicy, exclusive_cpus: bool = False
 ) -> tuple[int | None, int | None]:
-    """Quota and period of a container (02 §4.3); a limit of 0 is none."""
+    """Quota and period of a container (02 §4.3); a limit of 0 is no limit."""
     if not policy.cfs_quota:
         return None, None
     period = policy.quota_period_us
@@ -272,16 +277,16 @@ def container_quota(
 
 
 def container_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) -> tuple[int | None, int | None]:
-    """memory.min and memory.low (02 §6.2): exactly one under tiered with a request, both as 0 otherwise."""
+    """memory.min and memory.low (02 §6.2): one of them under tiered with a request, otherwise both 0."""
     if reservation == "tiered" and request_bytes > 0:
         return (request_bytes, None) if qos == GUARANTEED else (None, request_bytes)
     return ((request_bytes or None), None) if reservation == "requests" else (0, 0)
 
 
 def _container_hugetlb(pod: Pod, limits: ResourceList, policy: NodePolicy) -> dict[int, int]:
-    """Per host size: own limit if the key is there, else pod level's, else 0 (02 §7)."""
+    """For each page size of the host: the container's limit, or pod level's, or 0 (02 §7)."""
     found = dict.fromkeys(policy.hugepage_sizes, 0)
-    pod_level = pod.spec.resources.limits if policy.pod_level and pod.spec.resources is not None else None
+    pod_level = pod.spec.resources.limits if policy.gates.pod_level and pod.spec.resources is not None else None
     for source in (pod_level, limits):
         for name in source or ():
             if name.startswith(HUGEPAGES_PREFIX) and (size := page_size_bytes(name)) in found:
@@ -290,7 +295,7 @@ def _container_hugetlb(pod: Pod, limits: ResourceList, policy: NodePolicy) -> di
 
 
 def uses_limited_swap(pod: Pod, container: Container, qos: QoSClass, policy: NodePolicy) -> bool:
-    """May this container swap at all (02 §5)? Only Burstable, not critical, its request different from its limit."""
+    """Whether the container may swap (02 §5): Burstable, not critical, and its request differs from its limit."""
     if not policy.limited_swap or not policy.swap_controller or policy.cgroup_version == 1 or qos != BURSTABLE:
         return False
     request = (container.resources.requests or {}).get(MEMORY)
@@ -308,7 +313,7 @@ def container_swap_bytes(pod: Pod, container: Container, qos: QoSClass, policy: 
 
 
 def with_host_pages(values: Values, policy: NodePolicy) -> Values:
-    """Every page size of the host that is not listed is written as 0 (02 §7)."""
+    """Page sizes of the host that are not listed are written as 0 (02 §7)."""
     if not policy.hugepage_sizes:
         return values
     hugetlb = {**dict.fromkeys(policy.hugepage_sizes, 0), **(values.hugetlb or {})}
@@ -316,7 +321,7 @@ def with_host_pages(values: Values, policy: NodePolicy) -> Values:
 
 
 def as_kept(values: Values, driver: Driver) -> Values:
-    """What the driver makes of the values: systemd keeps a quota in whole percents (02 §2.3)."""
+    """The values as the driver stores them: systemd stores a quota in whole percents (02 §2.3)."""
     quota, period = values.cpu_quota_us, values.cpu_period_us
     if driver != "systemd" or not quota or not period:
         return values

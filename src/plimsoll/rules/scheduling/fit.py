@@ -1,17 +1,17 @@
-"""Does this pod fit on that node? (spec 05 A1, A2; spec 01 E-15, E-16)
+"""Whether a pod fits on a node (05 A1, A2; 01 E-15, E-16).
 
-Both sides are weighed once. `PodLoad` is a pod with its requests as the scheduler's whole numbers, `NodeLoad` is a node
-with the sums of the pods on it; a pod that comes or goes makes a new NodeLoad by one addition, and no check looks at
-the pods again. The scheduler counts a pod that waits from its spec, one that is already on a node by what it may still
-hold (`rules.resources.effective`).
+Both sides are computed once. `PodLoad` is a pod with its requests as the scheduler's integers; `NodeLoad` is a node
+with the sums of its pods. Adding or removing a pod makes a new NodeLoad by one addition, and no filter reads the pods
+again. The scheduler counts a pending pod from its spec, and a pod on a node by what it may still use
+(`rules.resources.effective`).
 
-`verdict` asks the filters in Kubernetes' order and stops at the first that refuses: unschedulable, node name, taints,
-node affinity, host ports, resources. A refusal is *unresolvable* when taking other pods away could not help.
+`verdict` runs the filters in Kubernetes' order and stops at the first that refuses: unschedulable, node name, taints,
+node affinity, host ports, resources. A refusal is *unresolvable* if removing other pods cannot help.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -28,7 +28,7 @@ from plimsoll.rules.model.objects import (
     is_sidecar,
 )
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.quantity import from_milli, from_units
+from plimsoll.rules.quantity import ZERO, from_milli, from_units
 from plimsoll.rules.resources.effective import (
     counted_requests,
     counted_requests_1_27,
@@ -54,14 +54,14 @@ AFFINITY_MISMATCH = "node(s) didn't match Pod's node affinity/selector"
 PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY_PODS = "Too many pods"
 
-# E-15: what a container that names no cpu or memory counts for scoring, never for fitting.
+# E-15: the default of a container without cpu or memory request, for scoring only.
 SCORING_DEFAULTS: ResourceList = {CPU: from_milli(100), MEMORY: from_units(200 * 1024 * 1024, "BinarySI")}
 
 _ANY_ADDRESS = "0.0.0.0"
 
 
 class PodLoad(msgspec.Struct, frozen=True, gc=False):
-    """A pod and what it weighs. Only amounts above zero are in `requests`."""
+    """A pod and its amounts. `requests` has only amounts above zero."""
 
     pod: Pod
     requests: Amounts
@@ -94,7 +94,7 @@ class NodeLoad(msgspec.Struct, frozen=True):
         return self.node.metadata.name
 
     def with_pods(self, pods: Iterable[PodLoad]) -> NodeLoad:
-        """The load with these pods too; one that is there already is counted anew."""
+        """The load with these pods too; a pod that is already counted is replaced."""
         if not self.residents:
             arrived = {pod.key: pod for pod in pods}
             return self._moved(arrived, (), arrived.values())
@@ -108,7 +108,7 @@ class NodeLoad(msgspec.Struct, frozen=True):
         return self._moved(residents, leaving, coming.values())
 
     def without_pods(self, keys: Iterable[str]) -> NodeLoad:
-        """The load without these; one that is not there need not leave."""
+        """The load without these pods; pods that are not counted are ignored."""
         residents, leaving = dict(self.residents), []
         for key in keys:
             pod = residents.pop(key, None)
@@ -117,9 +117,9 @@ class NodeLoad(msgspec.Struct, frozen=True):
         return self._moved(residents, leaving, ())
 
     def on(self, node: Node) -> NodeLoad:
-        """The same pods on the node as it is described now."""
+        """The same pods on the current version of the node."""
         resources = node.status.allocatable
-        if resources is None:  # the API server then takes the capacity
+        if resources is None:  # the API server then uses the capacity
             resources = node.status.capacity or {}
         allowed = resources.get(PODS)
         return msgspec.structs.replace(
@@ -171,7 +171,7 @@ class Shortfall(msgspec.Struct, frozen=True, gc=False):
 
 
 class FitVerdict(msgspec.Struct, frozen=True, gc=False):
-    """What the filters say of one node; no reasons means that the pod fits."""
+    """The result of the filters for one node; no reasons means that the pod fits."""
 
     reasons: tuple[str, ...] = ()
     unresolvable: bool = False
@@ -182,32 +182,34 @@ class FitVerdict(msgspec.Struct, frozen=True, gc=False):
 
 
 FITS = FitVerdict()
+Filter = Callable[[NodeLoad], FitVerdict | None]
 
 
-# --- weighing ---
+# --- loads ---
 
 
 def amounts(resources: ResourceList) -> Amounts:
     """The resources that schedulers know, rounded up: the three of every node first, then the others by name."""
-    found: Amounts = {}
+    result: Amounts = {}
     for name in (CPU, MEMORY, EPHEMERAL_STORAGE):
         quantity = resources.get(name)
         if quantity:
-            found[name] = quantity.milli if name == CPU else quantity.value
-    if len(resources) > len(found):
+            result[name] = quantity.milli if name == CPU else quantity.value
+    if len(resources) > len(result):
         for name in sorted(filter(is_scalar, resources)):
             if resources[name]:
-                found[name] = resources[name].value
-    return found
+                result[name] = resources[name].value
+    return result
 
 
 def is_scalar(name: str) -> bool:
-    """Huge pages and everything with a prefix; a bare name that is not one of Kubernetes' own is not scheduled by."""
+    """Huge pages and names with a prefix; any other name that is not one of Kubernetes' own is ignored by the
+    scheduler."""
     return "/" in name or name.startswith((HUGEPAGES_PREFIX, "attachable-volumes-"))
 
 
 def load_key(pod: Pod) -> str:
-    """What tells one pod of a node from another."""
+    """Identifies a pod of a node."""
     return pod.metadata.uid or f"{pod.metadata.namespace}/{pod.metadata.name}"
 
 
@@ -216,39 +218,33 @@ def is_terminal(pod: Pod) -> bool:
 
 
 def requesting_load(pod: Pod) -> PodLoad:
-    """What a node's own admission counts: requests, ports, and that it is one more pod."""
+    """What the node's own admission counts: requests, ports, and one pod."""
     return PodLoad(pod, amounts(pod_requests(pod)), ports=host_ports(pod))
 
 
 def waiting_load(pod: Pod) -> PodLoad:
-    """A pod that is being scheduled counts from its spec only (A1)."""
+    """A pending pod counts from its spec only (A1)."""
     return _weighed(pod, pod_requests(pod), pod_requests(pod, absent=SCORING_DEFAULTS))
 
 
 def resident_load(pod: Pod, profile: Profile) -> PodLoad:
-    """A pod on a node counts what it asks and what it may still hold while a resize is pending (A1, E-10)."""
+    """A pod on a node counts its requests and what it may still use while a resize is pending (A1, E-10)."""
     counted = counted_requests if profile.scheduler_counts_actual else counted_requests_1_27
     requests = counted(pod)
     absent = SCORING_DEFAULTS
     if pod_level_requests_set(pod.spec.resources):
-        # With pod-level requests a default counts only for what neither level names.
+        # With pod-level requests a default counts only for a resource that neither level requests.
         absent = {name: quantity for name, quantity in absent.items() if name not in requests}
     return _weighed(pod, requests, counted(pod, absent=absent) if absent else requests)
 
 
 def _weighed(pod: Pod, requests: ResourceList, scored: ResourceList) -> PodLoad:
-    cpu, memory = scored.get(CPU), scored.get(MEMORY)
-    return PodLoad(
-        pod,
-        amounts(requests),
-        0 if cpu is None else cpu.milli,
-        0 if memory is None else memory.value,
-        host_ports(pod),
-    )
+    cpu, memory = scored.get(CPU, ZERO), scored.get(MEMORY, ZERO)
+    return PodLoad(pod, amounts(requests), cpu.milli, memory.value, host_ports(pod))
 
 
 def node_load(node: Node, pods: Iterable[Pod], profile: Profile) -> NodeLoad:
-    """The node with the pods bound to it; those that have ended hold nothing, those being deleted still do (A1)."""
+    """The node with its pods; terminated pods do not count, pods being deleted do (A1)."""
     return EMPTY.on(node).with_pods(resident_load(pod, profile) for pod in pods if not is_terminal(pod))
 
 
@@ -258,7 +254,7 @@ def allocated_load(node: Node, pods: Iterable[Pod]) -> NodeLoad:
 
 
 def with_nominated(node: NodeLoad, nominated: Iterable[PodLoad], pod: PodLoad) -> NodeLoad:
-    """The node as if pods of no lower priority that are promised to it were there already (A2)."""
+    """The node with the nominated pods of equal or higher priority (A2)."""
     rivals = [each for each in nominated if each.priority >= pod.priority and each.key != pod.key]
     return node.with_pods(rivals) if rivals else node
 
@@ -266,7 +262,8 @@ def with_nominated(node: NodeLoad, nominated: Iterable[PodLoad], pod: PodLoad) -
 # --- filters ---
 
 
-def verdict(pod: PodLoad, node: NodeLoad, profile: Profile) -> FitVerdict:
+def verdict(pod: PodLoad, node: NodeLoad, profile: Profile, others: Filter | None = None) -> FitVerdict:
+    """`others`: the filter by the other pods of the cluster, which runs last (`rules.scheduling.topology`)."""
     refusal = node_refusal(pod.pod, node.node, profile)
     if refusal is not None:
         return FitVerdict((refusal,), unresolvable=True)
@@ -275,21 +272,21 @@ def verdict(pod: PodLoad, node: NodeLoad, profile: Profile) -> FitVerdict:
     missing = shortfalls(pod.requests, node)
     if missing:
         return FitVerdict(tuple(each.reason for each in missing), any(each.unresolvable for each in missing))
-    return FITS
+    return (others(node) if others is not None else None) or FITS
 
 
 def shortfalls(requests: Amounts, node: NodeLoad) -> list[Shortfall]:
-    """Every resource that does not suffice; a resource that is not asked for is never short (A2, E-16)."""
-    found: list[Shortfall] = []
+    """Every insufficient resource; a resource that is not requested is never short (A2, E-16)."""
+    short: list[Shortfall] = []
     count = len(node.residents)
     if count + 1 > node.pods_allowed:
-        found.append(Shortfall(PODS, 1, count, node.pods_allowed))
+        short.append(Shortfall(PODS, 1, count, node.pods_allowed))
     allocatable, requested = node.allocatable, node.requested
     for name, amount in requests.items():
         capacity, used = allocatable.get(name, 0), requested.get(name, 0)
         if amount > capacity - used:
-            found.append(Shortfall(name, amount, used, capacity))
-    return found
+            short.append(Shortfall(name, amount, used, capacity))
+    return short
 
 
 def kubelet_shortfalls(requests: Amounts, node: NodeLoad) -> list[Shortfall]:
@@ -303,7 +300,7 @@ def kubelet_shortfalls(requests: Amounts, node: NodeLoad) -> list[Shortfall]:
 
 
 def node_refusal(pod: Pod, node: Node, profile: Profile) -> str | None:
-    """The filters that ask the node itself, not its load; their refusals are all unresolvable."""
+    """The filters of the node itself, without its load; their refusals are all unresolvable."""
     spec = pod.spec
     if node.spec.unschedulable and not is_tolerated(UNSCHEDULABLE_TAINT, spec.tolerations):
         return UNSCHEDULABLE
@@ -311,7 +308,8 @@ def node_refusal(pod: Pod, node: Node, profile: Profile) -> str | None:
         return OTHER_NODE_NAME
     for taint in node.spec.taints:
         if taint.effect in (NO_SCHEDULE, NO_EXECUTE) and not is_tolerated(taint, spec.tolerations):
-            if profile.memory_pressure_tolerated and _is_memory_pressure(taint) and qos_class(pod) != BEST_EFFORT:
+            is_memory_pressure = taint.key == MEMORY_PRESSURE_KEY and taint.effect == NO_SCHEDULE
+            if profile.memory_pressure_tolerated and is_memory_pressure and qos_class(pod) != BEST_EFFORT:
                 continue
             if profile.taint_text_names_taint:
                 return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
@@ -321,20 +319,16 @@ def node_refusal(pod: Pod, node: Node, profile: Profile) -> str | None:
     return None
 
 
-def _is_memory_pressure(taint: Taint) -> bool:
-    return taint.key == MEMORY_PRESSURE_KEY and taint.effect == NO_SCHEDULE
-
-
 def host_ports(pod: Pod) -> tuple[HostPort, ...]:
-    """Ports taken on the node by what runs all the time. On the host's network every port is a host port."""
+    """Host ports of the containers that run permanently. In the host's network every port is a host port."""
     spec = pod.spec
-    found: list[HostPort] = []
+    ports: list[HostPort] = []
     for container in (*filter(is_sidecar, spec.init_containers), *spec.containers):
         for port in container.ports:
             number = port.host_port or (port.container_port if spec.host_network else 0)
             if number > 0:
-                found.append((port.host_ip or _ANY_ADDRESS, port.protocol or "TCP", number))
-    return tuple(found)
+                ports.append((port.host_ip or _ANY_ADDRESS, port.protocol or "TCP", number))
+    return tuple(ports)
 
 
 def ports_taken(wanted: tuple[HostPort, ...], residents: Iterable[PodLoad]) -> bool:

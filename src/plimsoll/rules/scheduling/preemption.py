@@ -1,8 +1,8 @@
-"""Whom to take away so that a pod of higher priority fits (spec 05 A5). Only priority counts, not the QoS class.
+"""Preemption: which pods to remove so that a pod of higher priority fits (05 A5). The QoS class does not matter.
 
-On one node: take away every pod of lower priority; if the pod still does not fit, the node is out. Else give them back
-one by one, those first whose disruption budget would be broken, the most important first, as long as the pod still
-fits beside them. Whoever is not given back is a victim. Among the nodes the one that hurts least is chosen.
+On one node: remove every pod of lower priority; if the pod still does not fit, the node is excluded. Else reprieve pods
+one by one as long as the pod still fits: those whose eviction violates a disruption budget first, then by importance.
+The rest are victims. Among the nodes the least disruptive one is chosen.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.scheduling.fit import FitVerdict, NodeLoad, PodLoad, verdict, with_nominated
+from plimsoll.rules.scheduling.fit import Filter, FitVerdict, NodeLoad, PodLoad, verdict, with_nominated
 from plimsoll.rules.scheduling.selectors import selects
 
 NO_VICTIMS = "No preemption victims found for incoming pod"
@@ -25,13 +25,13 @@ PREEMPTED_REASON = "PreemptionByScheduler"
 
 _MIN_CANDIDATES = 100
 _MIN_CANDIDATES_PERCENT = 10
-_PRIORITY_OFFSET = 2**31  # makes every priority positive, so that more victims always weigh more
+_PRIORITY_OFFSET = 2**31  # makes every priority positive, so that more victims always cost more
 
 Nominated = Mapping[str, Sequence[PodLoad]]  # by node name
 
 
 class PreemptionCandidate(msgspec.Struct, frozen=True):
-    """A node that would do, and whom it costs, the most important first."""
+    """A possible node and its victims, the most important first."""
 
     node: str
     victims: tuple[Pod, ...]
@@ -39,12 +39,12 @@ class PreemptionCandidate(msgspec.Struct, frozen=True):
 
 
 class Preemption(msgspec.Struct, frozen=True):
-    """The chosen candidate, or why there is none: a text of its own, or a verdict for each node."""
+    """The chosen candidate, or why there is none: a message of its own, or a verdict for each node."""
 
     candidate: PreemptionCandidate | None = None
     ineligible: str = ""
     verdicts: dict[str, FitVerdict] = {}
-    # Nominations of lower priority on the chosen node, which the pod now takes away (A5).
+    # Nominated pods of lower priority on the chosen node: their nomination is removed (A5).
     cleared: tuple[Pod, ...] = ()
 
 
@@ -55,8 +55,9 @@ def preempt(
     profile: Profile,
     nominated: Nominated | None = None,
     budgets: Sequence[PodDisruptionBudget] = (),
+    others: Filter | None = None,
 ) -> Preemption:
-    """Decide for a pod that fits nowhere. `verdicts` are the filters' findings; a node without one is not tried."""
+    """For a pod that fits nowhere. `verdicts` are the filters' results; a node without one is not tried."""
     nominated = nominated or {}
     text = ineligibility(pod, nodes, verdicts)
     if text:
@@ -67,11 +68,11 @@ def preempt(
     costly: list[PreemptionCandidate] = []
     tried: dict[str, FitVerdict] = {}
     for node in hopeful:
-        found = victims_on(pod, node, profile, nominated.get(node.name, ()), budgets)
-        if isinstance(found, FitVerdict):
-            tried[node.name] = found
+        candidate = victims_on(pod, node, profile, nominated.get(node.name, ()), budgets, others)
+        if isinstance(candidate, FitVerdict):
+            tried[node.name] = candidate
             continue
-        (costly if found.broken_budgets else clean).append(found)
+        (costly if candidate.broken_budgets else clean).append(candidate)
         if clean and len(clean) + len(costly) >= wanted:
             break
     chosen = cheapest(clean + costly)
@@ -83,7 +84,7 @@ def preempt(
 
 
 def ineligibility(pod: PodLoad, nodes: Iterable[NodeLoad], verdicts: Mapping[str, FitVerdict]) -> str:
-    """Why the pod may not preempt at all, or nothing: its policy, or victims of its own that are still leaving."""
+    """Why the pod may not preempt at all, or empty: its policy, or its earlier victims are still terminating."""
     if pod.pod.spec.preemption_policy == "Never":
         return NEVER
     name = pod.pod.status.nominated_node_name
@@ -92,7 +93,7 @@ def ineligibility(pod: PodLoad, nodes: Iterable[NodeLoad], verdicts: Mapping[str
         return ""
     for node in nodes:
         if node.name == name:
-            leaving = (each for each in node.residents.values() if each.priority < pod.priority)
+            leaving = (load for load in node.residents.values() if load.priority < pod.priority)
             return VICTIM_TERMINATING if any(_leaves_by_preemption(each.pod) for each in leaving) else ""
     return ""
 
@@ -106,8 +107,8 @@ def _leaves_by_preemption(pod: Pod) -> bool:
     return False
 
 
-def _is_resolvable(found: FitVerdict | None) -> bool:
-    return found is not None and not found.fits and not found.unresolvable
+def _is_resolvable(refusal: FitVerdict | None) -> bool:
+    return refusal is not None and not refusal.fits and not refusal.unresolvable
 
 
 def victims_on(
@@ -116,40 +117,42 @@ def victims_on(
     profile: Profile,
     nominated: Sequence[PodLoad] = (),
     budgets: Sequence[PodDisruptionBudget] = (),
+    others: Filter | None = None,
 ) -> PreemptionCandidate | FitVerdict:
-    """The victims on one node, or the verdict that remains with all of lower priority gone."""
+    """The victims on one node, or the verdict that remains without all pods of lower priority."""
     lower = sorted((each for each in node.residents.values() if each.priority < pod.priority), key=_importance)
     if not lower:
         return FitVerdict((NO_VICTIMS,), unresolvable=True)
-    kept = with_nominated(node.without_pods(each.key for each in lower), nominated, pod)
-    remaining = verdict(pod, kept, profile)
+    load = with_nominated(node.without_pods(each.key for each in lower), nominated, pod)
+    remaining = verdict(pod, load, profile, others)
     if not remaining.fits:
         return remaining
     broken = _budget_breakers(lower, budgets)
     victims: list[PodLoad] = []
     for each in sorted(lower, key=lambda load: load.key not in broken):
-        with_each = kept.with_pods((each,))
-        if verdict(pod, with_each, profile).fits:
-            kept = with_each
+        with_each = load.with_pods((each,))
+        if verdict(pod, with_each, profile, others).fits:
+            load = with_each
         else:
             victims.append(each)
-    violations = sum(each.key in broken for each in victims)
-    return PreemptionCandidate(node.name, tuple(each.pod for each in sorted(victims, key=_importance)), violations)
+    violations = sum(victim.key in broken for victim in victims)
+    return PreemptionCandidate(node.name, tuple(victim.pod for victim in sorted(victims, key=_importance)), violations)
 
 
 def _importance(load: PodLoad) -> tuple[int, bool, str]:
-    """Higher priority, then the longer run; a pod that has not started is the youngest of all."""
+    """Higher priority, then the longer run; a pod that has not started is the youngest."""
     return (-load.priority, *_started(load.pod))
 
 
 def _started(pod: Pod) -> tuple[bool, str]:
-    # The API writes all times alike (UTC, whole seconds), so their texts sort as they do.
+    # The API prints all times in UTC with whole seconds, so their texts sort by time.
     start = pod.status.start_time
     return (start is None, start or "")
 
 
 def _budget_breakers(pods: Sequence[PodLoad], budgets: Sequence[PodDisruptionBudget]) -> set[str]:
-    """Whose eviction breaks a budget when they go in this order; a pod that a budget already lists costs nothing."""
+    """Pods whose eviction violates a budget, if they are evicted in this order; a pod that the budget already lists is
+    free."""
     left = [budget.status.disruptions_allowed for budget in budgets]
     broken: set[str] = set()
     for load in pods:
@@ -166,9 +169,9 @@ def _budget_breakers(pods: Sequence[PodLoad], budgets: Sequence[PodDisruptionBud
 
 
 def cheapest(candidates: Sequence[PreemptionCandidate]) -> PreemptionCandidate | None:
-    """Fewest broken budgets, lowest top priority, smallest sum, fewest victims, youngest top victims, first (A5)."""
-    # A pod that fits with all its possible victims back in place is no case for preemption.
-    possible = [each for each in candidates if each.victims]
+    """Fewest violated budgets, lowest top priority, smallest sum, fewest victims, youngest top victims, first (A5)."""
+    # Without victims the pod fits already, and preemption is not needed.
+    possible = [candidate for candidate in candidates if candidate.victims]
     if not possible:
         return None
     least = min(map(_cost, possible))

@@ -1,7 +1,6 @@
-"""Who selects whom: tolerations and taints, node affinity, label selectors (spec 05 A2).
+"""Selectors: tolerations and taints, node affinity, label selectors (05 A2).
 
-Kubernetes' selectors share one grammar, `key operator values`. What is malformed matches nothing, and it is said in
-one place only: here.
+Kubernetes' selectors share one grammar, `key operator values`. A malformed selector matches nothing.
 """
 
 from __future__ import annotations
@@ -9,8 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from plimsoll.rules.model.objects import Node, NodeSelectorTerm, Pod, SelectorTerm, Taint, Toleration
-from plimsoll.rules.model.policies import LabelSelector
+from plimsoll.rules.model.objects import LabelSelector, Node, NodeSelectorTerm, Pod, SelectorTerm, Taint, Toleration
 from plimsoll.rules.quantity import MAX_INT64
 
 _GO_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
@@ -21,7 +19,7 @@ def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whatever a toleration leaves empty, effect or key, stands for all of them."""
+    """An empty effect or key of a toleration matches all."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:
@@ -32,7 +30,8 @@ def tolerates(toleration: Toleration, taint: Taint) -> bool:
 
 
 def matches_affinity(pod: Pod, node: Node) -> bool:
-    """nodeSelector and the required node affinity; terms are alternatives, and no terms are no alternative."""
+    """nodeSelector and the required node affinity; terms are alternatives, and an empty list of terms matches
+    nothing."""
     labels = node.metadata.labels or {}
     for key, value in (pod.spec.node_selector or {}).items():
         if labels.get(key) != value:
@@ -44,7 +43,7 @@ def matches_affinity(pod: Pod, node: Node) -> bool:
 
 
 def matches_term(term: NodeSelectorTerm, node: Node) -> bool:
-    """All expressions and fields; an empty term matches nothing, and one that is malformed never does."""
+    """All expressions and fields; an empty or malformed term matches nothing."""
     if not term.match_expressions and not term.match_fields:
         return False
     labels = node.metadata.labels or {}
@@ -56,7 +55,7 @@ def matches_term(term: NodeSelectorTerm, node: Node) -> bool:
 
 
 def matches_label(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
-    """One requirement: only NotIn and DoesNotExist hold for a label that is not there."""
+    """One requirement: for an absent label only NotIn and DoesNotExist match."""
     value = labels.get(term.key)
     match term.operator:
         case "In":
@@ -77,7 +76,7 @@ def matches_label(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
 
 
 def go_integer(text: str) -> int | None:
-    """A 64-bit integer as Go reads it, or None."""
+    """A 64-bit integer as Go parses it, or None."""
     if _GO_INTEGER.fullmatch(text) is None or len(text) > 40:
         return None
     number = int(text)
@@ -85,15 +84,15 @@ def go_integer(text: str) -> int | None:
 
 
 def required_node_names(pod: Pod) -> frozenset[str] | None:
-    """The only nodes the pod can go to when every term names nodes, as a DaemonSet's pods do; None: any node.
+    """The only possible nodes if every term names nodes, as in a DaemonSet's pods; None: any node.
 
-    The scheduler looks at no other node then, and an empty set means that the terms exclude one another.
+    The scheduler tries no other node then; an empty set means that the terms exclude one another.
     """
     affinity = pod.spec.affinity
     if affinity is None or affinity.node_affinity is None or affinity.node_affinity.required is None:
         return None
     terms = affinity.node_affinity.required.node_selector_terms
-    found: frozenset[str] = frozenset()
+    node_names: frozenset[str] = frozenset()
     for term in terms:
         names = [
             frozenset(each.values)
@@ -102,8 +101,8 @@ def required_node_names(pod: Pod) -> frozenset[str] | None:
         ]
         if not names:
             return None
-        found |= names[0].intersection(*names[1:])
-    return found if terms else None
+        node_names |= names[0].intersection(*names[1:])
+    return node_names if terms else None
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:

@@ -1,9 +1,10 @@
-"""`scheduling.decide` for large clusters: the same filters and scores over arrays, one row per node (needs numpy).
+"""`cycle.decide` for large clusters: the same filters and scores over arrays, one row per node (needs numpy).
 
-What depends on a node's load (room, pod count, resource scores) is computed for all nodes at once. What depends on the
-node itself and on a pod's wishes (taints, selectors, affinity) is asked of the scalar rules once for each wish and kept
-until a node changes. Nodes with promised pods, and pods with host ports where ports are taken, are asked one
-by one. Where no node is found, the scalar `decide` says why; property tests hold both equal on every decision.
+What depends on a node's load (free resources, pod count, resource scores) is computed for all nodes at once. What
+depends on the node and on the pod's constraints (taints, selectors, affinity) is computed by the scalar rules once per
+constraint and cached until a node changes. Nodes with nominated pods, and pods with host ports where ports are taken,
+are checked one by one. If no node fits, the scalar `decide` reports why; property tests prove that both agree on every
+decision.
 """
 
 from __future__ import annotations
@@ -24,18 +25,19 @@ from plimsoll.rules.scheduling.preemption import Nominated
 from plimsoll.rules.scheduling.score import (
     DEFAULT_WEIGHTS,
     MAX_SCORE,
+    intolerable_taints,
     nodes_to_find,
-    unwanted_taints,
 )
 from plimsoll.rules.scheduling.selectors import matches_term, required_node_names
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
-MOST_WISHES = 1024  # answers that are remembered, of one number per node each
+MAX_CACHED = 1024  # cached results, one number per node each
 
 
 class Fleet:
-    """A mirror of the loads. `update` after a load changed; a new Fleet after nodes came, went or changed."""
+    """A mirror of the loads. Call `update` after a load changed; make a new Fleet after nodes were added, removed or
+    changed."""
 
     def __init__(self, loads: Sequence[NodeLoad], profile: Profile) -> None:
         self._profile = profile
@@ -50,7 +52,7 @@ class Fleet:
         self._scored_cpu = _ints(load.scored_cpu_milli for load in loads)
         self._scored_memory = _ints(load.scored_memory_bytes for load in loads)
         self._has_ports = np.array([_has_ports(load) for load in self._loads], dtype=np.bool_)
-        self._answers: dict[bytes, Ints] = {}
+        self._cache: dict[bytes, Ints] = {}
 
     def update(self, load: NodeLoad) -> None:
         row = self._row[load.name]
@@ -64,7 +66,7 @@ class Fleet:
     def decide(
         self, pod: Pod, nominated: Nominated, start: int = 0, percent_to_find: int = 0
     ) -> SchedulingDecision | None:
-        """Where the pod may go; None where the scalar rules must be asked: nowhere, or a node is promised to it."""
+        """The nodes for the pod; None if the scalar rules must decide: no node fits, or the pod is nominated."""
         if pod.status.nominated_node_name or required_node_names(pod) is not None or not self._loads:
             return None
         waiting, total = waiting_load(pod), len(self._loads)
@@ -80,9 +82,9 @@ class Fleet:
         if not len(order):
             return None
         wanted = nodes_to_find(total, percent_to_find)
-        found = order[:wanted]
-        seen = int(found[-1]) + 1 if len(order) >= wanted else total
-        rows = (found + start) % total
+        first = order[:wanted]
+        seen = int(first[-1]) + 1 if len(order) >= wanted else total
+        rows = (first + start) % total
         next_start = (start + seen) % total
         if len(rows) == 1:
             return SchedulingDecision((self._names[rows[0]],), next_start=next_start)
@@ -104,41 +106,42 @@ class Fleet:
         return room
 
     def _refusals(self, pod: Pod) -> Ints:
-        """Which nodes turn this pod away whatever their load."""
+        """The nodes that refuse this pod whatever their load."""
         spec = pod.spec
         required = spec.affinity.node_affinity.required if spec.affinity and spec.affinity.node_affinity else None
-        wish = ("refuse", spec.node_name, spec.tolerations, spec.node_selector, required, _class(pod, self._profile))
-        return self._answer(wish, lambda node: node_refusal(pod, node, self._profile) is not None)
+        pod_class = _class(pod, self._profile)
+        constraint = ("refuse", spec.node_name, spec.tolerations, spec.node_selector, required, pod_class)
+        return self._cached(constraint, lambda node: node_refusal(pod, node, self._profile) is not None)
 
     def _preferences(self, pod: Pod) -> Ints | None:
-        """`preferred_weight` of every node; None where the pod prefers nothing."""
+        """`preferred_weight` of every node; None if the pod has no preferences."""
         affinity = pod.spec.affinity
         if affinity is None or affinity.node_affinity is None or not affinity.node_affinity.preferred:
             return None
         total = np.zeros(len(self._loads), dtype=np.int64)
         for term in affinity.node_affinity.preferred:
-            total += term.weight * self._answer(("prefer", term.preference), partial(matches_term, term.preference))
+            total += term.weight * self._cached(("prefer", term.preference), partial(matches_term, term.preference))
         return total
 
-    def _answer(self, wish: object, ask: Callable[[Node], int]) -> Ints:
-        key = msgspec.msgpack.encode(wish)
-        found = self._answers.get(key)
-        if found is None:
-            found = _ints(ask(load.node) for load in self._loads)
-            if len(self._answers) >= MOST_WISHES:
-                self._answers.pop(next(iter(self._answers)))
-            self._answers[key] = found
-        return found
+    def _cached(self, constraint: object, compute: Callable[[Node], int]) -> Ints:
+        key = msgspec.msgpack.encode(constraint)
+        result = self._cache.get(key)
+        if result is None:
+            result = _ints(compute(load.node) for load in self._loads)
+            if len(self._cache) >= MAX_CACHED:
+                self._cache.pop(next(iter(self._cache)))
+            self._cache[key] = result
+        return result
 
     def _scores(self, pod: PodLoad, rows: Ints) -> Ints:
         weights, tolerations = DEFAULT_WEIGHTS, pod.pod.spec.tolerations
         total = weights.resources_fit * self._least_allocated(pod, rows)
         total += weights.balanced_allocation * self._balanced(pod, rows)
-        taints = self._answer(("taints", tolerations), lambda node: unwanted_taints(pod.pod, node))[rows]
-        total += weights.taint_toleration * (MAX_SCORE - _stretched(taints))
+        taints = self._cached(("taints", tolerations), lambda node: intolerable_taints(pod.pod, node))[rows]
+        total += weights.taint_toleration * (MAX_SCORE - _normalized(taints))
         preferred = self._preferences(pod.pod)
         if preferred is not None:
-            total += weights.node_affinity * _stretched(preferred[rows])
+            total += weights.node_affinity * _normalized(preferred[rows])
         return total
 
     def _least_allocated(self, pod: PodLoad, rows: Ints) -> Ints:
@@ -162,8 +165,8 @@ class Fleet:
         if not self._profile.balanced_by_difference:
             return with_pod
         half = MAX_SCORE // 2
-        found: Ints = half + (half + with_pod - self._evenness(rows, 0, 0)) // 2
-        return found
+        score: Ints = half + (half + with_pod - self._evenness(rows, 0, 0)) // 2
+        return score
 
     def _evenness(self, rows: Ints, cpu: int, memory: int) -> Ints:
         cpus, memories = self._capacity[CPU][rows], self._capacity[MEMORY][rows]
@@ -181,12 +184,12 @@ def _has_ports(load: NodeLoad) -> bool:
     return any(each.ports for each in load.residents.values())
 
 
-def _stretched(counts: Ints) -> Ints:
+def _normalized(counts: Ints) -> Ints:
     """`score.normalized`: the highest becomes 100."""
     highest = counts.max()
     return counts * MAX_SCORE // highest if highest else counts
 
 
 def _class(pod: Pod, profile: Profile) -> bool | None:
-    """Under memory pressure a pod's class decides too (04 §8), so it is part of the wish."""
+    """Under memory pressure a pod's QoS class matters too (04 §8), so it is part of the constraint."""
     return qos_class(pod) != BEST_EFFORT if profile.memory_pressure_tolerated else None

@@ -1,8 +1,9 @@
-"""What CRI answers, as the agent's values. `info` is JSON of the runtime's own making, and may lack anything."""
+"""CRI's answers as the agent's values. `info` is JSON in the runtime's own form; any field may be missing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -11,22 +12,23 @@ from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.requests import POD_UID
-from plimsoll.runtime.interface import ContainerPhase, ContainerStateSeen, CriResources, Image, SandboxStateSeen
+from plimsoll.runtime.interface import ContainerPhase, CriResources, Image, ObservedContainer, ObservedSandbox
 
+T = TypeVar("T", bound=msgspec.Struct)
 PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
 _SECOND = 1e9
 _START_ERROR = "StartError"  # containerd's
-_REFUSED_BY_OCI = ("OCI runtime", "runc create failed", "crun:")  # it was tried in earnest: no such command, and so on
-_UNSAID = ("Completed", "Error")  # no more than the exit code says
+_REFUSED_BY_OCI = ("OCI runtime", "runc create failed", "crun:")  # the OCI runtime tried: no such command, and so on
+_UNSAID = ("Completed", "Error")  # these add nothing to the exit code
 _NOT_READY = {"RuntimeReady": "container runtime not ready", "NetworkReady": "container runtime network not ready"}
 
 
 class Health(msgspec.Struct, frozen=True):
-    """What the runtime says of itself; `trouble` in short, `sentences` as a kubelet puts them on its Node."""
+    """The runtime's conditions; `error` in short, `sentences` as a kubelet reports them on its Node."""
 
     runtime_ready: bool
     network_ready: bool
-    trouble: str = ""
+    error: str = ""
     sentences: tuple[str, ...] = ()
 
 
@@ -38,7 +40,7 @@ class StoredImage(msgspec.Struct, frozen=True):
 
 
 class Filesystems(msgspec.Struct, frozen=True):
-    """Mount points; empty where the runtime does not tell."""
+    """Mount points; empty where the runtime does not report them."""
 
     images: str = ""
     containers: str = ""  # of writable layers
@@ -53,7 +55,7 @@ class _Config(msgspec.Struct):
 
 
 class Inside(msgspec.Struct):
-    """Of the `info` of a sandbox or container: containerd and CRI-O both tell the pid."""
+    """The `info` of a sandbox or container: containerd and CRI-O both report the pid."""
 
     pid: int = 0
     config: _Config | None = None
@@ -90,18 +92,22 @@ class _RuntimeConfig(msgspec.Struct):
     sandbox_image: str = msgspec.field(default="", name="sandboxImage")
 
 
-def inside(info: dict[str, str]) -> Inside:
+def _read(text: str, kind: type[T]) -> T:
     try:
-        return msgspec.json.decode(info.get("info", "{}"), type=Inside)
+        return msgspec.json.decode(text, type=kind)
     except msgspec.MsgspecError:
-        return Inside()
+        return kind()
 
 
-def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None) -> SandboxStateSeen:
+def inside(info: dict[str, str]) -> Inside:
+    return _read(info.get("info", "{}"), Inside)
+
+
+def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None) -> ObservedSandbox:
     metadata = listed.metadata or m.PodSandboxMetadata()
     network = status.status.network if status is not None and status.status is not None else None
-    told = inside(status.info) if status is not None else Inside()
-    return SandboxStateSeen(
+    info = inside(status.info) if status is not None else Inside()
+    return ObservedSandbox(
         id=listed.id,
         pod_uid=metadata.uid,
         name=metadata.name,
@@ -110,19 +116,19 @@ def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None
         ready=listed.state == m.SANDBOX_READY,
         created_s=listed.created_at / _SECOND,
         ip=_reachable(network.ip) if network is not None else "",
-        cgroup_parent=told.config.linux.cgroup_parent if told.config is not None else "",
+        cgroup_parent=info.config.linux.cgroup_parent if info.config is not None else "",
     )
 
 
 def _reachable(ip: str) -> str:
-    """A pod that has loopback alone has no address that anybody else could use."""
+    """A pod with only a loopback interface has no address that others could use."""
     return "" if ip.startswith("127.") or ip == "::1" else ip
 
 
-def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> ContainerStateSeen:
+def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> ObservedContainer:
     metadata, status = listed.metadata or m.ContainerMetadata(), answer.status or m.ContainerStatus()
     image = status.image or listed.image or m.ImageSpec()
-    return ContainerStateSeen(
+    return ObservedContainer(
         id=listed.id,
         sandbox_id=listed.pod_sandbox_id,
         pod_uid=listed.labels.get(POD_UID, ""),
@@ -140,62 +146,61 @@ def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> Co
         pid=inside(answer.info).pid if status.state == m.RUNNING else 0,
         log_file=status.log_path,
         annotations=listed.annotations,
-        told=resources_told(status),
+        cri_resources=resources_from(status),
     )
 
 
 def never_began(status: m.ContainerStatus) -> bool:
-    """A start that was cut off, with the agent that asked for it or with the runtime itself: it ends what was begun, or
-    later finds half of it, and calls that an exit. Nothing has run, and it may be made again as the same one. What the
-    OCI runtime has refused is another matter: that is the manifest's fault, and told as an end."""
+    """A start that was interrupted because the agent or the runtime ended: the runtime undoes it and reports an exit.
+    Nothing has run, so the same attempt may be created again. A refusal by the OCI runtime is different: the manifest
+    is at fault, and it is reported as an exit."""
     tried = any(words in status.message for words in _REFUSED_BY_OCI) and "context canceled" not in status.message
     failed = status.state == m.EXITED and status.reason == _START_ERROR and not status.started_at
     return failed and not tried
 
 
-def health_told(answer: m.StatusResponse) -> Health:
-    conditions = {each.type: each for each in (answer.status.conditions if answer.status else ())}
-    runtime, network = (conditions.get(each, m.RuntimeCondition()) for each in _NOT_READY)
-    failed = [each for each in conditions.values() if not each.status]
+def health_from(answer: m.StatusResponse) -> Health:
+    conditions = {condition.type: condition for condition in (answer.status.conditions if answer.status else ())}
+    runtime, network = (conditions.get(name, m.RuntimeCondition()) for name in _NOT_READY)
+    failed = [condition for condition in conditions.values() if not condition.status]
     return Health(
         runtime.status,
         network.status,
-        "; ".join(f"{each.type}: {each.reason} {each.message}".strip() for each in failed),
+        "; ".join(f"{condition.type}: {condition.reason} {condition.message}".strip() for condition in failed),
         tuple(
-            f"{_NOT_READY[each.type]}: {each.type}=false reason:{each.reason} message:{each.message}"
-            for each in failed
-            if each.type in _NOT_READY
+            f"{_NOT_READY[row.type]}: {row.type}=false reason:{row.reason} message:{row.message}"
+            for row in failed
+            if row.type in _NOT_READY
         ),
     )
 
 
-def filesystems_told(answer: im.ImageFsInfoResponse) -> Filesystems:
+def filesystems_from(answer: im.ImageFsInfoResponse) -> Filesystems:
     return Filesystems(_mount_point(answer.image_filesystems), _mount_point(answer.container_filesystems))
 
 
-def _mount_point(told: Iterable[im.FilesystemUsage]) -> str:
-    """Kubernetes knows one file system for each purpose, and takes the first."""
-    return next((each.fs_id.mountpoint for each in told if each.fs_id is not None and each.fs_id.mountpoint), "")
+def _mount_point(usages: Iterable[im.FilesystemUsage]) -> str:
+    """Kubernetes has one file system for each purpose, the first."""
+    return next((usage.fs_id.mountpoint for usage in usages if usage.fs_id is not None and usage.fs_id.mountpoint), "")
 
 
-def layers_told(answer: im.ListContainerStatsResponse) -> dict[str, FsUsage]:
-    """Of a container that was just started nothing is told yet."""
+def writable_layers_from(answer: im.ListContainerStatsResponse) -> dict[str, FsUsage]:
+    """A container that was just started has no figures yet."""
     return {
-        each.attributes.id: FsUsage(_number(each.writable_layer.used_bytes), _number(each.writable_layer.inodes_used))
-        for each in answer.stats
-        if each.attributes is not None and each.writable_layer is not None
+        stats.attributes.id: FsUsage(
+            _number(stats.writable_layer.used_bytes), _number(stats.writable_layer.inodes_used)
+        )
+        for stats in answer.stats
+        if stats.attributes is not None and stats.writable_layer is not None
     }
 
 
-def _number(told: m.UInt64Value | None) -> int | None:
-    return None if told is None else told.value
+def _number(value: m.UInt64Value | None) -> int | None:
+    return None if value is None else value.value
 
 
 def image_found(image: im.CriImage, info: dict[str, str]) -> Image:
-    try:
-        config = msgspec.json.decode(info.get("info", "{}"), type=_ImageInfo).spec.config
-    except msgspec.MsgspecError:
-        config = _ImageConfig()
+    config = _read(info.get("info", "{}"), _ImageInfo).spec.config
     return Image(
         ref=image.id,
         size_bytes=image.size,
@@ -204,8 +209,8 @@ def image_found(image: im.CriImage, info: dict[str, str]) -> Image:
     )
 
 
-def resources_told(status: m.ContainerStatus) -> CriResources | None:
-    """None where the runtime does not tell (03 §9)."""
+def resources_from(status: m.ContainerStatus) -> CriResources | None:
+    """None where the runtime does not report them (03 §9)."""
     linux = status.resources.linux if status.resources is not None else None
     if linux is None:
         return None
@@ -218,12 +223,12 @@ def resources_told(status: m.ContainerStatus) -> CriResources | None:
         oom_score_adj=linux.oom_score_adj,
         cpuset_cpus=linux.cpuset_cpus,
         cpuset_mems=linux.cpuset_mems,
-        hugepage_limits={each.page_size: each.limit for each in linux.hugepage_limits},
+        hugepage_limits={limit.page_size: limit.limit for limit in linux.hugepage_limits},
         unified=linux.unified,
     )
 
 
-def driver_told(answer: m.RuntimeConfigResponse) -> Driver | None:
+def driver_from(answer: m.RuntimeConfigResponse) -> Driver | None:
     if answer.linux is None:
         return None
     return "systemd" if answer.linux.cgroup_driver == m.SYSTEMD else "cgroupfs"
@@ -231,19 +236,16 @@ def driver_told(answer: m.RuntimeConfigResponse) -> Driver | None:
 
 def _configured(info: dict[str, str]) -> _RuntimeConfig:
     """containerd before 2.0 shows its configuration in Status."""
-    try:
-        return msgspec.json.decode(info.get("config", "{}"), type=_RuntimeConfig)
-    except msgspec.MsgspecError:
-        return _RuntimeConfig()
+    return _read(info.get("config", "{}"), _RuntimeConfig)
 
 
 def sandbox_image_configured(info: dict[str, str]) -> str:
-    """The image of sandboxes, where the runtime tells; newer ones pin it."""
+    """The image of sandboxes, where the runtime reports it; newer ones pin it."""
     return _configured(info).sandbox_image
 
 
 def driver_configured(info: dict[str, str], handler: str = "") -> Driver | None:
-    """So that a mismatch is known before a pod is misplaced."""
+    """So that a mismatch is found before a pod is created in the wrong place."""
     containerd = _configured(info).containerd
     used = containerd.runtimes.get(handler or containerd.default) if containerd is not None else None
     if used is None:

@@ -1,8 +1,8 @@
-"""Every call of CRI that we make, with its answer, its deadline and whether it may simply be asked again.
+"""Every CRI call that we make, with its answer, its deadline and whether it may be repeated.
 
-A runtime that restarts is gone for a second or two. A call that found nobody waits for it; a call whose connection
-broke under it is asked again only where that can do no harm. Everything else comes back as `CallRefusedError`, a
-RuntimeTrouble with gRPC's code in it.
+A runtime that restarts is unavailable for a second or two. A call that could not be sent waits for it; a call whose
+connection broke is repeated only if that is safe. Everything else is raised as `CallRefusedError`, a RuntimeCallError
+with gRPC's code.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from plimsoll.runtime.interface import RuntimeCallError
 
 A = TypeVar("A", bound=msgspec.Struct)
 
-PATIENCE_S = 10.0  # how long a call waits for a runtime that is not there
+PATIENCE_S = 10.0  # how long a call waits for a runtime that does not listen
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
 
@@ -43,9 +43,8 @@ class CriCall(Generic[A]):
         finishes: bool = False,
         headers: Headers = (),
     ) -> None:
-        """`rpc`: of CRI, or a whole path. `finishes`: once asked it goes on, also when nobody waits any more. A runtime
-        that is told to give up in the middle of making something takes seconds to undo it, and calls that an exit.
-        """
+        """`rpc`: of CRI, or a whole path. `finishes`: not cancelled with its caller. A runtime that cancels a creation
+        takes seconds to undo it, and reports an exit."""
         self.name = rpc.rpartition("/")[2]
         self.path = rpc if rpc.startswith("/") else f"/runtime.v1.{rpc}"
         self.headers = headers
@@ -68,12 +67,12 @@ LIST_CONTAINERS = CriCall("RuntimeService/ListContainers", m.ListContainersRespo
 CONTAINER_STATUS = CriCall("RuntimeService/ContainerStatus", m.ContainerStatusResponse, 30, repeats=True)
 CREATE_CONTAINER = CriCall("RuntimeService/CreateContainer", m.CreateContainerResponse, 120, finishes=True)
 START_CONTAINER = CriCall("RuntimeService/StartContainer", m.Empty, 120, finishes=True)
-STOP_CONTAINER = CriCall("RuntimeService/StopContainer", m.Empty, 120, repeats=True)  # on top of the grace
+STOP_CONTAINER = CriCall("RuntimeService/StopContainer", m.Empty, 120, repeats=True)  # in addition to the grace period
 REMOVE_CONTAINER = CriCall("RuntimeService/RemoveContainer", m.Empty, 120, repeats=True)
 UPDATE_RESOURCES = CriCall("RuntimeService/UpdateContainerResources", m.Empty, 60, repeats=True)
 LIST_CONTAINER_STATS = CriCall("RuntimeService/ListContainerStats", im.ListContainerStatsResponse, 30)
 REOPEN_LOG = CriCall("RuntimeService/ReopenContainerLog", m.Empty, 30, repeats=True)
-EXEC_SYNC = CriCall("RuntimeService/ExecSync", m.ExecSyncResponse, 10)  # on top of the command's own timeout
+EXEC_SYNC = CriCall("RuntimeService/ExecSync", m.ExecSyncResponse, 10)  # in addition to the command's own timeout
 EXEC = CriCall("RuntimeService/Exec", m.ExecResponse, 30)
 IMAGE_STATUS = CriCall("ImageService/ImageStatus", im.ImageStatusResponse, 30, repeats=True)
 LIST_IMAGES = CriCall("ImageService/ListImages", im.ListImagesResponse, 30, repeats=True)
@@ -90,11 +89,11 @@ class CriClient:
 
     @property
     def connections(self) -> int:
-        """How many there were; another number may be another runtime."""
+        """How many were made so far; after a new one the runtime may be another."""
         return self._grpc.connections
 
     async def ask(self, call: CriCall[A], request: msgspec.Struct, *, extra_s: float = 0.0) -> A:
-        """The answer, within the call's deadline and `extra_s`; CallRefused otherwise."""
+        """The answer, within the call's deadline and `extra_s`; CallRefusedError otherwise."""
         data, deadline_s = encode(request), call.deadline_s + extra_s
         clock = asyncio.get_running_loop().time
         give_up, pause_s = clock() + min(self._patience_s, deadline_s), FIRST_PAUSE_S
@@ -102,7 +101,7 @@ class CriClient:
             try:
                 return decode(call.answer, await self._answer(call, data, deadline_s))
             except ProtobufError as error:
-                raise CallRefusedError(call.name, GrpcError(INTERNAL, f"an answer that is none: {error}")) from error
+                raise CallRefusedError(call.name, GrpcError(INTERNAL, f"malformed answer: {error}")) from error
             except GrpcError as error:
                 again = _nothing_done(error) or (call.repeats and error.code == UNAVAILABLE)
                 if not again or clock() + pause_s > give_up:
@@ -121,15 +120,15 @@ class CriClient:
     def _asked(self, asking: asyncio.Task[bytes]) -> None:
         self._asking.discard(asking)
         if not asking.cancelled():
-            asking.exception()  # perhaps nobody waits for it any more
+            asking.exception()  # there may be no waiter
 
     async def follow(self, call: CriCall[A], request: msgspec.Struct) -> AsyncIterator[A]:
-        """The answers of a stream as they come; CallRefused where it breaks."""
+        """The answers of a stream as they come; CallRefusedError if it breaks."""
         try:
             async for data in self._grpc.stream(call.path, encode(request)):
                 yield decode(call.answer, data)
         except ProtobufError as error:
-            raise CallRefusedError(call.name, GrpcError(INTERNAL, f"an answer that is none: {error}")) from error
+            raise CallRefusedError(call.name, GrpcError(INTERNAL, f"malformed answer: {error}")) from error
         except GrpcError as error:
             raise CallRefusedError(call.name, error) from error
 
@@ -138,5 +137,5 @@ class CriClient:
 
 
 def _nothing_done(error: GrpcError) -> bool:
-    """Nobody listens, or containerd does and is not ready for CRI yet."""
+    """The call was not sent, or containerd does not serve CRI yet."""
     return isinstance(error, GrpcUnavailableError) or "server is not initialized yet" in error.message

@@ -1,8 +1,8 @@
-"""Ends what runs of a container that the CRI side of containerd has lost sight of.
+"""Ends the processes of a container that containerd's CRI plugin no longer tracks.
 
-containerd whose caller went away in the middle of a start may call the container one that never ran while its processes
-do run. CRI then stops nothing, since to it nothing runs, and removes nothing, since the task is there. The task itself
-is known to containerd all the time, under its own service on the same socket.
+If its client disappears in the middle of a start, containerd may report a container as never started while its
+processes run. CRI then stops nothing, because it knows of no process, and removes nothing, because the task exists. The
+task service of containerd, on the same socket, still knows the task.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.calls import CallRefusedError, CriCall, CriClient
 from plimsoll.runtime.cri.grpc import FAILED_PRECONDITION, NOT_FOUND
 
-REFUSAL = "cannot delete running task"  # containerd's words
-_NOT_DEAD_YET = "cannot delete a running process"  # its shim's, which come without a code of their own
+REFUSAL = "cannot delete running task"  # containerd's message
+_NOT_DEAD_YET = "cannot delete a running process"  # the shim's message, which has no code of its own
 PATIENCE_S, _AGAIN_S = 30.0, 0.02
 
 
@@ -36,7 +36,7 @@ DELETE = CriCall("/containerd.services.tasks.v1.Tasks/Delete", m.Empty, 30, repe
 
 
 async def end(client: CriClient, container_id: str) -> None:
-    """It and its task are gone, whoever came first; CallRefused where they are not within the time."""
+    """Kill and delete the task; no error if it is gone. CallRefusedError if it still exists after PATIENCE_S."""
     clock = asyncio.get_running_loop().time
     give_up = clock() + PATIENCE_S
     while True:

@@ -1,12 +1,11 @@
-"""When to look again: the runtime's events where it sends any, else looks of our own, and ended processes at once.
+"""Which pods have changed: from the runtime's events, from polling, and from ended processes.
 
-Events name their pod. A look is compared with the one before: whatever differs names its pod. After a time in which the
-runtime could not be reached every pod is to be looked at, which is what "" says.
+Events name their pod. Polling compares two snapshots. After the runtime could not be reached, all pods have to be
+synced, which "" stands for.
 
-Instant news of ended processes: one pidfd per container and sandbox, readable once its first process is gone.
-
-That is no exit code (the process is a child of the runtime's shim), only a reason to ask the runtime at once instead of
-at the next look. A pid that went to another process in between costs nothing but such a reason.
+One pidfd per container and sandbox becomes readable when its first process ends. That gives no exit code (the process
+is a child of the runtime's shim), only a reason to read the runtime's state at once. If the pid was reused, the only
+cost is one extra read.
 """
 
 from __future__ import annotations
@@ -16,79 +15,80 @@ import os
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 
+from plimsoll.aio import ExponentialBackoff, Wakeup
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.calls import GET_CONTAINER_EVENTS, CallRefusedError, CriClient
 from plimsoll.runtime.cri.grpc import UNIMPLEMENTED
-from plimsoll.runtime.cri.snapshot import Look
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
+from plimsoll.runtime.cri.snapshot import SnapshotReader
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 
 
 class Exits:
     def __init__(self, noticed: Callable[[str], None]) -> None:
-        """`noticed` is called with the id, by the event loop; again and again where the process was gone before."""
+        """`noticed` is called with the id, by the event loop; on each `follow` if the process was gone before."""
         self._noticed = noticed
         self._fds: dict[str, int] = {}
 
     def follow(self, pids: Mapping[str, int]) -> bool:
-        """Watch exactly these, id → pid; whether all of them can be."""
+        """Watch exactly these, id → pid; False if one cannot be watched."""
         for gone in self._fds.keys() - pids.keys():
             self._drop(gone)
         complete = True
-        for each, pid in pids.items():
-            if each not in self._fds:
-                complete &= self._watch(each, pid)
+        for name, pid in pids.items():
+            if name not in self._fds:
+                complete &= self._watch(name, pid)
         return complete
 
     def close(self) -> None:
-        for each in [*self._fds]:
-            self._drop(each)
+        for name in [*self._fds]:
+            self._drop(name)
 
-    def _watch(self, each: str, pid: int) -> bool:
+    def _watch(self, name: str, pid: int) -> bool:
         if pid <= 0:
             return False
         try:
             fd = os.pidfd_open(pid)
         except ProcessLookupError:  # gone already
-            self._noticed(each)
+            self._noticed(name)
             return True
         except OSError:  # no more file descriptors, or no pidfds here
             return False
-        self._fds[each] = fd
-        asyncio.get_running_loop().add_reader(fd, self._ended, each)
+        self._fds[name] = fd
+        asyncio.get_running_loop().add_reader(fd, self._ended, name)
         return True
 
-    def _ended(self, each: str) -> None:
-        # The descriptor stays readable, so it is not watched any more; it stays open so that the id counts as followed.
-        asyncio.get_running_loop().remove_reader(self._fds[each])
-        self._noticed(each)
+    def _ended(self, name: str) -> None:
+        # The descriptor stays readable, so it is not watched any more; it stays open because the id is still followed.
+        asyncio.get_running_loop().remove_reader(self._fds[name])
+        self._noticed(name)
 
-    def _drop(self, each: str) -> None:
-        fd = self._fds.pop(each)
+    def _drop(self, name: str) -> None:
+        fd = self._fds.pop(name)
         asyncio.get_running_loop().remove_reader(fd)
         os.close(fd)
 
 
-BUSY_S, QUIET_S = 1.0, 10.0  # between looks, while something happens or somebody cannot be followed; else
+BUSY_S, QUIET_S = 1.0, 10.0  # between polls: while something changes or a process cannot be watched; otherwise
 BUSY_FOR_S = 10.0
-SOON_S, LATE_S = 0.005, 5.0  # a process has ended: until the runtime says so, from short pauses to long ones
+SOON_S, LATE_S = 0.005, 5.0  # a process has ended: growing pauses until the runtime reports it
 RETRY_S, LONGEST_RETRY_S = 0.1, 5.0
 ALL = ""
 
 
 class Changes:
-    def __init__(self, client: CriClient, look: Look) -> None:
-        self._client, self._look = client, look
+    def __init__(self, client: CriClient, snapshots: SnapshotReader) -> None:
+        self._client, self._snapshots = client, snapshots
         self._exits = Exits(self._ended)
-        self._stirred = asyncio.Event()
-        self._named: set[str] = set()  # pods of which an event has come
-        self._ending: set[str] = set()  # ids whose process is gone, and of which the runtime does not know yet
-        self._soon_s = SOON_S
-        self._events = False  # whether the runtime sends them
+        self._stirred = Wakeup()
+        self._named: set[str] = set()  # pods that events have named
+        self._ending: set[str] = set()  # ids whose process is gone, but which the runtime still reports as running
+        self._until_reported = ExponentialBackoff(SOON_S, LATE_S)
+        self._events = False  # whether the runtime sends events
         self._closed = False
 
-    def looked(self) -> None:
-        """Somebody else has: what runs now is followed from now on."""
-        if not self._closed and not self._exits.follow(self._look.pids()):
+    def snapshot_taken(self) -> None:
+        """Another caller has read a snapshot: follow what runs now."""
+        if not self._closed and not self._exits.follow(self._snapshots.pids()):
             self._stirred.set()
 
     def close(self) -> None:
@@ -101,32 +101,33 @@ class Changes:
         clock = asyncio.get_running_loop().time
         before: RuntimeSnapshot | None = None
         busy_until_s = clock() + BUSY_FOR_S
-        pause_s = retry_s = 0.0
+        pause_s, retries = 0.0, ExponentialBackoff(RETRY_S, LONGEST_RETRY_S)
         reachable = True
         try:
             while not self._closed:
-                await self._pause(pause_s)
+                await self._stirred.wait(pause_s)
                 if self._closed:
                     return
-                for uid in self._take_named():
+                named, self._named = self._named, set()
+                for uid in named:
                     yield uid
                 try:
-                    seen = await self._look.now()
+                    seen = await self._snapshots.read()
                 except CallRefusedError:
-                    reachable, retry_s = False, min(max(2 * retry_s, RETRY_S), LONGEST_RETRY_S)
-                    pause_s = retry_s
+                    reachable, pause_s = False, retries.next_s()
                     continue
-                pids = self._look.pids()
+                pids = self._snapshots.pids()
                 followed = self._exits.follow(pids)
                 changed = {ALL} if before is None or not reachable else differing(before, seen)
-                before, reachable, retry_s = seen, True, 0.0
+                before, reachable = seen, True
+                retries.reset()
                 for uid in changed:
                     yield uid
                 if changed:
                     busy_until_s = clock() + BUSY_FOR_S
                 self._ending &= pids.keys()
                 if self._ending:
-                    pause_s, self._soon_s = self._soon_s, min(2 * self._soon_s, LATE_S)
+                    pause_s = self._until_reported.next_s()
                 elif followed and (self._events or clock() > busy_until_s):
                     pause_s = QUIET_S
                 else:
@@ -136,29 +137,20 @@ class Changes:
             with suppress(asyncio.CancelledError):
                 await listening
 
-    async def _pause(self, pause_s: float) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(pause_s):
-                await self._stirred.wait()
-        self._stirred.clear()
-
-    def _take_named(self) -> set[str]:
-        named, self._named = self._named, set()
-        return named
-
-    def _ended(self, each: str) -> None:
-        if each not in self._ending:
-            self._ending.add(each)
-            self._soon_s = SOON_S
+    def _ended(self, name: str) -> None:
+        if name not in self._ending:
+            self._ending.add(name)
+            self._until_reported.reset()
         self._stirred.set()
 
     async def _listen(self) -> None:
-        """Until the runtime says that it has no events."""
-        retry_s = RETRY_S
+        """Until the runtime reports that it has no events."""
+        retries = ExponentialBackoff(RETRY_S, LONGEST_RETRY_S)
         while True:
             try:
                 async for event in self._client.follow(GET_CONTAINER_EVENTS, m.Empty()):
-                    self._events, retry_s = True, RETRY_S
+                    self._events = True
+                    retries.reset()
                     sandbox = event.pod_sandbox_status
                     if sandbox is not None and sandbox.metadata is not None and sandbox.metadata.uid:
                         self._named.add(sandbox.metadata.uid)
@@ -168,18 +160,17 @@ class Changes:
                     return
             self._events = False
             self._stirred.set()
-            await asyncio.sleep(retry_s)
-            retry_s = min(2 * retry_s, LONGEST_RETRY_S)
+            await asyncio.sleep(retries.next_s())
 
 
 def differing(before: RuntimeSnapshot, after: RuntimeSnapshot) -> set[str]:
-    """Uids of the pods of which anything came, went or changed."""
+    """Uids of the pods with an added, removed or changed sandbox or container."""
     return _differing(before.sandboxes, after.sandboxes) | _differing(before.containers, after.containers)
 
 
 def _differing(
-    before: Iterable[SandboxStateSeen | ContainerStateSeen], after: Iterable[SandboxStateSeen | ContainerStateSeen]
+    before: Iterable[ObservedSandbox | ObservedContainer], after: Iterable[ObservedSandbox | ObservedContainer]
 ) -> set[str]:
-    earlier, later = {each.id: each for each in before}, {each.id: each for each in after}
-    ids = [each for each in earlier.keys() | later.keys() if earlier.get(each) != later.get(each)]
-    return {(later.get(each) or earlier[each]).pod_uid for each in ids}
+    earlier, later = {state.id: state for state in before}, {state.id: state for state in after}
+    ids = [name for name in earlier.keys() | later.keys() if earlier.get(name) != later.get(name)]
+    return {(later.get(name) or earlier[name]).pod_uid for name in ids}

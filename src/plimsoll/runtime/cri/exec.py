@@ -3,7 +3,7 @@
 The server speaks WebSocket with the remote command protocol: the first byte of every message is a channel, 0 stdin,
 1 stdout, 2 stderr, 3 how it ended (a Status), 4 the terminal's size. Version 5 can say that stdin has ended, version 4
 (containerd before 2.0) cannot: there a command that reads stdin to its end does not end before the session is closed.
-wsproto is the protocol, one task reads.
+One task reads.
 """
 
 from __future__ import annotations
@@ -15,66 +15,40 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
-from wsproto import ConnectionType, WSConnection
-from wsproto.events import (
-    AcceptConnection,
-    BytesMessage,
-    CloseConnection,
-    Event,
-    Ping,
-    RejectConnection,
-    RejectData,
-    Request,
-    TextMessage,
-)
-from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from plimsoll.net.websocket import CHUNK, WebSocket
 from plimsoll.runtime.interface import RuntimeCallError
 
 V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
 STDIN, STDOUT, STDERR, ENDED, SIZE, CLOSE = 0, 1, 2, 3, 4, 255
-CONNECT_S = 10.0
-CHUNK = 1 << 16
-AHEAD = 64  # messages that may wait for a slow reader
+AHEAD = 64  # messages that are queued for a slow reader
 END = b""
 
 
 class ExecStream:
-    """Use `connect`. Stdout and stderr must both be read, as one that is not holds up the other."""
+    """Use `connect`. Read both stdout and stderr: an unread one blocks the other."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._reader, self._writer = reader, writer
-        self._protocol = WSConnection(ConnectionType.CLIENT)
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket, self.version = socket, socket.subprotocol
         self._output = {channel: asyncio.Queue[bytes](AHEAD) for channel in (STDOUT, STDERR)}
         self._exit: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        self._task: asyncio.Task[None] | None = None
-        self.version = ""
+        self._task = asyncio.create_task(self._read(), name="exec stream")
 
     @classmethod
     async def connect(cls, url: str) -> ExecStream:
         where = urlsplit(url)
-        host, port = where.hostname or "127.0.0.1", where.port or 80
         if where.scheme != "http":
             raise RuntimeCallError(
-                "Exec", f"{url}: only plain http on this machine; turn TLS off for the stream server"
+                "Exec", f"{url}: only plain HTTP on this machine is supported; disable TLS of the stream server"
             )
-        writer = None
+        target = f"{where.path}?{where.query}" if where.query else where.path
         try:
-            async with asyncio.timeout(CONNECT_S):
-                reader, writer = await asyncio.open_connection(host, port)
-                found = cls(reader, writer)
-                target = f"{where.path}?{where.query}" if where.query else where.path
-                await found._handshake(f"{host}:{port}", target)
-        except BaseException as error:
-            if writer is not None:
-                writer.close()
-            if isinstance(error, TimeoutError):
-                raise RuntimeCallError("Exec", f"{url}: no answer within {CONNECT_S:g} s") from None
-            if isinstance(error, OSError | RemoteProtocolError):
-                raise RuntimeCallError("Exec", f"{url}: {error}") from error
-            raise
-        found._task = asyncio.create_task(found._read(), name="exec stream")
-        return found
+            socket = await WebSocket.connect(
+                where.hostname or "127.0.0.1", where.port or 80, target, subprotocols=(V5, V4)
+            )
+        except OSError as error:
+            raise RuntimeCallError("Exec", f"{url}: {error}") from error
+        return cls(socket)
 
     async def write(self, data: bytes) -> None:
         for at in range(0, len(data), CHUNK):
@@ -97,120 +71,64 @@ class ExecStream:
         return await asyncio.shield(self._exit)
 
     async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._task
-        if not self._exit.done():
-            self._exit.set_exception(RuntimeCallError("Exec", "closed before the command ended"))
-        self._exit.exception()
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        self._fail("closed before the command ended")
         for queue in self._output.values():
             if not queue.full():
                 queue.put_nowait(END)
-        with suppress(LocalProtocolError, OSError):
-            self._writer.write(self._protocol.send(CloseConnection(1000)))
-        self._writer.close()
+        self._socket.abort()
 
     async def _chunks(self, channel: int) -> AsyncIterator[bytes]:
         while data := await self._output[channel].get():
             yield data
         yield END
 
-    async def _handshake(self, host: str, target: str) -> None:
-        request = Request(host=host, target=target, subprotocols=[V5, V4])
-        self._writer.write(self._protocol.send(request))
-        refused, body = 0, b""
-        while True:
-            await self._feed()
-            for event in self._protocol.events():
-                if isinstance(event, AcceptConnection):
-                    self.version = event.subprotocol or ""
-                    return
-                if isinstance(event, RejectConnection):
-                    refused = event.status_code
-                    if event.has_body:
-                        continue
-                elif isinstance(event, RejectData):
-                    body += event.data
-                    if not event.body_finished:
-                        continue
-                else:
-                    continue
-                raise OSError(f"HTTP status {refused}: {body.decode(errors='replace').strip()}")
-
     async def _read(self) -> None:
-        """Until the server is done; every reader is told in the end."""
+        """Read until the server is done, then end every stream."""
         why = "the stream broke"
+        channel: int | None = None  # of the message whose parts arrive
         try:
-            while True:
-                for event in self._protocol.events():  # some may have come with the handshake
-                    if await self._take(event):
-                        return
-                await self._feed()
-        except (OSError, RemoteProtocolError, LocalProtocolError) as error:
+            async for data, is_last in self._socket.pieces():
+                if channel is None and data:
+                    channel, data = data[0], data[1:]
+                if channel is not None:
+                    await self._take(channel, data)
+                channel = None if is_last else channel
+        except OSError as error:
             why = f"the stream broke: {error}"
         finally:
-            if not self._exit.done():
-                self._exit.set_exception(RuntimeCallError("Exec", why))
-                self._exit.exception()  # nobody may be waiting
+            self._fail(why)
             for queue in self._output.values():
                 await queue.put(END)
 
-    async def _take(self, event: Event) -> bool:
-        """True where it was the last one."""
-        if isinstance(event, BytesMessage | TextMessage):
-            await self._message(event)
-        elif isinstance(event, Ping):
-            self._writer.write(self._protocol.send(event.response()))
-        elif isinstance(event, CloseConnection):
-            with suppress(LocalProtocolError, OSError):
-                self._writer.write(self._protocol.send(event.response()))
-            return True
-        return False
-
-    _channel: int | None = None  # of a message of which more parts will come
-
-    async def _message(self, event: BytesMessage | TextMessage) -> None:
-        data = event.data.encode() if isinstance(event, TextMessage) else bytes(event.data)
-        channel = self._channel
-        if channel is None:
-            if not data:
-                return
-            channel, data = data[0], data[1:]
-        self._channel = None if event.message_finished else channel
+    async def _take(self, channel: int, data: bytes) -> None:
         if channel in self._output and data:
             await self._output[channel].put(data)
         elif channel == ENDED and data and not self._exit.done():
-            self._ended(data)
+            try:
+                self._exit.set_result(exit_code(msgspec.json.decode(data)))
+            except RuntimeCallError as error:
+                self._fail(error.reason)
+            except msgspec.DecodeError:
+                self._fail(data.decode(errors="replace"))
 
-    def _ended(self, data: bytes) -> None:
-        try:
-            self._exit.set_result(exit_code(msgspec.json.decode(data)))
-        except (RuntimeCallError, msgspec.DecodeError) as error:
-            trouble = (
-                error
-                if isinstance(error, RuntimeCallError)
-                else RuntimeCallError("Exec", data.decode(errors="replace"))
-            )
-            self._exit.set_exception(trouble)
-            self._exit.exception()
+    def _fail(self, why: str) -> None:
+        """Only while there is no exit code. `wait` may never be called."""
+        if not self._exit.done():
+            self._exit.set_exception(RuntimeCallError("Exec", why))
+        self._exit.exception()
 
     async def _send(self, channel: int, data: bytes) -> None:
         try:
-            self._writer.write(self._protocol.send(BytesMessage(bytes((channel,)) + data)))
-            await self._writer.drain()
-        except (OSError, LocalProtocolError) as error:
+            await self._socket.send(bytes((channel,)) + data)
+        except OSError as error:
             raise RuntimeCallError("Exec", f"the stream has ended: {error}") from error
-
-    async def _feed(self) -> None:
-        data = await self._reader.read(CHUNK)
-        if not data:
-            raise OSError("closed by the server")
-        self._protocol.receive_data(data)
 
 
 def exit_code(status: dict[str, Any]) -> int:
-    """Of the Status that ends an exec: the code stands among the causes of a NonZeroExitCode."""
+    """From the Status that ends an exec: the code is listed among the causes of a NonZeroExitCode."""
     if status.get("status") == "Success":
         return 0
     if status.get("reason") == "NonZeroExitCode":

@@ -1,36 +1,29 @@
 """gRPC over a unix socket: calls with a deadline, and streams of answers. h2 speaks HTTP/2, asyncio carries it.
 
 A call is one HTTP/2 stream: headers that name the method, one message with a prefix of five bytes (a flag, its length),
-answers framed the same way, and trailers with the status. One connection carries all calls; it is made at the first
-one and again after it broke. A broken connection fails every call on it (`Unavailable`); whether to ask again is the
-caller's to know. `GrpcUnavailableError` says that nothing was sent.
+answers framed the same way, and trailers with the status. One connection carries all calls; it is made for the
+first one and again after it broke. A broken connection fails every call on it (UNAVAILABLE); the caller decides whether
+to retry. `GrpcUnavailableError` means that nothing was sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from urllib.parse import unquote
 
+from h2 import events
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.errors import ErrorCodes
-from h2.events import (
-    ConnectionTerminated,
-    DataReceived,
-    Event,
-    ResponseReceived,
-    StreamEnded,
-    StreamReset,
-    TrailersReceived,
-    WindowUpdated,
-)
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from plimsoll.errors import PlimsollError
-from plimsoll.runtime.cri.grpc_keepalive import Lifeline
+from plimsoll.errors import StructuredError
+from plimsoll.linux import detached_process
 
 OK, CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 0, 1, 2, 4, 5, 6
 FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 9, 12, 13, 14
@@ -42,25 +35,24 @@ CODE_NAMES = (
 CONNECT_S = 5.0
 PREFIX = 5
 WINDOW = 1 << 20
-MAX_MESSAGE = 64 << 20  # an answer that claims more is no answer
+MAX_MESSAGE = 64 << 20  # a longer one is an error
 Headers = tuple[tuple[str, str], ...]
 
 
-class GrpcError(PlimsollError):
+class GrpcError(StructuredError):
     """A call that ended with another status than OK."""
 
-    def __init__(self, code: int, message: str) -> None:
-        super().__init__(code, message)
-        self.code, self.message = code, message
+    code: int
+    message: str
 
     def __str__(self) -> str:
-        """As Go prints it, so that users find it in the usual places."""
+        """As Go prints it, so that users find it on the web."""
         name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
         return f"rpc error: code = {name} desc = {self.message}"
 
 
 class GrpcUnavailableError(GrpcError):
-    """Nobody listens, so nothing was sent."""
+    """No server listens, so nothing was sent."""
 
     def __init__(self, message: str) -> None:
         super().__init__(UNAVAILABLE, message)
@@ -68,7 +60,7 @@ class GrpcUnavailableError(GrpcError):
 
 class GrpcClient:
     def __init__(self, socket_path: str, *, outlives_us: bool = False) -> None:
-        """`outlives_us`: what was asked for is done, also when we are killed (`grpc_keepalive`)."""
+        """`outlives_us`: the server completes pending calls even if this process is killed (`_Keepalive`)."""
         self.socket_path = socket_path
         self._outlives_us = outlives_us
         self.connections = 0  # made so far
@@ -98,7 +90,7 @@ class GrpcClient:
                 call.leave()
 
     async def stream(self, method: str, request: bytes) -> AsyncIterator[bytes]:
-        """The answers as they come, without a deadline; ends when the server ends it well."""
+        """The answers as they come, without a deadline, until the server ends the stream."""
         call = await (await self._connected()).start(method, request, None)
         try:
             while True:
@@ -121,8 +113,8 @@ class GrpcClient:
                 loop = asyncio.get_running_loop()
                 try:
                     async with asyncio.timeout(CONNECT_S):
-                        made = partial(_Connection, outlives_us=self._outlives_us)
-                        _, self._connection = await loop.create_unix_connection(made, self.socket_path)
+                        factory = partial(_Connection, outlives_us=self._outlives_us)
+                        _, self._connection = await loop.create_unix_connection(factory, self.socket_path)
                         self.connections += 1
                 except TimeoutError:
                     raise GrpcUnavailableError(f"{self.socket_path}: not connected within {CONNECT_S:g} s") from None
@@ -132,7 +124,7 @@ class GrpcClient:
 
 
 class _Call:
-    """What has come for one stream: messages, and at the end a GrpcError, with code OK where all went well."""
+    """What was received for one stream: messages, and at the end a GrpcError, with code OK on success."""
 
     def __init__(self, connection: _Connection, stream_id: int) -> None:
         self._connection, self.stream_id = connection, stream_id
@@ -165,7 +157,7 @@ class _Call:
             del buffer[: PREFIX + size]
 
     def end(self, how: GrpcError | None = None) -> None:
-        """The first reason counts."""
+        """Only the first call counts."""
         if not self.ended:
             self.ended = True
             self.may_send.set()
@@ -176,10 +168,37 @@ class _Call:
         self._connection.forget(self)
 
 
+class _Keepalive:
+    """Keeps the connection to the runtime open for a while after this process was killed.
+
+    A runtime cancels a call when its client disappears. containerd then kills a container that has started and reports
+    it as never started, so the next agent would run it a second time; or the container stays in a state in which it can
+    be neither started nor removed. So a detached process has the same socket open: it waits for our end and then sleeps
+    until the pending calls are completed. The answers are not read; the next agent reads the resulting state.
+    """
+
+    def __init__(self, socket_fd: int) -> None:
+        waits, self._ours = os.pipe()  # the other end closes when this process ends
+        copy = os.dup(socket_fd)
+        try:
+            self._pid = detached_process.start("read -r _; exec sleep 20", fds={0: waits, 3: copy})
+        finally:
+            os.close(copy)
+            os.close(waits)
+
+    def end(self) -> None:
+        """No call is pending, or the runtime is gone."""
+        if self._pid:
+            os.kill(self._pid, signal.SIGKILL)
+            os.waitpid(self._pid, 0)
+            os.close(self._ours)
+            self._pid = 0
+
+
 class _Connection(asyncio.Protocol):
     def __init__(self, *, outlives_us: bool = False) -> None:
         self._outlives_us = outlives_us
-        self._lifeline: Lifeline | None = None
+        self._keepalive: _Keepalive | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, _Call] = {}
@@ -189,7 +208,7 @@ class _Connection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         if self._outlives_us:
-            self._lifeline = Lifeline(transport.get_extra_info("socket").fileno())
+            self._keepalive = _Keepalive(transport.get_extra_info("socket").fileno())
         self._h2.initiate_connection()
         self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW, SettingCodes.ENABLE_PUSH: 0})
         self._h2.increment_flow_control_window(WINDOW)
@@ -217,8 +236,8 @@ class _Connection(asyncio.Protocol):
         self._calls.clear()
         if self._transport is not None:
             self._transport.close()
-        if self._lifeline is not None:
-            self._lifeline.end()
+        if self._keepalive is not None:
+            self._keepalive.end()
 
     async def start(self, method: str, request: bytes, deadline_s: float | None, more: Headers = ()) -> _Call:
         if self.lost:
@@ -237,7 +256,7 @@ class _Connection(asyncio.Protocol):
         try:
             call = _Call(self, self._h2.get_next_available_stream_id())
             self._h2.send_headers(call.stream_id, headers)
-        except ProtocolError as error:  # too many streams at once, or all numbers used up
+        except ProtocolError as error:  # too many streams at once, or no stream ids left
             self.fail(f"no more calls on this connection: {error}")
             raise GrpcUnavailableError(str(error)) from error
         self._calls[call.stream_id] = call
@@ -249,7 +268,7 @@ class _Connection(asyncio.Protocol):
         return call
 
     async def _send(self, call: _Call, data: bytes) -> None:
-        """As much at a time as the server has room for."""
+        """In parts, as the server's flow control window allows."""
         left = memoryview(data)
         while left and not call.ended:
             room = min(self._h2.local_flow_control_window(call.stream_id), self._h2.max_outbound_frame_size)
@@ -263,7 +282,7 @@ class _Connection(asyncio.Protocol):
         self._flush()
 
     def forget(self, call: _Call) -> None:
-        """Nobody waits for it any more: the server is told to stop, unless it has."""
+        """The caller no longer waits: cancel the call on the server unless it has ended."""
         if self._calls.pop(call.stream_id, None) is None or self.lost or call.ended:
             return
         try:
@@ -272,31 +291,31 @@ class _Connection(asyncio.Protocol):
             return
         self._flush()
 
-    def _take(self, event: Event) -> None:
-        if isinstance(event, ConnectionTerminated):
+    def _take(self, event: events.Event) -> None:
+        if isinstance(event, events.ConnectionTerminated):
             self.fail("the server is going away")
             return
-        if isinstance(event, WindowUpdated):
-            for call in self._calls.values():
-                call.may_send.set()
+        if isinstance(event, events.WindowUpdated):
+            for pending in self._calls.values():
+                pending.may_send.set()
             return
-        if isinstance(event, DataReceived):
+        if isinstance(event, events.DataReceived):
             length, stream_id = event.flow_controlled_length, event.stream_id
             if length and stream_id is not None:
                 self._h2.acknowledge_received_data(length, stream_id)
-        found = self._calls.get(getattr(event, "stream_id", None) or 0)
-        if found is None:
+        call = self._calls.get(getattr(event, "stream_id", None) or 0)
+        if call is None:
             return
-        if isinstance(event, ResponseReceived | TrailersReceived):
-            found.take_headers({str(name): str(value) for name, value in event.headers or ()})
-        elif isinstance(event, DataReceived):
-            found.take_data(event.data or b"")
-        elif isinstance(event, StreamReset):
-            found.end(
+        if isinstance(event, events.ResponseReceived | events.TrailersReceived):
+            call.take_headers({str(name): str(value) for name, value in event.headers or ()})
+        elif isinstance(event, events.DataReceived):
+            call.take_data(event.data or b"")
+        elif isinstance(event, events.StreamReset):
+            call.end(
                 GrpcError(CANCELLED if event.error_code == ErrorCodes.CANCEL else UNAVAILABLE, "the call was reset")
             )
-        elif isinstance(event, StreamEnded):
-            found.end()
+        elif isinstance(event, events.StreamEnded):
+            call.end()
 
     def _flush(self) -> None:
         if self._transport is not None and (data := self._h2.data_to_send()):

@@ -1,6 +1,6 @@
-"""The messages of CRI (package `runtime.v1`) that we send and read, field numbers as in spec 03 §12.
+"""The messages of CRI (package `runtime.v1`) that we send and read, with the field numbers of 03 §12.
 
-Only fields that somebody uses are named; the codec skips the others. Enumerations are plain numbers, named below.
+Only fields that are used are named; the codec skips the others. Enumerations are plain numbers, named below.
 Times are nanoseconds since the epoch. See `codec.protobuf.structs` for the notation.
 """
 
@@ -235,6 +235,11 @@ class Capability(Message, frozen=True):
     drop_capabilities: Annotated[tuple[str, ...], 2] = ()
 
 
+class SecurityProfile(Message, frozen=True):
+    profile_type: Annotated[int, 1] = 0  # RuntimeDefault, Unconfined, Localhost
+    localhost_ref: Annotated[str, 2] = ""
+
+
 class LinuxContainerSecurityContext(Message, frozen=True):
     capabilities: Annotated[Capability | None, 1] = None
     privileged: Annotated[bool, 2] = False
@@ -246,6 +251,7 @@ class LinuxContainerSecurityContext(Message, frozen=True):
     run_as_group: Annotated[Int64Value | None, 12] = None
     masked_paths: Annotated[tuple[str, ...], 13] = ()
     readonly_paths: Annotated[tuple[str, ...], 14] = ()
+    seccomp: Annotated[SecurityProfile | None, 15] = None
 
 
 class LinuxContainerConfig(Message, frozen=True):

@@ -1,8 +1,9 @@
-"""What the agent wants, as CRI's messages (spec 03 §12)."""
+"""The agent's requests as CRI messages (03 §12)."""
 
 from __future__ import annotations
 
 from plimsoll.codec.protobuf.structs import Unsigned
+from plimsoll.rules.lifecycle.security_context import LOCALHOST
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.interface import ContainerSpec, CriResources, SandboxSpec, Security
 
@@ -11,20 +12,11 @@ CONTAINER_NAME = "io.kubernetes.container.name"
 RESTART_COUNT = "io.kubernetes.container.restartCount"
 TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 
-# A runtime hides what it is told to hide, and nothing else: the kubelet's lists for containers without privileges.
+# A runtime masks only what the request lists: the kubelet's lists for containers without privileges.
 MASKED_PATHS = (
-    "/proc/asound",
-    "/proc/acpi",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/sys/firmware",
-    "/sys/devices/virtual/powercap",
-)
+    "/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
+    "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
+)  # fmt: skip
 READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
@@ -56,8 +48,8 @@ def container_config(sandbox: SandboxSpec, spec: ContainerSpec) -> m.ContainerCo
         working_dir=spec.working_dir,
         envs=tuple(m.KeyValue(key=key, value=value.encode()) for key, value in spec.environment.items()),
         mounts=tuple(
-            m.CriMount(container_path=each.container_path, host_path=each.host_path, readonly=each.read_only)
-            for each in spec.mounts
+            m.CriMount(container_path=mount.container_path, host_path=mount.host_path, readonly=mount.read_only)
+            for mount in spec.mounts
         ),
         labels={**spec.labels, **_pod_labels(sandbox), CONTAINER_NAME: spec.name},
         annotations={**annotations, **spec.annotations},
@@ -105,7 +97,14 @@ def security_context(sandbox: SandboxSpec, security: Security) -> m.LinuxContain
         no_new_privs=security.no_new_privileges and not security.privileged,
         masked_paths=() if security.privileged else MASKED_PATHS,
         readonly_paths=() if security.privileged else READONLY_PATHS,
+        seccomp=None if security.privileged else seccomp_profile(security.seccomp),
     )
+
+
+def seccomp_profile(profile: str) -> m.SecurityProfile:
+    if profile.startswith(LOCALHOST):
+        return m.SecurityProfile(profile_type=2, localhost_ref=profile.removeprefix(LOCALHOST))
+    return m.SecurityProfile(profile_type=0 if profile == "RuntimeDefault" else 1)
 
 
 def namespaces(spec: SandboxSpec) -> m.NamespaceOption:

@@ -1,9 +1,9 @@
-"""`CriRuntime`: containerd or CRI-O behind the Runtime protocol.
+"""`CriRuntime`: containerd or CRI-O behind the ContainerRuntime protocol.
 
-Making is asked first and looked up only where it was refused: a runtime that has the pod's sandbox, or the container of
-that attempt, refuses its name, and then the one that is there is the answer. Changes come from the runtime's events
-where it has them; else from a look every second while something happens and every ten while nothing does, and at once
-when a process ends (`events`).
+Creation is attempted first: a runtime that already has the pod's sandbox, or the container of that attempt, refuses the
+name, and then the existing one is returned. Changes come from the runtime's events where it sends them; otherwise its
+state is polled every second while something happens and every ten seconds while nothing does, and at once when a
+process ends (`events`).
 """
 
 from __future__ import annotations
@@ -21,43 +21,28 @@ from plimsoll.codec.protobuf.structs import decode
 from plimsoll.linux.namespaces import NET, open_namespace, setns
 from plimsoll.rules.eviction.usage import FsUsage
 from plimsoll.rules.model.cgroup_names import Driver
-from plimsoll.runtime.cri import calls, containerd_task, requests
+from plimsoll.runtime.cri import answers, calls, containerd_task, requests
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.answers import (
-    PHASES,
-    Filesystems,
-    Health,
-    StoredImage,
-    driver_configured,
-    driver_told,
-    filesystems_told,
-    health_told,
-    image_found,
-    layers_told,
-    never_began,
-    resources_told,
-    sandbox_image_configured,
-)
 from plimsoll.runtime.cri.calls import CallRefusedError, CriClient
 from plimsoll.runtime.cri.events import Changes
 from plimsoll.runtime.cri.grpc import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED
-from plimsoll.runtime.cri.snapshot import Look
+from plimsoll.runtime.cri.snapshot import SnapshotReader
 from plimsoll.runtime.interface import (
     ContainerSpec,
-    ContainerStateSeen,
     CriResources,
     ExecResult,
     ExecSession,
     Image,
     ImageError,
+    ObservedContainer,
     RuntimeCallError,
     RuntimeSnapshot,
     SandboxSpec,
 )
 
 KILLED = 137
-_BEING_STARTED, _BEING_STARTED_S, _AGAIN_S = "in starting state", 30.0, 0.05  # containerd's words
+_BEING_STARTED, _BEING_STARTED_S, _AGAIN_S = "in starting state", 30.0, 0.05  # containerd's message
 
 
 class CriRuntime:
@@ -71,31 +56,31 @@ class CriRuntime:
         patience_s: float = calls.PATIENCE_S,
         outlives_us: bool = False,
     ) -> None:
-        """`handler`: the runtime class of every sandbox, "" for the runtime's default. `outlives_us`: what the runtime
-        is asked for it does, also when we are killed meanwhile."""
+        """`handler`: the runtime class of every sandbox, "" for the runtime's default. `outlives_us`: the runtime
+        completes pending calls even if this process is killed."""
         self.name, self.version = "", ""
-        self.cgroup_driver: Driver | None = None  # as RuntimeConfig tells; None before containerd 2.0
-        self.configured_driver: Driver | None = None  # as its configuration shows, where it does
+        self.cgroup_driver: Driver | None = None  # as RuntimeConfig reports it; None before containerd 2.0
+        self.configured_driver: Driver | None = None  # as its configuration shows it, if at all
         self.sandbox_image = ""
         self._handler = handler
         self._socket_path = socket_path.removeprefix("unix://")
         self._pid = 0
-        self._no_updates_at = -1  # the connection over which it said that it cannot update sandboxes
+        self._no_updates_at = -1  # the connection on which UpdatePodSandboxResources was unimplemented
         self._client = CriClient(self._socket_path, patience_s, outlives_us=outlives_us)
-        self._look = Look(self._client)
-        self._changes = Changes(self._client, self._look)
+        self._snapshots = SnapshotReader(self._client)
+        self._changes = Changes(self._client, self._snapshots)
 
     async def open(self) -> None:
         version = await self._client.ask(calls.VERSION, m.VersionRequest())
         self.name, self.version = version.runtime_name, version.runtime_version
         try:
-            self.cgroup_driver = driver_told(await self._client.ask(calls.RUNTIME_CONFIG, m.Empty()))
+            self.cgroup_driver = answers.driver_from(await self._client.ask(calls.RUNTIME_CONFIG, m.Empty()))
         except CallRefusedError as refused:
             if refused.code != UNIMPLEMENTED:
                 raise
         status = await self._client.ask(calls.STATUS, m.StatusRequest(verbose=True))
-        self.configured_driver = self.cgroup_driver or driver_configured(status.info, self._handler)
-        self.sandbox_image = sandbox_image_configured(status.info)
+        self.configured_driver = self.cgroup_driver or answers.driver_configured(status.info, self._handler)
+        self.sandbox_image = answers.sandbox_image_configured(status.info)
 
     async def close(self) -> None:
         self._changes.close()
@@ -103,18 +88,18 @@ class CriRuntime:
 
     @property
     def pid(self) -> int:
-        """Of the runtime itself, as the kernel tells who listens; 0 where nobody does."""
+        """Of the runtime itself, from the kernel's list of sockets; 0 where none listens."""
         if not self._pid or not os.path.exists(f"/proc/{self._pid}"):
             self._pid = listener_pid(self._socket_path)
         return self._pid
 
-    async def health(self) -> Health:
-        return health_told(await self._client.ask(calls.STATUS, m.StatusRequest()))
+    async def health(self) -> answers.Health:
+        return answers.health_from(await self._client.ask(calls.STATUS, m.StatusRequest()))
 
     async def seen(self) -> RuntimeSnapshot:
-        seen = await self._look.now()
-        self._changes.looked()
-        return seen
+        snapshot = await self._snapshots.read()
+        self._changes.snapshot_taken()
+        return snapshot
 
     def changes(self) -> AsyncIterator[str]:
         return self._changes.follow()
@@ -122,7 +107,7 @@ class CriRuntime:
     # Images
 
     async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
-        """`pull` asks the registry even where the image is there."""
+        """`pull` asks the registry even if the image exists."""
         spec = m.ImageSpec(image=name)
         if pull:
             try:
@@ -132,51 +117,51 @@ class CriRuntime:
         answer = await self._client.ask(calls.IMAGE_STATUS, im.ImageStatusRequest(image=spec, verbose=True))
         if answer.image is None or not answer.image.id:
             raise ImageError(name, f'Container image "{name}" is not present on this node', "ErrImageNeverPull")
-        return image_found(answer.image, answer.info)
+        return answers.image_found(answer.image, answer.info)
 
-    async def images(self) -> tuple[StoredImage, ...]:
+    async def images(self) -> tuple[answers.StoredImage, ...]:
         answer = await self._client.ask(calls.LIST_IMAGES, m.Empty())
         return tuple(
-            StoredImage(each.id, (*each.repo_tags, *each.repo_digests), each.size, each.pinned)
-            for each in answer.images
+            answers.StoredImage(image.id, (*image.repo_tags, *image.repo_digests), image.size, image.pinned)
+            for image in answer.images
         )
 
     async def remove_image(self, ref: str) -> None:
         await self._client.ask(calls.REMOVE_IMAGE, im.ImageRequest(image=m.ImageSpec(image=ref)))
 
-    async def filesystems(self) -> Filesystems:
-        """Where images and writable layers lie, as far as the runtime tells."""
-        return filesystems_told(await self._client.ask(calls.IMAGE_FS_INFO, m.Empty()))
+    async def filesystems(self) -> answers.Filesystems:
+        """Where images and writable layers are stored, if the runtime reports it."""
+        return answers.filesystems_from(await self._client.ask(calls.IMAGE_FS_INFO, m.Empty()))
 
     async def writable_layers(self) -> dict[str, FsUsage]:
-        """By container id: what was written into its root file system. Runtimes count that every ten seconds or so."""
-        return layers_told(await self._client.ask(calls.LIST_CONTAINER_STATS, m.Empty()))
+        """By container id: the use of its writable layer. Runtimes measure it about every ten seconds."""
+        return answers.writable_layers_from(await self._client.ask(calls.LIST_CONTAINER_STATS, m.Empty()))
 
     # Sandboxes
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
         request = m.RunPodSandboxRequest(config=requests.sandbox_config(spec), runtime_handler=self._handler)
         try:
-            made = (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
+            sandbox_id = (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
         except CallRefusedError:
             there = await self._sandbox_there(spec)
             if there is None:
                 raise
             if there.state != m.SANDBOX_READY:
-                # Half made by a runtime that was ended meanwhile: it has nothing in it, and its name is needed.
+                # Left incomplete by a runtime that was ended: it is empty, and its name is needed.
                 if (await self._client.ask(calls.LIST_CONTAINERS, _in_sandbox(there.id))).containers:
                     raise
                 await self.remove_sandbox(there.id)
                 return (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
-            made = there.id
-        return made
+            sandbox_id = there.id
+        return sandbox_id
 
     async def _sandbox_there(self, spec: SandboxSpec) -> m.PodSandbox | None:
         wanted = m.PodSandboxFilter(label_selector={requests.POD_UID: spec.pod_uid})
         answer = await self._client.ask(calls.LIST_SANDBOXES, m.ListPodSandboxRequest(filter=wanted))
-        for each in (decode(m.PodSandbox, data) for data in answer.items):
-            if each.metadata is not None and each.metadata.attempt == spec.attempt:
-                return each
+        for sandbox in (decode(m.PodSandbox, data) for data in answer.items):
+            if sandbox.metadata is not None and sandbox.metadata.attempt == spec.attempt:
+                return sandbox
         return None
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
@@ -190,7 +175,7 @@ class CriRuntime:
             await self._client.ask(calls.REMOVE_SANDBOX, m.SandboxRequest(pod_sandbox_id=sandbox_id))
 
     async def update_sandbox(self, sandbox_id: str, resources: CriResources) -> None:
-        """A runtime that does not know the call (containerd 1.6) is not asked again over the same connection."""
+        """A runtime without this call (containerd 1.6) is not asked again over the same connection."""
         if self._client.connections == self._no_updates_at:
             return
         request = m.UpdatePodSandboxResourcesRequest(
@@ -215,23 +200,23 @@ class CriRuntime:
             sandbox_config=requests.sandbox_config(sandbox),
         )
         try:
-            made = (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
+            container_id = (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
         except CallRefusedError:
             there = await self._container_there(sandbox_id, spec)
             if there is None:
                 raise
-            if there.state == m.EXITED and never_began(await self._status(there.id)):
+            if there.state == m.EXITED and answers.never_began(await self._status(there.id)):
                 await self.remove_container(there.id)
                 return (await self._client.ask(calls.CREATE_CONTAINER, request)).container_id
-            made = there.id
-        return made
+            container_id = there.id
+        return container_id
 
     async def _container_there(self, sandbox_id: str, spec: ContainerSpec) -> m.Container | None:
         answer = await self._client.ask(calls.LIST_CONTAINERS, _in_sandbox(sandbox_id))
         wanted = m.ContainerMetadata(name=spec.name, attempt=spec.attempt)
-        for each in (decode(m.Container, data) for data in answer.containers):
-            if each.metadata == wanted:
-                return each
+        for container in (decode(m.Container, data) for data in answer.containers):
+            if container.metadata == wanted:
+                return container
         return None
 
     async def start_container(self, container_id: str) -> None:
@@ -241,11 +226,11 @@ class CriRuntime:
             try:
                 await self._client.ask(calls.START_CONTAINER, m.ContainerRequest(container_id=container_id))
             except CallRefusedError as refused:
-                # Started before, or just now, by an agent or over a connection that did not live to tell.
+                # Already started, by an agent or over a connection that ended before the answer.
                 if refused.code == NOT_FOUND:
                     raise
                 status = await self._status(container_id)
-                if status.started_at and PHASES.get(status.state) in ("running", "exited"):
+                if status.started_at and answers.PHASES.get(status.state) in ("running", "exited"):
                     return
                 if _BEING_STARTED not in refused.description or clock() > give_up:
                     raise
@@ -257,8 +242,8 @@ class CriRuntime:
         request = m.StopContainerRequest(container_id=container_id, timeout=math.ceil(grace_s))
         with _gone_is_fine():
             await self._client.ask(calls.STOP_CONTAINER, request, extra_s=grace_s)
-            # A runtime stops what runs; one that was made and never started stays as it is, and could be started.
-            if self._look.is_created(container_id) and (await self._status(container_id)).state == m.CREATED:
+            # StopContainer leaves a container that was created but never started, which could still be started.
+            if self._snapshots.is_created(container_id) and (await self._status(container_id)).state == m.CREATED:
                 await self.remove_container(container_id)
 
     async def remove_container(self, container_id: str) -> None:
@@ -279,8 +264,8 @@ class CriRuntime:
         await self._client.ask(calls.UPDATE_RESOURCES, request)
 
     async def container_resources(self, container_id: str) -> CriResources | None:
-        """As the runtime keeps them, to be compared with what it was told; None where it does not say."""
-        return resources_told(await self._status(container_id))
+        """The resources that the runtime reports; None where it does not."""
+        return answers.resources_from(await self._status(container_id))
 
     async def _status(self, container_id: str) -> m.ContainerStatus:
         request = m.ContainerStatusRequest(container_id=container_id)
@@ -310,9 +295,9 @@ class CriRuntime:
         return await ExecStream.connect((await self._client.ask(calls.EXEC, request)).url)
 
     async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
-        """A pod with an address is reached from the host; one with loopback alone from within, which costs a moment in
-        its network namespace: the switch is this thread's alone, and nothing is awaited before the way back."""
-        pid = self._look.unreachable_pid(sandbox_id)
+        """None if the pod has an address. Otherwise a socket in its network namespace: only this thread switches, and
+        nothing is awaited before it switches back."""
+        pid = self._snapshots.unreachable_pid(sandbox_id)
         if not pid:
             return None
         own = open_namespace(NET)
@@ -337,7 +322,7 @@ class CriRuntime:
     async def reopen_log(self, container_id: str) -> None:
         await self._client.ask(calls.REOPEN_LOG, m.ContainerRequest(container_id=container_id))
 
-    def log_file(self, container: ContainerStateSeen) -> Path:
+    def log_file(self, container: ObservedContainer) -> Path:
         return Path(container.log_file)
 
 

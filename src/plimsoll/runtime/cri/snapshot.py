@@ -1,11 +1,10 @@
-"""What there is, in few calls: two lists, and a status only for what is new or has changed.
+"""The runtime's state in few calls: two lists, and a status only for what is new or has changed.
 
-Lists are cheap and say id and state; of each entry only these are read, for the rest never changes. A status costs the
-runtime more and is asked once per state. An exit may be told before the OOM kill that caused it, so a container that
-was just killed is asked again until its story is settled.
+Lists are cheap and have id and state; the rest of an entry never changes. A status costs the runtime more and is read
+once per state. An exit may be reported before the OOM kill that caused it, so the status of a container that was just
+killed is read again until its reason is final.
 
-Whoever wants to know gets an answer that was asked for after he came; those who come while one is under way share the
-next.
+A caller always gets a snapshot that was read after its call; callers that arrive during a read share the next one.
 """
 
 from __future__ import annotations
@@ -17,59 +16,53 @@ from typing import TypeVar
 import msgspec
 
 from plimsoll.codec.protobuf.structs import decode
+from plimsoll.runtime.cri import calls
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import PHASES, container_seen, inside, never_began, sandbox_seen
-from plimsoll.runtime.cri.calls import (
-    CONTAINER_STATUS,
-    LIST_CONTAINERS,
-    LIST_SANDBOXES,
-    SANDBOX_STATUS,
-    CallRefusedError,
-    CriClient,
-)
 from plimsoll.runtime.cri.grpc import NOT_FOUND
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeSnapshot, SandboxStateSeen
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 
 T = TypeVar("T")
-AT_ONCE = 8  # statuses asked in parallel
+A = TypeVar("A", bound=msgspec.Struct)
+AT_ONCE = 8  # statuses read in parallel
 KILLED = 137
-SETTLED_S = 2.0  # after that the reason of a kill is what it is
+SETTLED_S = 2.0  # after that the reason of a kill is final
 
 
 class _Sandbox(msgspec.Struct, frozen=True):
-    seen: SandboxStateSeen
+    seen: ObservedSandbox
     pid: int
 
 
 class _Container(msgspec.Struct, frozen=True):
-    seen: ContainerStateSeen
+    seen: ObservedContainer
     listed: m.Container
     settled_s: float  # when what is seen is final, by the loop's clock
-    began: bool = True  # else it is as if it were not there
+    began: bool = True  # else it counts as absent
 
 
-class Look:
-    def __init__(self, client: CriClient) -> None:
+class SnapshotReader:
+    def __init__(self, client: calls.CriClient) -> None:
         self._client = client
         self._sandboxes: dict[str, _Sandbox] = {}
         self._containers: dict[str, _Container] = {}
-        self._looking = asyncio.Lock()
+        self._reading = asyncio.Lock()
         self._shared: asyncio.Future[RuntimeSnapshot] | None = None
         self._few = asyncio.Semaphore(AT_ONCE)
 
-    async def now(self) -> RuntimeSnapshot:
+    async def read(self) -> RuntimeSnapshot:
         if self._shared is None:
             shared = self._shared = asyncio.get_running_loop().create_future()
             try:
-                async with self._looking:
-                    self._shared = None  # whoever comes from here on wants a newer one
-                    seen = await self._look()
+                async with self._reading:
+                    self._shared = None  # later callers get a newer one
+                    seen = await self._read()
             except BaseException as error:
                 if self._shared is shared:
                     self._shared = None
-                if isinstance(error, CallRefusedError):
+                if isinstance(error, calls.CallRefusedError):
                     shared.set_exception(error)
-                    shared.exception()  # nobody else may have waited for it
+                    shared.exception()  # there may be no other waiter
                 else:
                     shared.cancel()
                 raise
@@ -81,43 +74,41 @@ class Look:
             except asyncio.CancelledError:
                 if not shared.cancelled() or _cancelled_ourselves():
                     raise
-        return await self.now()
+        return await self.read()
 
     def pids(self) -> dict[str, int]:
-        """Of everything that runs, by id; 0 where the runtime does not tell."""
-        sandboxes = {each: found.pid for each, found in self._sandboxes.items() if found.seen.ready}
-        running = {each: found.seen.pid for each, found in self._containers.items() if found.seen.phase == "running"}
+        """Of everything that runs, by id; 0 where the runtime does not report it."""
+        sandboxes = {name: sandbox.pid for name, sandbox in self._sandboxes.items() if sandbox.seen.ready}
+        containers = ((name, container.seen) for name, container in self._containers.items())
+        running = {name: state.pid for name, state in containers if state.phase == "running"}
         return sandboxes | running
 
     def is_created(self, container_id: str) -> bool:
-        """Whether it was last seen to be there and not started, or was not seen yet."""
-        found = self._containers.get(container_id)
-        return found is None or found.seen.phase == "created"
+        """Whether it was last read as created, or was not read yet."""
+        container = self._containers.get(container_id)
+        return container is None or container.seen.phase == "created"
 
     def unreachable_pid(self, sandbox_id: str) -> int:
-        """Of a sandbox without an address of its own, who is in its network; 0 where nobody is, or it has one."""
-        found = self._sandboxes.get(sandbox_id)
-        return found.pid if found is not None and found.seen.ready and not found.seen.ip else 0
+        """A process in the network of a sandbox without an address; 0 where there is none, or it has an address."""
+        sandbox = self._sandboxes.get(sandbox_id)
+        return sandbox.pid if sandbox is not None and sandbox.seen.ready and not sandbox.seen.ip else 0
 
-    async def _look(self) -> RuntimeSnapshot:
+    async def _read(self) -> RuntimeSnapshot:
         sandboxes, containers = await asyncio.gather(
-            self._client.ask(LIST_SANDBOXES, m.ListPodSandboxRequest()),
-            self._client.ask(LIST_CONTAINERS, m.ListContainersRequest()),
+            self._client.ask(calls.LIST_SANDBOXES, m.ListPodSandboxRequest()),
+            self._client.ask(calls.LIST_CONTAINERS, m.ListContainersRequest()),
         )
-        found_sandboxes, found_containers = await asyncio.gather(
+        read_sandboxes, read_containers = await asyncio.gather(
             _known_or_asked(sandboxes.items, self._known_sandbox, self._sandbox),
             _known_or_asked(containers.containers, self._known_container, self._container),
         )
-        self._sandboxes = {each.seen.id: each for each in found_sandboxes if each is not None}
-        self._containers = {each.seen.id: each for each in found_containers if each is not None}
+        self._sandboxes = {sandbox.seen.id: sandbox for sandbox in read_sandboxes if sandbox is not None}
+        self._containers = {container.seen.id: container for container in read_containers if container is not None}
+        sandbox_states = [sandbox.seen for sandbox in self._sandboxes.values()]
+        container_states = [container.seen for container in self._containers.values() if container.began]
         return RuntimeSnapshot(
-            tuple(sorted((each.seen for each in self._sandboxes.values()), key=lambda each: (each.created_s, each.id))),
-            tuple(
-                sorted(
-                    (each.seen for each in self._containers.values() if each.began),
-                    key=lambda each: (each.created_s, each.id),
-                )
-            ),
+            tuple(sorted(sandbox_states, key=lambda state: (state.created_s, state.id))),
+            tuple(sorted(container_states, key=lambda state: (state.created_s, state.id))),
         )
 
     def _known_sandbox(self, data: bytes) -> _Sandbox | None:
@@ -127,14 +118,20 @@ class Look:
 
     async def _sandbox(self, data: bytes) -> _Sandbox | None:
         request = m.PodSandboxStatusRequest(pod_sandbox_id=decode(m.PodSandboxState, data).id, verbose=True)
+        status = await self._status(calls.SANDBOX_STATUS, request)
+        if status is None:
+            return None
+        return _Sandbox(sandbox_seen(decode(m.PodSandbox, data), status), inside(status.info).pid)
+
+    async def _status(self, call: calls.CriCall[A], request: msgspec.Struct) -> A | None:
+        """None if it was removed since it was listed."""
         try:
             async with self._few:
-                status = await self._client.ask(SANDBOX_STATUS, request)
-        except CallRefusedError as refused:
-            if refused.code == NOT_FOUND:  # removed since it was listed
+                return await self._client.ask(call, request)
+        except calls.CallRefusedError as refused:
+            if refused.code == NOT_FOUND:
                 return None
             raise
-        return _Sandbox(sandbox_seen(decode(m.PodSandbox, data), status), inside(status.info).pid)
 
     def _known_container(self, data: bytes) -> _Container | None:
         state = decode(m.ContainerState, data)
@@ -149,13 +146,9 @@ class Look:
         now_s = asyncio.get_running_loop().time()
         same = known is not None and known.seen.phase == PHASES.get(state.state, "unknown")
         request = m.ContainerStatusRequest(container_id=state.id, verbose=state.state != m.EXITED)
-        try:
-            async with self._few:
-                answer = await self._client.ask(CONTAINER_STATUS, request)
-        except CallRefusedError as refused:
-            if refused.code == NOT_FOUND:
-                return None
-            raise
+        answer = await self._status(calls.CONTAINER_STATUS, request)
+        if answer is None:
+            return None
         listed = decode(m.Container, data) if known is None else known.listed
         seen = container_seen(listed, answer)
         began = answer.status is None or not never_began(answer.status)
@@ -171,12 +164,12 @@ class Look:
 async def _known_or_asked(
     items: Sequence[bytes], known: Callable[[bytes], T | None], ask: Callable[[bytes], Awaitable[T | None]]
 ) -> list[T | None]:
-    """Those that nothing is known of are asked about side by side; most are known."""
-    found = [known(data) for data in items]
-    missing = [at for at, each in enumerate(found) if each is None]
-    for at, each in zip(missing, await asyncio.gather(*(ask(items[at]) for at in missing)), strict=True):
-        found[at] = each
-    return found
+    """Read the unknown ones in parallel; most are known."""
+    results = [known(data) for data in items]
+    missing = [at for at, result in enumerate(results) if result is None]
+    for at, result in zip(missing, await asyncio.gather(*(ask(items[at]) for at in missing)), strict=True):
+        results[at] = result
+    return results
 
 
 def _cancelled_ourselves() -> bool:

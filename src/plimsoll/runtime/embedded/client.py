@@ -1,8 +1,8 @@
-"""The agent's side of the supervisor (`host`): one connection, kept alive, and a copy of the supervisor's table.
+"""The agent's client of the supervisor: one connection, kept alive, and a copy of the supervisor's state.
 
-The supervisor tells of every change before it answers the call that made it, so `seen` is answered from the copy, at
-no cost and never older than the last answer. When the connection is lost, calls under way fail, and it is made again; a
-supervisor that does not answer is started.
+The supervisor sends every change before it answers the call that made it, so `seen` is answered from the copy, at no
+cost and never older than the last answer. When the connection is lost, pending calls fail and it is made again; a
+supervisor that is not running is started.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff
 from plimsoll.runtime.embedded.connection import LOST, ExitWatcher, SupervisorConnection, reached, start_supervisor
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeCallError, RuntimeSnapshot, SandboxStateSeen
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeCallError, RuntimeSnapshot
 from plimsoll.runtime.supervisor import wire
 
 _CONNECT_PATIENCE_S = 10.0
@@ -38,8 +38,8 @@ class SupervisorClient:
         self.limitations: tuple[str, ...] = ()
         self.isolation = False
         self.supervisor_pid = 0
-        self._sandboxes: dict[str, SandboxStateSeen] = {}
-        self._containers: dict[str, ContainerStateSeen] = {}
+        self._sandboxes: dict[str, ObservedSandbox] = {}
+        self._containers: dict[str, ObservedContainer] = {}
         self._cgroups: dict[str, str] = {}  # container id → its cgroup
         self._snapshot: RuntimeSnapshot | None = None
         self._watchers: list[ExitWatcher] = []
@@ -60,8 +60,8 @@ class SupervisorClient:
             try:
                 await self._connect()
                 break
-            except RuntimeCallError as trouble:
-                if trouble.reason != LOST:  # one that was just ending had taken our call
+            except RuntimeCallError as error:
+                if error.reason != LOST:  # a supervisor that was just ending had accepted the call
                     raise
         self._keeper = asyncio.create_task(self._keep_connected(), name="embedded runtime")
 
@@ -77,12 +77,12 @@ class SupervisorClient:
             watcher.end()
 
     async def shutdown(self) -> None:
-        """Kill every container, end the supervisor, and let go."""
+        """Kill every container, end the supervisor and close the connection."""
         self._closing = True
         try:
             await self._call("shutdown")
         except RuntimeCallError:
-            pass  # it went before it could answer: the same
+            pass  # it ended before it could answer
         await self.close()
 
     async def _keep_connected(self) -> None:
@@ -93,31 +93,25 @@ class SupervisorClient:
                 self._drop()
             if self._closing:
                 return
-            pause_s = 0.05
+            backoff = ExponentialBackoff(0.05, _SLOWEST_RETRY_S)
             while True:
                 try:
                     await self._connect()
                     break
                 except RuntimeCallError:
-                    await asyncio.sleep(pause_s)
-                    pause_s = min(2 * pause_s, _SLOWEST_RETRY_S)
+                    await asyncio.sleep(backoff.next_s())
 
     async def _connect(self) -> None:
-        """Reach the supervisor, starting it where there is none, and take over its table."""
+        """Connect to the supervisor, starting it if necessary, and copy its state."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _CONNECT_PATIENCE_S
-        pause_s, started = 0.002, False
-        while True:
-            connected = reached(self._state)
-            if connected is not None:
-                break
+        backoff, started = ExponentialBackoff(0.002, 0.1), False
+        while (connected := reached(self._state)) is None:
             if not started:
-                started = await asyncio.to_thread(self._start)  # starts a program: too long for the loop
+                started = await asyncio.to_thread(self._start)  # starts a program, which would block the loop
             if loop.time() > deadline:
                 raise RuntimeCallError("open", f"no supervisor answers; see {self._state / 'supervisor.log'}")
-            else:
-                await asyncio.sleep(pause_s)
-                pause_s = min(2 * pause_s, 0.1)
+            await asyncio.sleep(backoff.next_s())
         self._connection = SupervisorConnection(connected, self._received, self._fail_waiting)
         try:
             async with asyncio.timeout(_CONNECT_PATIENCE_S):
@@ -141,18 +135,17 @@ class SupervisorClient:
         for record in hello["containers"]:
             self._take_container(record)
         self._connected.set()
-        self._tell("")
+        self._emit("")
 
     def _start(self) -> bool:
         own = tuple(self._open_own_cgroup()) if self._open_own_cgroup is not None else ()
         try:
             return start_supervisor(self._state, self._hidden, self._log_limits, own)
         finally:
-            for fd in own:
-                os.close(fd)
+            wire.close_fds(own)
 
     def _drop(self) -> None:
-        """Forget the connection; whoever waits for it hears so."""
+        """Drop the connection and fail what waits for it."""
         self._connected.clear()
         connection, self._connection = self._connection, None
         if connection is not None:
@@ -165,7 +158,7 @@ class SupervisorClient:
         for future in waiting:
             if not future.done():
                 future.set_exception(RuntimeCallError("embedded runtime", LOST))
-                future.exception()  # nobody need be waiting
+                future.exception()  # there may be no waiter
 
     def _received(self, message: wire.Message, fds: list[int]) -> None:
         if "id" in message:
@@ -175,30 +168,29 @@ class SupervisorClient:
                 return
         elif "container" in message:
             self._take_container(message["container"])
-            self._tell(message["container"]["pod_uid"])
+            self._emit(message["container"]["pod_uid"])
         elif "sandbox" in message:
             self._take_sandbox(message["sandbox"])
-            self._tell(message["sandbox"]["pod_uid"])
+            self._emit(message["sandbox"]["pod_uid"])
         elif "removed" in message:
             self._snapshot = None
             for table in (self._sandboxes, self._containers, self._cgroups):
                 table.pop(message["removed"], None)
-            self._tell(message["pod_uid"])
+            self._emit(message["pod_uid"])
         elif "ended" in message:
             ending = self._ends.pop(message["ended"], None)
             if ending is not None and not ending.done():
                 ending.set_result((message["code"], message["timed_out"]))
-        for fd in fds:
-            os.close(fd)
+        wire.close_fds(fds)
 
     def _take_sandbox(self, record: dict[str, Any]) -> None:
         self._snapshot = None
-        self._sandboxes[record["id"]] = msgspec.convert(record, SandboxStateSeen)
+        self._sandboxes[record["id"]] = msgspec.convert(record, ObservedSandbox)
 
     def _take_container(self, record: dict[str, Any]) -> None:
         self._snapshot = None
         self._cgroups[record["id"]] = record.pop("cgroup", "")
-        self._containers[record["id"]] = msgspec.convert(record, ContainerStateSeen)
+        self._containers[record["id"]] = msgspec.convert(record, ObservedContainer)
 
     async def _ask(
         self, connection: SupervisorConnection, message: wire.Message, fds: Sequence[int]
@@ -212,15 +204,13 @@ class SupervisorClient:
         finally:
             self._answers.pop(number, None)
         if "error" in answer:
-            for fd in with_it:
-                os.close(fd)
+            wire.close_fds(with_it)
             raise RuntimeCallError(message["call"], answer["error"])
         return answer["result"], with_it
 
     async def _call(self, call: str, fds: Sequence[int] = (), /, **arguments: object) -> wire.Message:
         answer, with_it = await self._call_for_fds(call, fds, **arguments)
-        for fd in with_it:
-            os.close(fd)
+        wire.close_fds(with_it)
         return answer
 
     async def _call_for_fds(
@@ -256,6 +246,6 @@ class SupervisorClient:
         finally:
             self._watchers.remove(watcher)
 
-    def _tell(self, pod_uid: str) -> None:
+    def _emit(self, pod_uid: str) -> None:
         for watcher in self._watchers:
             watcher.add(pod_uid)

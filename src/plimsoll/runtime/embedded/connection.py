@@ -1,6 +1,6 @@
-"""The agent's end of the supervisor's socket, and who wants to hear of changes.
+"""The agent's end of the supervisor's socket, and the subscribers to changes.
 
-Reaching the supervisor of a state directory, and starting it. It is nobody's child: it outlives who started it.
+Connects to the supervisor of a state directory and starts it. It is detached and outlives the process that started it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOST = "the supervisor has gone in the middle of it; ask again"
 
 
 class ExitWatcher:
-    """Pod uids that somebody has still to look at; each at most once."""
+    """Pod uids that a subscriber has not handled yet; each at most once."""
 
     def __init__(self) -> None:
         self._uids: dict[str, None] = {}
@@ -46,7 +46,7 @@ class ExitWatcher:
 
 
 class SupervisorConnection:
-    """The socket in asyncio's loop, with descriptors, which asyncio's own streams can't carry."""
+    """The socket in asyncio's loop, with descriptors, which asyncio's streams don't support."""
 
     def __init__(
         self,
@@ -56,17 +56,14 @@ class SupervisorConnection:
     ) -> None:
         self._socket, self._received, self._on_loss = connected, received, on_loss
         self._loop = asyncio.get_running_loop()
-        self._reader = wire.FrameReader()
-        self._waiting: list[tuple[memoryview, list[int]]] = []
+        self._reader, self._queue = wire.FrameReader(), wire.SendQueue(connected)
         self.lost = asyncio.Event()
         self._loop.add_reader(connected.fileno(), self._readable)
 
     def send(self, message: wire.Message, fds: Sequence[int] = ()) -> None:
         if self.lost.is_set():
             raise RuntimeCallError(str(message.get("call")), LOST)
-        if fds:
-            message = {**message, "fds": len(fds)}
-        self._waiting.append((memoryview(wire.encoded(message)), [os.dup(fd) for fd in fds]))
+        self._queue.add(message, fds)
         self._flush()
 
     def close(self) -> None:
@@ -75,46 +72,29 @@ class SupervisorConnection:
             self._loop.remove_writer(self._socket.fileno())
             self._socket.close()
         self._reader.close()
-        for _, fds in self._waiting:
-            for fd in fds:
-                os.close(fd)
-        self._waiting.clear()
+        self._queue.close()
         self._lose()
 
     def _lose(self) -> None:
-        """Whoever waits for an answer must hear at once that none will come."""
+        """Pending calls fail at once."""
         if not self.lost.is_set():
             self.lost.set()
             self._on_loss()
 
     def _flush(self) -> None:
-        while self._waiting:
-            data, fds = self._waiting[0]
-            try:
-                done = wire.send_some(self._socket, data, fds)
-            except BlockingIOError:
-                self._loop.add_writer(self._socket.fileno(), self._flush)
-                return
-            except OSError:
-                self._lose()
-                return
-            for fd in fds:
-                os.close(fd)
-            if done == len(data):
-                self._waiting.pop(0)
-            else:
-                self._waiting[0] = (data[done:], [])
-        self._loop.remove_writer(self._socket.fileno())
+        try:
+            done = self._queue.flush()
+        except OSError:
+            self._lose()
+            return
+        if done:
+            self._loop.remove_writer(self._socket.fileno())
+        else:
+            self._loop.add_writer(self._socket.fileno(), self._flush)
 
     def _readable(self) -> None:
-        try:
-            data, fds = wire.receive(self._socket)
-            messages = self._reader.feed(data, fds) if data else []
-        except BlockingIOError:
-            return
-        except (OSError, wire.MessageFormatError):
-            data, messages = b"", []
-        if not data:
+        messages = self._reader.receive(self._socket)
+        if messages is None:
             self._loop.remove_reader(self._socket.fileno())
             self._lose()
             return
@@ -126,7 +106,7 @@ _LOCKED = 3  # as the supervisor's `__main__.ALREADY_THERE`
 
 
 def reached(state: Path) -> socket.socket | None:
-    """A connection; None where nobody listens. By the directory's fd: an address has room for 107 bytes of path."""
+    """A connection; None where no supervisor listens. Through the directory's fd: an address holds 107 bytes."""
     folder = os.open(state, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     connecting = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
     try:
@@ -144,7 +124,7 @@ def reached(state: Path) -> socket.socket | None:
 
 
 def start_supervisor(state: Path, hidden: Sequence[Path], log_limits: tuple[int, int], cgroup: Sequence[int]) -> bool:
-    """False where another has the lock: it will answer, or was just killed and lets go of it in a moment."""
+    """False where another supervisor has the lock: it will answer, or was just killed and releases the lock soon."""
     argv = [sys.executable, "-S", "-m", "plimsoll.runtime.supervisor", "--state", str(state)]
     argv += ["--socket", str(state / "socket")]
     argv += [f"--log-max-bytes={log_limits[0]}", f"--log-max-files={log_limits[1]}"]

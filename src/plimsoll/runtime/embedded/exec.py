@@ -1,6 +1,6 @@
 """`kubectl exec` on the embedded runtime: the streams of a process that the supervisor has started, in asyncio.
 
-They are the very pipes, or the terminal, of that process: what is written here is read there, with nobody in between.
+They are the pipes or the terminal of that process itself: no other process copies data in between.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ _END_OF_FILE = b"\x04"
 Ending = asyncio.Future[tuple[int, bool]]
 
 
-class ExecExit:
-    """One end of a pipe or terminal. Closing it wakes whoever waits on it: its number may soon be another file's."""
+class StreamEnd:
+    """One end of a pipe or terminal. Closing it wakes its waiters, because its number may soon be another file's."""
 
     def __init__(self, fd: int) -> None:
         os.set_blocking(fd, False)
@@ -37,8 +37,8 @@ class ExecExit:
             self._closed.set_result(None)
 
     async def chunks(self, ending: Ending) -> AsyncIterator[bytes]:
-        """What is read, until its end. A process left in the background may keep a pipe open longer than the one that
-        was asked for lives: then it ends with that one, and with what was written until then."""
+        """The data until the end. A background process may keep a pipe open longer than the command runs: then the end
+        of the command ends the data."""
         while self.fd >= 0:
             over = ending.done()
             try:
@@ -55,14 +55,14 @@ class ExecExit:
             yield data
 
     async def collected(self, limit_bytes: int, ending: Ending) -> bytes:
-        """All of it, of which the first so many bytes are kept: the process must not stall on a full pipe."""
-        kept = bytearray()
+        """Read everything and return the first bytes, so that the process does not stall on a full pipe."""
+        output = bytearray()
         async for data in self.chunks(ending):
-            kept += data[: max(0, limit_bytes - len(kept))]
-        return bytes(kept)
+            output += data[: max(0, limit_bytes - len(output))]
+        return bytes(output)
 
     async def write(self, data: bytes, ending: Ending) -> bool:
-        """False where nobody reads any more."""
+        """False where the reader is gone."""
         left = memoryview(data)
         while left:
             if self.fd < 0 or ending.done():
@@ -76,7 +76,7 @@ class ExecExit:
         return True
 
     async def _until(self, ending: Ending, watch: Callable[[int, Callable[[], None]], None]) -> None:
-        """Until the fd is ready for it, the process has ended, or this end was closed."""
+        """Wait until the fd is ready, the process has ended, or this end was closed."""
         loop = asyncio.get_running_loop()
         ready = asyncio.Event()
 
@@ -101,11 +101,11 @@ class PipeSession:
     def __init__(
         self, stdin: int, stdout: int, stderr: int, ending: Ending, kill: Callable[[], Awaitable[None]]
     ) -> None:
-        self._stdin, self._stdout, self._stderr = ExecExit(stdin), ExecExit(stdout), ExecExit(stderr)
+        self._stdin, self._stdout, self._stderr = StreamEnd(stdin), StreamEnd(stdout), StreamEnd(stderr)
         self._ending, self._kill = ending, kill
 
     async def write(self, data: bytes) -> None:
-        """What a process that has closed its stdin does not want is dropped."""
+        """Data for a process that has closed its stdin is dropped."""
         if not await self._stdin.write(data, self._ending):
             self._stdin.close()
 
@@ -134,7 +134,7 @@ class TerminalSession:
     """With a terminal: one fd for everything; stderr is empty."""
 
     def __init__(self, terminal: int, ending: Ending, kill: Callable[[], Awaitable[None]], *, stdin: bool) -> None:
-        self._terminal, self._takes_input = ExecExit(terminal), stdin
+        self._terminal, self._takes_input = StreamEnd(terminal), stdin
         self._ending, self._kill = ending, kill
 
     async def write(self, data: bytes) -> None:
@@ -142,7 +142,7 @@ class TerminalSession:
             await self._terminal.write(data, self._ending)
 
     async def close_stdin(self) -> None:
-        """A terminal's input has no end but its end-of-file character."""
+        """The end of a terminal's input is its end-of-file character."""
         if self._takes_input:
             self._takes_input = False
             await self._terminal.write(_END_OF_FILE, self._ending)

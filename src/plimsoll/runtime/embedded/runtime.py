@@ -1,37 +1,41 @@
-"""The embedded runtime as the agent sees it: the calls of `runtime.Runtime`, made to the supervisor.
+"""The embedded runtime: the calls of `interface.ContainerRuntime`, made to the supervisor.
 
-The supervisor is nobody's child: the agent may be killed, containers go on. `limitations` says in whole sentences what
-this machine does not allow.
-
-What the agent asks for, in the words of the supervisor: ids that can be known beforehand, and a container's plan.
+The supervisor is detached: if the agent is killed, containers keep running. Ids are derived from the pod, so they are
+known beforehand. `limitations` says in whole sentences what this machine does not allow.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import hashlib
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import plimsoll
+from plimsoll.codec.seccomp.bpf import compiled
+from plimsoll.codec.seccomp.profiles import InvalidProfileError, default_profile, read_profile
 from plimsoll.linux import capabilities
+from plimsoll.rules.lifecycle.security_context import LOCALHOST
 from plimsoll.runtime.embedded.client import SupervisorClient
-from plimsoll.runtime.embedded.exec import ExecExit, PipeSession, TerminalSession
+from plimsoll.runtime.embedded.exec import PipeSession, StreamEnd, TerminalSession
 from plimsoll.runtime.interface import (
     ContainerSpec,
-    ContainerStateSeen,
     CriResources,
     ExecResult,
     ExecSession,
     Image,
     ImageError,
+    ObservedContainer,
     RuntimeCallError,
     SandboxSpec,
 )
 from plimsoll.runtime.supervisor import images as bundled
+from plimsoll.runtime.supervisor import wire
 
 
 def sandbox_id(spec: SandboxSpec) -> str:
@@ -43,7 +47,7 @@ def container_id(sandbox: SandboxSpec, name: str, attempt: int) -> str:
 
 
 def plan_document(spec: ContainerSpec) -> dict[str, object]:
-    """The container as the supervisor's `plan.Plan` has it; RuntimeTrouble for what can't be honoured."""
+    """The supervisor's `plan.LaunchPlan` of a container; RuntimeCallError for what can't be honoured."""
     program = bundled.program(spec.image_ref)
     argv = program.argv(spec.command, spec.args)
     if not argv:
@@ -69,6 +73,7 @@ def plan_document(spec: ContainerSpec) -> dict[str, object]:
             capabilities.mask(granted),
             security.no_new_privileges and not security.privileged,
         ),
+        "seccomp": _seccomp_program(spec, granted),
         "privileged": security.privileged,
         "read_only_root": security.read_only_root,
         "stdin": spec.stdin,
@@ -77,6 +82,28 @@ def plan_document(spec: ContainerSpec) -> dict[str, object]:
         "oom_score_adj": spec.resources.oom_score_adj,
         "stop_signal": spec.stop_signal,
     }
+
+
+def _seccomp_program(spec: ContainerSpec, granted: Collection[str]) -> str:
+    """The BPF program in base64; empty for a container without a filter."""
+    profile, machine = spec.security.seccomp, os.uname().machine
+    if spec.security.privileged or profile == "Unconfined":
+        return ""
+    try:
+        if profile.startswith(LOCALHOST):
+            program = compiled(read_profile(Path(profile.removeprefix(LOCALHOST)).read_bytes()), machine)
+        else:
+            program = _default_program(frozenset(granted), machine)
+    except (OSError, InvalidProfileError) as error:
+        raise RuntimeCallError("make_container", f"container {spec.name}: seccomp profile: {error}") from None
+    if not program:
+        raise RuntimeCallError("make_container", f"container {spec.name}: no seccomp filter for {machine} machines")
+    return base64.b64encode(program).decode()
+
+
+@lru_cache(maxsize=32)
+def _default_program(granted: frozenset[str], machine: str) -> bytes:
+    return compiled(default_profile(granted, machine), machine)
 
 
 def _digest(*words: str) -> str:
@@ -116,18 +143,18 @@ class ProcessRuntime(SupervisorClient):
 
     async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
         try:
-            found = bundled.resolved(name, self._images, has_command=has_command)
+            resolved = bundled.resolved(name, self._images, has_command=has_command)
         except bundled.NoImageError as problem:
             raise ImageError(name, str(problem), "ErrImagePull" if pull else "ErrImageNeverPull") from None
-        return Image(found.ref, 0, found.note, None, found.runs)
+        return Image(resolved.ref, 0, resolved.note, None, resolved.runs)
 
     # -- sandboxes
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
-        made = sandbox_id(spec)
+        new_id = sandbox_id(spec)
         document = {name: getattr(spec, name) for name in _SANDBOX_FIELDS}
-        await self._call("make_sandbox", sandbox={"id": made, **document})
-        return made
+        await self._call("make_sandbox", sandbox={"id": new_id, **document})
+        return new_id
 
     async def stop_sandbox(self, sandbox_id: str) -> None:
         await self._call("stop_sandbox", sandbox=sandbox_id)
@@ -139,9 +166,9 @@ class ProcessRuntime(SupervisorClient):
         _, fds = await self._call_for_fds("socket", sandbox=sandbox_id)
         if not fds:
             return None
-        made = socket.socket(fileno=fds[0])
-        made.setblocking(False)
-        return made
+        connecting = socket.socket(fileno=fds[0])
+        connecting.setblocking(False)
+        return connecting
 
     # -- containers
 
@@ -149,9 +176,9 @@ class ProcessRuntime(SupervisorClient):
         return container_id(sandbox, name, attempt)
 
     async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
-        made = self.container_id(sandbox, spec.name, spec.attempt)
+        new_id = self.container_id(sandbox, spec.name, spec.attempt)
         record = {
-            "id": made,
+            "id": new_id,
             "sandbox_id": sandbox_id,
             "pod_uid": sandbox.pod_uid,
             "name": spec.name,
@@ -163,7 +190,7 @@ class ProcessRuntime(SupervisorClient):
             "annotations": dict(spec.annotations),
         }
         await self._call("make_container", container=record, plan=plan_document(spec))
-        return made
+        return new_id
 
     async def start_container(self, container_id: str) -> None:
         with self._cgroup_fds(container_id, "start_container") as fds:
@@ -184,7 +211,7 @@ class ProcessRuntime(SupervisorClient):
     async def reopen_log(self, container_id: str) -> None:
         await self._call("reopen_log", container=container_id)
 
-    def log_file(self, container: ContainerStateSeen) -> Path:
+    def log_file(self, container: ObservedContainer) -> Path:
         return Path(container.log_file)
 
     @contextlib.contextmanager
@@ -197,8 +224,7 @@ class ProcessRuntime(SupervisorClient):
         try:
             yield fds
         finally:
-            for fd in fds:
-                os.close(fd)
+            wire.close_fds(fds)
 
     # -- processes beside a container
 
@@ -207,7 +233,7 @@ class ProcessRuntime(SupervisorClient):
     ) -> ExecResult:
         number = next(self._numbers)
         reading, writing = os.pipe2(os.O_CLOEXEC)
-        output = ExecExit(reading)
+        output = StreamEnd(reading)
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         ending: asyncio.Future[tuple[int, bool]] = asyncio.get_running_loop().create_future()
         self._ends[number] = ending
@@ -241,12 +267,10 @@ class ProcessRuntime(SupervisorClient):
         try:
             await self._run(number, container_id, command, theirs)
         except RuntimeCallError:
-            for fd in ours:
-                os.close(fd)
+            wire.close_fds(ours)
             raise
         finally:
-            for fd in theirs:
-                os.close(fd)
+            wire.close_fds(theirs)
         session = PipeSession(ours[0], ours[1], ours[2], ending, kill)
         if not stdin:
             await session.close_stdin()
@@ -272,7 +296,7 @@ class ProcessRuntime(SupervisorClient):
         return fds
 
     async def _kill_run(self, number: int) -> None:
-        """Where it still runs; no error where it does not, or where the supervisor is gone and with it the run."""
+        """If it still runs; no error if it has ended, or if the supervisor is gone."""
         if self._ends.pop(number, None) is not None and self._connection is not None:
             with contextlib.suppress(RuntimeCallError):
                 await self._call("kill_run", run=number)

@@ -1,7 +1,7 @@
 """`python -m plimsoll.runtime.supervisor --state DIR --socket PATH`: become the supervisor of one state directory.
 
-It leaves whoever started it (a session of its own, a child of init) and says nothing more; one per state directory,
-which a lock keeps true. SIGTERM ends all containers and then the supervisor.
+It detaches from its caller (a session of its own, a child of init) and prints nothing more. A lock ensures that
+there is one per state directory. SIGTERM ends all containers and then the supervisor.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import socket
 import sys
 
 from plimsoll.linux import namespaces
-from plimsoll.linux.mlock import keep_in_memory
-from plimsoll.linux.nice import go_before_others
+from plimsoll.linux.mlock import lock_memory
+from plimsoll.linux.nice import raise_priority
 from plimsoll.runtime.supervisor.child import set_oom_score
 from plimsoll.runtime.supervisor.journal import SupervisorJournal
 from plimsoll.runtime.supervisor.settings import Settings, detect_abilities
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     os.setsid() if "foreground" not in options else None
     for number in options.get("cgroup-fd", []):
         enter_cgroup(int(number))
-    keep_nothing_open(directory, lock)
+    close_inherited_fds(directory, lock)
     files = raise_file_limit()
     set_oom_score(-999)
     namespaces.become_subreaper()
@@ -51,14 +51,14 @@ def main(arguments: list[str]) -> int:
         os.mkdir("stage", 0o700, dir_fd=directory)
     except FileExistsError:
         pass
-    found = detect_abilities(os.path.join(state, "stage"))
-    if found.isolation:
-        namespaces.set_dumpable(False)  # a child is our copy until it execs; nobody in a pod may look into it
+    abilities = detect_abilities(os.path.join(state, "stage"))
+    if abilities.isolation:
+        namespaces.set_dumpable(False)  # until exec a child is a copy of us, which no process of a pod may read
     settings = Settings(
         state,
-        found.isolation,
-        found.overlay,
-        found.limitations,
+        abilities.isolation,
+        abilities.overlay,
+        abilities.limitations,
         tuple(dict.fromkeys([state, *options.get("hide", [])])),
         int(options.get("log-max-bytes", ["10485760"])[-1]),
         int(options.get("log-max-files", ["5"])[-1]),
@@ -69,33 +69,33 @@ def main(arguments: list[str]) -> int:
     listening = listen(socket_path)
     supervisor.begin(listening)
     gc.collect()
-    gc.freeze()  # what is here by now lives as long as we do, and a child need not copy its pages to look at it
-    keep_in_memory()
-    go_before_others()
+    gc.freeze()  # these objects live until the end; a child does not copy their pages
+    lock_memory()
+    raise_priority()
     supervisor.loop.run()
     os.unlink(socket_path)
     return 0
 
 
 def parsed(arguments: list[str]) -> dict[str, list[str]]:
-    """`--name value` and `--name=value`, each as often as it comes; `--foreground` has none. (argparse costs 1 MiB.)"""
-    found: dict[str, list[str]] = {}
+    """`--name value` and `--name=value`, repeatable; `--foreground` has no value. (argparse costs 1 MiB.)"""
+    options: dict[str, list[str]] = {}
     words = iter(arguments)
     for word in words:
-        name, given, value = word.removeprefix("--").partition("=")
+        name, equals, value = word.removeprefix("--").partition("=")
         if not word.startswith("--"):
             sys.exit(f"runtime-host: {word!r} is no option")
-        if not given and name != "foreground":
+        if not equals and name != "foreground":
             value = next(words, "")
-        found.setdefault(name, []).append(value)
+        options.setdefault(name, []).append(value)
     for needed in ("state", "socket"):
-        if not found.get(needed, [""])[-1]:
+        if not options.get(needed, [""])[-1]:
             sys.exit(f"runtime-host: --{needed} is missing")
-    return found
+    return options
 
 
 def listen(path: str) -> socket.socket:
-    """Through its directory's fd, as a path in an address is at most 107 bytes; the lock says any old one is dead."""
+    """Through the directory's fd, as an address holds at most 107 bytes. We have the lock: an old socket is stale."""
     folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         name = os.path.basename(path)
@@ -104,7 +104,7 @@ def listen(path: str) -> socket.socket:
         except FileNotFoundError:
             pass
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
-        listening.bind(f"/proc/self/fd/{folder}/{name}")  # umask 077: born 0700, for nobody else at any time
+        listening.bind(f"/proc/self/fd/{folder}/{name}")  # umask 077: created 0700, closed to others from the start
         os.chmod(name, 0o600, dir_fd=folder)
     finally:
         os.close(folder)
@@ -113,7 +113,7 @@ def listen(path: str) -> socket.socket:
 
 
 def raise_file_limit() -> tuple[int, int]:
-    """As many files as we may have, for pipes and namespaces; containers get back what we were given."""
+    """The hard limit, for pipes and namespaces; containers get the limits that we were started with."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return soft, hard
@@ -127,15 +127,15 @@ def enter_cgroup(directory: int) -> None:
         os.close(fd)
 
 
-def keep_nothing_open(*ours: int) -> None:
-    """Descriptors that somebody has left to us are closed, so that no container can inherit one."""
+def close_inherited_fds(*ours: int) -> None:
+    """Close inherited descriptors, so that no container can inherit one."""
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         if fd > 2 and fd not in ours:
             try:
                 os.close(fd)
             except OSError:
-                pass  # the listing's own
+                pass  # the listing's own descriptor
 
 
 if __name__ == "__main__":

@@ -1,16 +1,17 @@
 """What a child does between fork and exec. It runs in the child only and never returns.
 
-Order matters. First the cgroups and the OOM score, so that whatever follows is already counted and limited; then the
-namespaces and the root; then the streams; last the loss of every privilege that is not declared. The child is not
-dumpable all the while (`prctl`), so nothing in the pod can look into this copy of the supervisor.
+Order matters. First the cgroups and the OOM score, so that everything that follows is counted and limited; then the
+namespaces and the root; then the streams; last, every privilege that is not declared is dropped. The child is not
+dumpable (`prctl`), so no process of the pod can read this copy of the supervisor.
 
-It talks to the supervisor over a close-on-exec socket: notes (the OOM score it got, its terminal), then either an error
-or, when exec has succeeded, the end of the stream.
+It reports to the supervisor over a close-on-exec socket: notes (its OOM score, its terminal), then either an error or,
+when exec has succeeded, the end of the stream.
 """
 
 from __future__ import annotations
 
 import array
+import binascii
 import errno
 import fcntl
 import json
@@ -23,8 +24,8 @@ import struct
 import termios
 from typing import Any, NamedTuple, NoReturn
 
-from plimsoll.linux import capabilities, namespaces
-from plimsoll.linux.nice import go_like_others
+from plimsoll.linux import capabilities, mounts, namespaces, seccomp
+from plimsoll.linux.nice import reset_priority
 from plimsoll.runtime.supervisor import rootfs
 from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, LaunchPlan
 
@@ -35,17 +36,17 @@ _TIOCGPTN, _TIOCSPTLCK = 0x80045430, 0x40045431
 
 
 class ChildPlacement(NamedTuple):
-    """Where the process goes. For a container: new mount namespace and `view`; for exec: all by `join`."""
+    """What the process enters. For a container: a new mount namespace and `view`; for exec: everything by `join`."""
 
     cgroups: tuple[int, ...] = ()  # directory fds, one per hierarchy
     join: tuple[tuple[int, int], ...] = ()  # (namespace fd, kind)
     view: rootfs.RootView | None = None
     shm_namespace: int = -1  # a mount namespace that has the pod's /dev/shm
-    host_mounts: int = -1  # the one to come back to
+    host_mounts: int = -1  # the one to return to
     umask: int = 0o022
     files: tuple[int, int] = (1024, 1024)
     hostname: str = ""
-    supervisor: int = 0  # the parent's pid, as the host counts
+    supervisor: int = 0  # the parent's pid in the host's pid namespace
 
 
 class Streams(NamedTuple):
@@ -57,7 +58,7 @@ class Streams(NamedTuple):
 
 
 class StartError(Exception):
-    """Why nothing runs: the exit code and reason to report, and the sentence."""
+    """Why nothing runs: the exit code, the reason and the message to report."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(code, reason, message)
@@ -65,7 +66,7 @@ class StartError(Exception):
 
 
 def run(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: socket.socket) -> NoReturn:
-    """In the child. Whatever happens, this process ends here."""
+    """Run in the child; never returns."""
     try:
         try:
             _become(plan, place, streams, notes)
@@ -78,12 +79,12 @@ def run(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: socket
 
 
 def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: socket.socket) -> None:
-    proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the host's, also when ours is another
+    proc = os.open("/proc", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)  # the host's, even if ours is another one
     os.setsid()
     namespaces.new_session_keyring()
     for directory in place.cgroups:
         _enter_cgroup(directory)
-    go_like_others()
+    reset_priority()
     if plan.oom_score_adj is not None:
         have = set_oom_score(plan.oom_score_adj)
         if have != plan.oom_score_adj:
@@ -93,15 +94,17 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
     for fd, kind in place.join:
         namespaces.setns(fd, kind)
     if place.view is not None:
-        namespaces.unshare(namespaces.CGROUP)  # after the cgroups were entered: they are its root
+        namespaces.unshare(namespaces.CGROUP)  # after the cgroups were entered: they become its root
         rootfs.enter(_with_shm(place, place.view))
     environment = completed_environment(plan, place.hostname)
     if plan.tty:
         streams = _terminal(notes, plan.identity.user)
     _streams(streams, plan.identity.user)
+    if plan.seccomp and not plan.identity.no_new_privileges:
+        install_seccomp(plan)  # it takes the privileges that are given up next
     _give_up_privileges(plan, isolated=place.view is not None or bool(place.join))
-    # After setuid, which would clear it. The kernel gives a dead parent's children away before it sends this signal, so
-    # whoever still has the old parent now will get it. (In a pid namespace of its own, getppid() is 0 either way.)
+    # After setuid, which would clear it. The kernel reparents the children of a dead process before it sends this
+    # signal, so a child that still has its old parent now will get it. (In a new pid namespace getppid() is 0.)
     namespaces.die_with_parent(signal.SIGKILL)
     if parent_of_self(proc) != place.supervisor:
         os._exit(NOT_STARTED)
@@ -112,6 +115,8 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
         raise StartError(NOT_STARTED, START_ERROR, f"working directory {where}: {error.strerror}") from None
     _reset_signals()
     program = found_program(plan.argv[0], environment.get("PATH", DEFAULT_PATH))
+    if plan.seccomp and plan.identity.no_new_privileges:
+        install_seccomp(plan)
     try:
         os.execve(program, plan.argv, environment)
     except OSError as error:
@@ -119,17 +124,17 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
 
 
 def found_program(name: str, path: str) -> str:
-    """As execvp searches; a directory or a file that may not be run is passed over, but remembered."""
+    """As execvp searches; a directory or a file that may not be executed is skipped, but reported."""
     if "/" in name:
         return name
     denied = False
     for directory in path.split(":"):
         candidate = os.path.join(directory or ".", name)
         try:
-            found = os.stat(candidate)
+            status = os.stat(candidate)
         except OSError:
             continue
-        if stat.S_ISREG(found.st_mode):
+        if stat.S_ISREG(status.st_mode):
             if os.access(candidate, os.X_OK):
                 return candidate
             denied = True
@@ -169,7 +174,7 @@ def home_of(user: int) -> str:
 
 
 def set_oom_score(want: int) -> int:
-    """What the process has in the end; lowering it needs CAP_SYS_RESOURCE."""
+    """The resulting value; lowering it needs CAP_SYS_RESOURCE."""
     fd = os.open("/proc/self/oom_score_adj", os.O_RDWR | os.O_CLOEXEC)
     try:
         try:
@@ -190,8 +195,8 @@ def parent_of_self(proc: int) -> int:
 
 
 def _enter_cgroup(directory: int) -> None:
-    """We are one thread, so on v1 `tasks` means the same as `cgroup.procs`; moving a whole process, however, waits
-    until every CPU has passed a quiet moment (10 ms), and a thread that moves itself does not."""
+    """This process has one thread, so on v1 `tasks` means the same as `cgroup.procs`. Moving a whole process waits for
+    an RCU grace period (10 ms); a thread that moves itself does not."""
     flags = os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW
     try:
         fd = os.open("tasks", flags, dir_fd=directory)
@@ -207,18 +212,18 @@ def _enter_cgroup(directory: int) -> None:
 
 
 def _with_shm(place: ChildPlacement, view: rootfs.RootView) -> rootfs.RootView:
-    """A new mount namespace, and in hand the pod's /dev/shm, taken from the namespace that keeps it."""
+    """Enter a new mount namespace with the pod's /dev/shm, cloned from the namespace that keeps it."""
     tree = -1
     if place.shm_namespace >= 0:
         namespaces.setns(place.shm_namespace, namespaces.MOUNT)
-        tree = rootfs.shared_memory_tree()
+        tree = mounts.clone_tree("/", recursive=False)
         namespaces.setns(place.host_mounts, namespaces.MOUNT)
     namespaces.unshare(namespaces.MOUNT)
     return view._replace(shm_tree=tree)
 
 
 def _terminal(notes: socket.socket, user: int) -> Streams:
-    """A terminal of the container's own devpts; the supervisor gets its other side."""
+    """Open a terminal in the container's own devpts; the supervisor gets its other side."""
     master = os.open("/dev/ptmx", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     fcntl.ioctl(master, _TIOCSPTLCK, struct.pack("i", 0))
     (number,) = struct.unpack("i", fcntl.ioctl(master, _TIOCGPTN, struct.pack("i", 0)))
@@ -232,12 +237,12 @@ def _terminal(notes: socket.socket, user: int) -> Streams:
 
 
 def _streams(streams: Streams, user: int) -> None:
-    # Not through 0…2 themselves: an end may have one of these numbers, if the supervisor was started with them closed.
+    # Not through 0…2 directly: if the supervisor was started with them closed, a stream may have one of these numbers.
     ends = [os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC) if fd < 0 else fd for fd in streams]
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 10) for fd in ends]
     for number, fd in enumerate(high):
         if user and stat.S_ISFIFO(os.fstat(fd).st_mode):
-            os.fchown(fd, user, -1)  # or /dev/stdout could not be opened
+            os.fchown(fd, user, -1)  # else /dev/stdout could not be opened
         os.dup2(fd, number, inheritable=True)
 
 
@@ -250,11 +255,15 @@ def _give_up_privileges(plan: LaunchPlan, *, isolated: bool) -> None:
         os.setresgid(who.group, who.group, who.group)
         os.setresuid(who.user, who.user, who.user)
         if isolated:
-            # A user other than root has none in effect, whatever was added: Kubernetes knows no ambient capabilities.
+            # A user other than root has no effective ones, whatever was added: Kubernetes has no ambient capabilities.
             mask = who.capabilities if who.user == 0 else 0
             capabilities.set_own(mask, mask)
     if who.no_new_privileges:
         namespaces.no_new_privileges()
+
+
+def install_seccomp(plan: LaunchPlan) -> None:
+    seccomp.install(binascii.a2b_base64(plan.seccomp))
 
 
 def _reset_signals() -> None:
@@ -269,4 +278,4 @@ def _note(notes: socket.socket, content: dict[str, Any]) -> None:
     try:
         notes.send(json.dumps(content).encode()[:60_000], socket.MSG_NOSIGNAL)
     except OSError:
-        pass  # the supervisor is gone; so are we
+        pass  # the supervisor is gone

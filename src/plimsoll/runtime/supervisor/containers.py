@@ -1,4 +1,4 @@
-"""Containers: made, started, stopped, reaped, removed; their output goes to their logs."""
+"""Containers: created, started, stopped, reaped, removed; their output is written to their logs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OOM_WANTED, OOM_HAVE = "plimsoll.io/oom-score-adj-wanted", "plimsoll.io/oom-scor
 
 
 class RequestError(Exception):
-    """A call that can't be done, in words."""
+    """A call that can't be carried out; the message says why."""
 
 
 class Containers:
@@ -34,13 +34,13 @@ class Containers:
         self._supervisor = os.getpid()
         self._hidden: tuple[str, ...] = ()
         self._hidden_until_s = 0.0
-        self.sandboxes: Sandboxes  # set by the supervisor: sandboxes end containers, containers live in sandboxes
+        self.sandboxes: Sandboxes  # set by the supervisor: the two refer to each other
 
     def get(self, container_id: str) -> ContainerRecord:
-        found = self._register.containers.get(container_id)
-        if found is None:
+        container = self._register.containers.get(container_id)
+        if container is None:
             raise RequestError(f"no container {container_id}")
-        return found
+        return container
 
     def running(self, container_id: str) -> ContainerRecord:
         container = self.get(container_id)
@@ -55,7 +55,7 @@ class Containers:
         if sandbox is None or not sandbox.ready:
             raise RequestError(f"sandbox {record['sandbox_id']} is not there, or was stopped")
         container = ContainerRecord(record | {"created_s": time.time(), "phase": "created"})
-        container.stop_signal = signal_number(plan_from(plan).stop_signal)  # also: is it a plan at all
+        container.stop_signal = signal_number(plan_from(plan).stop_signal)  # also checks that it is a plan
         if container.log_file:
             log_place(*_log_place(container, sandbox))
         container.plan = json.dumps(plan, separators=(",", ":")).encode()
@@ -63,7 +63,7 @@ class Containers:
         self._register.changed(container)
 
     def start(self, container_id: str, cgroups: Sequence[int], done: Callable[[str], None]) -> None:
-        """`done` gets why it does not run, or "": when its program runs, or never will."""
+        """`done` gets "" when the program runs, or the reason why it does not."""
         container = self.get(container_id)
         if container.phase == "running":
             done("")
@@ -85,7 +85,7 @@ class Containers:
             raise RequestError(f"can't start: {problem}") from None
 
     def stop(self, container_id: str, grace_s: float, done: Callable[[], None]) -> None:
-        """TERM (or the image's signal), KILL after the grace; `done` when it has ended. A shorter grace wins."""
+        """TERM (or the image's signal), KILL after the grace period; `done` when it has ended. A shorter grace wins."""
         container = self._register.containers.get(container_id)
         if container is None or not container.alive:
             if container is not None and container.phase == "created":
@@ -138,7 +138,7 @@ class Containers:
             return False
         child = container.child
         if child is not None:
-            child.listen()  # its last words, if we have not heard them yet
+            child.listen()  # its last note, if it was not read yet
         if container.cgroup_fd >= 0:
             spawn.kill_members(container.cgroup_fd)
         elif not self._has_own_pids(container):
@@ -199,14 +199,14 @@ class Containers:
         )
 
     def _hidden_paths(self) -> tuple[str, ...]:
-        """Looked up again after a moment: a path that appears later than a container is not hidden from it anyway."""
+        """Cached for a moment: a path that appears after a container has started is not hidden from it anyway."""
         now_s = time.monotonic()
         if now_s > self._hidden_until_s:
             self._hidden, self._hidden_until_s = rootfs.hidden_paths(self._settings.secret), now_s + _HIDDEN_FOR_S
         return self._hidden
 
     def _open_streams(self, container: ContainerRecord, sandbox: Sandbox, plan: LaunchPlan) -> child.Streams:
-        """The log and our ends go into the container; the child's ends are returned, and are the caller's to close."""
+        """Set up the log and our ends of the streams; the caller closes the child's ends, which are returned."""
         if container.log_file and sandbox.log_directory:
             limits = self._settings.log_max_bytes, self._settings.log_max_files
             container.log = LogFile(*_log_place(container, sandbox), *limits)
@@ -237,10 +237,8 @@ class Containers:
     def _is_ready(self, container: ContainerRecord, plan: LaunchPlan, failure: Failure | None) -> None:
         container.failure = failure
         child = container.child
-        if child is None:
-            return
-        if failure is not None:
-            return  # told when it is reaped, which is at once
+        if child is None or failure is not None:
+            return  # a failure is reported when the child is reaped, which is at once
         if child.terminal >= 0 and container.log is not None:
             os.set_blocking(child.terminal, False)
             self._follow(container, LogStream(os.dup(child.terminal), "stdout", container.log))
@@ -269,7 +267,7 @@ class Containers:
             self._register.when_synced(end_done)
 
     def _clear(self, container: ContainerRecord) -> None:
-        """Everything that only a living container needs."""
+        """Release everything that only a running container needs."""
         if container.stop_timer is not None:
             container.stop_timer.cancel()
             container.stop_timer = None
@@ -318,14 +316,14 @@ def signal_number(name: str) -> int:
 
 
 def joined(container: ContainerRecord) -> tuple[tuple[int, int], ...]:
-    """A running container's namespaces, but for the pids (`spawn` enters those). The fds are the caller's."""
+    """A running container's namespaces except its pids (`spawn` enters those). The caller closes the fds."""
     kinds = (namespaces.UTS, namespaces.IPC, namespaces.NET, namespaces.CGROUP, namespaces.MOUNT)
-    found: list[tuple[int, int]] = []
+    fds: list[tuple[int, int]] = []
     try:
         for kind in kinds:
-            found.append((namespaces.open_namespace(kind, container.pid), kind))
+            fds.append((namespaces.open_namespace(kind, container.pid), kind))
     except OSError:
-        for fd, _ in found:
+        for fd, _ in fds:
             os.close(fd)
         raise
-    return tuple(found)
+    return tuple(fds)

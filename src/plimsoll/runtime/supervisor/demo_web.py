@@ -1,6 +1,6 @@
 """The bundled `nginx`: a small page on port 80. One thread, little memory, ends on TERM.
 
-It stands alone: it is run by its path, without the package.
+Self-contained: it is run by its path, without the package.
 """
 
 import os
@@ -71,7 +71,7 @@ def serve(port: int) -> None:
 
 
 def talk(client: socket.socket, buffer: bytearray) -> bool:
-    """Read what came and answer what is complete; False when this client is done."""
+    """Read from the client and answer complete requests; False when it is done."""
     try:
         data = client.recv(4096)
         if not data:

@@ -1,7 +1,7 @@
 """Processes beside a container: probes, hooks, `kubectl exec`. They join its cgroups and all its namespaces.
 
-Their streams are pipes of the agent's, or a terminal whose other side is handed to it: no byte of them passes through
-the supervisor. Each is a session of its own, and what is left of it is killed with it.
+Their streams are pipes of the agent, or a terminal whose other side the agent gets: no data passes through the
+supervisor. Each is a session of its own; when it ends, the rest of the session is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
 
 
 class Run:
-    """`on_end` gets the exit code, and whether it was killed because its time was over."""
+    """`on_end` gets the exit code, and whether it was killed by its timeout."""
 
     __slots__ = ("child", "number", "on_end", "owner", "timed_out", "timer")
 
@@ -48,7 +48,7 @@ class Runs:
         cgroups: Sequence[int],
         on_start: Callable[[Failure | None, int], None],
     ) -> None:
-        """`on_start` gets the terminal's other side (−1 without one), which stays ours to close."""
+        """`on_start` gets the terminal's other side (−1 without one), which is closed here."""
         container = self._containers.running(container_id)
         plan = plan_from(json.loads(container.plan))._replace(argv=tuple(argv), tty=tty)
         isolated = self._settings.isolation
@@ -72,15 +72,11 @@ class Runs:
         if timeout_s is not None:
             run.timer = self._loop.after(timeout_s, lambda: self._time_is_over(run))
 
-    def kill(self, number: int, owner: object) -> None:
-        for run in list(self._by_pid.values()):
-            if run.number == number and run.owner is owner and run.child is not None:
-                spawn.kill_session(run.child.pid)
-
-    def kill_all_of(self, owner: object) -> None:
-        for run in list(self._by_pid.values()):
-            if run.owner is owner and run.child is not None:
-                spawn.kill_session(run.child.pid)
+    def kill(self, owner: object, number: int | None = None) -> None:
+        """One run of this owner, or all."""
+        for pid, run in self._by_pid.items():
+            if run.owner is owner and number in (None, run.number):
+                spawn.kill_session(pid)
 
     def child_ended(self, pid: int, status: int) -> bool:
         run = self._by_pid.pop(pid, None)

@@ -1,7 +1,7 @@
-"""Images without a registry: what a name stands for on this machine. The only I/O: is that directory there?
+"""Images without a registry: what a name means on this machine. The only I/O checks that a directory exists.
 
 A container with a command runs it on the view of the host, whatever its image says. Without one, the name decides: what
-the user has mapped it to, or one of the few that are bundled. `dir:PATH` (as an image, or as what a name is mapped to,
+the user has mapped it to, or one of the bundled images. `dir:PATH` (as an image, or as what a name is mapped to,
 then also with a command behind it) runs in that root directory.
 """
 
@@ -25,7 +25,7 @@ class Program(NamedTuple):
     root: str = ""
     entrypoint: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
-    expose: tuple[str, ...] = ()  # of the host, which the view would hide: the interpreter it needs
+    expose: tuple[str, ...] = ()  # host paths that the view would hide: the interpreter it needs
 
     def argv(self, command: tuple[str, ...], args: tuple[str, ...]) -> tuple[str, ...]:
         """As Kubernetes combines them: a command replaces both, args replace the image's arguments."""
@@ -41,7 +41,7 @@ class Resolved(NamedTuple):
 
 
 class NoImageError(Exception):
-    """No such image; the sentence says what to do."""
+    """No such image; the message says what to do."""
 
 
 def short_name(image: str) -> str:
@@ -71,7 +71,7 @@ def bundled() -> dict[str, Program]:
 
 
 def resolved(image: str, images: Mapping[str, str], *, has_command: bool) -> Resolved:
-    """What will run; NoImage where nothing can. `ref` says all that `program` needs."""
+    """What will run; NoImageError where nothing can. `program` needs only the `ref`."""
     mapped = _mapped(image, images)
     if mapped.startswith(DIRECTORY):
         root, *own = shlex.split(mapped)
@@ -103,7 +103,7 @@ def resolved(image: str, images: Mapping[str, str], *, has_command: bool) -> Res
 
 
 def program(ref: str) -> Program:
-    """What a `Resolved.ref` stands for."""
+    """The program of a `Resolved.ref`."""
     if ref.startswith(DIRECTORY):
         root, *own = shlex.split(ref)
         return Program(root.removeprefix(DIRECTORY), tuple(own))

@@ -1,9 +1,9 @@
-"""What the supervisor must not forget when it is killed: which containers there were and how they ended.
+"""What must survive a kill of the supervisor: the containers and how they ended.
 
-Lines of JSON, appended. A line is only ever the newest word about one id (`{"id": …}` with everything known, or
-`{"id": …, "gone": true}`), so reading is "last one wins" and a torn last line is dropped. An exit is made durable
-(fdatasync) before anybody is told of it; the rest need only survive our own death, and the page cache does.
-The file is written anew when most of its lines are stale.
+Lines of JSON, appended. A line is the newest record of one id (`{"id": …}` with everything known, or
+`{"id": …, "gone": true}`), so the last line of an id counts and a torn last line is dropped. An exit is made durable
+(fdatasync) before it is reported; other records need only survive the supervisor, for which the page cache is enough.
+The file is rewritten when most of its lines are stale.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class SupervisorJournal:
             return latest(file)
 
     def begin(self, records: Iterable[JournalRecord]) -> None:
-        """Start a new file with these, in one step: a reader finds the old one or the new one."""
+        """Replace the file by one with these records, atomically."""
         lines = [_line(record) for record in records]
         temporary = f"{self._name}.new"
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_APPEND
@@ -68,19 +68,19 @@ class SupervisorJournal:
 
 
 def latest(lines: Iterable[bytes]) -> dict[str, JournalRecord]:
-    found: dict[str, JournalRecord] = {}
+    records: dict[str, JournalRecord] = {}
     for line in lines:
         try:
             record = json.loads(line)
-        except ValueError:  # torn by the end of the last supervisor; the next lines were never promised
+        except ValueError:  # torn when the last supervisor was killed
             continue
         if not isinstance(record, dict) or not isinstance(record.get("id"), str):
             continue
         if record.get("gone"):
-            found.pop(record["id"], None)
+            records.pop(record["id"], None)
         else:
-            found[record["id"]] = record
-    return found
+            records[record["id"]] = record
+    return records
 
 
 def _line(record: JournalRecord) -> bytes:

@@ -1,7 +1,7 @@
 """Container output in the CRI log format: `<RFC3339Nano> stdout F the line`.
 
 A line longer than 16 KiB is cut into parts marked P, the last one F; output that ends without a newline is marked P
-too (so containerd does). When the file has grown to its largest size it is renamed to `<file>.<time>`, as the kubelet
+too, as containerd does. When the file has reached its maximum size it is renamed to `<file>.<time>`, as the kubelet
 names rotated logs, and the oldest are removed until only so many files are left, the current one included.
 """
 
@@ -31,7 +31,7 @@ def log_place(directory: str, relative: str) -> tuple[str, list[str], str]:
 
 
 def open_folder(directory: str, folders: list[str]) -> int:
-    """Folders below the directory are made where they are missing, and are never links."""
+    """Directories below it are created where they are missing, and are never links."""
     os.makedirs(directory, mode=0o755, exist_ok=True)
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     fd = os.open(directory, flags)
@@ -49,14 +49,14 @@ def open_folder(directory: str, folders: list[str]) -> int:
 
 
 class LogFile:
-    """One file that grows, is rotated, and is never more than `max_files` times `max_bytes`."""
+    """One log with its rotated files: at most `max_files` times `max_bytes`."""
 
-    __slots__ = ("_fd", "_place", "_size", "max_bytes", "max_files", "trouble")
+    __slots__ = ("_fd", "_place", "_size", "error", "max_bytes", "max_files")
 
     def __init__(self, directory: str, relative: str, max_bytes: int = MAX_BYTES, max_files: int = MAX_FILES) -> None:
         self._place = log_place(directory, relative)
         self.max_bytes, self.max_files = max_bytes, max_files
-        self.trouble = ""
+        self.error = ""
         self._fd, self._size = -1, 0
         self.reopen()
 
@@ -72,7 +72,7 @@ class LogFile:
         self._fd, self._size = fd, os.fstat(fd).st_size
 
     def write_lines(self, lines: list[bytes]) -> None:
-        """As few writes as there can be without growing beyond the largest size by more than one line."""
+        """As few writes as possible without exceeding the maximum size by more than one line."""
         begin, size = 0, self._size
         for number, line in enumerate(lines, 1):
             size += len(line)
@@ -83,7 +83,7 @@ class LogFile:
             self.write(b"".join(lines[begin:]))
 
     def write(self, data: bytes) -> None:
-        """A full disk loses output, not the container: `trouble` says so until a write goes well again."""
+        """A full disk loses output, not the container: `error` says so until a write succeeds again."""
         if self._fd < 0:
             return
         try:
@@ -91,9 +91,9 @@ class LogFile:
                 done = os.write(self._fd, data)
                 self._size += done
                 data = data[done:]
-            self.trouble = ""
+            self.error = ""
         except OSError as error:
-            self.trouble = f"log output is lost: {error.strerror}"
+            self.error = f"log output is lost: {error.strerror}"
         if self._size >= self.max_bytes > 0:
             self._rotate()
 
@@ -107,7 +107,7 @@ class LogFile:
         try:
             folder = open_folder(directory, folders)
         except OSError as error:
-            self.trouble = f"the log can't be rotated: {error.strerror}"
+            self.error = f"the log can't be rotated: {error.strerror}"
             return
         try:
             there = sorted(entry for entry in os.listdir(folder) if entry.startswith(f"{name}."))
@@ -116,13 +116,13 @@ class LogFile:
             for old in [*there, fresh][: max(0, len(there) + 2 - self.max_files)]:
                 os.unlink(old, dir_fd=folder)
         except OSError as error:
-            self.trouble = f"the log can't be rotated: {error.strerror}"
+            self.error = f"the log can't be rotated: {error.strerror}"
         finally:
             os.close(folder)
         try:
             self.reopen()
         except OSError as error:
-            self.trouble = f"log output is lost: {error.strerror}"
+            self.error = f"log output is lost: {error.strerror}"
             self.close()
 
 
@@ -136,7 +136,7 @@ def rotated_name(name: str, now: time.struct_time, there: list[str]) -> str:
 
 
 class LogStream:
-    """stdout or stderr of a container: cut into lines, stamped, handed to the file."""
+    """stdout or stderr of a container: cut into lines, stamped, written to the file."""
 
     __slots__ = ("_file", "_prefix", "_rest", "fd")
 
@@ -146,7 +146,7 @@ class LogStream:
         self._rest = b""
 
     def read(self) -> bool:
-        """One portion of what is there; False at its end. A pty whose other side is closed ends with EIO."""
+        """Read one portion; False at the end. A pty whose other side is closed ends with EIO."""
         try:
             data = os.read(self.fd, _READ_BYTES)
         except BlockingIOError:
@@ -158,7 +158,7 @@ class LogStream:
         return bool(data)
 
     def drain(self) -> None:
-        """All that is left in the pipe now that its writers have ended; then it is closed."""
+        """Read what is left in the pipe after its writers have ended, then close it."""
         while True:
             try:
                 data = os.read(self.fd, _READ_BYTES)
@@ -186,17 +186,17 @@ class LogStream:
 
 def cut(data: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
     """(`F ` or `P `, text) for every complete line or full part, and the rest."""
-    found: list[tuple[bytes, bytes]] = []
+    parts: list[tuple[bytes, bytes]] = []
     *complete, rest = data.split(b"\n")
     for line in complete:
         while len(line) > PART_BYTES:
-            found.append((b"P ", line[:PART_BYTES]))
+            parts.append((b"P ", line[:PART_BYTES]))
             line = line[PART_BYTES:]
-        found.append((b"F ", line))
+        parts.append((b"F ", line))
     while len(rest) >= PART_BYTES:
-        found.append((b"P ", rest[:PART_BYTES]))
+        parts.append((b"P ", rest[:PART_BYTES]))
         rest = rest[PART_BYTES:]
-    return found, rest
+    return parts, rest
 
 
 def stamp(now_ns: int) -> bytes:

@@ -1,7 +1,7 @@
 """The supervisor's event loop: readable and writable fds, timers, and children that have ended. One thread.
 
-SIGCHLD reaches the loop through a pipe (`signal.set_wakeup_fd`); every wake-up reaps all there is, also orphans that
-became ours because we are their subreaper.
+SIGCHLD reaches the loop through a pipe (`signal.set_wakeup_fd`); every wake-up reaps all ended children, also orphans,
+which the kernel gives to us because we are a subreaper.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ class EventLoop:
         self._ending = False
         self._wake, wake_end = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
-        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler, or the wake-up fd is never written
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler the wake-up fd is never written
         self._selector.register(self._wake, selectors.EVENT_READ, (self._reap, None))
 
     def watch(self, fd: int, readable: Handler | None, writable: Handler | None = None) -> None:
-        """Handlers of an fd; both None: no more. Hang-ups and errors count as readable and writable."""
+        """Set the handlers of an fd; both None: remove it. Hang-ups and errors count as readable and writable."""
         events = (selectors.EVENT_READ if readable else 0) | (selectors.EVENT_WRITE if writable else 0)
         known = fd in self._selector.get_map()
         if not events:
@@ -58,7 +58,7 @@ class EventLoop:
         return timer
 
     def soon(self, action: Handler) -> None:
-        """Once, when this turn's events are all handled."""
+        """Once, when the events of this iteration are all handled."""
         self._soon.append(action)
 
     def end(self) -> None:
@@ -66,9 +66,9 @@ class EventLoop:
 
     def run(self) -> None:
         while not self._ending:
-            for key, events in self._selector.select(self._patience_s()):
+            for key, events in self._selector.select(self._timeout_s()):
                 readable, writable = key.data
-                # An earlier handler of this turn may have closed this one, or given its number to another.
+                # An earlier handler of this iteration may have closed this fd, and its number may be in use again.
                 if events & selectors.EVENT_READ and readable is not None and self._is_current(key):
                     readable()
                 if events & selectors.EVENT_WRITE and writable is not None and self._is_current(key):
@@ -80,10 +80,10 @@ class EventLoop:
                     action()
 
     def _is_current(self, key: selectors.SelectorKey) -> bool:
-        found = self._selector.get_map().get(key.fd)
-        return found is not None and found.data is key.data
+        current = self._selector.get_map().get(key.fd)
+        return current is not None and current.data is key.data
 
-    def _patience_s(self) -> float | None:
+    def _timeout_s(self) -> float | None:
         while self._timers and self._timers[0][2].action is None:
             heapq.heappop(self._timers)
         if self._soon:

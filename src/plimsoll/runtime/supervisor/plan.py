@@ -1,4 +1,4 @@
-"""What the agent's side tells the supervisor about one container, as it crosses the wire and as `child` uses it.
+"""What the agent sends to the supervisor about one container, and `child` uses.
 
 NamedTuples and not dataclasses: the supervisor has no memory to spare for `dataclasses` and what it imports.
 """
@@ -17,7 +17,7 @@ class Bind(NamedTuple):
 
 
 class Identity(NamedTuple):
-    """Who the process is: user, groups and the capabilities it may have at most."""
+    """The process's user, groups and the most capabilities it may have."""
 
     user: int = 0
     group: int = 0
@@ -31,9 +31,10 @@ class LaunchPlan(NamedTuple):
     environment: dict[str, str]
     working_dir: str = ""
     root: str = ""  # an image's own directory; "": a view of the host
-    expose: tuple[str, ...] = ()  # of the host, read-only, also where the view hides them
+    expose: tuple[str, ...] = ()  # host paths, read-only, also where the view hides them
     binds: tuple[Bind, ...] = ()
     identity: Identity = Identity()
+    seccomp: str = ""  # a BPF program in base64; "": no filter
     privileged: bool = False
     read_only_root: bool = False
     stdin: bool = False
@@ -44,7 +45,7 @@ class LaunchPlan(NamedTuple):
 
 
 def plan_from(document: dict[str, Any]) -> LaunchPlan:
-    """From JSON, where tuples are lists. TypeError for a field that is not ours: the two sides differ in version."""
+    """From JSON, where tuples are lists. TypeError for an unknown field: the two sides differ in version."""
     fields = dict(document)
     fields["argv"] = tuple(map(str, fields["argv"]))
     fields["expose"] = tuple(fields.get("expose", ()))

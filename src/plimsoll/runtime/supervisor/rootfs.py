@@ -1,16 +1,16 @@
-"""What a container sees as its file system: a private view of the host, or of a directory, that ends with it.
+"""The container's root file system: a private view of the host, or of an image directory.
 
-The root is an overlay: below, read-only, the host's root file system alone (nothing that is mounted in it) or the
-image's directory; above, a tmpfs that only this container has. An overlay has inodes of its own, so no unix socket of
-the host can be connected to through it, not even one that is made later, and no device node works in it (nodev).
-Other disks of the host are added read-only. What a pod must not see is covered by empty directories; then come fresh
-/proc, /sys and /dev, and the volumes. Everything is taken from the host before `pivot_root` and attached after it, when
-every link already leads to the container's own files.
+The root is an overlay. Its lower layer, read-only, is the host's root file system without what is mounted in it, or
+the image's directory; its upper layer is a tmpfs of this container. An overlay has inodes of its own, so no unix socket
+of the host can be connected to through it, not even one that is made later, and no device node works in it (nodev).
+Other disks of the host are added read-only. Empty directories cover what a pod must not see; then come fresh /proc,
+/sys and /dev, and the volumes.
 
-Without overlayfs the root is a tmpfs with the host's top directories bound into it read-only, and sockets that exist
-are covered one by one.
+`prepare` lists these mounts in order and does no I/O. `stage` takes everything that comes from the host before
+`pivot_root`; `pivot` attaches it afterwards, when every link already leads to the container's own files.
 
-All of it happens in the child's own, private mount namespace and goes with it.
+Without overlayfs the root is a tmpfs with the host's top directories bound into it read-only, and existing sockets are
+covered one by one. All of this happens in the child's private mount namespace and ends with it.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from typing import Literal, NamedTuple
 
 from plimsoll.linux import mounts
 from plimsoll.linux.mounts import NODEV, NOEXEC, NOSUID, RDONLY
 from plimsoll.runtime.supervisor.plan import Bind
 
-# Design §7, and what else on a usual machine holds secrets or other pods' data.
+# Paths that hold secrets or other pods' data on a usual machine.
 HIDDEN = (
     "/root", "/home", "/run", "/var/run", "/tmp", "/var/tmp", "/var/lib", "/var/log", "/var/backups", "/var/spool",
     "/var/mail", "/boot", "/efi", "/lost+found", "/mnt", "/media", "/etc/ssh", "/etc/shadow", "/etc/shadow-",
     "/etc/gshadow", "/etc/gshadow-", "/etc/kubernetes", "/etc/ssl/private", "/etc/NetworkManager", "/etc/wireguard",
 )  # fmt: skip
-OPEN_TO_ALL = ("/tmp", "/var/tmp")
+WORLD_WRITABLE = ("/tmp", "/var/tmp")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DISKS = frozenset((
     "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "reiserfs", "bcachefs", "erofs", "squashfs",
     "overlay", "hostfs", "virtiofs", "9p", "nfs", "nfs4",
 ))  # fmt: skip
-# As runc masks them: what tells of, or changes, the whole machine.
+# As runc masks them: they show or change the state of the whole machine.
 MASKED = (
     "/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
     "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
@@ -51,7 +52,7 @@ class RootView(NamedTuple):
     stage: str  # an empty directory of ours; what is mounted on it stays in the child's mount namespace
     root: str = ""
     secret: tuple[str, ...] = ()  # besides HIDDEN: the state directory; covered in volumes as well
-    hidden: tuple[str, ...] | None = None  # `hidden_paths(secret)`, where it is known already
+    hidden: tuple[str, ...] | None = None  # `hidden_paths(secret)`, where the caller has it already
     expose: tuple[str, ...] = ()
     binds: tuple[Bind, ...] = ()
     working_dir: str = ""
@@ -59,54 +60,130 @@ class RootView(NamedTuple):
     privileged: bool = False
     overlay: bool = True
     shm_tree: int = -1  # the pod's /dev/shm, a detached mount
-    cgroups: bool = False  # show the container its own part of cgroup v2, read-only
-    outside: int = 1  # a process in the host's network namespace, to ask for its sockets
+    cgroups: bool = False  # mount the container's own part of cgroup v2, read-only
+    outside: int = 1  # a process in the host's network namespace, to list its sockets
+
+
+class Host(NamedTuple):
+    """What `prepare` has to know about the host."""
+
+    hidden: tuple[str, ...] = ()
+    disks: tuple[str, ...] = ()
+    sockets: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()  # those of MASKED that exist
+    secrets: tuple[tuple[str, str], ...] = ()  # as `seen_through` returns them
+
+
+class Source(Enum):
+    HOST = "a clone of `path` on the host, taken before the pivot"
+    BLANK = "an empty read-only directory or file, as `path` on the host is one or the other"
+    COVER = "an empty writable directory of the container's own, or an empty file"
+    SHM = "the pod's /dev/shm"
+    NEW = "a new file system of type `kind`; `path` is its name in mountinfo"
+    SELF = "the container's own `path`, bound onto itself"
+    FLAGS = "no mount: set `flags` on the one that is there"
+    LINK = "no mount: a symbolic link to `path`"
+
+
+class Mount(NamedTuple):
+    target: str
+    source: Source
+    path: str
+    flags: int = 0
+    kind: str = ""
+    options: str = ""
+    recursive: bool = True
+    missing: Literal["fail", "skip", "create"] = "fail"  # what to do where the target does not exist
 
 
 def enter(view: RootView) -> None:
     """To be called in a new mount namespace, as its root; afterwards / is the container's."""
     mounts.make_private()
-    nodev = 0 if view.privileged else NODEV
-    hidden = () if view.root else hidden_paths(view.secret) if view.hidden is None else view.hidden
-    volumes = [(bind.container_path, _taken(bind.host_path, _flags(bind, nodev))) for bind in view.binds]
-    exposed = [] if view.root else [path for path in view.expose if is_below(path, hidden)]
-    exposures = [(path, _taken(path, RDONLY | nodev)) for path in exposed]
-    devices = [] if view.privileged else [(name, _taken(f"/dev/{name}", 0, deep=False)) for name in DEVICES]
-    host_dev = _taken("/dev", 0) if view.privileged else -1
-    disks = [] if view.root else [(path, _taken(path, RDONLY | nodev, deep=False)) for path in other_disks(hidden)]
-    sockets = () if view.root or (view.overlay and not disks) else bound_sockets(view.outside)
+    host = read_host(view)
+    planned = prepare(view, host)
+    pivot(view, planned, stage(view, host, planned))
 
+
+def read_host(view: RootView) -> Host:
+    masked = () if view.privileged else tuple(path for path in MASKED if os.path.exists(path))
+    secrets = tuple(seen_through(view.binds, view.secret))
+    if view.root:
+        return Host(masked=masked, secrets=secrets)
+    hidden = hidden_paths(view.secret) if view.hidden is None else view.hidden
+    disks = tuple(other_disks(hidden))
+    sockets = () if view.overlay and not disks else bound_sockets(view.outside)
+    return Host(hidden, disks, tuple(path for path in sockets if os.path.exists(path)), masked, secrets)
+
+
+def prepare(view: RootView, host: Host) -> tuple[Mount, ...]:
+    """Every mount on top of the root, in the order in which it is attached. A later one covers an earlier one."""
+    nodev = 0 if view.privileged else NODEV
+    return (
+        *(Mount(path, Source.HOST, path, RDONLY | nodev, recursive=False) for path in host.disks),
+        *_covers(view, host),
+        *_system_directories(view),
+        *(Mount(path, Source.BLANK, path) for path in host.masked),
+        *(Mount(path, Source.SELF, path, RDONLY, missing="skip") for path in READ_ONLY if not view.privileged),
+        *(
+            Mount(path, Source.HOST, path, RDONLY | nodev, missing="create")
+            for path in view.expose
+            if not view.root and is_below(path, host.hidden)
+        ),
+        *(
+            Mount(path, Source.HOST, host_path, nodev | (RDONLY if read_only else 0), missing="create")
+            for host_path, path, read_only in view.binds
+        ),
+        *(Mount(target, Source.BLANK, path) for target, path in host.secrets),
+    )
+
+
+def stage(view: RootView, host: Host, planned: tuple[Mount, ...]) -> list[int]:
+    """Build the root on a tmpfs and take every tree that comes from outside it: one for each mount, -1 for none."""
+    # The host's trees first: a volume that contains the stage must not show what is mounted there.
+    trees = [
+        _clone(mount.path, mount.flags, recursive=mount.recursive) if mount.source is Source.HOST else -1
+        for mount in planned
+    ]
     mounts.mount("plimsoll", view.stage, "tmpfs", NOSUID | NODEV, "mode=755")
     os.chdir(view.stage)
     for name in ("upper", "root", "empty"):
         os.mkdir(name, 0o755)
     os.close(os.open("nothing", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
-    masked = () if view.privileged else tuple(path for path in MASKED if os.path.exists(path))
-    masks = [(path, _blank(path)) for path in masked]
-    secrets = [(path, _blank(host)) for path, host in seen_through(view.binds, view.secret)]
-    covers: list[tuple[str, int]] = []
+    for number, mount in enumerate(planned):
+        if mount.source is Source.BLANK:
+            trees[number] = _clone("empty" if os.path.isdir(mount.path) else "nothing", RDONLY)
+        elif mount.source is Source.COVER:
+            trees[number] = _cover(mount.path)
+        elif mount.source is Source.SHM:
+            trees[number] = view.shm_tree
+    nodev = 0 if view.privileged else NODEV
     if view.overlay:
-        _overlay_root(view.root, hidden, nodev)
-        covers = [(path, _blank(path)) for path in hidden if is_below(path, [path for path, _ in disks])]
+        _overlay_root(view.root, host.hidden, nodev)
     elif view.root:
-        mounts.attach_tree(_taken(view.root, RDONLY | nodev, deep=False), "root")
+        mounts.attach_tree(_clone(view.root, RDONLY | nodev, recursive=False), "root")
     else:
-        covers = [(path, _cover(path)) for path in hidden]
-        _bound_root(hidden, nodev)
-    socket_covers = [(path, _blank(path)) for path in sockets if os.path.exists(path) and not is_below(path, hidden)]
+        _bound_root(host.hidden, nodev)
+    return trees
 
+
+def pivot(view: RootView, planned: tuple[Mount, ...], trees: list[int]) -> None:
+    """Make the staged root ours and attach the mounts; from here on every link leads to the container's own files."""
     mounts.pivot_into("root")
-    for path, tree in (*disks, *covers):
-        _attach(tree, path)
-    for path, tree in socket_covers:
-        if os.path.lexists(path):
-            _attach(tree, path)
-    _system_directories(view, devices, host_dev, masks)
-    for path, tree in (*exposures, *volumes):
-        _make_target(tree, path)
-        _attach(tree, path)
-    for path, tree in secrets:
-        _attach(tree, path)
+    for mount, tree in zip(planned, trees, strict=True):
+        if mount.missing == "skip" and not os.path.lexists(mount.target):
+            continue
+        if mount.missing == "create":
+            _make_target(tree, mount.target)
+        if mount.source is Source.LINK:
+            os.symlink(mount.path, mount.target)
+        elif mount.source is Source.NEW:
+            mounts.mount(mount.path, mount.target, mount.kind, mount.flags, mount.options)
+        elif mount.source is Source.SELF:
+            _attach(_clone(mount.path, mount.flags), mount.target)
+        elif mount.source is Source.FLAGS:
+            mounts.restrict(mount.target, mount.flags)
+        else:
+            _attach(tree, mount.target)
     if view.working_dir and not os.path.lexists(view.working_dir):
         try:
             os.makedirs(view.working_dir, 0o755)
@@ -117,102 +194,130 @@ def enter(view: RootView) -> None:
 
 
 def shared_memory_root(stage: str, size: str) -> None:
-    """Make the mount namespace we are in (a new one) hold a pod's /dev/shm as its only mount, pinning nothing else."""
+    """Make a pod's /dev/shm the only mount of this (new) mount namespace, so that it pins nothing else."""
     mounts.make_private()
     mounts.mount("shm", stage, "tmpfs", NOSUID | NODEV | NOEXEC, f"mode=1777,size={size}")
     mounts.pivot_into(stage)
 
 
-def shared_memory_tree() -> int:
-    """What `shared_memory_root` has made, to be attached in another mount namespace."""
-    return mounts.clone_tree("/", recursive=False)
-
-
 def hidden_paths(secret: Iterable[str]) -> tuple[str, ...]:
-    """Those that are there, links followed, without those that lie in another."""
-    found = {os.path.realpath(path) for path in (*HIDDEN, *secret) if os.path.exists(path)}
-    return tuple(sorted(path for path in found - {"/"} if not is_below(path, found - {path})))
+    """Those that exist, with links resolved and nested ones left out."""
+    paths = {os.path.realpath(path) for path in (*HIDDEN, *secret) if os.path.exists(path)}
+    return tuple(sorted(path for path in paths - {"/"} if not is_below(path, paths - {path})))
 
 
 def is_below(path: str, directories: Iterable[str]) -> bool:
-    """In one of them, or one of them."""
+    """Whether the path is one of the directories or in one of them."""
     return any(path == directory or path.startswith(directory.rstrip("/") + "/") for directory in directories)
 
 
 def other_disks(hidden: tuple[str, ...]) -> list[str]:
     """Mount points of the host's further disks, outer ones first."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        found = disk_mounts(file)
-    return sorted(path for path in found if not is_below(path, (*hidden, "/dev", "/proc", "/sys")))
+        paths = disk_mounts(file)
+    return sorted(path for path in paths if not is_below(path, (*hidden, "/dev", "/proc", "/sys")))
 
 
 def disk_mounts(mountinfo: Iterable[str]) -> set[str]:
-    """Where file systems that hold files of their own are mounted, but for the root."""
-    found: dict[str, bool] = {}
+    """Where disk file systems (DISKS) are mounted, except the root."""
+    is_disk: dict[str, bool] = {}
     for line in mountinfo:
         place, _, what = line.partition(" - ")
         path = place.split(" ")[4]
-        for escape, meant in _ESCAPES:
-            path = path.replace(escape, meant)
-        found[path] = what.split(" ")[0] in DISKS
-    return {path for path, disk in found.items() if disk and path != "/"}
+        for escape, character in _ESCAPES:
+            path = path.replace(escape, character)
+        is_disk[path] = what.split(" ")[0] in DISKS
+    return {path for path, disk in is_disk.items() if disk and path != "/"}
 
 
 def seen_through(binds: Iterable[Bind], secret: Iterable[str]) -> list[tuple[str, str]]:
-    """Where a volume of the host would show what is secret: (path in the container, path on the host)."""
-    found = []
-    for bind in binds:
-        host = os.path.realpath(bind.host_path)
-        for path in map(os.path.realpath, secret):
-            if is_below(path, (host,)):
-                found.append((os.path.normpath(bind.container_path + "/" + path[len(host) :]), path))
-    return found
+    """Where a volume would show a secret path: (path in the container, path on the host)."""
+    hosts = [(os.path.realpath(bind.host_path), bind.container_path) for bind in binds]
+    return [
+        (os.path.normpath(f"{target}/{path[len(host) :]}"), path)
+        for host, target in hosts
+        for path in map(os.path.realpath, secret)
+        if is_below(path, (host,))
+    ]
 
 
 def bound_sockets(pid: int) -> tuple[str, ...]:
-    """Where unix sockets of that process's network namespace lie in the file system."""
+    """The paths of the unix sockets in that process's network namespace."""
     with open(f"/proc/{pid}/net/unix", encoding="utf-8", errors="surrogateescape") as file:
-        found = {line.rstrip("\n").partition(" /")[2] for line in file}
-    return tuple(f"/{path}" for path in sorted(found - {""}))
+        paths = {line.rstrip("\n").partition(" /")[2] for line in file}
+    return tuple(f"/{path}" for path in sorted(paths - {""}))
 
 
-def _flags(bind: Bind, nodev: int) -> int:
-    return nodev | (RDONLY if bind.read_only else 0)
+def _covers(view: RootView, host: Host) -> Iterator[Mount]:
+    """Hide what the root does not hide by itself: an overlay hides in its upper layer, but disks are mounted on it."""
+    if view.overlay:
+        yield from (Mount(path, Source.BLANK, path) for path in host.hidden if is_below(path, host.disks))
+    elif not view.root:
+        yield from (Mount(path, Source.COVER, path) for path in host.hidden)
+    for path in host.sockets:
+        if not is_below(path, host.hidden):
+            yield Mount(path, Source.BLANK, path, missing="skip")
 
 
-def _taken(path: str, flags: int, *, deep: bool = True) -> int:
-    tree = mounts.clone_tree(path, recursive=deep)
+def _system_directories(view: RootView) -> Iterator[Mount]:
+    safe = NOSUID | NODEV | NOEXEC
+    yield _new("proc", "/proc", "proc", safe)
+    yield _new("sysfs", "/sys", "sysfs", safe | (0 if view.privileged else RDONLY))
+    if view.cgroups:
+        yield _new("cgroup", "/sys/fs/cgroup", "cgroup2", safe)
+        if not view.privileged:  # not as a flag of `mount`: the file system itself is the host's too
+            yield Mount("/sys/fs/cgroup", Source.FLAGS, "", RDONLY)
+    if view.privileged:
+        yield Mount("/dev", Source.HOST, "/dev", missing="create")
+        return
+    yield _new("plimsoll", "/dev", "tmpfs", safe, "mode=755,size=64k")
+    for name in DEVICES:
+        yield Mount(f"/dev/{name}", Source.HOST, f"/dev/{name}", recursive=False, missing="create")
+    yield Mount("/dev/ptmx", Source.LINK, "pts/ptmx")
+    yield Mount("/dev/fd", Source.LINK, "/proc/self/fd")
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        yield Mount(f"/dev/{name}", Source.LINK, f"/proc/self/fd/{number}")
+    yield _new("devpts", "/dev/pts", "devpts", NOSUID | NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5")
+    yield _new("mqueue", "/dev/mqueue", "mqueue", safe)
+    if view.shm_tree >= 0:
+        yield Mount("/dev/shm", Source.SHM, "", missing="create")
+    else:
+        yield _new("shm", "/dev/shm", "tmpfs", safe, "mode=1777,size=64m")
+
+
+def _new(name: str, target: str, kind: str, flags: int, options: str = "") -> Mount:
+    return Mount(target, Source.NEW, name, flags, kind, options, missing="create")
+
+
+def _clone(path: str, flags: int, *, recursive: bool = True) -> int:
+    tree = mounts.clone_tree(path, recursive=recursive)
     if flags:
-        mounts.restrict_tree(tree, flags, recursive=deep)
+        mounts.restrict_tree(tree, flags, recursive=recursive)
     return tree
 
 
 def _cover(path: str) -> int:
     """An empty directory of the container's own, or an empty file."""
     if not os.path.isdir(path):
-        return _taken("nothing", RDONLY)
+        return _clone("nothing", RDONLY)
     own = "upper/" + path.strip("/").replace("/", "-")
     os.mkdir(own)
-    os.chmod(own, 0o1777 if path in OPEN_TO_ALL else 0o755)
-    return _taken(own, 0)
-
-
-def _blank(path: str) -> int:
-    return _taken("empty" if os.path.isdir(path) else "nothing", RDONLY)
+    os.chmod(own, 0o1777 if path in WORLD_WRITABLE else 0o755)
+    return _clone(own, 0)
 
 
 def _overlay_root(root: str, hidden: tuple[str, ...], nodev: int) -> None:
-    """What is hidden lies in the upper layer as an opaque directory, or an empty file: there is nothing to unmount."""
+    """Hide paths in the upper layer, as opaque directories or empty files, so that there is nothing to unmount."""
     if root:
         os.mkdir("lower")
-        mounts.attach_tree(_taken(root, 0, deep=False), "lower")
+        mounts.attach_tree(_clone(root, 0, recursive=False), "lower")
         os.chmod("upper", stat.S_IMODE(os.stat("lower").st_mode))
-    made: set[str] = set()
+    copied: set[str] = set()
     for path in hidden:
-        _copy_parents(os.path.dirname(path), made)
+        _copy_parents(os.path.dirname(path), copied)
         if os.path.isdir(path):
             os.mkdir("upper" + path)
-            os.chmod("upper" + path, 0o1777 if path in OPEN_TO_ALL else 0o755)
+            os.chmod("upper" + path, 0o1777 if path in WORLD_WRITABLE else 0o755)
             os.setxattr("upper" + path, "trusted.overlay.opaque", b"y")
         else:
             os.close(os.open("upper" + path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
@@ -222,16 +327,16 @@ def _overlay_root(root: str, hidden: tuple[str, ...], nodev: int) -> None:
     mounts.mount("overlay", "root", "overlay", nodev, f"lowerdir={lower},upperdir=upper,workdir=work")
 
 
-def _copy_parents(path: str, made: set[str]) -> None:
-    """Directories of the upper layer look as those below them that they are merged with."""
-    if path == "/" or path in made:
+def _copy_parents(path: str, copied: set[str]) -> None:
+    """Directories of the upper layer have the owner and mode of the lower ones that they are merged with."""
+    if path == "/" or path in copied:
         return
-    _copy_parents(os.path.dirname(path), made)
-    found = os.stat(path)
+    _copy_parents(os.path.dirname(path), copied)
+    lower = os.stat(path)
     os.mkdir("upper" + path)
-    os.chown("upper" + path, found.st_uid, found.st_gid)
-    os.chmod("upper" + path, stat.S_IMODE(found.st_mode))
-    made.add(path)
+    os.chown("upper" + path, lower.st_uid, lower.st_gid)
+    os.chmod("upper" + path, stat.S_IMODE(lower.st_mode))
+    copied.add(path)
 
 
 def _bound_root(hidden: tuple[str, ...], nodev: int) -> None:
@@ -243,54 +348,15 @@ def _bound_root(hidden: tuple[str, ...], nodev: int) -> None:
         elif entry.is_dir():
             os.mkdir(target)
             if entry.path not in (*hidden, "/proc", "/sys", "/dev"):
-                mounts.attach_tree(_taken(entry.path, RDONLY | nodev, deep=False), target)
-
-
-def _system_directories(
-    view: RootView, devices: list[tuple[str, int]], host_dev: int, masks: list[tuple[str, int]]
-) -> None:
-    for path in ("/proc", "/sys", "/dev"):
-        if not os.path.isdir(path):
-            os.mkdir(path, 0o755)
-    mounts.mount("proc", "/proc", "proc", NOSUID | NODEV | NOEXEC)
-    mounts.mount("sysfs", "/sys", "sysfs", NOSUID | NODEV | NOEXEC | (0 if view.privileged else RDONLY))
-    if view.cgroups:
-        mounts.mount("cgroup", "/sys/fs/cgroup", "cgroup2", NOSUID | NODEV | NOEXEC)
-        if not view.privileged:  # not as a flag of `mount`: the file system itself is the host's too
-            mounts.restrict("/sys/fs/cgroup", RDONLY)
-    if host_dev >= 0:
-        _attach(host_dev, "/dev")
-    else:
-        mounts.mount("plimsoll", "/dev", "tmpfs", NOSUID | NODEV | NOEXEC, "mode=755,size=64k")
-        for name in ("pts", "shm", "mqueue"):
-            os.mkdir(f"/dev/{name}", 0o755)
-        for name, tree in devices:
-            os.close(os.open(f"/dev/{name}", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o666))
-            _attach(tree, f"/dev/{name}")
-        os.symlink("pts/ptmx", "/dev/ptmx")
-        os.symlink("/proc/self/fd", "/dev/fd")
-        for number, name in enumerate(("stdin", "stdout", "stderr")):
-            os.symlink(f"/proc/self/fd/{number}", f"/dev/{name}")
-        mounts.mount("devpts", "/dev/pts", "devpts", NOSUID | NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5")
-        mounts.mount("mqueue", "/dev/mqueue", "mqueue", NOSUID | NODEV | NOEXEC)
-        if view.shm_tree >= 0:
-            _attach(view.shm_tree, "/dev/shm")
-        else:
-            mounts.mount("shm", "/dev/shm", "tmpfs", NOSUID | NODEV | NOEXEC, "mode=1777,size=64m")
-    for path, tree in masks:
-        _attach(tree, path)
-    if not view.privileged:
-        for path in READ_ONLY:
-            if os.path.exists(path):
-                _attach(_taken(path, RDONLY), path)
+                mounts.attach_tree(_clone(entry.path, RDONLY | nodev, recursive=False), target)
 
 
 def _make_target(tree: int, path: str) -> None:
-    """Where the volume goes. The root's upper layer takes it; a root that can't be written must have it already."""
+    """Create the mount point. An overlay's upper layer takes it; on a read-only root it must exist already."""
     if os.path.exists(path):
         return
     try:
-        if stat.S_ISDIR(os.fstat(tree).st_mode):
+        if tree < 0 or stat.S_ISDIR(os.fstat(tree).st_mode):
             os.makedirs(path, 0o755, exist_ok=True)
             return
         os.makedirs(os.path.dirname(path), 0o755, exist_ok=True)

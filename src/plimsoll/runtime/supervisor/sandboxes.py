@@ -1,7 +1,7 @@
-"""What the containers of a pod share: network, ipc and uts namespaces, /dev/shm, and the pids where it asks for that.
+"""What the containers of a pod share: network, ipc and uts namespaces, /dev/shm, and pids if the pod asks for it.
 
-The supervisor itself steps into new namespaces, keeps them by an fd, and steps back. Nothing is mounted where the host
-could see it: /dev/shm is the only mount of a mount namespace of its own.
+The supervisor enters new namespaces, keeps an fd of each, and returns to its own. Nothing is mounted where the host
+could see it: /dev/shm is the only mount of its own mount namespace.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
 from plimsoll.runtime.supervisor.state import ContainerRecord, JournalRecord, Register, Sandbox
 
 _SHM_SIZE = "64m"
-# A shell reaps whoever it is given; it must not end, or all of the pod would.
+# A shell reaps orphans. It must not end, because the whole pod would end with it.
 _POD_INIT = ("/bin/sh", "-c", "trap '' HUP INT TERM; while :; do sleep 86400 & wait; done")
 _KINDS = (namespaces.MOUNT, namespaces.UTS, namespaces.IPC, namespaces.PID, namespaces.NET)
 
@@ -34,7 +34,7 @@ class Sandboxes:
         self._inits: dict[int, ChildProcess] = {}
 
     def make(self, spec: JournalRecord, done: Callable[[str], None]) -> None:
-        """`done` gets an error's words, or ""."""
+        """`done` gets an error message, or ""."""
         there = self._register.sandboxes.get(spec["id"])
         if there is not None and there.ready:
             done("")
@@ -57,22 +57,22 @@ class Sandboxes:
         sandbox.ready = False
         left = [container for container in self._register.of_sandbox(sandbox_id) if container.alive]
 
-        def one_less() -> None:
+        def check_ended() -> None:
             if any(container.alive for container in left):
                 return
             left.clear()
             if sandbox.init is not None:
                 spawn.kill(sandbox.init.pid)
                 sandbox.init = None
-            sandbox.let_go()
+            sandbox.close()
             self._register.changed(sandbox)
             done()
 
         for container in list(left):
-            container.on_end.append(one_less)
+            container.on_end.append(check_ended)
             self._kill(container)
         if not left:
-            one_less()
+            check_ended()
 
     def remove(self, sandbox_id: str, done: Callable[[], None]) -> None:
         def stopped() -> None:
@@ -94,7 +94,7 @@ class Sandboxes:
         try:
             return socket.socket(family, socket.SOCK_STREAM)
         finally:
-            self._come_back([namespaces.NET])
+            self._return([namespaces.NET])
 
     def place(self, sandbox: Sandbox, cgroups: tuple[int, ...], view: rootfs.RootView | None) -> child.ChildPlacement:
         return child.ChildPlacement(
@@ -146,21 +146,21 @@ class Sandboxes:
                 rootfs.shared_memory_root(self._settings.stage, _SHM_SIZE)
                 sandbox.shm = self._current(namespaces.MOUNT)
         except OSError:
-            sandbox.let_go()
+            sandbox.close()
             raise
         finally:
-            self._come_back(entered)
+            self._return(entered)
 
     def _current(self, kind: int) -> int:
-        """By the host's /proc, wherever our root is just now."""
+        """Through the host's /proc, whatever the current root is."""
         return os.open(f"self/ns/{namespaces.FILES[kind]}", os.O_RDONLY | os.O_CLOEXEC, dir_fd=self._proc)
 
-    def _come_back(self, kinds: list[int]) -> None:
+    def _return(self, kinds: list[int]) -> None:
         try:
             for kind in kinds:
                 namespaces.setns(self._own[kind], kind)
         except OSError:
-            os.abort()  # half in a pod's namespaces we must not go on; the next supervisor starts clean
+            os.abort()  # some namespaces may still be the pod's: end here, the next supervisor starts clean
 
     def _start_init(self, sandbox: Sandbox, done: Callable[[str], None]) -> None:
         """PID 1 of a pod whose containers share their pids. The pod's processes end with it."""
@@ -176,7 +176,7 @@ class Sandboxes:
             child = sandbox.init
             if failure is not None or child is None:
                 self._register.sandboxes.pop(sandbox.id, None)
-                sandbox.let_go()
+                sandbox.close()
                 done(f"the pod's init did not start: {failure.message if failure else 'the pod was stopped'}")
                 return
             try:

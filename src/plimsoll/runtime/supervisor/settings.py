@@ -1,7 +1,4 @@
-"""What this machine lets the supervisor do, found by trying it in a child: namespaces, mounts, an overlay.
-
-What the supervisor is told when it starts, and what it has found out about the machine.
-"""
+"""The supervisor's settings, and what the machine allows: namespaces, mounts, an overlay, tried in a child."""
 
 from __future__ import annotations
 
@@ -69,7 +66,7 @@ class Settings(NamedTuple):
     log_max_bytes: int = 10 << 20
     log_max_files: int = 5
     unified: bool = False  # /sys/fs/cgroup is cgroup v2
-    files: tuple[int, int] = (1024, 1024)  # RLIMIT_NOFILE of containers: what we were started with
+    files: tuple[int, int] = (1024, 1024)  # RLIMIT_NOFILE of containers: what the supervisor was started with
 
     @property
     def stage(self) -> str:

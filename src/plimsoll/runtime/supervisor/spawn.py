@@ -1,11 +1,10 @@
-"""Children of the supervisor: born in the right pid namespace, listened to until they have become their program.
+"""Children of the supervisor: started in their pid namespace and followed until they have executed their program.
 
-`unshare(PID)`, fork, `setns` back: between the first and the last nothing else happens, as there is one thread.
+`unshare(PID)`, fork, `setns` back: the supervisor has one thread, so nothing else happens in between.
 """
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import select
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 
 from plimsoll.linux import namespaces
 from plimsoll.linux.clone_into_cgroup import fork_into, is_unified
-from plimsoll.runtime.supervisor import child
+from plimsoll.runtime.supervisor import child, wire
 from plimsoll.runtime.supervisor.loop import EventLoop
 from plimsoll.runtime.supervisor.plan import LaunchPlan
 
@@ -35,7 +34,7 @@ class Spawner(Protocol):
 
 
 class Failure:
-    """Why a program did not come to run, as `child` reports it."""
+    """Why a program was not executed, as `child` reports it."""
 
     __slots__ = ("code", "message", "reason")
 
@@ -59,19 +58,16 @@ class ChildProcess:
         loop.watch(notes.fileno(), self.listen)
 
     def listen(self) -> None:
-        """Take what the child has said; at the end of it, it is ready or has failed."""
+        """Read the child's notes; at the end of the stream it is ready or has failed."""
         while self._notes is not None:
             try:
-                data, ancillary, _, _ = self._notes.recvmsg(65536, socket.CMSG_SPACE(16), socket.MSG_CMSG_CLOEXEC)
+                data, fds = wire.receive(self._notes)
             except BlockingIOError:
                 return
             except OSError:
-                data, ancillary = b"", []
-            for level, kind, content in ancillary:
-                if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-                    fds = array.array("i")
-                    fds.frombytes(content[: len(content) - len(content) % fds.itemsize])
-                    self.terminal = fds[0]
+                data, fds = b"", []
+            if fds:
+                self.terminal = fds[0]
             if not data:
                 self._loop.watch(self._notes.fileno(), None)
                 self._notes.close()
@@ -102,7 +98,7 @@ def spawn(
     pids: int,
     own_pids: int,
 ) -> ChildProcess:
-    """Fork; the child becomes the program or says why not. OSError where not even that works."""
+    """Fork; the child executes the program or reports why it cannot. OSError where the fork fails."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET | socket.SOCK_CLOEXEC)
     try:
         if pids == NEW_PIDS:
@@ -117,7 +113,7 @@ def spawn(
                 child.run(plan, place, streams, theirs)
         finally:
             if pids != OUR_PIDS:
-                _come_back(own_pids)
+                _return(own_pids)
     except OSError:
         ours.close()
         raise
@@ -128,18 +124,18 @@ def spawn(
 
 
 def _forked(place: child.ChildPlacement) -> tuple[int, child.ChildPlacement]:
-    """A child, and where it still has to go: into a cgroup of v2 it is born."""
+    """The child, and what it still has to enter: the kernel starts it in its cgroup v2 directly."""
     unified = next((fd for fd in place.cgroups if is_unified(fd)), None)
     if unified is not None and (pid := fork_into(unified)) is not None:
         return pid, place._replace(cgroups=tuple(fd for fd in place.cgroups if fd != unified))
     return os.fork(), place
 
 
-def _come_back(own_pids: int) -> None:
+def _return(own_pids: int) -> None:
     try:
         namespaces.setns(own_pids, namespaces.PID)
     except OSError:
-        os.abort()  # the next child would be born into somebody's container
+        os.abort()  # the next child would start in this container
 
 
 def exit_code(status: int) -> int:
@@ -150,7 +146,7 @@ def exit_code(status: int) -> int:
 
 
 def start_ticks(pid: int) -> int:
-    """When a process began, in clock ticks since boot: with its pid, its identity within one boot. 0: it is gone."""
+    """When a process started, in clock ticks since boot: with its pid, its identity within one boot. 0: it is gone."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as file:
             return int(file.read().rpartition(b")")[2].split()[19])
@@ -165,13 +161,13 @@ def kill(pid: int, number: int = signal.SIGKILL) -> None:
         pass
 
 
-def kill_held(pidfd: int, patience_s: float = 5.0) -> None:
-    """Kill by pidfd and see it end; it need not be our child."""
+def kill_pidfd(pidfd: int, timeout_s: float = 5.0) -> None:
+    """Kill by pidfd and wait until it has ended; it need not be a child of ours."""
     try:
         signal.pidfd_send_signal(pidfd, signal.SIGKILL)
     except ProcessLookupError:
         return
-    select.select([pidfd], [], [], patience_s)
+    select.select([pidfd], [], [], timeout_s)
 
 
 def kill_session(leader: int) -> None:

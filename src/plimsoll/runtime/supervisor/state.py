@@ -1,8 +1,7 @@
-"""Which sandboxes and containers there are. A change is first here, then in the journal, then told to those who follow.
+"""Sandboxes and containers as the supervisor keeps them, and their form for the agent and for the journal.
 
-An exit is told only when the journal is on disk: once per turn of the loop, for all that ended in it.
-
-Sandboxes and containers as the supervisor keeps them, and how they look to the agent and to the journal.
+A change is made here first, then written to the journal, then sent to the agents that follow. An exit is sent only when
+the journal is on disk: once per iteration of the loop, for all that ended in it.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ class Sandbox:
         """For the journal."""
         return self.seen()
 
-    def let_go(self) -> None:
+    def close(self) -> None:
         """The namespaces end with the last process in them."""
         for fd in (*self.namespaces.values(), self.shm, self.pids):
             if fd >= 0:
@@ -119,7 +118,7 @@ class ContainerRecord:
         self.annotations: dict[str, str] = record.get("annotations", {})
         self.start_ticks: int = record.get("start_ticks", 0)
         self.cgroup: str = record.get("cgroup", "")
-        self.plan = b""  # JSON as it came: parsed at start and for each exec, kept small in between
+        self.plan = b""  # JSON as received: parsed at the start and for each exec, small in between
         self.child: ChildProcess | None = None
         self.failure: Failure | None = None
         self.streams: list[LogStream] = []
@@ -145,16 +144,16 @@ class ContainerRecord:
 
 
 class Register:
-    def __init__(self, loop: EventLoop, journal: SupervisorJournal, tell: Callable[[wire.Message], None]) -> None:
+    def __init__(self, loop: EventLoop, journal: SupervisorJournal, emit: Callable[[wire.Message], None]) -> None:
         self.sandboxes: dict[str, Sandbox] = {}
         self.containers: dict[str, ContainerRecord] = {}
-        self._loop, self._journal, self._tell = loop, journal, tell
+        self._loop, self._journal, self._emit = loop, journal, emit
         self._after_sync: list[Callable[[], None]] = []
         self._boot = boot_id()
-        self._behind = False  # the journal misses something: the disk was full
+        self._behind = False  # the journal is incomplete: the disk was full
 
     def recover(self) -> None:
-        """What a supervisor before us has left: its containers have ended with it, and are made to."""
+        """Take over from an earlier supervisor: its containers ended with it, or are killed now."""
         for record in self._journal.read().values():
             if record.get("kind") == "sandbox":
                 self.sandboxes[record["id"]] = Sandbox(record | {"ready": False})
@@ -162,7 +161,7 @@ class Register:
                 container = ContainerRecord(record)
                 if record.get("boot") == self._boot:
                     kill_left_behind(container.pid, container.start_ticks)
-                if container.phase == "created":  # it never ran, as far as anybody was told: the agent makes it again
+                if container.phase == "created":  # no start was reported: the agent creates it again
                     continue
                 if container.phase == "running":
                     container.phase, container.exit_code, container.pid = "exited", KILLED_CODE, 0
@@ -179,12 +178,12 @@ class Register:
         kind = "sandbox" if isinstance(what, Sandbox) else "container"
         news = {kind: what.seen()}
         if durable:
-            self.when_synced(lambda: self._tell(news))
+            self.when_synced(lambda: self._emit(news))
         else:
-            self._tell(news)
+            self._emit(news)
 
     def remember(self, what: ContainerRecord) -> None:
-        """For the next supervisor only: a process was started, and is nobody's news yet."""
+        """Journal the pid for the next supervisor; agents are not notified yet."""
         self._write(self._journal_record(what))
 
     def forget(self, what: Sandbox | ContainerRecord) -> None:
@@ -193,7 +192,7 @@ class Register:
         else:
             self.containers.pop(what.id, None)
         self._write({"id": what.id, "gone": True})
-        self._tell({"removed": what.id, "pod_uid": what.pod_uid})
+        self._emit({"removed": what.id, "pod_uid": what.pod_uid})
 
     def when_synced(self, action: Callable[[], None]) -> None:
         if not self._after_sync:
@@ -201,7 +200,7 @@ class Register:
         self._after_sync.append(action)
 
     def _write(self, record: JournalRecord, *, durable: bool = False) -> None:
-        """A full disk must not end the containers: what could not be written is written anew, with all the rest."""
+        """A full disk must not end the containers: the whole journal is written again later."""
         try:
             if self._behind or self._journal.is_stale(len(self.sandboxes) + len(self.containers)):
                 self._journal.begin(self._everything())
@@ -238,15 +237,15 @@ def boot_id() -> str:
 
 
 def kill_left_behind(pid: int, ticks: int) -> None:
-    """A container that outlived its supervisor (it can undo PR_SET_PDEATHSIG): its PID 1 takes all of it along."""
+    """Kill a container that outlived its supervisor (it can undo PR_SET_PDEATHSIG): all of it ends with its PID 1."""
     if pid <= 0 or not ticks:
         return
     try:
-        held = os.pidfd_open(pid)
+        pidfd = os.pidfd_open(pid)
     except OSError:
         return
     try:
-        if spawn.start_ticks(pid) == ticks:  # the pidfd holds this very process, whoever has the pid later
-            spawn.kill_held(held)
+        if spawn.start_ticks(pid) == ticks:  # the pidfd refers to this process even if the pid is reused
+            spawn.kill_pidfd(pidfd)
     finally:
-        os.close(held)
+        os.close(pidfd)

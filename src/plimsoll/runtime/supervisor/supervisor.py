@@ -1,4 +1,4 @@
-"""The supervisor: connections of agents, their calls by name, and which child belongs to whom."""
+"""The supervisor: the agents' connections, the calls by name, and what each child belongs to."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Supervisor:
         self._settings = settings
         self.loop = EventLoop(self._child_ended)
         self._connections: list[AgentConnection] = []
-        self._register = Register(self.loop, journal, self._tell)
+        self._register = Register(self.loop, journal, self._emit)
         self._own_pids = namespaces.open_namespace(namespaces.PID) if settings.isolation else -1
         self._containers = Containers(self.loop, settings, self._register, self._spawn)
         self._sandboxes = Sandboxes(settings, self._register, self._spawn, self._containers.kill)
@@ -67,11 +67,11 @@ class Supervisor:
         signal.signal(signal.SIGTERM, lambda *_: self.loop.soon(self.end))
 
     def end(self, done: Callable[[], None] | None = None) -> None:
-        """Kill every container and, when all have ended, the loop."""
+        """Kill every container and, when all have ended, end the loop."""
         left = [sandbox.id for sandbox in self._register.sandboxes.values()]
         waiting = set(left)
 
-        def one_less(sandbox_id: str) -> None:
+        def check_stopped(sandbox_id: str) -> None:
             waiting.discard(sandbox_id)
             if not waiting:
                 finish()
@@ -82,7 +82,7 @@ class Supervisor:
             self.loop.soon(self.loop.end)
 
         for sandbox_id in left:
-            self._sandboxes.stop(sandbox_id, lambda which=sandbox_id: one_less(which))  # type: ignore[misc]
+            self._sandboxes.stop(sandbox_id, lambda which=sandbox_id: check_stopped(which))  # type: ignore[misc]
         if not left:
             finish()
 
@@ -97,7 +97,7 @@ class Supervisor:
         return spawn.spawn(self.loop, plan, place, streams, on_ready, pids=pids, own_pids=self._own_pids)
 
     def _child_ended(self, pid: int, status: int) -> None:
-        """One that nobody knows was an orphan of a container, and has been reaped by now."""
+        """An unknown pid was an orphan of a container; it has been reaped already."""
         if not self._containers.child_ended(pid, status) and not self._runs.child_ended(pid, status):
             self._sandboxes.child_ended(pid)
 
@@ -106,7 +106,7 @@ class Supervisor:
     def _accept(self, listening: socket.socket) -> None:
         try:
             connected, _ = listening.accept()
-        except OSError:  # it has gone again, or we have no descriptor left for it
+        except OSError:  # the peer is gone, or no descriptor is left
             return
         _, uid, _ = struct.unpack("3i", connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
         if uid not in (0, os.geteuid()):
@@ -116,9 +116,9 @@ class Supervisor:
 
     def _closed(self, connection: AgentConnection) -> None:
         self._connections.remove(connection)
-        self._runs.kill_all_of(connection)
+        self._runs.kill(connection)
 
-    def _tell(self, message: wire.Message) -> None:
+    def _emit(self, message: wire.Message) -> None:
         for connection in list(self._connections):
             if connection.follows:
                 connection.send(message)
@@ -135,8 +135,7 @@ class Supervisor:
         except (KeyError, TypeError, ValueError) as problem:
             call.refuse(f"not understood ({type(problem).__name__}: {problem}): is the supervisor of another version?")
         finally:
-            for fd in fds:
-                os.close(fd)
+            wire.close_fds(fds)
 
     # -- calls
 
@@ -180,8 +179,8 @@ class Supervisor:
 
     def _call_run(self, call: SupervisorCall) -> None:
         """The first `streams` descriptors are stdin, stdout and stderr (0 with a terminal), the rest cgroups."""
-        number, given = int(call.message["run"]), int(call.message["streams"])
-        streams = child.Streams(*call.fds[:given])
+        number, count = int(call.message["run"]), int(call.message["streams"])
+        streams = child.Streams(*call.fds[:count])
 
         def started(failure: Failure | None, terminal: int) -> None:
             if failure is not None:
@@ -199,24 +198,24 @@ class Supervisor:
             tty=bool(call.message.get("tty")),
             timeout_s=call.message.get("timeout_s"),
             streams=streams,
-            cgroups=call.fds[given:],
+            cgroups=call.fds[count:],
             on_start=started,
         )
 
     def _call_kill_run(self, call: SupervisorCall) -> None:
-        self._runs.kill(int(call.message["run"]), call.connection)
+        self._runs.kill(call.connection, int(call.message["run"]))
         call.answer()
 
     def _call_socket(self, call: SupervisorCall) -> None:
         sandbox = self._register.sandboxes.get(call.message["sandbox"])
         if sandbox is None or not sandbox.ready:
             raise RequestError("no such sandbox, or it was stopped")
-        made = self._sandboxes.socket_in(sandbox, socket.AF_INET6 if call.message.get("ipv6") else socket.AF_INET)
-        if made is None:
+        pod_socket = self._sandboxes.socket_in(sandbox, socket.AF_INET6 if call.message.get("ipv6") else socket.AF_INET)
+        if pod_socket is None:
             call.answer()
             return
-        with made:
-            call.answer({}, [made.fileno()])
+        with pod_socket:
+            call.answer({}, [pod_socket.fileno()])
 
     def _call_shutdown(self, call: SupervisorCall) -> None:
         self.end(call.answer)

@@ -1,8 +1,8 @@
-"""How the agent and the supervisor talk: JSON messages with a length before them, and file descriptors beside them.
+"""The protocol between agent and supervisor: JSON messages with a length prefix, and file descriptors.
 
 A message is four bytes of length (network order) and that much JSON. Descriptors travel as ancillary data of the bytes
-that begin a message, so when a message is complete its descriptors have arrived; `fds` in it says how many are its.
-No I/O here but `receive`, which both sides use on their sockets.
+that begin a message, so when a message is complete its descriptors have arrived; `fds` in it says how many.
+No I/O except `receive` and `send_some`, which both sides use on their sockets.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import json
 import os
 import socket
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 PROTOCOL = 1
@@ -24,7 +24,7 @@ Message = dict[str, Any]
 
 
 class MessageFormatError(ValueError):
-    """Bytes that are no message of ours; the connection is of no more use."""
+    """Bytes that are no message; the connection has to be closed."""
 
 
 def encoded(message: Message) -> bytes:
@@ -35,7 +35,7 @@ def encoded(message: Message) -> bytes:
 
 
 class FrameReader:
-    """Puts messages together from what arrives. Descriptors that no message claims are closed by `close`."""
+    """Assembles messages from received data. Descriptors that no message claims are closed by `close`."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -64,13 +64,63 @@ class FrameReader:
             done.append((message, [self._fds.popleft() for _ in range(count)]))
         return done
 
+    def receive(self, connection: socket.socket) -> list[tuple[Message, list[int]]] | None:
+        """The messages that are complete now; None where the connection has to be closed."""
+        try:
+            data, fds = receive(connection)
+            return self.feed(data, fds) if data else None
+        except BlockingIOError:
+            return []
+        except (OSError, MessageFormatError):
+            return None
+
     def close(self) -> None:
-        while self._fds:
-            os.close(self._fds.popleft())
+        close_fds(self._fds)
+        self._fds.clear()
+
+
+class SendQueue:
+    """What the socket has not taken yet. The descriptors are duplicated; the caller still closes its own."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._socket = connection
+        self._waiting: deque[tuple[memoryview, list[int]]] = deque()
+        self.waiting_bytes = 0
+
+    def add(self, message: Message, fds: Sequence[int]) -> None:
+        data = encoded({**message, "fds": len(fds)} if fds else message)
+        self._waiting.append((memoryview(data), [os.dup(fd) for fd in fds]))
+        self.waiting_bytes += len(data)
+
+    def flush(self) -> bool:
+        """Whether everything is sent. OSError where the connection is lost."""
+        while self._waiting:
+            data, fds = self._waiting[0]
+            try:
+                done = send_some(self._socket, data, fds)
+            except BlockingIOError:
+                return False
+            close_fds(fds)
+            self.waiting_bytes -= done
+            if done == len(data):
+                self._waiting.popleft()
+            else:
+                self._waiting[0] = (data[done:], [])
+        return True
+
+    def close(self) -> None:
+        for _, fds in self._waiting:
+            close_fds(fds)
+        self._waiting.clear()
+
+
+def close_fds(fds: Iterable[int]) -> None:
+    for fd in fds:
+        os.close(fd)
 
 
 def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """What has arrived, with its descriptors, all close-on-exec; b"" when the other side has gone."""
+    """The received data and its descriptors, all close-on-exec; b"" when the peer has closed."""
     room = socket.CMSG_SPACE(MAX_FDS * 4)
     data, ancillary, _flags, _address = connection.recvmsg(_CHUNK_BYTES, room, socket.MSG_CMSG_CLOEXEC)
     fds = array.array("i")
@@ -81,7 +131,7 @@ def receive(connection: socket.socket) -> tuple[bytes, list[int]]:
 
 
 def send_some(connection: socket.socket, data: bytes | memoryview, fds: Sequence[int]) -> int:
-    """As much as goes; the descriptors go with the first byte."""
+    """Send as much as the socket takes; the descriptors are sent with the first byte."""
     if not fds:
         return connection.send(data)
     rights = array.array("i", fds)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.asking import MERGE, PODS, STRATEGIC, Asker, api, pod
+from tests.unit.api.api_client import MERGE, PODS, STRATEGIC, ApiClient, api, pod
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 LIMIT_RANGES = "/api/v1/namespaces/default/limitranges"
@@ -100,13 +100,13 @@ async def test_limit_ranges_on_resize_by_profile(tmp_path: Path, profile: str, c
         assert said.code == code
 
 
-async def quota(ask: Asker, **hard: str) -> None:
+async def quota(ask: ApiClient, **hard: str) -> None:
     await ask.ok("POST", QUOTAS, {"metadata": {"name": "rq"}, "spec": {"hard": hard}})
     status = {"status": {"hard": hard, "used": dict.fromkeys(hard, "0")}}
     await ask.ok("PATCH", f"{QUOTAS}/rq/status", status, MERGE)
 
 
-async def used(ask: Asker) -> Any:
+async def used(ask: ApiClient) -> Any:
     return (await ask.ok("GET", f"{QUOTAS}/rq"))["status"]["used"]
 
 
@@ -127,7 +127,7 @@ async def test_quota_is_charged_with_the_pod(tmp_path: Path) -> None:
         assert await used(ask) == {"cpu": "600m", "pods": "1"}
 
 
-async def test_the_last_room_goes_to_one_of_many(tmp_path: Path) -> None:
+async def test_one_of_many_gets_the_last_of_a_quota(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         await quota(ask, pods="3")
         said = await asyncio.gather(*(ask("POST", PODS, pod(f"p{number}")) for number in range(12)))

@@ -61,11 +61,11 @@ def test_a_client_certificate_names_user_and_groups(authority: Authority, tmp_pa
     assert certificate_user(peer or {}) == User("system:node:n1", frozenset({"system:nodes", "system:authenticated"}))
 
 
-def test_no_certificate_is_nobody(authority: Authority, tmp_path: Path) -> None:
+def test_a_client_without_a_certificate_is_anonymous(authority: Authority, tmp_path: Path) -> None:
     assert not asyncio.run(_peer_seen(authority, _client(authority, tmp_path, None)))
 
 
-def test_an_ended_certificate_is_refused(authority: Authority, tmp_path: Path) -> None:
+def test_an_expired_certificate_is_refused(authority: Authority, tmp_path: Path) -> None:
     shown = authority.issue("old", now=datetime.now(UTC) - timedelta(days=3), days=1)
     with pytest.raises((ssl.SSLError, ConnectionError)):
         asyncio.run(_peer_seen(authority, _client(authority, tmp_path, shown)))
@@ -94,7 +94,7 @@ def test_prepare_twice_changes_nothing_and_new_names_only_the_server(authority: 
     assert changed == {"server.crt", "server.key"}
 
 
-def test_certificates_are_renewed_at_four_fifths_of_their_life(authority: Authority) -> None:
+def test_certificates_are_renewed_at_80_percent_of_their_lifetime(authority: Authority) -> None:
     before = (authority.directory / "client.crt").read_bytes()
     authority.prepare(NAMES, datetime.now(UTC) + timedelta(days=280))
     assert (authority.directory / "client.crt").read_bytes() == before
@@ -114,7 +114,7 @@ def test_a_directory_that_others_may_enter_is_refused(tmp_path: Path) -> None:
         private_directory(tmp_path / "open")
 
 
-def test_kubeconfig_carries_everything(authority: Authority) -> None:
+def test_kubeconfig_contains_everything(authority: Authority) -> None:
     text = kubeconfig("https://127.0.0.1:6443", authority.ca_file.read_bytes(), "u", authority.issue("u")).decode()
     assert "certificate-authority-data" in text and "client-key-data" in text
     assert "token: plm_x" in kubeconfig("https://h", b"ca", "u", "plm_x").decode()

@@ -17,13 +17,13 @@ from plimsoll.api.auth.roles import (
     rules_of,
     verdict,
 )
-from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, Tokens, User, authenticated
-from tests.unit.api.asking import api
+from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, Tokens, User, authenticate_user
+from tests.unit.api.api_client import api
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
 VIEWER = User("eve", frozenset({"plimsoll:viewers", "system:authenticated"}))
 NODE = User("system:node:n1", frozenset({"system:nodes", "system:authenticated"}))
-NOBODY = User("carol", frozenset({"system:authenticated"}))
+NO_ROLE = User("carol", frozenset({"system:authenticated"}))
 FAKE_NODE = User("system:node:n1", frozenset({"system:authenticated"}))
 
 ROWS = [
@@ -33,8 +33,8 @@ ROWS = [
     (VIEWER, Attributes("get", "pods", subresource="exec", name="p"), "deny"),
     (VIEWER, Attributes("get", "nodes", subresource="proxy", name="n1"), "deny"),
     (VIEWER, Attributes("patch", "pods", name="p"), "deny"),
-    (NOBODY, Attributes("get", "pods", name="p"), "deny"),
-    (NOBODY, Attributes("create", "selfsubjectaccessreviews", "authorization.k8s.io"), "allow"),
+    (NO_ROLE, Attributes("get", "pods", name="p"), "deny"),
+    (NO_ROLE, Attributes("create", "selfsubjectaccessreviews", "authorization.k8s.io"), "allow"),
     (ANONYMOUS, Attributes("create", "selfsubjectaccessreviews", "authorization.k8s.io"), "deny"),
     (FAKE_NODE, Attributes("patch", "nodes", subresource="status", name="n1"), "deny"),
     (NODE, Attributes("patch", "nodes", subresource="status", name="n1"), "allow"),
@@ -64,10 +64,12 @@ ROWS = [
 
 
 @pytest.mark.parametrize(
-    ("user", "asked", "expected"), ROWS, ids=[f"{u.name}-{a.verb}-{a.resource}-{i}" for i, (u, a, _) in enumerate(ROWS)]
+    ("user", "attributes", "expected"),
+    ROWS,
+    ids=[f"{u.name}-{a.verb}-{a.resource}-{i}" for i, (u, a, _) in enumerate(ROWS)],
 )
-def test_verdict(user: User, asked: Attributes, expected: str) -> None:
-    assert verdict(user, asked) == expected
+def test_verdict(user: User, attributes: Attributes, expected: str) -> None:
+    assert verdict(user, attributes) == expected
 
 
 @pytest.mark.parametrize(
@@ -78,8 +80,8 @@ def test_verdict(user: User, asked: Attributes, expected: str) -> None:
         (ANONYMOUS, "/version", "allow"),
         (ANONYMOUS, "/api", "deny"),
         (ANONYMOUS, "/metrics", "deny"),
-        (NOBODY, "/apis", "allow"),
-        (NOBODY, "/metrics", "deny"),
+        (NO_ROLE, "/apis", "allow"),
+        (NO_ROLE, "/metrics", "deny"),
         (NODE, "/openapi/v3", "allow"),
         (VIEWER, "/metrics", "allow"),
     ],
@@ -98,7 +100,7 @@ def test_own_pod() -> None:
     assert own_name_refusal("n1", "nodes", "n2") == 'node "n1" is not allowed to modify node "n2"'
 
 
-def test_denial_speaks_as_kubernetes_does() -> None:
+def test_denial_has_the_message_of_kubernetes() -> None:
     assert denial(VIEWER, Attributes("delete", "pods", namespace="default", name="p")) == (
         'User "eve" cannot delete resource "pods" in API group "" in the namespace "default"'
     )
@@ -109,7 +111,7 @@ def test_tokens_are_kept_as_digests_and_can_be_revoked(tmp_path: Path) -> None:
     token = tokens.create("eve", ("plimsoll:viewers",))
     file = tmp_path / "tokens.json"
     assert token not in file.read_text() and stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert authenticated(f"Bearer {token}", None, tokens) == VIEWER
+    assert authenticate_user(f"Bearer {token}", None, tokens) == VIEWER
     assert Tokens(tmp_path).user(token) == VIEWER
     assert tokens.revoke("eve") == 1
     with pytest.raises(InvalidCredentialsError):
@@ -119,12 +121,12 @@ def test_tokens_are_kept_as_digests_and_can_be_revoked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("header", ["Bearer nope", "Bearer ", "Basic dXNlcjpwdw==", "nonsense"])
 def test_a_wrong_credential_is_refused_rather_than_anonymous(header: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidCredentialsError):
-        authenticated(header, None, Tokens(tmp_path))
+        authenticate_user(header, None, Tokens(tmp_path))
 
 
 def test_a_token_made_elsewhere_works_at_once(tmp_path: Path) -> None:
     server, command = Tokens(tmp_path), Tokens(tmp_path)
-    assert authenticated("", None, server) == ANONYMOUS
+    assert authenticate_user("", None, server) == ANONYMOUS
     assert server.user(command.create("admin", ("system:masters",))) == ADMIN
 
 
@@ -133,8 +135,8 @@ def test_rules_of_an_admin() -> None:
     assert (rules.resources, rules.paths[0].paths) == ((ResourceRule(("*",), ("*",), ("*",)),), ("*",))
 
 
-@pytest.mark.parametrize("user", [VIEWER, NODE, NOBODY], ids=lambda user: user.name)
-def test_rules_say_what_verdicts_say(user: User) -> None:
+@pytest.mark.parametrize("user", [VIEWER, NODE, NO_ROLE], ids=lambda user: user.name)
+def test_rules_agree_with_verdicts(user: User) -> None:
     """Whatever a rule allows is allowed, and what no rule allows is not, but for pods of a node's own."""
     rules = rules_of(user, "kube-node-lease")
     said = {

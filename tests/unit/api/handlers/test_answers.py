@@ -11,10 +11,10 @@ import pytest
 from plimsoll.api.discovery.discovery import discovery
 from plimsoll.api.machinery import status
 from plimsoll.api.machinery.kinds import ApiResource, resource_at
-from plimsoll.api.machinery.negotiate import DISCOVERY, MediaType, wanted, wants_discovery
+from plimsoll.api.machinery.negotiate import DISCOVERY, MediaType, accepted_form, wants_discovery
 from plimsoll.api.machinery.status import StatusError
 from plimsoll.errors import FieldError
-from tests.unit.api.asking import TABLE, api
+from tests.unit.api.api_client import TABLE, api
 
 
 def resource(plural: str, group: str = "") -> ApiResource:
@@ -61,7 +61,7 @@ def test_statuses_to_the_letter(error: StatusError, text: str) -> None:
     assert error.body().decode() == f"{_HEAD}{text}\n"
 
 
-def test_repeated_findings_are_said_once_and_listed_each() -> None:
+def test_repeated_findings_are_one_message_and_several_causes() -> None:
     finding = FieldError("FieldValueForbidden", "spec", "no")
     error = status.invalid_object(PODS, "x", [finding, FieldError("FieldValueRequired", "a"), finding])
     assert error.message == 'Pod "x" is invalid: [spec: Forbidden: no, a: Required value]'
@@ -99,8 +99,8 @@ KUBECTL_GET = (
         ("application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io", MediaType("PartialObjectMetadata", "v1")),
     ],
 )
-def test_what_a_client_takes(accept: str, form: MediaType) -> None:
-    assert wanted(accept) == form
+def test_accepted_media_types(accept: str, form: MediaType) -> None:
+    assert accepted_form(accept) == form
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_a_client_takes(accept: str, form: MediaType) -> None:
 )  # fmt: skip
 def test_nothing_acceptable(accept: str, is_list: bool, message: str) -> None:
     with pytest.raises(StatusError) as refusal:
-        wanted(accept, is_list=is_list)
+        accepted_form(accept, is_list=is_list)
     assert (refusal.value.code, refusal.value.message, refusal.value.details) == (406, message, {})
 
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.machinery.timestamps import rfc3339
-from tests.unit.api.asking import MERGE, PODS, START_S, Asker, api, pod
+from plimsoll.rules.timestamps import rfc3339
+from tests.unit.api.api_client import MERGE, PODS, START_S, ApiClient, api, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 DEMO = f"{PODS}/demo"
 
 
-async def make(ask: Asker, **spec: Any) -> Any:
+async def make(ask: ApiClient, **spec: Any) -> Any:
     finalizers = spec.pop("finalizers", None)
     sent = pod(**spec)
     if finalizers:
@@ -27,7 +27,7 @@ def deletion(found: Any) -> tuple[Any, ...]:
     return metadata.get("deletionTimestamp"), metadata.get("deletionGracePeriodSeconds"), metadata["generation"]
 
 
-async def test_a_bound_pod_goes_in_two_steps(tmp_path: Path) -> None:
+async def test_a_bound_pod_is_deleted_in_two_steps(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         made = await make(ask, nodeName="n1")
         version = made["metadata"]["resourceVersion"]
@@ -49,14 +49,14 @@ async def test_a_bound_pod_goes_in_two_steps(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("body", "due_s", "grace_s"),
     [
-        pytest.param(None, 30, 30, id="nothing asked"),
+        pytest.param(None, 30, 30, id="no options"),
         pytest.param({"gracePeriodSeconds": 30}, 30, 30, id="the same"),
         pytest.param({"gracePeriodSeconds": 60}, 30, 30, id="longer"),
         pytest.param({"gracePeriodSeconds": 20}, 20, 20, id="shorter: counted from the first request"),
         pytest.param({"gracePeriodSeconds": 5}, 10, 1, id="not into the past"),
     ],
 )
-async def test_asking_again(tmp_path: Path, body: Any, due_s: int, grace_s: int) -> None:
+async def test_a_second_delete(tmp_path: Path, body: Any, due_s: int, grace_s: int) -> None:
     async with api(tmp_path) as ask:
         await make(ask, nodeName="n1")
         first = await ask.ok("DELETE", DEMO)
@@ -176,7 +176,7 @@ async def test_a_namespace_waits_for_its_finalizers(tmp_path: Path) -> None:
         assert (await ask("GET", path)).code == 404
 
 
-async def test_collections_answer_what_was_there(tmp_path: Path) -> None:
+async def test_collection_deletes_return_what_was_deleted(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         for name, label in (("a", "1"), ("b", "2"), ("c", "1")):
             sent = pod(name)

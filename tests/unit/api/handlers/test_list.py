@@ -12,12 +12,12 @@ import pytest
 from plimsoll.api.handlers import list
 from plimsoll.store.records import History
 from plimsoll.store.store import Store
-from tests.unit.api.asking import MERGE, PODS, TABLE, Asker, api
+from tests.unit.api.api_client import MERGE, PODS, TABLE, ApiClient, api
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-async def fill(ask: Asker, *names: str) -> None:
+async def fill(ask: ApiClient, *names: str) -> None:
     for name in names:
         await ask.ok("POST", CONFIG_MAPS, {"metadata": {"name": name, "labels": {"k": name[0]}}})
 
@@ -144,7 +144,7 @@ async def test_unusable_tokens(tmp_path: Path, token: str) -> None:
         assert said.message.startswith("invalid continue token: ")
 
 
-async def test_a_version_to_come(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_future_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(list, "FUTURE_WAIT_S", 0.05)
     async with api(tmp_path) as ask:
         said = await ask("GET", f"{CONFIG_MAPS}?resourceVersion=99999999")

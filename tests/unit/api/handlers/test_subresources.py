@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.unit.api.asking import JSON_PATCH, MERGE, PODS, Asker, Said, api, pod
+from tests.unit.api.api_client import JSON_PATCH, MERGE, PODS, ApiClient, ApiReply, api, pod
 
 DEMO = f"{PODS}/demo"
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
-async def bind(ask: Asker, node: str = "n1", path: str = f"{DEMO}/binding", **metadata: Any) -> Said:
+async def bind(ask: ApiClient, node: str = "n1", path: str = f"{DEMO}/binding", **metadata: Any) -> ApiReply:
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -79,7 +79,7 @@ async def test_gated_pods(tmp_path: Path) -> None:
         assert (await bind(ask)).code == 201
 
 
-async def evict(ask: Asker, version: str = "policy/v1", name: str = "demo", **options: Any) -> Said:
+async def evict(ask: ApiClient, version: str = "policy/v1", name: str = "demo", **options: Any) -> ApiReply:
     body = {"apiVersion": version, "kind": "Eviction", "metadata": {"name": name}, "deleteOptions": options}
     return await ask("POST", f"{DEMO}/eviction", body)
 
@@ -138,7 +138,7 @@ async def test_budgets_protect(tmp_path: Path) -> None:
         assert (budget["disruptionsAllowed"], list(budget["disruptedPods"])) == (0, ["demo"])
 
 
-async def status(ask: Asker, **parts: Any) -> Said:
+async def status(ask: ApiClient, **parts: Any) -> ApiReply:
     return await ask("PATCH", f"{DEMO}/status", {"status": parts}, MERGE)
 
 

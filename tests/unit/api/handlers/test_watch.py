@@ -11,12 +11,12 @@ import pytest
 from plimsoll.api.handlers import watch as watch_handler
 from plimsoll.store.records import History
 from plimsoll.store.store import Store
-from tests.unit.api.asking import MERGE, PODS, TABLE, Asker, api, pod
+from tests.unit.api.api_client import MERGE, PODS, TABLE, ApiClient, api, pod
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-async def make(ask: Asker, name: str, label: str = "1") -> Any:
+async def make(ask: ApiClient, name: str, label: str = "1") -> Any:
     return await ask.ok("POST", CONFIG_MAPS, {"metadata": {"name": name, "labels": {"k": label}}})
 
 
@@ -24,7 +24,7 @@ def relabel(value: str) -> Any:
     return {"metadata": {"labels": {"k": value}}}
 
 
-async def test_a_watch_from_nothing_shows_what_is_there_and_then_what_happens(tmp_path: Path) -> None:
+async def test_a_watch_without_a_version_starts_with_the_existing_objects(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         await make(ask, "a")
         for version in ("", "&resourceVersion=0"):
@@ -106,7 +106,7 @@ async def test_initial_events_and_their_end(tmp_path: Path) -> None:
             assert await watch.shown(1) == [("ADDED", "w4")]
 
 
-async def test_bookmarks_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_periodic_bookmarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_handler, "BOOKMARK_EVERY_S", 0.05)
     query = "watch=1&allowWatchBookmarks=true&resourceVersion=0"
     async with api(tmp_path) as ask, ask.watching(f"{CONFIG_MAPS}?{query}") as watch:
@@ -178,7 +178,7 @@ async def test_bad_watches_are_refused_before_they_start(tmp_path: Path) -> None
         assert (said.code, "reason" in said.json) == (500, False)
 
 
-async def test_a_version_to_come_just_waits(tmp_path: Path) -> None:
+async def test_a_watch_from_a_future_version_waits(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         after = ask.app.cluster.store.version + 1
         async with ask.watching(f"{CONFIG_MAPS}?watch=1&resourceVersion={after + 5}") as watch:
@@ -200,7 +200,7 @@ async def test_a_change_is_encoded_once_for_all_watchers(tmp_path: Path) -> None
         assert len(change.shared.lines) == 1
 
 
-async def test_watchers_are_counted_and_forgotten(tmp_path: Path) -> None:
+async def test_watchers_are_counted_and_removed(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         await ask.ok("POST", PODS, pod())
         async with ask.watching(f"{PODS}?watch=1") as watch:

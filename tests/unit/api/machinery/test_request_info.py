@@ -62,7 +62,7 @@ def test_the_rest_of_a_proxy_path_is_kept() -> None:
 @pytest.mark.parametrize(
     "path", ["/", "/foo", "/api", "/api/v1", "/api/v2/pods", "/apis/foo/v1/bars", "/api/v1//pods", "/api/v1/pods//"]
 )
-def test_paths_of_somebody_else(path: str) -> None:
+def test_paths_outside_the_served_groups(path: str) -> None:
     assert request_info("GET", path, {}) is None
 
 
@@ -147,7 +147,7 @@ def test_write_options_refused(query: str, message: str) -> None:
     ("agent", "manager"),
     [("kubectl/v1.32 (linux)", "kubectl"), ("curl", "curl"), ("", "unknown"), ("\x01/1", "unknown")],
 )
-def test_a_manager_without_a_name_is_its_program(agent: str, manager: str) -> None:
+def test_the_default_manager_is_the_program_name(agent: str, manager: str) -> None:
     assert write_options(info("/api/v1/namespaces/a/pods", "POST"), agent).field_manager == manager
 
 

@@ -1,4 +1,4 @@
-"""Answers and streams on real connections: one write each, in order, to whoever reads and whoever does not."""
+"""Answers and streams on real connections: one write each, in order, to clients that read and clients that do not."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, NODES, User
 from plimsoll.api.server import connection as connection_module
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.server import Listener, serving
-from tests.unit.api.asking import PODS, pod
+from tests.unit.api.api_client import PODS, pod
 
 ADMIN = User("admin", frozenset({MASTERS, AUTHENTICATED}))
 NODE = User("system:node:n1", frozenset({NODES, AUTHENTICATED}))
@@ -85,7 +85,7 @@ async def test_a_watcher_that_does_not_read_misses_nothing(tmp_path: Path) -> No
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
         version = made["metadata"]["resourceVersion"]
         slow.sendall(f"GET {PODS}?watch=1&resourceVersion={version} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
-        while not app.meter.watchers.get("pods"):  # noqa: ASYNC110  nobody tells
+        while not app.meter.watchers.get("pods"):  # noqa: ASYNC110  there is no event for it
             await asyncio.sleep(0.01)
         merge = {"content-type": "application/merge-patch+json"}
         for number in range(60):

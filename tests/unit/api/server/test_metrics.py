@@ -6,13 +6,13 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from plimsoll.api.server.metrics import measured
-from tests.unit.api.asking import PODS, api
+from plimsoll.api.server.metrics import metrics_service
+from tests.unit.api.api_client import PODS, api
 
 
 async def test_requests_and_writes_are_counted(tmp_path: Path) -> None:
-    async with api(tmp_path) as ask, measured(ask.app):
-        await ask("GET", f"{PODS}/nobody")
+    async with api(tmp_path) as ask, metrics_service(ask.app):
+        await ask("GET", f"{PODS}/missing")
         await ask("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}})
         page = await ask("GET", "/metrics")
         families = {each.name: each for each in text_string_to_metric_families(page.body.decode())}

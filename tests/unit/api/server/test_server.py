@@ -1,4 +1,4 @@
-"""The server as a whole: TLS, who may ask, limits, faults, audit."""
+"""The server as a whole: TLS, authorization, limits, errors, audit."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from plimsoll.api.machinery.metrics import Audit
 from plimsoll.api.machinery.users import ANONYMOUS, AUTHENTICATED, MASTERS, NODES, VIEWERS, Tokens, User
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.server import Listener, ServerStartError, serving
-from tests.unit.api.asking import PODS, api, pod
+from tests.unit.api.api_client import PODS, api, pod
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ async def test_over_tls_with_certificates_and_tokens(state: Path) -> None:
             assert (big.status_code, big.json()["message"]) == (413, "Request entity too large: limit is 3145728")
 
 
-async def test_a_taken_port_is_said(state: Path) -> None:
+async def test_a_port_in_use_is_reported(state: Path) -> None:
     app = App(Options(state, lambda scope, headers: ANONYMOUS))
     async with serving(app, Listener("127.0.0.1", 0)) as url:
         port = int(url.rpartition(":")[2])
@@ -93,7 +93,7 @@ async def test_watches_end_when_the_server_does(state: Path) -> None:
         await response.aclose()
 
 
-async def test_half_a_body_is_no_body(state: Path) -> None:
+async def test_a_truncated_body_is_refused(state: Path) -> None:
     admin = User("a", frozenset({MASTERS, AUTHENTICATED}))
     app = App(Options(state, lambda scope, headers: admin))
     async with serving(app, Listener("127.0.0.1", 0)) as url, httpx.AsyncClient(base_url=url) as client:
@@ -103,7 +103,7 @@ async def test_half_a_body_is_no_body(state: Path) -> None:
         await writer.drain()
         writer.close()
         async with asyncio.timeout(10):
-            while not any(code == 400 for *_, code in app.meter.requests):  # noqa: ASYNC110  nobody tells
+            while not any(code == 400 for *_, code in app.meter.requests):  # noqa: ASYNC110  there is no event for it
                 await asyncio.sleep(0.01)
         found = (await client.get(f"{PODS}/demo")).json()
         assert "deletionTimestamp" not in found["metadata"]
@@ -122,7 +122,7 @@ async def test_anonymous(tmp_path: Path) -> None:
             assert (said.code, said.json["reason"]) == (401, "Unauthorized"), path
 
 
-async def test_a_node_has_its_own_only(tmp_path: Path) -> None:
+async def test_a_node_may_access_only_its_own_objects(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         for name, node in (("mine", "n1"), ("other", "n2")):
             await ask.ok("POST", PODS, pod(name, nodeName=node))
@@ -151,7 +151,7 @@ async def test_a_node_has_its_own_only(tmp_path: Path) -> None:
         assert (await ask("PUT", f"{lease}/n2", {"spec": {"holderIdentity": "n1"}})).code == 403
 
 
-async def test_reviews_of_oneself(tmp_path: Path) -> None:
+async def test_self_subject_reviews(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         question = {"spec": {"resourceAttributes": {"verb": "create", "resource": "pods", "namespace": "default"}}}
@@ -199,7 +199,7 @@ async def test_watchers_and_objects(tmp_path: Path) -> None:
     ],
     ids=["braces", "deep", "no UTF-8", "surrogate", "huge number", "list", "text", "two"],
 )
-async def test_bad_bodies_are_the_clients_fault(tmp_path: Path, body: bytes) -> None:
+async def test_invalid_bodies_are_client_errors(tmp_path: Path, body: bytes) -> None:
     async with api(tmp_path) as ask:
         for method, path, type_ in (
             ("POST", PODS, "application/json"),
@@ -216,7 +216,7 @@ async def test_bad_bodies_are_the_clients_fault(tmp_path: Path, body: bytes) -> 
         assert ask.app.meter.faults == 0
 
 
-async def test_a_fault_of_ours_shows_no_traceback(tmp_path: Path) -> None:
+async def test_an_internal_error_shows_no_traceback(tmp_path: Path) -> None:
     async def broken(cluster: Cluster, call: ApiCall) -> Any:
         raise ZeroDivisionError("secret detail")
 
@@ -228,7 +228,7 @@ async def test_a_fault_of_ours_shows_no_traceback(tmp_path: Path) -> None:
         assert ask.app.meter.faults == 1
 
 
-async def test_parts_that_do_not_run_are_said(tmp_path: Path) -> None:
+async def test_components_that_do_not_run_are_reported(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         assert (await ask("GET", "/apis/metrics.k8s.io/v1beta1/nodes")).code == 503
 

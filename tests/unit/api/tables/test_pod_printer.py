@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from plimsoll.api.machinery.timestamps import age, human_duration, rfc3339
 from plimsoll.api.tables.pod_printer import pod_cells, pod_conditions
+from plimsoll.rules.timestamps import age, human_duration, rfc3339
 
 NOW_S = 1_000_000_000.0
 RUNNING = {"running": {"startedAt": "2001-09-09T01:00:00Z"}}
@@ -64,7 +64,7 @@ CASES: list[Any] = [
     pytest.param(shown("Failed", reason="Evicted", containerStatuses=[status(ended(137, "Error"))]), "0/1", "Error", "0", id="containers override the status' reason"),
     pytest.param(
         shown(containers=2, containerStatuses=[status(waiting("CrashLoopBackOff"), "c0"), status(ended(1, "Error"), "c1")]),
-        "0/2", "CrashLoopBackOff", "0", id="the first container has the last word",
+        "0/2", "CrashLoopBackOff", "0", id="the first container decides",
     ),
     pytest.param(
         shown(containers=2, conditions=[READY], containerStatuses=[status(ended(0, "Completed"), "c0"), status(RUNNING, "c1", True)]),
@@ -81,7 +81,7 @@ CASES: list[Any] = [
     pytest.param(shown("Succeeded", containerStatuses=[status(ended(0, "Completed"))]), "0/1", "Completed", "0", id="completed"),
     pytest.param(shown("Pending", init=[INIT], initContainerStatuses=[status(RUNNING, "i")]), "0/1", "Init:0/1", "0", id="init runs"),
     pytest.param(shown("Pending", init=[INIT, SIDECAR], initContainerStatuses=[status(ended(0), "i"), status(waiting(), "s")]), "0/2", "Init:1/2", "0", id="second init; sidecars count"),
-    pytest.param(shown("Pending", init=[INIT], initContainerStatuses=[status(waiting("PodInitializing"), "i")]), "0/1", "Init:0/1", "0", id="PodInitializing says nothing"),
+    pytest.param(shown("Pending", init=[INIT], initContainerStatuses=[status(waiting("PodInitializing"), "i")]), "0/1", "Init:0/1", "0", id="PodInitializing is no reason"),
     pytest.param(shown("Pending", init=[INIT], initContainerStatuses=[status(waiting("ErrImagePull"), "i")]), "0/1", "Init:ErrImagePull", "0", id="init waits for a reason"),
     pytest.param(shown("Pending", init=[INIT], initContainerStatuses=[status(ended(1, "Error"), "i", restartCount=2)]), "0/1", "Init:Error", "2", id="init failed; its restarts count"),
     pytest.param(shown("Pending", init=[INIT], initContainerStatuses=[status(ended(2), "i")]), "0/1", "Init:ExitCode:2", "0", id="init failed with a code"),
@@ -92,7 +92,7 @@ CASES: list[Any] = [
     ),
     pytest.param(
         shown(init=[INIT], conditions=[INITIALIZED], initContainerStatuses=[status(ended(1, "Error"), "i", restartCount=5)], containerStatuses=[status(RUNNING, ready=True, restartCount=1)]),
-        "1/1", "Init:Error", "1", id="initialized all the same: containers are looked at",
+        "1/1", "Init:Error", "1", id="initialized nevertheless: its containers decide",
     ),
     pytest.param(shown(metadata={"deletionTimestamp": "x"}, containerStatuses=[status(RUNNING, ready=True)]), "1/1", "Terminating", "0", id="deleted"),
     pytest.param(shown("Succeeded", metadata={"deletionTimestamp": "x"}, containerStatuses=[status(ended(0, "Completed"))]), "0/1", "Completed", "0", id="deleted after it ended"),
@@ -108,9 +108,9 @@ CASES: list[Any] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("cells", "ready", "told", "restarts"), CASES)
-def test_ready_status_restarts(cells: list[Any], ready: str, told: str, restarts: str) -> None:
-    assert cells[:3] == [ready, told, restarts]
+@pytest.mark.parametrize(("cells", "ready", "message", "restarts"), CASES)
+def test_ready_status_restarts(cells: list[Any], ready: str, message: str, restarts: str) -> None:
+    assert cells[:3] == [ready, message, restarts]
 
 
 @pytest.mark.parametrize(
@@ -134,12 +134,12 @@ def test_wide_cells(cells: list[Any], wide: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("phase", "told"),
+    ("phase", "message"),
     [("Running", []), ("Succeeded", ["The pod has completed successfully."]), ("Failed", ["The pod failed."])],
 )
-def test_rows_of_ended_pods_have_a_condition(phase: str, told: list[str]) -> None:
+def test_rows_of_ended_pods_have_a_condition(phase: str, message: list[str]) -> None:
     found = pod_conditions({"status": {"phase": phase}})
-    assert [each["message"] for each in found] == told
+    assert [each["message"] for each in found] == message
     assert all(each["type"] == "Completed" and each["reason"] == phase for each in found)
 
 

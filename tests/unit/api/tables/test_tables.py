@@ -66,7 +66,7 @@ CELLS: list[Any] = [
         ["x", "Ready,SchedulingDisabled", "a,worker", "5m", "v1", "10.0.0.1", "<none>", "Foo OS", "6.1 (amd64)", "containerd://2.0"],
         id="full node",
     ),
-    pytest.param("nodes", {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, ["x", "NotReady"], id="a node nobody hears of"),
+    pytest.param("nodes", {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}, ["x", "NotReady"], id="a node that stopped reporting"),
     pytest.param(
         "events",
         {

@@ -1,4 +1,4 @@
-"""Which hierarchies a host has, from literal texts of many kinds of host (spec 02 §3)."""
+"""Which hierarchies a host has, from literal texts of many kinds of host (02 §3)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,6 @@ from plimsoll.cgroups.drivers.detect import (
     check_required,
     default_root,
     hierarchies,
-    missing_controllers,
-    missing_paths,
 )
 
 # The listings of `mount | grep cgroup` in the documents.
@@ -155,7 +153,7 @@ def test_own_paths() -> None:
     assert found.unified.own_path == "/user.slice/s"
 
 
-# A mount that shows a part of the tree: mountinfo's root, /proc/self/cgroup, what we are called below the mount.
+# A mount that shows a part of the tree: mountinfo's root, /proc/self/cgroup, the own path below the mount.
 PARTS = [
     ("container without its own namespace", "/docker/0a1b", "0::/docker/0a1b\n", "/"),
     ("… and in a child of it", "/docker/0a1b", "0::/docker/0a1b/init\n", "/init"),
@@ -168,7 +166,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize(("root", "own", "path"), [row[1:] for row in PARTS], ids=[row[0] for row in PARTS])
-def test_a_mount_that_is_not_the_top(root: str, own: str, path: str | None) -> None:
+def test_a_mount_that_is_not_the_root_cgroup(root: str, own: str, path: str | None) -> None:
     found = hierarchies(f"30 23 0:26 {root} /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw\n", own)
     assert found.unified
     assert (found.unified.root, found.unified.own_path) == (root, path)
@@ -213,28 +211,7 @@ def test_required_controllers(mounts: str, message: str | None) -> None:
     assert str(caught.value) == message
 
 
-@pytest.mark.parametrize(
-    ("available", "top", "message"),
-    [
-        ("cpuset cpu io memory hugetlb pids", "cpuset cpu io memory hugetlb pids rdma", None),
-        ("cpu memory pids", "cpu io memory pids", None),
-        ("cpu memory", "cpu io memory pids", 'cgroup ["kubepods" "burstable"] has some missing controllers: pids'),
-        ("", "cpuset cpu memory", 'cgroup ["kubepods" "burstable"] has some missing controllers: cpu, cpuset, memory'),
-    ],
-)
-def test_missing_controllers(available: str, top: str, message: str | None) -> None:
-    assert missing_controllers(("kubepods", "burstable"), available, top) == message
-
-
-def test_missing_paths() -> None:
-    assert missing_paths(("kubepods",), []) is None
-    paths = ["/sys/fs/cgroup/memory/kubepods", "/sys/fs/cgroup/cpu/kubepods"]
-    assert missing_paths(("kubepods",), paths) == (
-        'cgroup ["kubepods"] has some missing paths: /sys/fs/cgroup/cpu/kubepods, /sys/fs/cgroup/memory/kubepods'
-    )
-
-
-def test_a_controller_switched_off_at_boot() -> None:
+def test_a_controller_disabled_at_boot() -> None:
     text = "#subsys_name\thierarchy\tnum_cgroups\tenabled\ncpu\t0\t1\t1\nmemory\t0\t1\t0\n"
     assert hierarchies(ONE_V2, V2_ROOT, text).disabled == ("memory",)
 

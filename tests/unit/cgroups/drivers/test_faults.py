@@ -1,4 +1,4 @@
-"""Each single operation made to fail in turn, and a kill placed before and after each: all old or all new, never between."""
+"""Each operation fails once, and the process is killed before and after each: all old or all new, never between."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ scenarios = pytest.mark.parametrize("scenario", SCENARIOS.values(), ids=SCENARIO
 
 
 def _codes(number: int) -> tuple[int, int]:
-    """Two of the errnos for each operation, in turn; on a real kernel the proof takes all of them."""
+    """Two of the errnos for each operation; on a real kernel the proof takes all of them."""
     return ERRNOS[number % len(ERRNOS)], ERRNOS[(number + 2) % len(ERRNOS)]
 
 
@@ -42,7 +42,7 @@ class Bench:
         self.start()
 
     def start(self) -> None:
-        """As a new process: nothing is known but what the state directory and the kernel say."""
+        """As a new process, with only the state directory and the kernel."""
         self.driver = FaultyDriver(self.kernel)
         self.tree = node_tree(self.driver, self.setting, self.state_dir, self.holders)
 
@@ -58,7 +58,7 @@ class Bench:
 
 
 class Rehearsal:
-    """A scenario taken through once: how many operations it takes, the node before it, the tree before and after."""
+    """One run of a scenario: the number of its operations, the node before it, the tree before and after."""
 
     def __init__(self, version: CgroupVersion, name: DriverName, scenario: Scenario, state_dir: Path) -> None:
         kernel = SimulatedKernel(version, name, swap=False)
@@ -106,7 +106,7 @@ def test_a_refused_step_leaves_everything_as_it_was(
                 try:
                     await scenario.deed(bench.tree)
                 except StepError as error:
-                    assert "everything was undone" in str(error)
+                    assert "everything was rolled back" in str(error)
                     assert bench.now() == rehearsal.old, (number, code)
                     assert bench.tree.status().unfinished is None
                 else:
@@ -154,7 +154,7 @@ def test_after_a_kill_the_next_start_leaves_nothing_half_done(
 
 
 def states(tree: Tree, rehearsal: Rehearsal) -> dict[str, str]:
-    """Of each container that the resize is about: old, new, or between."""
+    """For each container of the resize: old, new, or between."""
     old, new = rehearsal.old, rehearsal.new
     return {
         path: "old" if tree[path] == old[path] else "new" if tree[path] == new[path] else "between"
@@ -196,7 +196,7 @@ def test_a_resize_is_all_or_nothing_for_each_container(
 
 
 @kinds
-def test_a_resize_that_was_killed_goes_on(version: CgroupVersion, name: DriverName, state_dir: Path) -> None:
+def test_an_interrupted_resize_continues(version: CgroupVersion, name: DriverName, state_dir: Path) -> None:
     async def kills() -> None:
         rehearsal = Rehearsal(version, name, RESIZE, state_dir)
         await rehearsal.take()

@@ -1,4 +1,4 @@
-"""The kernel in memory: its defaults, what it takes, rounds and refuses. The answers are those of Linux 6."""
+"""The simulated kernel: its defaults, what it accepts, rounds and refuses, as Linux 6 does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
 
 
 def text(kernel: SimulatedKernel, path: str, file: str) -> str:
-    seen = kernel.look(path, (file,))
+    seen = kernel.read(path, (file,))
     assert seen is not None
     return seen.files[file]
 
@@ -93,14 +93,14 @@ VALUES = [
 
 
 @pytest.mark.parametrize(("version", "file", "value", "expected"), VALUES, ids=str)
-def test_values_are_taken_as_the_kernel_takes_them(version: Any, file: str, value: str, expected: str | int) -> None:
+def test_values_are_accepted_as_by_the_kernel(version: Any, file: str, value: str, expected: str | int) -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(version, hugepage_sizes=(2 * MI,))
         await kernel.make("/a")
         if isinstance(expected, int):
-            before = kernel.look("/a", (file,))
+            before = kernel.read("/a", (file,))
             assert await refusal(kernel.write("/a", file, value)) == expected
-            assert kernel.look("/a", (file,)) == before
+            assert kernel.read("/a", (file,)) == before
         else:
             await kernel.write("/a", file, value)
             assert text(kernel, "/a", file) == expected
@@ -126,7 +126,7 @@ def test_v1_binds_quotas_to_the_parent_and_memory_to_memory_and_swap() -> None:
     run(scenario())
 
 
-def test_cgroups_in_use_stay_and_those_that_are_not_there_are_gone() -> None:
+def test_cgroups_in_use_stay_and_missing_ones_are_gone() -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(2)
         assert isinstance((await _caught(kernel.make("/a/b"))), CgroupGoneError)
@@ -143,7 +143,7 @@ def test_cgroups_in_use_stay_and_those_that_are_not_there_are_gone() -> None:
         await kernel.kill("/a")
         await kernel.remove("/a/b")
         assert isinstance(await _caught(kernel.remove("/a/b")), CgroupGoneError)
-        assert kernel.children("/a") == [] and kernel.look("/a/b", ()) is None
+        assert kernel.children("/a") == [] and kernel.read("/a/b", ()) is None
         assert await refusal(kernel.make("/" + "x" * 256)) == errno.ENAMETOOLONG
         assert await refusal(kernel.make("/x\ny")) == errno.EINVAL
         assert await refusal(kernel.move("/a", 1)) == errno.ESRCH
@@ -165,9 +165,9 @@ def test_a_scope_lives_as_long_as_its_process() -> None:
         holders = SimulatedHolders(kernel)
         pid = holders.start("/a.slice/x.scope")
         await kernel.make("/a.slice/x.scope", pid=pid)
-        assert holders.held_by(pid) == "/a.slice/x.scope"
+        assert holders.scope_of(pid) == "/a.slice/x.scope"
         kernel.exit(pid)
-        assert kernel.look("/a.slice/x.scope", ()) is None
+        assert kernel.read("/a.slice/x.scope", ()) is None
 
     run(scenario())
 
@@ -203,7 +203,7 @@ def test_v1_refuses_a_limit_below_what_cannot_be_reclaimed() -> None:
     run(scenario())
 
 
-def test_reclaim_says_when_it_could_not_free_all_and_freezing_shows() -> None:
+def test_reclaim_reports_a_shortfall_and_freezing_is_shown() -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(2)
         await kernel.make("/a")
@@ -218,12 +218,12 @@ def test_reclaim_says_when_it_could_not_free_all_and_freezing_shows() -> None:
     run(scenario())
 
 
-def test_what_this_kernel_shall_not_have_it_does_not_have() -> None:
+def test_lacking_files_do_not_exist() -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(2, lacking={"memory.swap.max": "no swap accounting"})
         await kernel.make("/a")
         assert kernel.has("memory.swap.max") == "no swap accounting"
-        assert kernel.look("/a", ("memory.swap.max",)).files == {}  # type: ignore[union-attr]
+        assert kernel.read("/a", ("memory.swap.max",)).files == {}  # type: ignore[union-attr]
         error = await _caught(kernel.write("/a", "memory.swap.max", "0"))
         assert str(error) == "write /a/memory.swap.max '0': ENOENT (no swap accounting)"
 

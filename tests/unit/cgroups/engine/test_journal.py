@@ -15,14 +15,14 @@ def journal(tmp_path: Path) -> Journal:
     return Journal(tmp_path / "state" / "journal.jsonl")
 
 
-def test_what_was_begun_is_there_for_the_next_start_with_all_old_values(tmp_path: Path) -> None:
+def test_an_unfinished_plan_is_read_with_all_old_values(tmp_path: Path) -> None:
     entry = journal(tmp_path).begin("pod shop/web", "boot", STEPS, BEFORE, ("/a",))
     found = journal(tmp_path).unfinished()
     assert found == entry and found is not None
     assert (found.subject, found.steps, found.before, found.containers) == ("pod shop/web", STEPS, BEFORE, ("/a",))
 
 
-def test_what_has_ended_is_not_unfinished_and_numbers_go_on(tmp_path: Path) -> None:
+def test_an_ended_plan_is_not_unfinished_and_numbers_continue(tmp_path: Path) -> None:
     book = journal(tmp_path)
     assert book.unfinished() is None
     first = book.begin("a", "boot", STEPS, BEFORE)
@@ -34,7 +34,7 @@ def test_what_has_ended_is_not_unfinished_and_numbers_go_on(tmp_path: Path) -> N
     assert book.begin("c", "boot", (), {}, after=41).number == 42
 
 
-def test_nobody_else_can_read_it(tmp_path: Path) -> None:
+def test_other_users_cannot_read_it(tmp_path: Path) -> None:
     book = journal(tmp_path)
     book.begin("a", "boot", STEPS, BEFORE)
     assert book.path.stat().st_mode & 0o777 == 0o600
@@ -42,7 +42,7 @@ def test_nobody_else_can_read_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kept", [1, 40, -1], ids=["a-byte", "a-part", "all-but-the-newline"])
-def test_a_line_that_was_cut_off_never_happened(tmp_path: Path, kept: int) -> None:
+def test_an_incomplete_line_is_dropped(tmp_path: Path, kept: int) -> None:
     book = journal(tmp_path)
     first = book.begin("first", "boot", STEPS, BEFORE)
     book.end(first, "made")
@@ -56,7 +56,7 @@ def test_a_line_that_was_cut_off_never_happened(tmp_path: Path, kept: int) -> No
     assert book.path.read_bytes().startswith(whole) and book.path.read_bytes().count(b"\n") == 3
 
 
-def test_damage_in_the_middle_is_said(tmp_path: Path) -> None:
+def test_damage_in_the_middle_is_reported(tmp_path: Path) -> None:
     book = journal(tmp_path)
     book.end(book.begin("a", "boot", STEPS, BEFORE), "made")
     book.path.write_bytes(b'{"kind":"begin"}\n' + book.path.read_bytes())
@@ -64,7 +64,7 @@ def test_damage_in_the_middle_is_said(tmp_path: Path) -> None:
         book.unfinished()
 
 
-def test_a_long_journal_is_begun_anew_when_nothing_is_open(tmp_path: Path) -> None:
+def test_a_long_journal_is_truncated_when_nothing_is_unfinished(tmp_path: Path) -> None:
     book = journal(tmp_path)
     many = tuple(Write(f"/cgroup-{number}", "memory.max", "4096", "max") for number in range(1000))
     for _ in range(3):
@@ -73,7 +73,7 @@ def test_a_long_journal_is_begun_anew_when_nothing_is_open(tmp_path: Path) -> No
     assert book.begin("b", "boot", (), {}).number == 4
 
 
-def test_a_second_one_is_told_to_wait(tmp_path: Path) -> None:
+def test_a_second_process_is_refused(tmp_path: Path) -> None:
     assert not journal(tmp_path).is_locked()
     with journal(tmp_path).locked():
         assert journal(tmp_path).is_locked()

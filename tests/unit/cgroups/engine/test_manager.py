@@ -1,4 +1,4 @@
-"""The node as a whole on the simulated kernel: what it holds, what follows a pod, what is refused, what is left."""
+"""The cgroup manager on the simulated kernel: values, pods, refusals, and what remains after each verb."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from plimsoll.cgroups.engine.ownership import ForeignTreeError, KubeletRunningEr
 from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.cgroups.engine.transaction import MissingCgroupError
 from plimsoll.errors import InvalidNameError, InvalidObjectError, PlimsollError
-from plimsoll.linux.append_log import MembersFile
+from plimsoll.linux.append_log import AppendLog
 from plimsoll.rules.cgroups.desired_files import derived_id
 from plimsoll.rules.cgroups.steps import Make, Remove, Step, Write
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
@@ -68,7 +68,7 @@ class Node:
         asyncio.run(all_of_them())
 
     def text(self, path: str, file: str) -> str:
-        seen = self.kernel.look(path, (file,))
+        seen = self.kernel.read(path, (file,))
         assert seen is not None, path
         return seen.files[file]
 
@@ -114,7 +114,7 @@ def test_shares_and_sums_follow_pods_at_once(tmp_path: Path) -> None:
     ]
 
 
-def test_a_value_changed_behind_our_back_is_found_and_set_again(tmp_path: Path) -> None:
+def test_a_value_that_another_process_changed_is_restored(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.add(PODS))
     asyncio.run(node.kernel.write(BURSTABLE_POD, "cpu.weight", "500"))
@@ -124,18 +124,18 @@ def test_a_value_changed_behind_our_back_is_found_and_set_again(tmp_path: Path) 
     assert node.text(BURSTABLE_POD, "cpu.weight") == "12"
 
 
-def test_containers_have_the_ids_that_a_runtime_gave_them(tmp_path: Path) -> None:
+def test_containers_have_the_ids_of_the_runtime(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    uid, given = BURSTABLE.metadata.uid, "ab" * 32
-    node.run(lambda tree: tree.add([BURSTABLE], containers={uid: {"web": given}}))
-    assert node.kernel.children(BURSTABLE_POD) == [given]
-    assert node.tree.paths(uid) == {"": BURSTABLE_POD, "web": f"{BURSTABLE_POD}/{given}"}
-    node.run(lambda tree: tree.add([BURSTABLE]))  # now both, with our own; the first one's cgroup goes
+    uid, container_id = BURSTABLE.metadata.uid, "ab" * 32
+    node.run(lambda tree: tree.add([BURSTABLE], containers={uid: {"web": container_id}}))
+    assert node.kernel.children(BURSTABLE_POD) == [container_id]
+    assert node.tree.paths(uid) == {"": BURSTABLE_POD, "web": f"{BURSTABLE_POD}/{container_id}"}
+    node.run(lambda tree: tree.add([BURSTABLE]))  # now both, with derived ids; the first cgroup is removed
     assert node.kernel.children(BURSTABLE_POD) == sorted(derived_id(uid, name) for name in ("web", "log"))
     assert node.tree.paths("unknown") == {}
 
 
-def test_a_pod_goes_with_all_that_its_processes_made_below_it(tmp_path: Path) -> None:
+def test_a_pod_is_removed_with_the_cgroups_of_its_processes(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.add(PODS))
     inner = f"{node.tree.paths(BURSTABLE.metadata.uid)['web']}/inner"
@@ -146,11 +146,11 @@ def test_a_pod_goes_with_all_that_its_processes_made_below_it(tmp_path: Path) ->
     assert len(node.kernel.children(f"{TOP}/besteffort")) == 1
 
 
-def test_orphans_of_ours_are_removed_and_others_stay(tmp_path: Path) -> None:
+def test_owned_orphans_are_removed_and_foreign_cgroups_stay(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.add(PODS))
     state = tmp_path / "node.jsonl"
-    file = MembersFile(state)
+    file = AppendLog(state)
     _, *others = [name for name in file.read() if name.startswith("pod ")]
     file.write(dict.fromkeys(others))
     asyncio.run(node.kernel.make(f"{TOP}/burstable/podstranger"))
@@ -169,7 +169,7 @@ def test_a_foreign_tree_is_not_touched(tmp_path: Path, path: str) -> None:
     if path == FOREIGN[1]:
         asyncio.run(node.kernel.remove(path))
     for above in ("/plimsoll-test", path):
-        if node.kernel.look(above, ()) is None:
+        if node.kernel.read(above, ()) is None:
             asyncio.run(node.kernel.make(above))
     node.driver.made.clear()
     with pytest.raises(ForeignTreeError, match="--cgroup-root"):
@@ -183,7 +183,7 @@ def test_a_foreign_tree_is_not_touched(tmp_path: Path, path: str) -> None:
         assert "--cgroup-root" in node.tree.status().refusal
 
 
-def test_a_machine_with_a_kubelet_is_left_alone(tmp_path: Path) -> None:
+def test_a_machine_with_a_kubelet_is_refused(tmp_path: Path) -> None:
     proc = tmp_path / "proc"
     (proc / "sys/kernel/random").mkdir(parents=True)
     (proc / "sys/kernel/random/boot_id").write_text("boot\n")
@@ -201,7 +201,7 @@ def test_a_machine_with_a_kubelet_is_left_alone(tmp_path: Path) -> None:
     node.run(lambda tree: tree.setup())
 
 
-def test_after_a_boot_everything_begins_anew(tmp_path: Path) -> None:
+def test_after_a_reboot_nothing_is_known(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.add(PODS))
     proc = tmp_path / "proc"
@@ -216,7 +216,7 @@ def test_after_a_boot_everything_begins_anew(tmp_path: Path) -> None:
     assert node.kernel.children(TOP) == ["besteffort", "burstable"]
 
 
-def test_a_reserved_cgroup_must_be_there(tmp_path: Path) -> None:
+def test_a_reserved_cgroup_must_exist(tmp_path: Path) -> None:
     node = Node(tmp_path)
     asyncio.run(node.kernel.remove(RESERVED))
     with pytest.raises(MissingCgroupError, match="system-reserved is enforced"):
@@ -252,7 +252,7 @@ def test_one_uid_for_two_pods_is_refused(tmp_path: Path) -> None:
         Node(tmp_path).run(lambda tree: tree.add([BURSTABLE, RESIZED]))
 
 
-def test_teardown_leaves_running_pods_alone_unless_told(tmp_path: Path) -> None:
+def test_teardown_refuses_running_pods_without_kill(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.add(PODS))
     pid = node.kernel.spawn(node.tree.paths(BURSTABLE.metadata.uid)["web"])
@@ -265,32 +265,30 @@ def test_teardown_leaves_running_pods_alone_unless_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_pod_cgroup_that_somebody_made_anew_is_swept_away_once_it_is_empty(
-    tmp_path: Path, version: CgroupVersion
-) -> None:
-    """A runtime makes the whole path for a container that it was told to start before the pod was removed."""
+def test_an_unowned_pod_cgroup_is_swept_once_it_is_empty(tmp_path: Path, version: CgroupVersion) -> None:
+    """A runtime makes the whole path for a container that it was asked to start before the pod was removed."""
     node = Node(tmp_path, version)
     node.run(lambda tree: tree.add(PODS))
     pod = node.tree.paths(BURSTABLE.metadata.uid)[""]
     node.run(lambda tree: tree.remove(BURSTABLE.metadata.uid))
-    foreign = f"{pod.rpartition('/')[0]}/somebody-else"
+    foreign = f"{pod.rpartition('/')[0]}/foreign"
     for path in (pod, f"{pod}/{'ab' * 32}", foreign):
         asyncio.run(node.kernel.make(path))
     pid = node.kernel.spawn(f"{pod}/{'ab' * 32}")
     assert asyncio.run(node.tree.sweep()) == []
     node.kernel.exit(pid)
     assert asyncio.run(node.tree.sweep()) == [pod]
-    assert node.kernel.look(pod, ()) is None
-    assert node.kernel.look(foreign, ()) is not None
-    assert node.tree.paths(GUARANTEED.metadata.uid), "those that are ours stay"
+    assert node.kernel.read(pod, ()) is None
+    assert node.kernel.read(foreign, ()) is not None
+    assert node.tree.paths(GUARANTEED.metadata.uid), "owned cgroups stay"
 
 
-def test_what_the_kernel_lacks_is_said_even_when_only_writing_shows_it(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_even_if_only_the_write_shows_it(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.kernel = SimulatedKernel(2, swap=False, lacking={"memory.oom.group": "too old"})
     node.driver.inner = node.kernel
     asyncio.run(node.kernel.make(RESERVED))
-    node.driver.has = lambda file: None  # type: ignore[method-assign]  # as before the first cgroup is there
+    node.driver.has = lambda file: None  # type: ignore[method-assign]  # as before the first cgroup exists
     applied = asyncio.run(node.tree.add([BURSTABLE]))
     assert {each.file for each in applied.unmet} == {"memory.oom.group"} and "too old" in str(applied.unmet[0])
     node.driver.made.clear()
@@ -299,7 +297,7 @@ def test_what_the_kernel_lacks_is_said_even_when_only_writing_shows_it(tmp_path:
 
 
 @pytest.mark.parametrize("version", [2, 1], ids=["v2", "v1"])
-def test_a_class_in_use_keeps_what_it_uses_for_a_limit(tmp_path: Path, version: CgroupVersion) -> None:
+def test_the_limit_of_a_class_is_not_below_its_usage(tmp_path: Path, version: CgroupVersion) -> None:
     """qosReserved would take memory from BestEffort pods that they have in use (02 §8.5)."""
     node = Node(tmp_path, version)
     file = "memory.max" if version == 2 else "memory.limit_in_bytes"
@@ -319,19 +317,19 @@ def test_a_class_in_use_keeps_what_it_uses_for_a_limit(tmp_path: Path, version: 
     assert node.text(f"{TOP}/besteffort", file) == str(wanted_bytes) and node.tree.status().unmet == ()
 
 
-def test_protection_that_an_ancestor_caps_is_said(tmp_path: Path) -> None:
+def test_protection_that_an_ancestor_caps_is_reported(tmp_path: Path) -> None:
     node = Node(tmp_path)
-    asyncio.run(node.kernel.make("/plimsoll-test"))  # somebody else's, so it is not changed
+    asyncio.run(node.kernel.make("/plimsoll-test"))  # foreign, so it is not changed
     applied = asyncio.run(node.tree.add([GUARANTEED]))
     assert [str(each) for each in applied.unmet] == [
         f"/plimsoll-test memory.min: want {96 * MI}, have 0 "
-        "(this cgroup is not ours to change, and it caps the protection of all pods)"
+        "(this cgroup is not owned by Plimsoll, and it caps the protection of all pods)"
     ]
     node.run(lambda tree: tree.teardown())
     assert node.kernel.children("/") == ["plimsoll-reserved", "plimsoll-test"]
 
 
-def test_a_resize_that_does_not_fit_is_given_up_without_killing(tmp_path: Path) -> None:
+def test_a_resize_that_does_not_fit_is_refused_without_killing(tmp_path: Path) -> None:
     async def no_time(_: float) -> None:
         node.seconds += 5
 
@@ -366,9 +364,7 @@ def test_as_kubernetes_a_resize_is_refused_before_anything_is_written(tmp_path: 
 
 @pytest.mark.parametrize("version", [2, 1], ids=["v2", "v1"])
 @pytest.mark.parametrize("shrink", ["safe", "kubernetes"])
-def test_after_a_kill_memory_that_is_in_use_by_now_is_not_taken_back(
-    tmp_path: Path, version: CgroupVersion, shrink: str
-) -> None:
+def test_recovery_does_not_lower_a_limit_that_is_in_use(tmp_path: Path, version: CgroupVersion, shrink: str) -> None:
     async def no_time(_: float) -> None:
         seconds[0] += 5
 
@@ -402,7 +398,7 @@ def test_only_a_known_pod_can_be_resized(tmp_path: Path) -> None:
         Node(tmp_path).run(lambda tree: tree.resize(RESIZED))
 
 
-def test_a_plan_is_only_a_plan(tmp_path: Path) -> None:
+def test_a_plan_changes_nothing(tmp_path: Path) -> None:
     node = Node(tmp_path)
     steps = node.tree.plan(PODS).steps
     assert node.driver.made == [] and not (tmp_path / "node.jsonl").exists()
@@ -440,8 +436,10 @@ def _elsewhere(node: Node) -> CgroupManager:
     ],
     ids=["setup", "add", "remove", "refresh", "teardown"],
 )
-def test_one_state_is_one_nodes(tmp_path: Path, deed: Callable[[CgroupManager], Awaitable[object]]) -> None:
-    """What is known of pods here says nothing about cgroups elsewhere: nothing is made, forgotten or removed."""
+def test_a_state_directory_belongs_to_one_node(
+    tmp_path: Path, deed: Callable[[CgroupManager], Awaitable[object]]
+) -> None:
+    """The pods of one node say nothing about cgroups at another path: nothing is made, forgotten or removed."""
     node = Node(tmp_path)
     node.run(lambda tree: tree.add([BURSTABLE]))
     before, made = tree_now(node.kernel, ("/plimsoll-test",)), len(node.driver.made)
@@ -453,7 +451,7 @@ def test_one_state_is_one_nodes(tmp_path: Path, deed: Callable[[CgroupManager], 
     assert tree_now(node.kernel, ("/plimsoll-test",)) == before and list(other.known()) == [BURSTABLE.metadata.uid]
 
 
-def test_a_node_may_stand_elsewhere_when_the_first_is_gone(tmp_path: Path) -> None:
+def test_a_node_may_move_once_the_first_is_removed(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.setup(), lambda tree: tree.teardown())
     other = _elsewhere(node)
@@ -461,7 +459,7 @@ def test_a_node_may_stand_elsewhere_when_the_first_is_gone(tmp_path: Path) -> No
     assert other.status().is_set_up
 
 
-def test_a_first_set_up_that_was_killed_is_not_taken_for_somebody_elses(tmp_path: Path) -> None:
+def test_an_interrupted_first_set_up_is_not_foreign(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.driver.die_after = 4
     with pytest.raises(Killed):
@@ -470,20 +468,20 @@ def test_a_first_set_up_that_was_killed_is_not_taken_for_somebody_elses(tmp_path
     node.tree = node.another()
     found = node.tree.status()
     assert found.unfinished is not None and not found.refusal and not found.in_progress
-    with pytest.raises(UnfinishedError, match="node set-up was left unfinished"):
+    with pytest.raises(UnfinishedError, match="an earlier run of node set-up was interrupted"):
         node.tree.plan()
     node.run(lambda tree: tree.setup())
     assert node.tree.status().is_set_up and node.tree.status().drift == ()
 
 
-def test_what_was_unfinished_in_an_earlier_boot_is_nothing_now(tmp_path: Path) -> None:
+def test_an_unfinished_plan_of_an_earlier_boot_is_void(tmp_path: Path) -> None:
     node = Node(tmp_path)
     Journal(tmp_path / "journal.jsonl").begin("pod shop/old", "an earlier boot", [Make(TOP)], {})
     assert node.tree.status().unfinished is None
     node.tree.plan()
 
 
-def test_status_says_that_somebody_is_at_it(tmp_path: Path) -> None:
+def test_status_reports_an_open_transaction(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.setup())
     with Journal(tmp_path / "journal.jsonl").locked():
@@ -494,22 +492,22 @@ def test_status_says_that_somebody_is_at_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("deed", "after"), [("add", 1), ("add", 5), ("add", 12), ("teardown", 1), ("teardown", 3), ("teardown", 5)]
 )
-def test_who_is_cancelled_leaves_everything_as_it_was(tmp_path: Path, deed: str, after: int) -> None:
+def test_a_cancelled_transaction_is_rolled_back(tmp_path: Path, deed: str, after: int) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.add([GUARANTEED]))
     before = tree_now(node.kernel, ("/plimsoll-test",))
     made = len(node.driver.made)
 
     async def cancelled() -> None:
-        turn = asyncio.ensure_future(node.tree.add([BURSTABLE, BEST_EFFORT]) if deed == "add" else node.tree.teardown())
+        task = asyncio.ensure_future(node.tree.add([BURSTABLE, BEST_EFFORT]) if deed == "add" else node.tree.teardown())
 
         def cancel(_: Step) -> None:
             if len(node.driver.made) == made + after:
-                turn.cancel()
+                task.cancel()
 
         node.driver.after_each = cancel
         with pytest.raises(asyncio.CancelledError):
-            await turn
+            await task
 
     asyncio.run(cancelled())
     node.driver.after_each = None
@@ -518,23 +516,23 @@ def test_who_is_cancelled_leaves_everything_as_it_was(tmp_path: Path, deed: str,
     assert status.unfinished is None and status.drift == () and status.is_set_up
 
 
-def test_a_full_disk_takes_the_plan_back(tmp_path: Path) -> None:
+def test_a_full_disk_rolls_the_plan_back(tmp_path: Path) -> None:
     node = Node(tmp_path)
     (tmp_path / "node.new").mkdir()  # where the state is written before it replaces the old one
     with pytest.raises(StateWriteError, match=r"node\.jsonl cannot be written"):
         node.run(lambda tree: tree.setup())
-    assert node.kernel.look(TOP, ()) is None and node.tree.status().unfinished is None
+    assert node.kernel.read(TOP, ()) is None and node.tree.status().unfinished is None
     (tmp_path / "node.new").rmdir()
     node.run(lambda tree: tree.setup())
     assert node.tree.status().is_set_up
 
 
-def test_several_pods_go_in_one_turn(tmp_path: Path) -> None:
+def test_several_pods_are_removed_in_one_transaction(tmp_path: Path) -> None:
     node = Node(tmp_path)
     node.run(lambda tree: tree.add(PODS))
     gone = asyncio.run(node.tree.remove(*(each.metadata.uid for each in PODS)))
     assert gone.subject.count("pod ") == len(PODS) and node.tree.known() == {}
-    assert node.kernel.look(BURSTABLE_POD, ()) is None
+    assert node.kernel.read(BURSTABLE_POD, ()) is None
 
 
 def test_without_cgroups_per_qos_there_is_nothing_to_set_up(tmp_path: Path) -> None:

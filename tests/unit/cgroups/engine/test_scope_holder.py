@@ -36,11 +36,11 @@ def command(pid: int) -> str:
     return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
 
 
-def test_a_holder_is_small_and_holds_nothing_of_ours() -> None:
+def test_a_holder_is_small_and_inherits_nothing() -> None:
     pid = scope_holder.start(SCOPE)
     try:
         assert eventually(lambda: command(pid) == "sleep infinity")
-        assert scope_holder.held_by(pid) == SCOPE
+        assert scope_holder.scope_of(pid) == SCOPE
         assert os.getsid(pid) == pid
         assert os.readlink(f"/proc/{pid}/cwd") == "/"
         assert eventually(lambda: opened(pid) == {"/dev/null"})  # at first it still reads its libraries
@@ -54,12 +54,12 @@ def test_a_holder_is_small_and_holds_nothing_of_ours() -> None:
     assert not scope_holder.end(pid, SCOPE)
 
 
-def test_a_holder_of_another_cgroup_is_left_alone() -> None:
+def test_a_holder_of_another_cgroup_is_not_killed() -> None:
     pid = scope_holder.start(SCOPE)
     try:
-        with pytest.raises(scope_holder.NotAScopeHolderError, match="it was left alone"):
+        with pytest.raises(scope_holder.NotAScopeHolderError, match="it is not killed"):
             scope_holder.end(pid, "/another.scope")
-        assert scope_holder.held_by(pid) == SCOPE
+        assert scope_holder.scope_of(pid) == SCOPE
     finally:
         scope_holder.end(pid, SCOPE)
 
@@ -67,7 +67,7 @@ def test_a_holder_of_another_cgroup_is_left_alone() -> None:
 def test_another_process_is_never_taken_for_a_holder() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
-            assert scope_holder.held_by(process.pid) is None
+            assert scope_holder.scope_of(process.pid) is None
             with pytest.raises(scope_holder.NotAScopeHolderError):
                 scope_holder.end(process.pid, SCOPE)
             assert process.poll() is None

@@ -1,4 +1,4 @@
-"""A memory limit that comes down in a living cgroup: it holds in the end or nothing has changed; nobody is killed."""
+"""Lowering a memory limit of a cgroup with processes: it is set or nothing changes, and no process is killed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE = {2: "memory.max", 1: "memory.limit_in_bytes"}
 
 
 class Room:
-    """A cgroup with one process; time passes only when somebody sleeps, and something may happen then."""
+    """A cgroup with one process; time passes only in `sleep`, which calls `while_asleep`."""
 
     def __init__(self, version: CgroupVersion, *, while_asleep: Callable[[Room], None] | None = None) -> None:
         self.kernel = SimulatedKernel(version)
@@ -36,12 +36,12 @@ class Room:
         if self.while_asleep is not None:
             self.while_asleep(self)
 
-    def lower(self, limit_bytes: int, ladder: ShrinkPolicy | None = None) -> None:
-        shrinker = Shrinker(self.driver, clock=lambda: self.seconds, sleep=self.sleep, ladder=ladder)
+    def lower(self, limit_bytes: int, policy: ShrinkPolicy | None = None) -> None:
+        shrinker = Shrinker(self.driver, clock=lambda: self.seconds, sleep=self.sleep, policy=policy)
         asyncio.run(shrinker("/a", self.file, str(limit_bytes)))
 
     def text(self, file: str) -> str:
-        seen = self.kernel.look("/a", (file,))
+        seen = self.kernel.read("/a", (file,))
         assert seen is not None
         return seen.files[file]
 
@@ -96,14 +96,14 @@ def test_it_gives_up_and_leaves_everything_as_it_was(version: CgroupVersion) -> 
     if version == 2:
         asyncio.run(room.kernel.write("/a", "memory.high", str(100 * MI)))
     room.kernel.use("/a", anon_bytes=30 * MI)
-    before = room.kernel.look("/a", (room.file, "memory.high", "cgroup.freeze"))
+    before = room.kernel.read("/a", (room.file, "memory.high", "cgroup.freeze"))
     with pytest.raises(ShrinkError, match=r"30\.0 MiB are still in use after 2\.0 s, not less than 20\.0 MiB"):
         room.lower(20 * MI, ShrinkPolicy(deadline_s=2.0))
-    assert room.kernel.look("/a", (room.file, "memory.high", "cgroup.freeze")) == before
+    assert room.kernel.read("/a", (room.file, "memory.high", "cgroup.freeze")) == before
     assert room.is_alive
 
 
-def test_what_grows_until_the_moment_of_freezing_is_not_killed() -> None:
+def test_a_process_that_grows_until_the_freeze_is_not_killed() -> None:
     room = Room(2)
     room.kernel.use("/a", anon_bytes=10 * MI)
     freeze = room.driver.freeze
@@ -119,7 +119,7 @@ def test_what_grows_until_the_moment_of_freezing_is_not_killed() -> None:
     assert room.is_alive and room.text("memory.max") == "max" and room.text("cgroup.freeze") == "0"
 
 
-def test_one_that_cannot_be_frozen_in_time_is_let_go() -> None:
+def test_a_cgroup_that_cannot_be_frozen_in_time_is_thawed() -> None:
     room = Room(2)
     freeze = room.driver.freeze
 
@@ -134,14 +134,14 @@ def test_one_that_cannot_be_frozen_in_time_is_let_go() -> None:
     assert room.text("cgroup.freeze") == "0" and room.text("memory.max") == "max"
 
 
-def test_somebody_elses_freeze_stays() -> None:
+def test_the_freeze_of_another_process_stays() -> None:
     room = Room(2)
     asyncio.run(room.kernel.freeze("/a", frozen=True))
     room.lower(20 * MI)
     assert room.text("cgroup.freeze") == "1" and room.text("memory.max") == str(20 * MI)
 
 
-def test_as_kubernetes_asks() -> None:
+def test_the_check_of_the_kubelet() -> None:
     async def scenario() -> None:
         kernel = SimulatedKernel(2)
         for path in ("/pod", "/pod/app"):
@@ -161,7 +161,9 @@ def test_as_kubernetes_asks() -> None:
         assert str(pod.value) == (
             "cannot decrease memory limits: attempting to set pod memory limit (4096) below current usage (20971520)"
         )
-        check_as_kubernetes(kernel, [Write("/pod", "memory.max", "8192", "4096")], plan)  # raised: nobody asks
+        check_as_kubernetes(
+            kernel, [Write("/pod", "memory.max", "8192", "4096")], plan
+        )  # a raised limit is not checked
         check_as_kubernetes(kernel, [Write("/pod/app", "memory.max", str(21 * MI), "max")], plan)
         assert usage_bytes(kernel, "/nowhere") == 0
 

@@ -1,4 +1,4 @@
-"""Usage from the files' texts, v1 and v2 alike; what is not told is None."""
+"""Usage from the texts of the files, v1 and v2; a value that is not reported is None."""
 
 from __future__ import annotations
 

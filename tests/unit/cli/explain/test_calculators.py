@@ -1,4 +1,4 @@
-"""`plimsoll explain qos|oom|memory-high|allocatable|weight`: the numbers of the specs, on the command line."""
+"""`plimsoll explain qos|oom|memory-high|allocatable|weight`: the numbers of the specification."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEED = [
     "memory.available<500Mi",
 ]
 
-# words after `plimsoll explain`, first word of the answer, and something in the rest
+# arguments of `plimsoll explain`, the first word of the output, and a part of the rest
 ROWS = [
     ("01 §5 Guaranteed by limits", ["qos", "--limit", "cpu=10m,memory=1Gi"], "Guaranteed", "requests equal them"),
     ("01 §5 Burstable", ["qos", "--request", "cpu=1,memory=1Gi"], "Burstable", "no cpu and no memory limit"),
@@ -104,14 +104,14 @@ WRONG = [
     ("allocatable: no memory", ["allocatable", "--capacity", "cpu=4"], "memory"),
     ("allocatable: no amount", ["allocatable", "--capacity", "cpu"], "is not name=amount"),
     ("allocatable: no quantity", ["allocatable", "--capacity", "cpu=4,memory=lots"], "quantities must match"),
-    ("allocatable: two machines", ["allocatable", "--capacity", "cpu=4,memory=8Gi", "--node", "x.yaml"], "give one"),
+    ("allocatable: two machines", ["allocatable", "--capacity", "cpu=4,memory=8Gi", "--node", "x.yaml"], "exclude each other"),
     ("allocatable: reserved more than there is", ["allocatable", "--capacity", "cpu=1,memory=1Gi", "--system-reserved", "cpu=2"], "invalid Node Allocatable configuration"),
-    ("allocatable: a huge page size nobody can read", ["allocatable", "--capacity", "cpu=1,memory=1Gi,hugepages-x=1"], "hugepages-x"),
+    ("allocatable: an invalid huge page size", ["allocatable", "--capacity", "cpu=1,memory=1Gi,hugepages-x=1"], "hugepages-x"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("words", "text"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
-def test_wrong_words(words: list[str], text: str) -> None:
+def test_invalid_arguments(words: list[str], text: str) -> None:
     ran = run("explain", *words)
     assert ran.code == 2
     assert text in ran.err
@@ -132,13 +132,13 @@ GIANTS = [
 
 
 @pytest.mark.parametrize("words", [row[1] for row in GIANTS], ids=[row[0] for row in GIANTS])
-def test_giants_are_answered_or_refused(words: list[str]) -> None:
+def test_huge_amounts_are_computed_or_rejected(words: list[str]) -> None:
     ran = run("explain", *words)
     assert ran.code in (0, 2)
     assert "Traceback" not in ran.err
 
 
-def test_control_characters_are_shown_inert() -> None:
+def test_control_characters_are_escaped() -> None:
     name = "x\x1b]0;owned\x07"
     ran = run("explain", "allocatable", "--capacity", f"cpu=4,memory=8Gi,{name}=1")
     assert "\x1b" not in ran.out + ran.err

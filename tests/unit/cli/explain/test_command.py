@@ -1,4 +1,4 @@
-"""`plimsoll explain` from files to words: exit codes, errors with their place, forms of output, hostile input."""
+"""`plimsoll explain` from files to text: exit codes, errors with lines, output formats, hostile input."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def no_control(ran: Ran) -> None:
         assert character not in ran.out + ran.err
 
 
-# --- what is read ---
+# --- input ---
 
 
 def titles(ran: Ran) -> list[str]:
@@ -112,8 +112,8 @@ def test_directories(write, tmp_path: Path) -> None:
     assert (ran.code, titles(ran)) == (0, ["a", "b", "c"])
 
 
-def test_a_file_that_cannot_be_read_stops_nothing(write, tmp_path: Path) -> None:
-    """The error names the file, and what stands after it is still explained."""
+def test_an_unreadable_file_does_not_stop_the_others(write, tmp_path: Path) -> None:
+    """The error names the file, and the following files are still explained."""
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "a.yaml").symlink_to("/proc/self/mem")  # there, a regular file, and unreadable even for root
     write(pod("b"), "d/b.yaml")
@@ -143,16 +143,16 @@ NOTHING = [
 def test_nothing_to_explain(write, text: str) -> None:
     ran = explain(write(text))
     assert ran.code == 2
-    assert "no pod in the input" in ran.err
+    assert "the input contains no pods" in ran.err
 
 
-def test_what_holds_no_pod_is_said_and_no_error(write) -> None:
+def test_a_document_without_a_pod_is_a_note(write) -> None:
     ran = explain(write("kind: Service\n---\n" + json.dumps(GOOD)))
     assert ran.code == 0
     assert "Service has no pod template" in ran.err
 
 
-# --- what is refused ---
+# --- invalid input ---
 
 SEVERAL = """\
 apiVersion: v1
@@ -200,7 +200,7 @@ kind: Pod
 """
 
 
-def test_every_error_at_once_with_its_place(write) -> None:
+def test_all_errors_are_reported_with_their_lines(write) -> None:
     """File, line, document and field path of each; the good document is still explained."""
     file = write(SEVERAL)
     ran = explain(file, "-o", "json")
@@ -235,8 +235,8 @@ def test_errors_of_a_list_name_the_item(write) -> None:
     assert titles(ran) == ["good"]
 
 
-def test_a_uid_that_is_no_cgroup_name_stops_nothing(write) -> None:
-    """02 §2.1: the kubelet aborts on `_` and `/`; the other pods have theirs all the same."""
+def test_an_invalid_uid_does_not_stop_the_others(write) -> None:
+    """02 §2.1: the kubelet aborts on `_` and `/`; the other pods are not affected."""
     for uid in ("a_b", "a/b"):
         ran = explain(write(stream(pod("bad", uid=uid), GOOD)), "-o", "json")
         assert ran.code == 2
@@ -258,7 +258,7 @@ CONFIGS = [
 
 
 @pytest.mark.parametrize(("text", "words"), [row[1:] for row in CONFIGS], ids=[row[0] for row in CONFIGS])
-def test_a_configuration_that_a_kubelet_refuses(write, text: str, words: str) -> None:
+def test_a_configuration_that_a_kubelet_rejects(write, text: str, words: str) -> None:
     ran = explain(write(GOOD), "--config", write(text, "config.yaml"))
     assert ran.code == 2
     assert words in ran.err
@@ -274,18 +274,18 @@ NODES = [
 
 
 @pytest.mark.parametrize(("text", "words"), [row[1:] for row in NODES], ids=[row[0] for row in NODES])
-def test_a_node_that_is_none(write, tmp_path: Path, text: str | None, words: str) -> None:
+def test_an_object_that_is_not_a_node(write, tmp_path: Path, text: str | None, words: str) -> None:
     node = str(tmp_path / "none.yaml") if text is None else write(text, "node.yaml")
     ran = run("explain", write(GOOD), "--node", node)
     assert ran.code == 2
     assert words in ran.err
 
 
-def test_the_nodes_own_allocatable_is_compared(write) -> None:
+def test_allocatable_of_the_node_object_is_compared(write) -> None:
     node = "kind: Node\nmetadata: {name: n1}\nstatus: {capacity: {cpu: 4, memory: 8Gi}, allocatable: {cpu: 3, memory: 8092Mi}}\n"
     ran = run("explain", write(GOOD), "--node", write(node, "node.yaml"))
     assert ran.code == 0
-    assert "the Node says cpu allocatable 3, this configuration gives 4" in ran.err
+    assert "the Node has cpu allocatable 3, this configuration results in 4" in ran.err
     assert "memory allocatable" not in ran.err
 
 
@@ -310,7 +310,7 @@ HOSTILE_MANIFESTS = [
     ("text", "code"), [row[1:] for row in HOSTILE_MANIFESTS], ids=[row[0] for row in HOSTILE_MANIFESTS]
 )
 @pytest.mark.parametrize("form", ["tree", "table", "json", "yaml", "sh"])
-def test_names_are_shown_inert(write, text: str, code: int | None, form: str) -> None:
+def test_names_in_manifests_are_escaped(write, text: str, code: int | None, form: str) -> None:
     ran = explain(write(text), "-o", form)
     if code is not None:
         assert ran.code == code
@@ -346,7 +346,7 @@ def test_a_hostile_file_name(write) -> None:
     no_control(explain("none\x1b]0;x\x07.yaml"))
 
 
-# --- forms ---
+# --- output formats ---
 
 
 @pytest.mark.parametrize(
@@ -391,10 +391,10 @@ def test_brief_and_advise(write) -> None:
     assert "advice" not in explain(file).out
     advised = explain(file, "--advise").out
     assert "advice: set spec.containers[0].resources.limits.cpu = 1\n" in advised
-    assert "advice: set spec.containers[0].resources.limits.memory (any amount; the request follows)" in advised
+    assert "advice: set spec.containers[0].resources.limits.memory (any amount; the request is set to it)" in advised
 
 
-def test_two_pods_of_one_name(write) -> None:
+def test_two_pods_with_the_same_name(write) -> None:
     ran = explain(write(stream(GOOD, GOOD, GOOD)), "-o", "json")
     assert titles(ran) == ["good", "good (2)", "good (3)"]
 
@@ -418,10 +418,10 @@ UIDS = [
 @pytest.mark.parametrize("uid", UIDS, ids=[repr(uid) for uid in UIDS])
 @pytest.mark.parametrize("version", ["v1", "v2"])
 def test_nothing_reaches_the_shell_unquoted(write, tmp_path: Path, uid: str, version: str) -> None:
-    """The script is run against a directory instead of /sys/fs/cgroup: it makes files and nothing else."""
+    """The script is run against a directory instead of /sys/fs/cgroup: it only creates files."""
     ran = explain(write(pod("p", {"limits": {"cpu": "1", "memory": "1Gi"}}, uid=uid)), "-o", "sh", "--cgroup", version)
     if ran.code == 2:
-        return  # a uid may as well be refused
+        return  # a uid may also be rejected
     assert subprocess.run(["sh", "-n"], input=ran.out, text=True, check=False).returncode == 0
     root = tmp_path / "root"
     root.mkdir()
@@ -451,7 +451,7 @@ def test_nothing_reaches_the_shell_unquoted(write, tmp_path: Path, uid: str, ver
     [[], ["--driver", "systemd"], ["--cgroup", "v1"], ["--runtime", "crio", "--driver", "systemd"]],
     ids=" ".join,
 )
-def test_the_script_makes_the_tree(tmp_path: Path, words: list[str]) -> None:
+def test_the_script_creates_the_tree(tmp_path: Path, words: list[str]) -> None:
     ran = explain(str(EXAMPLES / "three-classes.yaml"), "-o", "sh", *words)
     done = subprocess.run(
         ["sh"],
@@ -517,7 +517,7 @@ def test_diff(write, words: str, row: list[str]) -> None:
     ]
 
 
-def test_diff_of_the_same_the_other_way_round(write) -> None:
+def test_diff_in_the_other_direction(write) -> None:
     file = write(BURSTABLE)
     there = json.loads(explain(file, "--diff", "1.27,1.36", "-o", "json").out)
     back = json.loads(explain(file, "--diff", "1.36,1.27", "-o", "json").out)
@@ -526,14 +526,14 @@ def test_diff_of_the_same_the_other_way_round(write) -> None:
     }
 
 
-def test_diff_says_where_the_documents_differ_from_the_real_1_27(write) -> None:
+def test_diff_notes_where_the_documents_differ_from_the_real_1_27(write) -> None:
     ran = explain(write(pod()), "--diff", "1.27,1.36", "--feature-gates", "MemoryQoS=true")
     assert "documented; real 1.27 did not" in ran.out
 
 
-def test_diff_of_nothing(write) -> None:
+def test_diff_without_differences(write) -> None:
     ran = explain(write(pod()), "--diff", "process,containerd", "--driver", "cgroupfs")
-    assert (ran.code, ran.out) == (0, "nothing changes between process and containerd\n")
+    assert (ran.code, ran.out) == (0, "no differences between process and containerd\n")
 
 
 WRONG_DIFFS = ["1.27", "1.27,1.27", "1.27,v2", "a,b", "", ",", "1.27,1.36,v1", "1.26,1.27"]
@@ -586,7 +586,7 @@ def test_options(write, words: list[str], level: str, name: str, expected: Any) 
     assert value(explain(write(BURSTABLE), "-o", "json", *words), level, name) == expected
 
 
-def test_a_flag_beats_the_file(write) -> None:
+def test_a_flag_overrides_the_file(write) -> None:
     config = write("memoryThrottlingFactor: 0.5\nfeatureGates: {MemoryQoS: true}\n", "config.yaml")
     from_file = value(explain(write(BURSTABLE), "--config", config, "-o", "json"), "container", "memory.high")
     assert from_file == (300 + 50) << 20
@@ -594,7 +594,7 @@ def test_a_flag_beats_the_file(write) -> None:
     assert '"memory.high"' not in off.out
 
 
-def test_the_seeds_node_from_the_examples() -> None:
+def test_the_node_of_the_documents() -> None:
     """01 §10.5, with a Node and a KubeletConfiguration as files."""
     documents = EXAMPLES / "documents"
     words = ["--node", str(documents / "004-node.yaml"), "--config", str(documents / "004-kubelet-config.yaml")]
@@ -602,7 +602,7 @@ def test_the_seeds_node_from_the_examples() -> None:
     assert (found["node"]["allocatable"]["cpu"], found["node"]["allocatable"]["memory"]) == ("46", "258486256Ki")
 
 
-# --- total ---
+# --- any input ---
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

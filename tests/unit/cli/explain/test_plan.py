@@ -1,4 +1,4 @@
-"""`plimsoll plan`: JSON lines in, one result per line out, in order, whatever is among them."""
+"""`plimsoll plan`: JSON lines in, one result per line out, in order, for any input."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_one_result_per_line_in_order() -> None:
 
 
 def test_two_processes_give_the_same_bytes_in_the_same_order() -> None:
-    """More than a block (256 KiB), with refused lines in several blocks."""
+    """More than a block (256 KiB), with invalid lines in several blocks."""
     lines = [json.dumps(pod(f"p{i}", cpu=f"{i % 900 + 1}m") | {"pad": "x" * 300}) for i in range(3000)]
     for broken in (0, 700, 1500, 2999):
         lines[broken] = '{"spec": {"containers": [{"resources": {"limits": {"cpu": "x"}}}]}}'
@@ -72,10 +72,10 @@ REFUSED = [
     ("a wrong type", {"spec": 5}, "FieldValueInvalid", "spec"),
     ("a list", [], "FieldValueInvalid", "(document)"),
     ("null", "null", "FieldValueInvalid", "(document)"),
-    ("a class nobody knows", {"status": {"qosClass": "Gold"}}, "FieldValueNotSupported", "status.qosClass"),
+    ("an unknown class", {"status": {"qosClass": "Gold"}}, "FieldValueNotSupported", "status.qosClass"),
     ("a uid that is no cgroup name", pod("p", "a_b"), "FieldValueInvalid", "metadata.uid"),
     ("a uid with a slash", pod("p", "a/b"), "FieldValueInvalid", "metadata.uid"),
-    ("a huge page size nobody can read", pod("p", **{"cpu": "1", "hugepages-x": "1"}), "FieldValueInvalid", "spec.containers[0].resources"),
+    ("an invalid huge page size", pod("p", **{"cpu": "1", "hugepages-x": "1"}), "FieldValueInvalid", "spec.containers[0].resources"),
     ("deep", '{"metadata": ' + "[" * 5000 + "]" * 5000 + "}", "FieldValueInvalid", ""),
     ("bottomless", "[" * 100_000, "FieldValueInvalid", ""),
     ("NUL", "\0", "FieldValueInvalid", ""),
@@ -84,10 +84,10 @@ REFUSED = [
 
 @pytest.mark.parametrize(("line", "kind", "field"), [row[1:] for row in REFUSED], ids=[row[0] for row in REFUSED])
 @pytest.mark.parametrize("jobs", ["1", "2"])
-def test_a_refused_line_stands_in_its_place(line: Any, kind: str, field: str, jobs: str) -> None:
+def test_an_invalid_line_has_errors_in_its_place(line: Any, kind: str, field: str, jobs: str) -> None:
     ran = plan(pod("before"), line, pod("after"), words=("-j", jobs))
     assert ran.code == 2
-    assert "1 refused" in ran.err
+    assert "1 invalid" in ran.err
     before, refused, after = results(ran)
     assert (before["name"], after["name"]) == ("before", "after")
     assert refused["line"] == 2
@@ -113,7 +113,7 @@ GIANTS = [
 
 @pytest.mark.parametrize("line", [row[1] for row in GIANTS], ids=[row[0] for row in GIANTS])
 @pytest.mark.parametrize("words", [(), ("--feature-gates", "MemoryQoS=true"), ("--cgroup", "v1")], ids=" ".join)
-def test_giants_are_planned_or_refused(line: Json, words: tuple[str, ...]) -> None:
+def test_huge_amounts_are_planned_or_rejected(line: Json, words: tuple[str, ...]) -> None:
     ran = plan(pod("before"), line, pod("after"), words=words)
     assert ran.code in (0, 2)
     assert [each.get("name") for each in results(ran)][::2] == ["before", "after"]
@@ -127,7 +127,7 @@ def test_blank_lines_and_line_ends() -> None:
     assert [each["name"] for each in results(run("plan", "-", *NODE, stdin=json.dumps(pod("a"))))] == ["a"]
 
 
-def test_nothing_in_nothing_out() -> None:
+def test_empty_input_gives_empty_output() -> None:
     assert run("plan", "-", *NODE) == Ran(0, "", "")
 
 
@@ -176,7 +176,7 @@ WRONG = [("no jobs", ("-j", "0")), ("a bad capacity", ("--capacity", "x")), ("an
 
 
 @pytest.mark.parametrize("words", [row[1] for row in WRONG], ids=[row[0] for row in WRONG])
-def test_wrong_words(words: tuple[str, ...]) -> None:
+def test_invalid_arguments(words: tuple[str, ...]) -> None:
     ran = plan(pod("p"), words=words)
     assert (ran.code, ran.out) == (2, "")
 

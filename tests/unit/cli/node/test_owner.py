@@ -1,4 +1,4 @@
-"""`plimsoll whose`: this very process, errors that help, names from a dump, and each kind of answer in words."""
+"""`plimsoll whose`: this process, helpful errors, names from a dump, and the text of each kind of answer."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_this_process() -> None:
     assert ran.code == (0 if in_pod else 1)
     text = run("whose", str(os.getpid()))
     assert text.code == ran.code
-    assert in_pod or "is in no pod" in text.out
+    assert in_pod or "does not belong to a pod" in text.out
 
 
 def test_no_such_process() -> None:
@@ -54,11 +54,11 @@ def test_no_such_process() -> None:
     child.wait()
     ran = run("whose", str(child.pid))
     assert (ran.code, ran.out) == (2, "")
-    assert f"no process {child.pid} here" in ran.err
+    assert f"process {child.pid} not found" in ran.err
 
 
 @pytest.mark.parametrize("words", [["0"], ["-1"], ["nginx"], []], ids=["zero", "an option", "a name", "nothing"])
-def test_what_is_no_pid(words: list[str]) -> None:
+def test_an_invalid_pid_is_rejected(words: list[str]) -> None:
     assert run("whose", *words).code == 2
 
 
@@ -84,7 +84,7 @@ ANSWERS = [
         "a sandbox, nothing known",
         OwnerAnswer(7, "pause", owner_of(f"{POD}/{ID}"), sandbox=True),
         f"process    7 (pause)\npod        {UID}  Burstable\nsandbox    {ID}\n"
-        f"made by    containerd or plimsoll, which both name it by its plain id, cgroupfs driver\ncgroup     {POD}/{ID}",
+        f"made by    containerd or plimsoll (both use the plain id), cgroupfs driver\ncgroup     {POD}/{ID}",
     ),
     (
         "hierarchies disagree",
@@ -96,14 +96,14 @@ ANSWERS = [
         OwnerAnswer(7, "x", owner_of(f"/{SLICE}:cri-containerd:{ID}")),
         f"process    7 (x)\npod        {UID}  Burstable\ncontainer  {ID}\nmade by    containerd, systemd driver\n"
         f"cgroup     /{SLICE}:cri-containerd:{ID}\n"
-        "misplaced  outside its pod's cgroup: no limit of pod, class or node applies to it\n"
-        "           (the kubelet names cgroups for systemd, the runtime runs with its cgroupfs manager)",
+        "misplaced  outside the cgroup of its pod: limits of pod, class and node do not apply\n"
+        "           (the kubelet uses the systemd driver, the runtime uses cgroupfs)",
     ),
     (
         "no pod, seen from a container",
         OwnerAnswer(7, "\x1b[2J", owner_of("/../x")),
-        "process    7 (\\x1b[2J) is in no pod\ncgroup     /../x\n"
-        "           seen from another cgroup namespace; ask outside the container",
+        "process    7 (\\x1b[2J) does not belong to a pod\ncgroup     /../x\n"
+        "           read in another cgroup namespace: run this command outside the container",
     ),
 ]  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""How the end of a pod is told, and the exit code that scripts see."""
+"""`plimsoll run`: the report at the end, and the exit code."""
 
 from __future__ import annotations
 
@@ -56,19 +56,19 @@ def test_which_limit_was_hit() -> None:
         "    hit its memory limit of 30Mi: the kernel killed it",
         "    used up to 30.0 MiB of memory",
         "  busy: Completed, exit code 0, after 4 s",
-        "    hit its CPU limit of 100m: held back in 60 % of the periods",
+        "    hit its CPU limit of 100m: throttled in 60 % of the CPU periods",
         "    used up to 2.0 MiB of memory",
     ]
 
 
-def test_what_never_ran_says_why() -> None:
+def test_a_container_that_did_not_run_has_a_reason() -> None:
     waiting = {
         "name": "a",
         "state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}},
         "restartCount": 0,
     }
     document = pod("Pending", waiting)
-    assert list(report(document, {}))[1] == "  a: never ran (ErrImagePull: no such image)"
+    assert list(report(document, {}))[1] == "  a: did not run (ErrImagePull: no such image)"
 
 
 def test_restarts_and_the_last_message() -> None:

@@ -1,4 +1,4 @@
-"""The picture of a live tree: golden at several widths, harmless names, colours, and nothing wider than the screen."""
+"""The output of `plimsoll tree`: golden files at several widths, escaped names, colours, no line wider than the screen."""
 
 from __future__ import annotations
 
@@ -103,18 +103,18 @@ def test_golden(screen: int, wanted: str) -> None:
 @pytest.mark.parametrize("with_tasks", [False, True])
 def test_no_row_is_wider_than_the_screen(screen: int, with_tasks: bool) -> None:
     shown = text(screen, with_tasks=with_tasks).splitlines()
-    if screen < 20:  # the legend alone is wider than that
+    if screen < 20:  # the legend is wider than that
         shown = shown[: len(STANDINGS) + 1]
     assert max(map(display_width, shown)) <= screen
 
 
-def test_used_and_max_are_there_as_long_as_possible() -> None:
+def test_used_and_max_are_dropped_last() -> None:
     assert "USED" in text(60)
     assert "MAX" in text(60)
     assert "612.0 MiB" in text(60)
 
 
-def test_a_column_without_anything_to_say_is_left_out() -> None:
+def test_an_empty_column_is_left_out() -> None:
     calm = {path: Standing(standing.memory) for path, standing in STANDINGS.items()}
     shown = list(lines(Picture(branches(calm, "/kubepods"), calm, GIB), Paint(False), 0))
     assert shown[0].split() == ["CGROUP", "MEMORY", "USED", "MAX", "MIN", "HIGH"]
@@ -122,7 +122,7 @@ def test_a_column_without_anything_to_say_is_left_out() -> None:
     assert list(lines(Picture(branches(bare, "/a"), bare, GIB), Paint(False), 80)) == ["CGROUP", "a", "└─ b"]
 
 
-def test_tasks_and_what_is_wanted() -> None:
+def test_tasks_and_differences() -> None:
     note = "want memory.max 536870912, have 419430400"
     shown = text(0, notes={POD_B: [note]}, with_tasks=True)
     assert "1 running, 2 sleeping" in shown
@@ -130,7 +130,7 @@ def test_tasks_and_what_is_wanted() -> None:
     assert "search-0" in shown.splitlines()[at - 1]
 
 
-def test_classes_have_their_colours_and_trouble_is_red() -> None:
+def test_classes_have_colours_and_problems_are_red() -> None:
     shown = list(lines(picture(), Paint(True), 140))
     row = next(line for line in shown if "elastic" in line)
     assert "\x1b[33m━" in row  # Burstable
@@ -139,7 +139,7 @@ def test_classes_have_their_colours_and_trouble_is_red() -> None:
     assert any("\x1b[32m━" in line for line in shown if "checkout" in line)
 
 
-def test_names_from_anywhere_do_no_harm() -> None:
+def test_control_characters_in_names_are_escaped() -> None:
     path = "/kubepods/\x1b[2Jx\u202e"
     standings = {"/kubepods": Standing(), path: Standing()}
     shown = "\n".join(lines(Picture(branches(standings, "/kubepods"), standings, GIB), Paint(True), 80))
@@ -148,7 +148,7 @@ def test_names_from_anywhere_do_no_harm() -> None:
 
 
 @given(st.integers(1, 200), st.lists(st.text(max_size=30), max_size=6, unique=True))
-def test_any_names_at_any_width(screen: int, names: list[str]) -> None:
+def test_any_names_fit_any_width(screen: int, names: list[str]) -> None:
     paths = {"/k"} | {f"/k/{name}" for name in names if name and "/" not in name}
     standings = {path: Standing(MemoryUsageView(MIB, MIB)) for path in paths}
     shown = list(lines(Picture(branches(paths, "/k"), standings, GIB), Paint(False), screen))

@@ -1,4 +1,4 @@
-"""What a cluster tells of a node, turned into what its verdicts depend on."""
+"""The settings of a resize verdict, from what a cluster reports about a node."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def setting(config: dict[str, Any], profile: str = "1.27") -> tuple[ResizeSettin
     return node_setting(NodeSeen(NODE, [WEB, OTHER], config), WEB, profile_named(profile), notes), notes
 
 
-def test_everything_that_counts() -> None:
+def test_the_setting_of_a_reported_node() -> None:
     found, notes = setting(
         {
             "cpuManagerPolicy": "static",
@@ -58,7 +58,7 @@ def test_everything_that_counts() -> None:
     assert found.conditions == ("MemoryPressure",)
     assert found.may_swap(pod("b", "1", memory="2Gi"), pod("b", "1", memory="2Gi").spec.containers[0])
     assert list(found.load.residents) == ["other"]
-    # 6 CPUs are to be given, the other pod has 4 of them.
+    # 6 CPUs can be assigned, the other pod has 4 of them.
     assert found.cpu_refusal(pod("web", "2", cpu="2", memory="1Gi")) is None
     refusal = found.cpu_refusal(pod("web", "3", cpu="3", memory="1Gi"))
     assert refusal is not None
@@ -68,13 +68,13 @@ def test_everything_that_counts() -> None:
 @pytest.mark.parametrize(
     ("config", "note"),
     [
-        ({}, "the node does not tell how it is configured"),
-        ({"systemReserved": {"cpu": "many"}}, "how the node is configured cannot be read here (systemReserved[cpu]"),
-        ({"systemReserved": {"cpu": "9"}}, "how the node is configured cannot be read here"),
+        ({}, "the node does not report its configuration"),
+        ({"systemReserved": {"cpu": "many"}}, "the configuration of the node cannot be read (systemReserved[cpu]"),
+        ({"systemReserved": {"cpu": "9"}}, "the configuration of the node cannot be read"),
     ],
-    ids=["not told", "unreadable", "impossible"],
+    ids=["not reported", "unreadable", "impossible"],
 )
-def test_what_is_not_known_is_said(config: dict[str, Any], note: str) -> None:
+def test_unknown_facts_become_notes(config: dict[str, Any], note: str) -> None:
     found, notes = setting(config)
     assert [text.startswith(note) for text in notes] == [True], notes
     assert (found.absolute_allocatable, found.static_cpus, found.enabled) == (None, False, True)
@@ -85,4 +85,4 @@ def test_a_node_that_is_not_ready() -> None:
     notes: list[str] = []
     status = {**NODE["status"], "conditions": [{"type": "Ready", "status": "Unknown"}]}
     node_setting(NodeSeen({**NODE, "status": status}, [WEB], {"failSwapOn": False}), WEB, profile_named("1.36"), notes)
-    assert notes == ["the node is not ready: it judges once it is"]
+    assert notes == ["the node is not ready: it decides when it is ready again"]

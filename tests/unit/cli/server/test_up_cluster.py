@@ -18,7 +18,7 @@ from plimsoll.errors import PlimsollError
 NAMES = [
     ("plain", "web-1", "web-1"),
     ("upper case", "Web.Example.COM", "web.example.com"),
-    ("nobody named it", "(none)", "node"),
+    ("a host without a name", "(none)", "node"),
     ("underscores", "my_machine", "my-machine"),
     ("odd ends", "-x.-", "x"),
     ("nothing left", "___", "node"),
@@ -26,19 +26,19 @@ NAMES = [
 
 
 @pytest.mark.parametrize(("host", "name"), [row[1:] for row in NAMES], ids=[row[0] for row in NAMES])
-def test_a_node_is_named_after_its_host(host: str, name: str) -> None:
+def test_the_default_node_name_is_the_host_name(host: str, name: str) -> None:
     assert node_name(None, host) == name
 
 
-def test_a_given_name_is_not_bent() -> None:
+def test_an_invalid_name_is_rejected() -> None:
     assert node_name("n1") == "n1"
-    with pytest.raises(PlimsollError, match="'Node_1' cannot name a node"):
+    with pytest.raises(PlimsollError, match="'Node_1' is not a valid node name"):
         node_name("Node_1")
 
 
-def test_the_nodes_words(tmp_path: Path) -> None:
+def test_the_arguments_of_the_node_agent(tmp_path: Path) -> None:
     options = UpOptions(capacity="cpu=1,memory=1Gi", feature_gates="MemoryQoS=true", cgroup_root="/demo")
-    words = options.node_words(tmp_path, simulate=True)
+    words = options.node_arguments(tmp_path, simulate=True)
     pairs = dict(zip(words[:-1:2], words[1:-1:2], strict=True))
     assert pairs == {
         "--profile": "1.27",
@@ -50,7 +50,7 @@ def test_the_nodes_words(tmp_path: Path) -> None:
     assert words[-1] == "--simulate"
 
 
-def test_a_free_port_is_taken_as_it_is() -> None:
+def test_a_free_port_is_used_unchanged() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         assert _free(listen, chosen=False) == "127.0.0.1:0"
@@ -78,7 +78,7 @@ class Python(DaemonProcess):
         self._command = [sys.executable, "-c", code]
 
 
-async def test_a_child_says_when_it_is_ready(tmp_path: Path) -> None:
+async def test_a_child_reports_that_it_is_ready(tmp_path: Path) -> None:
     child = Python("import sys; print('ready', flush=True); sys.stdin.read()", tmp_path / "log")
     await child.start()
     assert await child.line() == "ready"
@@ -115,8 +115,8 @@ async def test_a_child_that_was_never_started(tmp_path: Path) -> None:
     await child.kill()
 
 
-async def test_a_child_hears_that_its_parent_is_gone(tmp_path: Path) -> None:
-    """What `--while-stdin` is for: the pipe ends with whoever holds it."""
+async def test_a_child_ends_with_its_parent(tmp_path: Path) -> None:
+    """`--while-stdin`: the pipe is closed when the parent ends."""
     code = "import sys; print('ready', flush=True); sys.stdin.read(); print('alone', flush=True)"
     child = Python(code, tmp_path / "log")
     await child.start()

@@ -10,6 +10,7 @@ import pytest
 from plimsoll.codec.defaults.objects import pull_policy, with_kind_defaults
 from plimsoll.codec.schema.decode import decode, decode_document
 from plimsoll.codec.schema.schema import SchemaKind, schema
+from plimsoll.rules.model.gates import Gates
 
 Document = dict[str, Any]
 POD = schema("v1", "Pod")
@@ -53,7 +54,7 @@ CONTAINERS = [
      {"ports": [{"containerPort": 80, "protocol": "TCP"}, {"containerPort": 53, "protocol": "UDP"}]}),
     ("probes", {"livenessProbe": {"httpGet": {"port": 80}}},
      {"livenessProbe": {"httpGet": {"path": "/", "port": 80, "scheme": "HTTP"}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}}),
-    ("what is given stays", {"readinessProbe": {"tcpSocket": {"port": "x"}, "periodSeconds": 3}},
+    ("explicit values stay", {"readinessProbe": {"tcpSocket": {"port": "x"}, "periodSeconds": 3}},
      {"readinessProbe": {"tcpSocket": {"port": "x"}, "timeoutSeconds": 1, "periodSeconds": 3, "successThreshold": 1, "failureThreshold": 3}}),
     ("grpc", {"startupProbe": {"grpc": {"port": 5}}},
      {"startupProbe": {"grpc": {"port": 5, "service": ""}, "timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}}),
@@ -65,9 +66,9 @@ CONTAINERS = [
 
 
 @pytest.mark.parametrize("place", ["containers", "initContainers"])
-@pytest.mark.parametrize(("given", "expected"), [row[1:] for row in CONTAINERS], ids=[row[0] for row in CONTAINERS])
-def test_containers(place: str, given: Document, expected: Document) -> None:
-    spec = {"containers": [{"name": "x"}], place: [{"name": "c", "image": "i:1", **given}]}
+@pytest.mark.parametrize(("sent", "expected"), [row[1:] for row in CONTAINERS], ids=[row[0] for row in CONTAINERS])
+def test_containers(place: str, sent: Document, expected: Document) -> None:
+    spec = {"containers": [{"name": "x"}], place: [{"name": "c", "image": "i:1", **sent}]}
     (found,) = defaulted(POD, {"spec": spec})["spec"][place]
     assert found == {"name": "c", "image": "i:1", "resources": {}, **CONTAINER_DEFAULTS, **expected}
 
@@ -106,9 +107,9 @@ VOLUMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "expected"), [row[1:] for row in VOLUMES], ids=[row[0] for row in VOLUMES])
-def test_volumes(given: Document, expected: Document) -> None:
-    spec = {"containers": [{"name": "x"}], "volumes": [{"name": "v", **given}]}
+@pytest.mark.parametrize(("sent", "expected"), [row[1:] for row in VOLUMES], ids=[row[0] for row in VOLUMES])
+def test_volumes(sent: Document, expected: Document) -> None:
+    spec = {"containers": [{"name": "x"}], "volumes": [{"name": "v", **sent}]}
     assert defaulted(POD, {"spec": spec})["spec"]["volumes"] == [{"name": "v", **expected}]
 
 
@@ -124,7 +125,7 @@ def test_the_host_network_takes_the_ports() -> None:
 def test_pod_level_resources_follow_the_gate() -> None:
     spec = {"containers": [{"name": "c"}], "resources": {"limits": {"cpu": "1"}}}
     assert defaulted(POD, {"spec": spec})["spec"]["resources"]["requests"] == {"cpu": "1"}
-    assert "requests" not in defaulted(POD, {"spec": spec}, pod_level=False)["spec"]["resources"]
+    assert "requests" not in defaulted(POD, {"spec": spec}, gates=Gates(pod_level=False))["spec"]["resources"]
 
 
 def test_resize_policies_of_1_27() -> None:
@@ -161,10 +162,10 @@ WORKLOADS = [
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "given", "expected"), [row[1:] for row in WORKLOADS], ids=[row[0] for row in WORKLOADS]
+    ("version", "kind", "sent", "expected"), [row[1:] for row in WORKLOADS], ids=[row[0] for row in WORKLOADS]
 )
-def test_workloads(version: str, kind: str, given: Document, expected: Document) -> None:
-    found = defaulted(schema(version, kind), {"metadata": {"name": "x"}, "spec": {**given, "template": TEMPLATE}})
+def test_workloads(version: str, kind: str, sent: Document, expected: Document) -> None:
+    found = defaulted(schema(version, kind), {"metadata": {"name": "x"}, "spec": {**sent, "template": TEMPLATE}})
     assert found["spec"] == {**expected, "template": FULL_TEMPLATE}
     assert found["metadata"] == ({"name": "x", "labels": {"a": "b"}} if kind == "Job" else {"name": "x"})
 
@@ -180,10 +181,10 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(
-    ("version", "kind", "given", "expected"), [row[1:] for row in OTHERS], ids=[row[0] for row in OTHERS]
+    ("version", "kind", "sent", "expected"), [row[1:] for row in OTHERS], ids=[row[0] for row in OTHERS]
 )
-def test_other_kinds(version: str, kind: str, given: Document, expected: Document) -> None:
-    assert defaulted(schema(version, kind), given) == {"kind": kind, "apiVersion": version, "metadata": {}, **expected}
+def test_other_kinds(version: str, kind: str, sent: Document, expected: Document) -> None:
+    assert defaulted(schema(version, kind), sent) == {"kind": kind, "apiVersion": version, "metadata": {}, **expected}
 
 
 def test_node_lists_are_rounded() -> None:

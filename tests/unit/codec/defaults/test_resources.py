@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import InvalidObjectError
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 
 
@@ -41,15 +42,15 @@ ROWS = [
 ]
 
 
-@pytest.mark.parametrize(("given_", "kept"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+@pytest.mark.parametrize(("sent", "kept"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
-def test_container_resources(kind, given_, kept):
-    document = pod({"name": "c"}, spec={kind: [{"name": "c", "resources": given_, "env": []}]})
+def test_container_resources(kind, sent, kept):
+    document = pod({"name": "c"}, spec={kind: [{"name": "c", "resources": sent, "env": []}]})
     before = copy.deepcopy(document)
     after = with_defaults(document).document
     assert after["spec"][kind] == [{"name": "c", "resources": kept, "env": []}]
     assert after["spec"]["x-unknown"] == [1]
-    assert document == before, "the given document is never touched"
+    assert document == before, "the argument is never changed"
 
 
 def test_pod_level_overhead_and_status():
@@ -104,9 +105,9 @@ LISTS = st.none() | st.dictionaries(st.sampled_from(["cpu", "memory", "x.com/gpu
 RESOURCES = st.fixed_dictionaries({}, optional={"requests": LISTS, "limits": LISTS})
 
 
-@given(st.lists(RESOURCES, min_size=1, max_size=3), st.none() | RESOURCES, st.booleans())
-def test_both_views_agree_and_defaulting_twice_changes_nothing(blocks, own, pod_level):
+@given(st.lists(RESOURCES, min_size=1, max_size=3), st.none() | RESOURCES, st.builds(Gates, pod_level=st.booleans()))
+def test_both_views_agree_and_defaulting_twice_changes_nothing(blocks, own, gates):
     containers = [{"name": f"c{index}", "resources": block} for index, block in enumerate(blocks)]
-    once = with_defaults(pod(*containers, spec={"resources": own}), pod_level=pod_level)
+    once = with_defaults(pod(*containers, spec={"resources": own}), gates=gates)
     assert from_document(once.document, Pod) == once.pod
-    assert with_defaults(once.document, pod_level=pod_level) == once
+    assert with_defaults(once.document, gates=gates) == once

@@ -88,7 +88,7 @@ def test_reports_do_not_mix() -> None:
     assert not second.candidates
 
 
-def test_the_statistics_of_v2_stand_in_one_record() -> None:
+def test_the_statistics_of_v2_are_in_one_record() -> None:
     text = GROUP.replace(
         "oom-kill:",
         "Memory cgroup stats for /kubepods/burstable/podx/c1:\nanon 61440000\\x0afile 4096\\x0akern\noom-kill:",
@@ -96,13 +96,13 @@ def test_the_statistics_of_v2_stand_in_one_record() -> None:
     assert reports(text)[0].stat == {"anon": 61440000, "file": 4096}
 
 
-def test_a_victim_without_a_report_is_not_put_to_an_earlier_one() -> None:
+def test_a_victim_without_a_report_is_not_combined_with_an_earlier_one() -> None:
     """The kernel leaves reports out when there are many; what it names then may have been anywhere."""
     alone = V1.splitlines()[-1].replace("3816", "3900")
     assert [each.pid for each in reports(V1 + alone)] == [3816]
 
 
-# --- names that whoever is killed has chosen ---
+# --- names that the killed process has chosen ---
 
 CONTAINER = "/kubepods/burstable/podx/c1"
 FORGERIES = [
@@ -137,7 +137,7 @@ def report(comm: bytes, limit: str = CONTAINER, victim: str = CONTAINER) -> list
 
 
 @given(st.binary(max_size=15).map(lambda name: name.replace(b"\0", b"")) | st.sampled_from(FORGERIES))
-def test_no_process_name_changes_what_is_told(comm: bytes) -> None:
+def test_no_process_name_changes_the_report(comm: bytes) -> None:
     (found,) = report(comm)
     name = comm.decode("utf-8", "replace")
     assert (found.limit_cgroup, found.victim_cgroup, found.pid, found.oom_score_adj, found.anon_bytes) == (
@@ -172,5 +172,5 @@ def test_a_cgroup_that_spells_the_machine_is_a_cgroup() -> None:
     assert found.limit_cgroup == f"{CONTAINER}/a,global_oom"
 
 
-def test_what_a_process_writes_into_the_log_is_nobodys_word() -> None:
+def test_records_written_by_a_process_are_ignored() -> None:
     assert kernel_record(b"12,5,5,-;Out of memory: Killed process 1 (init) total-vm:1kB") is None

@@ -1,4 +1,4 @@
-"""Documents and JSON → lean objects: the fast way and the patient way agree, and every problem has its path."""
+"""Documents and JSON → lean objects: the fast and the tolerant decoder agree, and every error has its path."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ PROBLEMS = [
     ("a fraction for a number", {"spec": {"priority": 1.5}}, "spec.priority", 'Invalid value: "1.5": must be an integer'),
     ("true for a number", {"spec": {"priority": True}}, "spec.priority", 'Invalid value: "true": must be an integer'),
     ("a number for a switch", {"spec": {"hostNetwork": 1}}, "spec.hostNetwork", 'Invalid value: "1": must be true or false'),
-    ("a class nobody knows", {"status": {"qosClass": "Gold"}}, "status.qosClass",
+    ("an unknown class", {"status": {"qosClass": "Gold"}}, "status.qosClass",
      'Unsupported value: "Gold": supported values: "Guaranteed", "Burstable", "BestEffort"'),
     ("no object", [], "(document)", 'Invalid value: "[]": must be an object'),
     ("nothing", None, "(document)", 'Invalid value: "null": must be an object'),

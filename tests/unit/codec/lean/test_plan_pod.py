@@ -55,7 +55,7 @@ def test_plans_are_the_same(document: Json) -> None:
     + [("spec", name) for name in OF_SPECS]
     + [("container", name) for name in OF_CONTAINERS],
 )
-def test_it_is_not_even_looked_at(where: str, name: str) -> None:
+def test_skipped_fields_are_not_decoded(where: str, name: str) -> None:
     """Each alone, with a value of a kind that reading it would refuse."""
     places: dict[str, Json] = {"metadata": {"name": "p"}, "spec": {}, "container": {"name": "c"}}
     places[where][name] = 5

@@ -22,7 +22,6 @@ from plimsoll.rules.model.runnable import (
     RunVolume,
     container_named,
     containers_of,
-    sidecars_of,
     volume_kind,
 )
 from plimsoll.rules.quantity import QUANTITIES
@@ -95,7 +94,6 @@ def test_it_is_a_pod_to_every_rule() -> None:
 def test_its_containers() -> None:
     pod = run_pod(DOCUMENT)
     assert [each.name for each in containers_of(pod)] == ["s", "i", "c"]
-    assert [each.name for each in sidecars_of(pod)] == ["s"]
     assert container_named(pod, "i") is pod.spec.init_containers[1]
     assert container_named(pod, "x") is None
 

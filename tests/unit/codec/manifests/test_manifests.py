@@ -89,7 +89,7 @@ def test_lists(document: Any, titles: list[str]) -> None:
     assert not [found for found in found_pods(document) if isinstance(found, Passed)]
 
 
-def test_where_items_stand() -> None:
+def test_paths_of_items() -> None:
     first, second = found_pods({"kind": "List", "items": [pod("a"), templated("CronJob", "b")]})
     assert (first.at, first.base) == (("items", 0), "items[0].spec")
     assert second.written("spec.containers[0]") == "items[1].spec.jobTemplate.spec.template.spec.containers[0]"
@@ -122,9 +122,9 @@ def test_passed(document: Any, reason: str, is_error: bool) -> None:
 REPLICAS = [(3, 3), (0, 0), (None, 1), ("3", 1), (True, 1), (-1, 1), (2.5, 1)]
 
 
-@pytest.mark.parametrize(("given_", "count"), REPLICAS, ids=[repr(row[0]) for row in REPLICAS])
-def test_replicas(given_: Any, count: int) -> None:
-    assert only(templated("Deployment", replicas=given_)).replicas == count
+@pytest.mark.parametrize(("replicas", "count"), REPLICAS, ids=[repr(row[0]) for row in REPLICAS])
+def test_replicas(replicas: Any, count: int) -> None:
+    assert only(templated("Deployment", replicas=replicas)).replicas == count
 
 
 PATHS = [

@@ -29,7 +29,7 @@ def one(document: Document, where: str = "/etc/m/web.yaml", node: str = "n1") ->
     return found
 
 
-def test_as_a_kubelet_makes_it() -> None:
+def test_as_in_the_kubelet() -> None:
     pod = one(manifest())
     meta, spec = pod.document["metadata"], pod.document["spec"]
     assert (pod.key, meta["name"], meta["namespace"]) == (("default", "web-n1"), "web-n1", "default")
@@ -69,28 +69,28 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("change", OTHERS)
-def test_the_uid_is_another_where_anything_is(change: dict[str, Any]) -> None:
+def test_the_uid_depends_on_everything(change: dict[str, Any]) -> None:
     base: dict[str, Any] = {"document": manifest()}
     assert one(**base).uid == one(**base).uid
     assert one(**{**base, **change}).uid != one(**base).uid
 
 
 def test_the_order_of_keys_is_no_difference() -> None:
-    turned = dict(reversed(manifest().items()))
-    assert one(turned).uid == one(manifest()).uid
+    reordered = dict(reversed(manifest().items()))
+    assert one(reordered).uid == one(manifest()).uid
 
 
 def test_a_priority_class_of_the_system_has_its_number() -> None:
     assert one(manifest(priorityClassName="system-node-critical")).document["spec"]["priority"] == 2000001000
 
 
-def test_a_list_comes_from_an_address_only() -> None:
+def test_a_list_is_accepted_from_a_url_only() -> None:
     data = json.dumps({"kind": "PodList", "apiVersion": "v1", "items": [manifest("a"), manifest("b")]}).encode()
     found = static_pods(data, "http://x", "http", "n1", SEEN)
     assert [each.name for each in found] == ["a-n1", "b-n1"]
     assert found[0].document["metadata"]["annotations"]["kubernetes.io/config.source"] == "http"
     assert static_pods(b'{"kind": "PodList", "apiVersion": "v1", "items": []}', "http://x", "http", "n1", SEEN) == ()
-    with pytest.raises(StaticPodError, match="a file holds one Pod, this one 2"):
+    with pytest.raises(StaticPodError, match="a file must contain one Pod, this one contains 2"):
         static_pods(data, "/f", "file", "n1", SEEN)
 
 
@@ -100,8 +100,8 @@ def volume(**kind: Any) -> Document:
 
 REFUSED = [
     pytest.param("kind: [", "static pod /f: line 1", id="no YAML"),
-    pytest.param("", "a file holds one Pod, this one 0", id="empty"),
-    pytest.param("kind: Deployment", "kind 'Deployment' is no Pod", id="another kind"),
+    pytest.param("", "a file must contain one Pod, this one contains 0", id="empty"),
+    pytest.param("kind: Deployment", "kind 'Deployment' is not a Pod", id="another kind"),
     pytest.param({"apiVersion": "v1", "kind": "Pod", "spec": {}}, "metadata.name: Required value", id="no name"),
     pytest.param({**manifest(), "spec": {"containers": []}}, "spec.containers: Required value", id="no containers"),
     pytest.param(manifest("No_Name"), "metadata.name: Invalid value", id="a bad name"),
@@ -113,9 +113,9 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("given", "words"), REFUSED)
-def test_what_is_refused(given: str | Document, words: str) -> None:
-    data = (given if isinstance(given, str) else json.dumps(given)).encode()
+@pytest.mark.parametrize(("manifest", "words"), REFUSED)
+def test_refused(manifest: str | Document, words: str) -> None:
+    data = (manifest if isinstance(manifest, str) else json.dumps(manifest)).encode()
     with pytest.raises(StaticPodError) as caught:
         static_pods(data, "/f", "file", "n1", SEEN)
     assert words in str(caught.value)

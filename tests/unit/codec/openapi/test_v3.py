@@ -1,4 +1,4 @@
-"""OpenAPI v3: what kubectl looks for is there (05 B4, 06 E8)."""
+"""OpenAPI v3: the parts that kubectl reads (05 B4, 06 E8)."""
 
 from __future__ import annotations
 

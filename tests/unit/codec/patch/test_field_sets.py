@@ -28,9 +28,9 @@ def members(fields: FieldSet) -> set[Path]:
 
 
 @given(PATHS)
-def test_round_trip(given_paths: set[Path]) -> None:
-    fields = from_paths(*given_paths)
-    assert members(fields) == given_paths
+def test_round_trip(original: set[Path]) -> None:
+    fields = from_paths(*original)
+    assert members(fields) == original
     assert in_order(fields) == fields
     assert list(paths(in_order(fields))) == list(paths(fields))
 
@@ -45,9 +45,9 @@ def test_operations(left: set[Path], right: set[Path]) -> None:
 
 
 @given(PATHS, st.lists(ELEMENTS, min_size=1, max_size=3).map(tuple))
-def test_branches(given_paths: set[Path], branch: Path) -> None:
-    fields = from_paths(*given_paths)
-    outside = {path for path in given_paths if path[: len(branch)] != branch}
+def test_branches(original: set[Path], branch: Path) -> None:
+    fields = from_paths(*original)
+    outside = {path for path in original if path[: len(branch)] != branch}
     assert members(without_branch(fields, branch)) == outside
     assert members(filtered(fields, lambda path: path[: len(branch)] != branch)) == outside
 

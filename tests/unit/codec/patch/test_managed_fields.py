@@ -31,7 +31,7 @@ def update(
 
 
 def test_a_created_pod() -> None:
-    """Defaulted fields belong to the creator; what is always there belongs to nobody (E2)."""
+    """Defaulted fields belong to the creator; fields that are always printed have no owner (E2)."""
     sent = {
         "metadata": {"name": "demo", "labels": {"app": "demo"}},
         "spec": {"containers": [{"name": "c", "image": "nginx:1.27", "resources": {"limits": {"cpu": "500m", "memory": "128Mi"}}}]},

@@ -58,7 +58,7 @@ def test_the_ownership_trace() -> None:
     assert owned(live) == {"m1": {"b"}, "upd": {"a"}}
     with pytest.raises(ApplyConflictError) as error:
         apply(live, "m1", {"a": "1", "b": "1"})
-    assert error.value.message == 'Apply failed with 1 conflict: conflict with "upd" using v1: .data.a'
+    assert str(error.value) == 'Apply failed with 1 conflict: conflict with "upd" using v1: .data.a'
     live = apply(live, "m1", {"a": "2", "b": "1"})
     assert owned(live) == {"m1": {"a", "b"}, "upd": {"a"}}
     live = apply(live, "m1", {"b": "1"})
@@ -72,7 +72,7 @@ def test_the_ownership_trace() -> None:
     assert live["data"] == {"b": "7"}
 
 
-def test_what_nobody_else_owns_goes() -> None:
+def test_fields_without_another_owner_are_removed() -> None:
     live = apply(apply(None, "m1", {"a": "1", "b": "1"}), "m1", {"b": "1"})
     assert live["data"] == {"b": "1"}
 
@@ -82,7 +82,7 @@ def test_an_empty_map_is_owned() -> None:
     assert live["metadata"]["managedFields"][0]["fieldsV1"] == {"f:data": {}}
 
 
-def test_who_owns_nothing_has_no_entry() -> None:
+def test_a_manager_without_fields_has_no_entry() -> None:
     assert "managedFields" not in apply(apply(None, "m1", {"a": "1"}), "m1", None)["metadata"]
 
 
@@ -102,7 +102,7 @@ def test_several_conflicts() -> None:
     live = patch(apply(None, "m0", {"x": "1"}), "kubectl-edit", {"y": "1", "z": "1"})
     with pytest.raises(ApplyConflictError) as error:
         apply(live, "m1", {"y": "2", "z": "2"})
-    assert error.value.message == (
+    assert str(error.value) == (
         'Apply failed with 2 conflicts: conflicts with "kubectl-edit" using v1:\n- .data.y\n- .data.z'
     )
     assert [(each.field, each.message) for each in error.value.conflicts] == [
@@ -115,7 +115,7 @@ def test_several_managers() -> None:
     live = patch(apply(None, "m0", {"x": "1"}), "upd", {"y": "1"})
     with pytest.raises(ApplyConflictError) as error:
         apply(live, "m1", {"x": "2", "y": "2"})
-    assert error.value.message == (
+    assert str(error.value) == (
         'Apply failed with 2 conflicts: conflicts with "m0":\n- .data.x\nconflicts with "upd" using v1:\n- .data.y'
     )
 
@@ -234,7 +234,7 @@ def test_kubectl_takes_over_from_its_client_side_apply() -> None:
     assert found["data"] == {"a": "2"}
     assert json.loads(found["metadata"]["annotations"][LAST_APPLIED])["data"] == {"a": "2"}
     with pytest.raises(ApplyConflictError):
-        apply(live, "somebody", {"a": "2"})
+        apply(live, "other", {"a": "2"})
 
 
 ERRORS = [

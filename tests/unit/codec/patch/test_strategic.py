@@ -46,10 +46,10 @@ ORDERS = [
 
 @pytest.mark.parametrize(("patch", "order", "expected"), [row[1:] for row in ORDERS], ids=[row[0] for row in ORDERS])
 def test_order(patch: str, order: str | None, expected: str) -> None:
-    wish: Document = {"containers": [{"name": name} for name in patch]} if patch else {}
+    patch_document: Document = {"containers": [{"name": name} for name in patch]} if patch else {}
     if order is not None:
-        wish["$setElementOrder/containers"] = [{"name": name} for name in order]
-    assert names(patched_spec({"containers": containers("ABCD")}, wish)["containers"]) == expected
+        patch_document["$setElementOrder/containers"] = [{"name": name} for name in order]
+    assert names(patched_spec({"containers": containers("ABCD")}, patch_document)["containers"]) == expected
 
 
 LIVE: Document = {

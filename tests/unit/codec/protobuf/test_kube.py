@@ -171,7 +171,7 @@ BAD = [
     (
         "owners are no JSON",
         envelope("v1", "ConfigMap", field(1, field(17, field(7, field(1, "x"))))),
-        "fieldsV1 is no JSON",
+        "fieldsV1 is not JSON",
     ),
 ]
 

@@ -128,7 +128,7 @@ def test_unknown_fields_stay_and_the_last_duplicate_wins() -> None:
     assert found.document["spec"] == {"containers": None, "nodeName": "y", "bogus": {"a": 1.5}}
 
 
-def test_the_strict_sentence() -> None:
+def test_the_strict_message() -> None:
     assert strict_error(POD, ('unknown field "metadata.x"', 'duplicate field "spec.y"')) == (
         'Pod in version "v1" cannot be handled as a Pod: strict decoding error: '
         'unknown field "metadata.x", duplicate field "spec.y"'
@@ -195,8 +195,9 @@ JSON = st.recursive(
         },
     )
 )
-def test_the_fast_and_the_patient_way_agree(document: Document) -> None:
-    """Whatever the fast way accepts, the patient way makes the same of; and both refuse alike."""
+def test_the_fast_and_the_tolerant_decoder_agree(document: Document) -> None:
+    """If the fast decoder accepts a document, the tolerant one has the same result; and both refuse with the same
+    error."""
 
     def result(found: Decoded) -> str:
         return json.dumps([found.document, list(found.problems)])
@@ -211,8 +212,8 @@ def test_the_fast_and_the_patient_way_agree(document: Document) -> None:
         assert other.value.detail == error.detail
         return
     assert result(decode_document(POD, document)) == fast
-    patient = walk.document(POD, document)
-    expected = {"kind": "Pod", "apiVersion": "v1", **patient}
+    tolerant = walk.document(POD, document)
+    expected = {"kind": "Pod", "apiVersion": "v1", **tolerant}
     assert json.dumps([expected, list(walk.problems)]) == fast
 
 

@@ -589,7 +589,7 @@ def test_json_cut_off(text: str) -> None:
     assert str(error_of(f"\n{text}")) == "line 2: unexpected EOF"
 
 
-def test_json_goes_on_after_an_error() -> None:
+def test_json_continues_after_an_error() -> None:
     text = '{"a": 1}\n{"b": }\n{\n  "c": {\n}\n{"d": 1e999} {"e": 2}\n{"f":\n'
     assert outcomes(text) == [
         {"a": 1},
@@ -601,7 +601,7 @@ def test_json_goes_on_after_an_error() -> None:
     ]
 
 
-def test_json_gives_up_on_what_is_no_json() -> None:
+def test_json_stops_at_text_that_is_not_json() -> None:
     assert len(list(read(b"{\n" * 1000))) == 51
 
 
@@ -727,7 +727,7 @@ def block(value: Any, path: tuple[str | int, ...], lines: list[str], places: dic
     """Write a value in block style, and down the line of each of its parts."""
     indent = "  " * len(path)
     for step, member in value.items() if isinstance(value, dict) else enumerate(value):
-        # An element stands where its content starts, not at its dash.
+        # The line of an element is where its content starts, not its dash.
         places[(*path, step)] = (
             len(lines) + 1 + (isinstance(value, list) and isinstance(member, (dict, list)) and bool(member))
         )

@@ -1,4 +1,4 @@
-"""What the runtime is told about a pod and its containers (03 §12)."""
+"""The runtime's specs of a pod and its containers (03 §12)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError, InvalidNameError
-from plimsoll.node.dependencies import NodePaths
-from plimsoll.node.pods.container_spec import container_hash, container_spec, sandbox_spec
+from plimsoll.node.pods.container_spec import NodePaths, container_hash, container_spec, sandbox_spec
 from plimsoll.node.volumes.pod_dirs import termination_message
 from plimsoll.rules.lifecycle.host_files import Dns, NodeNames
 from plimsoll.rules.model.runnable import RunPod
@@ -38,9 +37,9 @@ def place(tmp_path: Path) -> NodePaths:
     return NodePaths(tmp_path / "state", tmp_path / "logs", NodeNames("node-1", "", Dns(("192.0.2.53",))))
 
 
-def spec_of(it: RunPod, place: NodePaths, *mounts: ContainerMount, attempt: int = 0, **given: Any) -> ContainerSpec:
+def spec_of(it: RunPod, place: NodePaths, *mounts: ContainerMount, attempt: int = 0, **options: Any) -> ContainerSpec:
     environment = {"NAME": "world"}
-    return container_spec(it, it.spec.containers[0], attempt, IMAGE, environment, mounts, place, **given)
+    return container_spec(it, it.spec.containers[0], attempt, IMAGE, environment, mounts, place, **options)
 
 
 def test_the_sandbox(place: NodePaths) -> None:
@@ -108,12 +107,12 @@ def test_files_of_every_container(place: NodePaths) -> None:
     assert termination_message(place.state, "u-1", "c", 1) == ""
 
 
-def test_a_runtime_that_makes_its_own(tmp_path: Path) -> None:
+def test_a_runtime_that_writes_its_own_files(tmp_path: Path) -> None:
     place = NodePaths(tmp_path, tmp_path, makes_etc=False)
     assert [mount.container_path for mount in spec_of(pod(), place).mounts] == ["/etc/hosts", "/dev/termination-log"]
 
 
-def test_a_volume_stands_before_our_own_file_and_outer_paths_first(place: NodePaths) -> None:
+def test_a_volume_replaces_our_own_file_and_outer_paths_come_first(place: NodePaths) -> None:
     found = spec_of(
         pod(),
         place,
@@ -145,7 +144,7 @@ def test_the_hash_is_over_name_and_image_only() -> None:
         ({"terminationMessagePath": "/"}, "terminationMessagePath"),
     ],
 )
-def test_what_cannot_be_told(place: NodePaths, container: Any, message: str) -> None:
+def test_invalid_containers_are_refused(place: NodePaths, container: Any, message: str) -> None:
     with pytest.raises(ContainerConfigError, match=message):
         spec_of(pod(container), place)
 

@@ -1,4 +1,4 @@
-"""Which images may go when disk space is wanted."""
+"""Which images may be removed when disk space is needed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from plimsoll.node.pods.image_gc import unused
 from plimsoll.runtime.cri.answers import StoredImage
-from plimsoll.runtime.interface import ContainerStateSeen
+from plimsoll.runtime.interface import ObservedContainer
 
 PAUSE = "registry.k8s.io/pause:3.6"
 IMAGES = [
@@ -17,8 +17,8 @@ IMAGES = [
 ]
 
 
-def container(image: str = "", image_id: str = "") -> ContainerStateSeen:
-    return ContainerStateSeen(
+def container(image: str = "", image_id: str = "") -> ObservedContainer:
+    return ObservedContainer(
         id="1", sandbox_id="2", pod_uid="3", name="c", attempt=0, phase="exited", image=image, image_id=image_id
     )
 
@@ -31,11 +31,11 @@ def container(image: str = "", image_id: str = "") -> ContainerStateSeen:
         ([container(image_id="docker.io/library/nginx@sha256:11")], ["sha256:bb"]),
         ([container(image_id="sha256:bb"), container("docker.io/library/nginx:1.25")], []),
     ],
-    ids=["nobody", "by tag", "by digest", "by id, and by tag"],
+    ids=["unused", "by tag", "by digest", "by id, and by tag"],
 )
-def test_unused(containers: list[ContainerStateSeen], expected: list[str]) -> None:
+def test_unused(containers: list[ObservedContainer], expected: list[str]) -> None:
     assert [each.ref for each in unused(IMAGES, containers, PAUSE)] == expected
 
 
-def test_a_sandbox_image_that_nobody_names_is_only_kept_where_it_is_pinned() -> None:
+def test_an_unnamed_sandbox_image_is_only_kept_if_it_is_pinned() -> None:
     assert [each.ref for each in unused(IMAGES, [], "")] == ["sha256:aa", "sha256:bb", "sha256:cc"]

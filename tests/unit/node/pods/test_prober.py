@@ -1,4 +1,4 @@
-"""Probes as a kubelet makes them, against real sockets on the loopback."""
+"""Probes as a kubelet runs them, against real sockets on the loopback."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from plimsoll.node.pods.prober import ProbeTarget, carried_out
+from plimsoll.node.pods.prober import ProbeTarget, run_probe
 from plimsoll.rules.model.runnable import ExecAction, HttpGet, HttpHeader, Probe, RunContainer, RunPort, TcpSocket
 from plimsoll.runtime.interface import ContainerRuntime, ExecResult, RuntimeCallError
 
@@ -23,7 +23,7 @@ class OnTheHost:
     async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
         return None
 
-    async def run_in(self, *args: object, **words: object) -> ExecResult:
+    async def run_in(self, *args: object, **options: object) -> ExecResult:
         return self.result
 
 
@@ -70,14 +70,14 @@ def answer(status: int, body: str = "", **headers: str) -> bytes:
 )
 async def test_the_status_decides(status: int, is_success: bool, text: str) -> None:
     async with server(answer(status, "fine")) as (port, _):
-        found = await carried_out(place(port), Probe(http_get=HttpGet(path="/z", port=port)), 5.0)
+        found = await run_probe(place(port), Probe(http_get=HttpGet(path="/z", port=port)), 5.0)
     assert (found.is_success, found.output) == (is_success, text)
 
 
 async def test_the_request_is_a_kubelets_and_headers_are_the_users() -> None:
     headers = (HttpHeader("Host", "shop.example"), HttpHeader("X-A", "1\r\nX-B: 2"))
     async with server(answer(200)) as (port, asked):
-        await carried_out(place(port), Probe(http_get=HttpGet(path="z?q=1", port="web", http_headers=headers)), 5.0)
+        await run_probe(place(port), Probe(http_get=HttpGet(path="z?q=1", port="web", http_headers=headers)), 5.0)
     lines = asked[0].decode().split("\r\n")
     assert lines[0] == "GET /z?q=1 HTTP/1.1"
     assert "Host: shop.example" in lines
@@ -87,42 +87,42 @@ async def test_the_request_is_a_kubelets_and_headers_are_the_users() -> None:
 
 async def test_redirects_are_followed_on_the_same_host_only() -> None:
     async with server(answer(302, Location="/there"), answer(200, "there")) as (port, asked):
-        found = await carried_out(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
+        found = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
     assert (found.is_success, found.output, len(asked)) == (True, "there", 2)
     async with server(answer(302, "bye", Location="http://elsewhere.example/")) as (port, asked):
-        found = await carried_out(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
+        found = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
     assert found.is_success and found.is_warning and len(asked) == 1
 
 
 async def test_endless_redirects_end() -> None:
     async with server(*[answer(302, Location="/again")] * 20) as (port, asked):
-        found = await carried_out(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
+        found = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
     assert not found.is_success and "stopped after 10 redirects" in found.output
     assert len(asked) == 10
 
 
-async def test_nobody_listens() -> None:
+async def test_a_closed_port() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        tcp = await carried_out(place(port), Probe(tcp_socket=TcpSocket(port=port)), 5.0)
-        http = await carried_out(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
+        tcp = await run_probe(place(port), Probe(tcp_socket=TcpSocket(port=port)), 5.0)
+        http = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
     dial = f"dial tcp 127.0.0.1:{port}: connect: connection refused"
     assert (tcp.is_success, tcp.output) == (False, dial)
     assert (http.is_success, http.output) == (False, f'Get "http://127.0.0.1:{port}/": {dial}')
 
 
-async def test_an_answer_that_does_not_come_in_time() -> None:
+async def test_a_response_that_comes_too_late() -> None:
     async with server(answer(200), pause_s=1.0) as (port, _):
-        found = await carried_out(place(port), Probe(http_get=HttpGet(path="/", port=port)), 0.1)
+        found = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 0.1)
         assert not found.is_success
         assert found.output.endswith("context deadline exceeded (Client.Timeout exceeded while awaiting headers)")
-        assert (await carried_out(place(port), Probe(tcp_socket=TcpSocket(port=port)), 5.0)).is_success
+        assert (await run_probe(place(port), Probe(tcp_socket=TcpSocket(port=port)), 5.0)).is_success
 
 
-async def test_what_is_no_http_is_a_failure() -> None:
+async def test_a_response_that_is_not_http_is_a_failure() -> None:
     async with server(b"220 smtp here\r\n") as (port, _):
-        found = await carried_out(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
+        found = await run_probe(place(port), Probe(http_get=HttpGet(path="/", port=port)), 5.0)
     assert not found.is_success
 
 
@@ -136,10 +136,10 @@ async def test_what_is_no_http_is_a_failure() -> None:
 )
 async def test_commands(result: ExecResult, is_success: bool, text: str) -> None:
     probe = Probe(exec=ExecAction(("sh", "-c", "x")))
-    found = await carried_out(place(1, OnTheHost(result)), probe, 1.0)
+    found = await run_probe(place(1, OnTheHost(result)), probe, 1.0)
     assert (found.is_success, found.output) == (is_success, text)
 
 
 async def test_a_port_that_has_no_such_name() -> None:
     with pytest.raises(RuntimeCallError, match="no port"):
-        await carried_out(place(80), Probe(http_get=HttpGet(port="admin")), 1.0)
+        await run_probe(place(80), Probe(http_get=HttpGet(port="admin")), 1.0)

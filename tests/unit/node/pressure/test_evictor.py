@@ -1,4 +1,4 @@
-"""Pods that are being ended: who is waited for, hurried and never evicted twice, with a real agent and API server.
+"""Terminating pods: waited for, with shortened grace, never evicted twice, with a real agent and API server.
 
 Containers end only when the test says so. The node is short of memory as long as one of the pods called hog runs.
 """
@@ -20,15 +20,16 @@ from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
 from plimsoll.node.pods.manager import PREEMPTED
 from plimsoll.node.pressure import evictor as victims_module
-from plimsoll.node.pressure.eviction_manager import EvictionManager
-from plimsoll.node.pressure.evictor import Evictor
-from plimsoll.node.pressure.signals import Observations, UsageMark
+from plimsoll.node.pressure.eviction_manager import EvictionConfig, EvictionManager
+from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
+from plimsoll.node.pressure.oom_ledger import MonitoredContainer
+from plimsoll.node.pressure.signals import Observations, UsageThreshold
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.rules.config.thresholds import Threshold, parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation
 from plimsoll.rules.eviction.decision import LimitFinding
 from plimsoll.rules.quantity import parse
-from tests.unit.api.asking import Asker, api
+from tests.unit.api.api_client import ApiClient, api
 from tests.unit.node.played_life import NODE, PODS, Document, setting_of
 from tests.unit.node.played_runtime import PlayedRuntime
 
@@ -57,7 +58,7 @@ class Stubborn(PlayedRuntime):
 class World:
     """One API server, kernel and runtime; an agent and its eviction loop at a time."""
 
-    def __init__(self, directory: Path, ask: Asker, thresholds: tuple[Threshold, ...]) -> None:
+    def __init__(self, directory: Path, ask: ApiClient, thresholds: tuple[Threshold, ...]) -> None:
         self.directory, self.ask, self.thresholds = directory, ask, thresholds
         self.setting, self.kernel, self.runtime = setting_of("1.36", 2), SimulatedKernel(2), Stubborn()
         self.now_s, self.available = 1000.0, "50Mi"
@@ -71,17 +72,23 @@ class World:
         self.task = asyncio.create_task(self.agent.run())
         place = NodePlace(NODE, "/kubepods", str(self.directory), str(self.directory))
         stats = Stats(None, place, tuple, clock=lambda: self.now_s)
+        agent = self.agent
         self.victims = Evictor(
-            self.agent.tools, self.agent.pods, self.agent.cgroups, stats, {}, clock=lambda: self.now_s
+            agent.pods,
+            agent.cgroups,
+            agent.view,
+            agent.checkpoint,
+            stats,
+            agent.events.emit_lifecycle,
+            clock=lambda: self.now_s,
         )
         self.loop = EvictionManager(
             self,
-            self.thresholds,
             self.victims,
+            EvictionConfig(self.thresholds, max_pod_grace_s=50),
+            self,
             clock=lambda: self.now_s,
             wall=lambda: self.now_s,
-            event=lambda *_: None,
-            max_pod_grace_s=50,
         )
         await asyncio.wait_for(self.agent.ready.wait(), WAIT_S)
 
@@ -90,7 +97,13 @@ class World:
         self.task.cancel()
         await asyncio.wait([self.task])
 
-    # what eviction sees
+    # EvictionSink
+
+    def event(self, *event: str) -> None: ...
+    def condition_changed(self) -> None: ...
+    def evicted(self, *eviction: object) -> None: ...
+
+    # SignalSource
 
     def memory(self) -> Observations:
         is_short = any(each.phase == "running" and "hog" in self.name(each.pod_uid) for each in self.containers())
@@ -101,7 +114,7 @@ class World:
     def others(self) -> Observations:
         return {}
 
-    def usage_marks(self, thresholds: Iterable[Threshold]) -> set[UsageMark]:
+    def usage_thresholds(self, thresholds: Iterable[Threshold]) -> set[UsageThreshold]:
         return set()
 
     # what there is
@@ -123,7 +136,7 @@ class World:
         return {name: verdict.reason for name, verdict in found.items() if verdict is not None}
 
     def graces(self, name: str) -> list[float]:
-        """Of each stop that was begun."""
+        """The grace period of each stop."""
         return [
             grace_s for id_, grace_s in self.runtime.stops if self.runtime.containers[id_].pod_uid == self.uid(name)
         ]
@@ -143,10 +156,10 @@ class World:
             each.phase == "running" and each.pod_uid == worker.uid for each in self.runtime.containers.values()
         )
 
-    async def until(self, look: Callable[[], object]) -> None:
+    async def until(self, check: Callable[[], object]) -> None:
         async with asyncio.timeout(WAIT_S):
             while True:
-                if look():
+                if check():
                     return
                 await asyncio.sleep(0.005)
 
@@ -154,7 +167,7 @@ class World:
         """Of the loop, a moment after each other."""
         for _ in range(number):
             self.now_s += 0.1
-            await self.loop.turn()
+            await self.loop.sync()
             await asyncio.sleep(0.01)
 
     async def end(self, name: str) -> None:
@@ -166,7 +179,7 @@ class World:
                 self.runtime.end(each.id, 137)
         await asyncio.wait_for(worker.released.wait(), WAIT_S)
 
-    async def told(self, reason: str) -> list[Document]:
+    async def events(self, reason: str) -> list[Document]:
         await self.agent.recorder.drained(5.0)
         found = (await self.ask.ok("GET", "/api/v1/namespaces/default/events"))["items"]
         return [each for each in found if each["reason"] == reason]
@@ -207,10 +220,10 @@ async def test_after_a_kill_the_victim_of_the_agent_before_is_waited_for(tmp_pat
         assert node.is_running("calm") and node.is_running("quiet")
 
 
-async def test_who_makes_room_for_another_pod_goes_before_anybody_else_and_sooner(tmp_path: Path) -> None:
+async def test_a_preempted_pod_is_waited_for_with_less_grace(tmp_path: Path) -> None:
     async with world(tmp_path) as node:
         await node.create("calm", "hog")
-        node.agent.pods.end(node.uid("hog"), PREEMPTED)
+        node.agent.pods.terminate(node.uid("hog"), PREEMPTED)
         await node.until(lambda: node.graces("hog") == [30])
         await node.passes()
         await node.until(lambda: node.graces("hog") == [30, 2])
@@ -257,7 +270,7 @@ async def test_who_was_deleted_is_a_candidate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("thresholds", "kill_s"), [(HARD, 10), (SOFT, 45)], ids=["hard", "soft, 30 s of grace"])
-async def test_nobody_else_is_chosen_before_its_time_and_the_cleanup_are_over(
+async def test_no_other_pod_is_chosen_before_its_grace_and_the_cleanup_are_over(
     thresholds: tuple[Threshold, ...], kill_s: int, tmp_path: Path
 ) -> None:
     async with world(tmp_path, thresholds) as node:
@@ -273,16 +286,23 @@ async def test_nobody_else_is_chosen_before_its_time_and_the_cleanup_are_over(
         assert node.verdicts() == {"hog": "Evicted", "calm": "Evicted"}
 
 
-async def test_a_pod_that_does_not_die_in_its_time_is_told_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(victims_module, "kill_timeout_s", lambda grace_s: 0.05 * grace_s)
+async def test_a_pod_that_exceeds_its_grace_period_gets_an_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graces_s: list[float] = []
+
+    def soon(grace_s: float) -> float:
+        graces_s.append(grace_s)
+        return 0.05
+
+    monkeypatch.setattr(victims_module, "kill_timeout_s", soon)
     async with world(tmp_path, SOFT) as node:
         await node.create("hog")
         await node.passes(11)
-        await asyncio.sleep(0.3)
-        assert not await node.told("ExceededGracePeriod")
+        assert graces_s == [30]
         async with asyncio.timeout(WAIT_S):
             while True:
-                if found := await node.told("ExceededGracePeriod"):
+                if found := await node.events("ExceededGracePeriod"):
                     break
                 await asyncio.sleep(0.05)
         assert [each["involvedObject"]["name"] for each in found] == ["hog"]
@@ -292,23 +312,68 @@ async def test_one_that_is_gone_ends_the_wait(tmp_path: Path) -> None:
     async with world(tmp_path) as node:
         await node.create("hog")
         await node.passes(1)
-        waiting = asyncio.create_task(node.victims.one_is_gone())
+        waiting = asyncio.create_task(node.victims.one_terminated())
         done, _ = await asyncio.wait([waiting], timeout=0.1)
         assert not done
         await node.end("hog")
         await asyncio.wait_for(waiting, WAIT_S)
-        assert not node.victims.ending()
+        assert not node.victims.terminating()
 
 
 async def test_a_runtime_that_hangs_does_not_keep_memory_waiting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(victims_module, "ASKED_S", 0.05)
+    monkeypatch.setattr(victims_module, "LIST_TIMEOUT_S", 0.05)
     async with world(tmp_path, HARD) as there:
 
         async def never() -> None:
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(there.agent.tools.view, "all", never)
+        monkeypatch.setattr(there.agent.view, "all", never)
         async with asyncio.timeout(WAIT_S):
             assert await there.victims.usage(disks=False) == {}
+
+
+async def test_reclaim_does_what_the_node_can(tmp_path: Path) -> None:
+    calls: list[object] = []
+
+    async def dead_containers() -> None:
+        calls.append("dead containers")
+
+    async def memory(wanted_bytes: int) -> int:
+        calls.append(wanted_bytes)
+        return 7
+
+    async with world(tmp_path) as node:
+        assert await node.victims.reclaim_memory(10) == 0, "without reclaimers nothing is gained"
+        node.victims._reclaimers = Reclaimers(dead_containers, None, memory)
+        await node.victims.reclaim("delete unused images")
+        assert calls == []
+        await node.victims.reclaim("delete dead containers")
+        assert await node.victims.reclaim_memory(10) == 7
+        assert calls == ["dead containers", 10]
+
+
+async def test_monitored_containers_and_warnings_about_them(tmp_path: Path) -> None:
+    async with world(tmp_path) as node:
+        await node.create("calm")
+        lifted: list[tuple[str, str]] = []
+
+        async def lift(container: MonitoredContainer, high: str) -> None:
+            lifted.append((container.name, high))
+
+        agent, uid = node.agent, node.uid("calm")
+        pods = MonitoredPods(agent.pods, agent.cgroups, agent.view, agent.events.emit_lifecycle, lift)
+        (container,) = pods.containers()
+        assert (container.name, container.pod, container.namespace, container.pod_uid) == ("c", "calm", "default", uid)
+        assert container.path in agent.cgroups.paths(uid).values()
+        await pods.lift(container, "max")
+        assert lifted == [("c", "max")]
+        pods.warn(uid, "c", "OOMKilling", "of a container")
+        pods.warn(uid, "", "OOMKilling", "of a pod")
+        pods.warn("no such pod", "c", "OOMKilling", "of no pod")
+        events = {event["message"]: event["involvedObject"] for event in await node.events("OOMKilling")}
+        assert {message: about.get("fieldPath") for message, about in events.items()} == {
+            "of a container": "spec.containers{c}",
+            "of a pod": None,
+        }

@@ -1,4 +1,4 @@
-"""A node under pressure as people are told of it: the agent's own pages, read as the commands read them."""
+"""Pages of a node under pressure, read as the commands read them."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from plimsoll.codec.node_pages import OomPage, PressurePage
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
+from plimsoll.node.assembly import build_pressure
 from plimsoll.node.pressure import manager
-from plimsoll.node.pressure.manager import PressureManager
+from plimsoll.node.pressure.manager import PressureManager, PressureSetup
 from plimsoll.node.standalone import OnePodApi
 from plimsoll.rules.config.extras import NodeExtras
 from plimsoll.rules.config.parse import reading
@@ -58,6 +59,12 @@ KILL = OomKill(
 )  # fmt: skip
 
 
+class NoSink:
+    def event(self, *event: str) -> None: ...
+    def condition_changed(self) -> None: ...
+    def evicted(self, *eviction: object) -> None: ...
+
+
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[PressureManager]:
     played = PlayedNode(tmp_path / "played")
@@ -76,30 +83,18 @@ async def node(tmp_path: Path) -> AsyncIterator[PressureManager]:
         tmp_path,
         "n1",
     )
-    looking = asyncio.create_task(agent.view.run())
-    made = PressureManager(
-        agent,
-        played.stats,
-        SETTING,
-        NodeExtras(),
-        played.cgroups,
-        played.place,
-        state=state,
-        boot_id="b",
-        log_prefix="",
-        tell=lambda *_: None,
-        changed=lambda: None,
-        counted=lambda *_: None,
-    )
-    yield made
-    looking.cancel()
-    await asyncio.wait([looking])
-    made._kills.close()
-    made._signals.close()
+    reading_runtime = asyncio.create_task(agent.view.run())
+    setup = PressureSetup(SETTING, NodeExtras(), played.cgroups, played.place, state, boot_id="b")
+    pressure_manager = build_pressure(agent, played.stats, setup, NoSink())
+    yield pressure_manager
+    reading_runtime.cancel()
+    await asyncio.wait([reading_runtime])
+    pressure_manager._oom_watcher.close()
+    pressure_manager._signals.close()
 
 
 async def test_the_pressure_page_as_the_command_shows_it(node: PressureManager) -> None:
-    await node._loop.turn()
+    await node._eviction.sync()
     page = msgspec.json.decode(await node.pressure_page(), type=PressurePage)
     (memory, *_) = page.signals
     assert [(each.value, each.grace_s, each.met) for each in memory.thresholds] == [
@@ -124,7 +119,7 @@ async def test_the_oom_page_as_the_command_shows_it(node: PressureManager) -> No
     lines = list(oom.lines(page.kills, 1090.0, PLAIN))
     assert lines[1] == (
         "  Process stress (pid 77) in container app was killed by the kernel: out of memory at the container's memory "
-        "limit (256Mi); the container goes on"
+        "limit (256Mi); the container continues"
     )
     assert lines[-1].split() == ["77", "stress", "250.0", "MiB", "1000"]
 
@@ -133,12 +128,12 @@ async def test_the_oom_page_as_the_command_shows_it(node: PressureManager) -> No
 async def test_whatever_the_agent_sends_the_command_keeps(
     page: str, kind: type[msgspec.Struct], node: PressureManager
 ) -> None:
-    await node._loop.turn()
+    await node._eviction.sync()
     sent = await getattr(node, page)()
     assert json.loads(msgspec.json.encode(msgspec.json.decode(sent, type=kind))) == json.loads(sent)
 
 
-@pytest.mark.parametrize("name", ["_loop", "_kills", "_watchdog"])
+@pytest.mark.parametrize("name", ["_eviction", "_oom_watcher", "_watchdog"])
 @pytest.mark.parametrize("error", [PlimsollError("gone"), OSError("no descriptors")], ids=["ours", "the kernel's"])
 async def test_no_loop_ends_the_others(
     error: Exception, name: str, node: PressureManager, monkeypatch: pytest.MonkeyPatch
@@ -153,10 +148,10 @@ async def test_no_loop_ends_the_others(
         others.append(1)
         await asyncio.Event().wait()
 
-    for each in ("_loop", "_kills", "_watchdog"):
+    for each in ("_eviction", "_oom_watcher", "_watchdog"):
         monkeypatch.setattr(getattr(node, each), "run", fails if each == name else goes_on)
-    monkeypatch.setattr(manager, "AFTER_TROUBLE_S", 0.0)
-    node._agent.ready.set()
+    monkeypatch.setattr(manager, "RETRY_S", 0.0)
+    node._ready.set()
     running = asyncio.create_task(node.run())
     async with asyncio.timeout(10):
         for _ in range(3):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from plimsoll.codec.kernel.kmsg import KernelOomKill
-from plimsoll.node.pressure.oom_ledger import PATIENCE_S, LastSeen, LimitHit, MonitoredContainer, OomLedger
+from plimsoll.node.pressure.oom_ledger import LOG_TIMEOUT_S, LimitHit, MemorySample, MonitoredContainer, OomLedger
 from plimsoll.rules.oom.report import oom_sentence
 
 UID, ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
@@ -25,9 +25,9 @@ def ledger(**counters: int) -> OomLedger:
 
 def test_the_log_comes_first() -> None:
     found = ledger()
-    told = found.logged(KILL, 100.0)
-    assert told is not None
-    assert (told.container, told.level, told.source, told.pod) == ("app", "container", "kernel log", "web")
+    record = found.logged(KILL, 100.0)
+    assert record is not None
+    assert (record.container, record.level, record.source, record.pod) == ("app", "container", "kernel log", "web")
     found.counted(ID, 1, 0.0)
     assert (found.next_due_s(), found.due(99.0, 200.0)) == (None, [])
     assert found.counters() == {ID: 1}
@@ -36,7 +36,7 @@ def test_the_log_comes_first() -> None:
 def test_the_counter_comes_first() -> None:
     found = ledger()
     found.counted(ID, 1, 0.0)
-    assert found.next_due_s() == PATIENCE_S
+    assert found.next_due_s() == LOG_TIMEOUT_S
     assert found.due(0.1, 100.1) == []
     assert found.logged(KILL, 100.0) is not None
     assert (found.next_due_s(), found.due(99.0, 200.0)) == (None, [])
@@ -44,11 +44,11 @@ def test_the_counter_comes_first() -> None:
 
 def test_the_log_is_silent() -> None:
     found = ledger()
-    found.sampled(ID, LastSeen(98.0, 60 << 20))
+    found.sampled(ID, MemorySample(98.0, 60 << 20))
     found.counted(ID, 2, 0.0, lambda: LimitHit("container", WATCHED.path, 64 << 20))
-    (told,) = found.due(PATIENCE_S, 100.0)
-    assert (told.killed, told.source, told.level, told.sample_age_s) == (2, "counters", "container", 2.0)
-    assert oom_sentence(told) == (
+    (record,) = found.due(LOG_TIMEOUT_S, 100.0)
+    assert (record.killed, record.source, record.level, record.sample_age_s) == (2, "counters", "container", 2.0)
+    assert oom_sentence(record) == (
         "2 processes in container app were killed by the kernel: out of memory at the container's memory limit (64Mi); "
         "known from the kernel's counters (usage 60Mi, last seen 2.0 s before)"
     )
@@ -61,15 +61,15 @@ def test_the_end_of_a_container_does_not_wait() -> None:
     assert len(found.due(0.0, 100.0, at_once=(ID,))) == 1
 
 
-def test_kills_while_nobody_looked() -> None:
+def test_kills_while_no_agent_ran() -> None:
     found = OomLedger({ID: 1})
     found.watch([WATCHED])
     found.counted(ID, 3, 0.0)
-    (told,) = found.due(1.0, 100.0)
-    assert (told.killed, told.while_away) == (2, True)
+    (record,) = found.due(1.0, 100.0)
+    assert (record.killed, record.while_away) == (2, True)
     found.counted(ID, 4, 2.0)
-    (told,) = found.due(3.0, 101.0)
-    assert (told.killed, told.while_away) == (1, False)
+    (record,) = found.due(3.0, 101.0)
+    assert (record.killed, record.while_away) == (1, False)
 
 
 @pytest.mark.parametrize(
@@ -84,27 +84,27 @@ def test_kills_while_nobody_looked() -> None:
     ],
 )
 def test_whose_limit_it_was(limit: str | None, level: str, text: str) -> None:
-    told = ledger().logged(msgspec.structs.replace(KILL, limit_cgroup=limit), 1.0)
-    assert told is not None
-    assert told.level == level
-    assert text in oom_sentence(told)
+    record = ledger().logged(msgspec.structs.replace(KILL, limit_cgroup=limit), 1.0)
+    assert record is not None
+    assert record.level == level
+    assert text in oom_sentence(record)
 
 
-def test_somebody_elses_kill_is_not_told_unless_the_machine_is_out_of_memory() -> None:
+def test_a_foreign_kill_is_recorded_only_if_the_machine_is_out_of_memory() -> None:
     other = msgspec.structs.replace(KILL, limit_cgroup="/user.slice", victim_cgroup="/user.slice/x")
     assert ledger().logged(other, 1.0) is None
-    told = ledger().logged(msgspec.structs.replace(other, limit_cgroup=None), 1.0)
-    assert told is not None
-    assert (told.level, told.container) == ("system", "")
+    record = ledger().logged(msgspec.structs.replace(other, limit_cgroup=None), 1.0)
+    assert record is not None
+    assert (record.level, record.container) == ("system", "")
 
 
 def test_paths_may_begin_further_up_in_the_log() -> None:
     moved = msgspec.structs.replace(KILL, limit_cgroup=f"/outer{WATCHED.path}", victim_cgroup=f"/outer{WATCHED.path}")
     found = OomLedger(prefix="/outer", pods_path=PODS)
     found.watch([WATCHED])
-    told = found.logged(moved, 1.0)
-    assert told is not None
-    assert told.container == "app"
+    record = found.logged(moved, 1.0)
+    assert record is not None
+    assert record.container == "app"
 
 
 def test_a_container_that_is_gone_is_forgotten() -> None:
@@ -121,7 +121,7 @@ def test_what_is_below_another_kubepods_is_not_ours() -> None:
 
 def test_a_container_killed_as_a_whole_is_one_record() -> None:
     asked: list[int] = []
-    found = OomLedger(lives=lambda _watched, pid: asked.append(pid) is not None)
+    found = OomLedger(survives=lambda _watched, pid: asked.append(pid) is not None)
     found.watch([msgspec.structs.replace(WATCHED, group=True)])
     first = found.logged(KILL, 100.0)
     assert first is not None
@@ -133,10 +133,10 @@ def test_a_container_killed_as_a_whole_is_one_record() -> None:
 
 
 @pytest.mark.parametrize(("pid", "lives"), [(41, False), (40, True)], ids=["the first process", "a child"])
-def test_whether_the_container_goes_on(pid: int, lives: bool) -> None:
-    found = OomLedger(lives=lambda watched, killed: killed != watched.pid)
+def test_whether_the_container_survives(pid: int, lives: bool) -> None:
+    found = OomLedger(survives=lambda watched, killed: killed != watched.pid)
     found.watch([msgspec.structs.replace(WATCHED, pid=pid)])
-    told = found.logged(KILL, 1.0)
-    assert told is not None
-    assert told.container_lives is lives
-    assert ("goes on" in oom_sentence(told)) is lives
+    record = found.logged(KILL, 1.0)
+    assert record is not None
+    assert record.container_lives is lives
+    assert ("continues" in oom_sentence(record)) is lives

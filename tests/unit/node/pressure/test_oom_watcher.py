@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from plimsoll.node.pressure.oom_ledger import MonitoredContainer
-from plimsoll.node.pressure.oom_watcher import OomWatch, read_record
+from plimsoll.node.pressure.oom_watcher import OomWatcher, read_record
 from plimsoll.rules.oom.report import OomKill, oom_sentence
 from tests.unit.node.played_node import MIB, PlayedCgroups
 
@@ -48,22 +48,22 @@ def log() -> Iterator[PlayedLog]:
     made.close()
 
 
-Start = Callable[[], OomWatch]
+Start = Callable[[], OomWatcher]
 
 
 @pytest.fixture
-def told() -> list[OomKill]:
+def reported() -> list[OomKill]:
     return []
 
 
 @pytest.fixture
-def start(log: PlayedLog, told: list[OomKill], tmp_path: Path) -> Iterator[Start]:
+def start(log: PlayedLog, reported: list[OomKill], tmp_path: Path) -> Iterator[Start]:
     cgroups, made = PlayedCgroups(tmp_path / "cgroup"), []
     cgroups.put(PATH, memory_oom_group="1", memory_events="oom 0\noom_kill 0\n", memory_current=str(MIB))
 
-    def started() -> OomWatch:
-        watch = OomWatch(
-            cgroups, lambda: [CONTAINER], told.append, tmp_path / "oom.json",
+    def started() -> OomWatcher:
+        watch = OomWatcher(
+            cgroups, lambda: [CONTAINER], reported.append, tmp_path / "oom.json",
             pods_path="/kubepods", clock=lambda: 1.0, wall=lambda: 100.0, boot_id="b", device=log.device,
         )  # fmt: skip
         made.append(watch)
@@ -76,7 +76,7 @@ def start(log: PlayedLog, told: list[OomKill], tmp_path: Path) -> Iterator[Start
 
 
 def test_every_process_of_a_whole_container_is_counted_and_kept(
-    start: Start, log: PlayedLog, told: list[OomKill], tmp_path: Path
+    start: Start, log: PlayedLog, reported: list[OomKill], tmp_path: Path
 ) -> None:
     watch = start()
     log.say(
@@ -88,26 +88,26 @@ def test_every_process_of_a_whole_container_is_counted_and_kept(
     log.say(f"Tasks in {PATH} are going to be killed due to memory.oom.group set")
     log.kill(2)
     watch.changing(UID)
-    assert (len(told), dict(watch.totals), watch.kills[-1].killed) == (1, {"container": 2}, 2)
-    log.kill(3)  # written after the first of them was told
+    assert (len(reported), dict(watch.totals), watch.kills[-1].killed) == (1, {"container": 2}, 2)
+    log.kill(3)  # written after the first of them was reported
     log.kill(4)
     watch.changing(UID)
-    assert (len(told), dict(watch.totals), watch.kills[-1].killed) == (1, {"container": 4}, 4)
+    assert (len(reported), dict(watch.totals), watch.kills[-1].killed) == (1, {"container": 4}, 4)
     kept = read_record(tmp_path / "oom.json")
     assert (kept.totals, [each.killed for each in kept.kills]) == ({"container": 4}, [4])
     watch.close()
     again = start()
-    assert (dict(again.totals), [each.killed for each in again.kills], len(told)) == ({"container": 4}, [4], 1)
+    assert (dict(again.totals), [each.killed for each in again.kills], len(reported)) == ({"container": 4}, [4], 1)
     again.close()
 
 
 def test_a_container_whose_end_is_known_before_its_kill_ended_with_it(log: PlayedLog, tmp_path: Path) -> None:
-    cgroups, told, pid = PlayedCgroups(tmp_path / "cgroup"), list[OomKill](), 41
+    cgroups, reported, pid = PlayedCgroups(tmp_path / "cgroup"), list[OomKill](), 41
     cgroups.put(PATH, memory_events="oom 0\noom_kill 0\n", memory_current=str(MIB))
-    watch = OomWatch(
-        cgroups, lambda: [msgspec.structs.replace(CONTAINER, pid=pid)], told.append, tmp_path / "oom.json",
+    watch = OomWatcher(
+        cgroups, lambda: [msgspec.structs.replace(CONTAINER, pid=pid)], reported.append, tmp_path / "oom.json",
         pods_path="/kubepods", clock=lambda: 1.0, wall=lambda: 100.0, boot_id="b", device=log.device,
-        lives=lambda watched, killed: killed != watched.pid if watched.pid else None,
+        survives=lambda watched, killed: killed != watched.pid if watched.pid else None,
     )  # fmt: skip
     watch.changing(UID)
     pid = 0
@@ -119,7 +119,7 @@ def test_a_container_whose_end_is_known_before_its_kill_ended_with_it(log: Playe
     log.kill(41)
     watch.changing(UID)
     watch.close()
-    assert [each.container_lives for each in told] == [False]
+    assert [each.container_lives for each in reported] == [False]
 
 
 # --- v1 without a log ---
@@ -129,32 +129,32 @@ LIMITS_MIB = dict(zip(PATHS, (2, 3, 4, 5), strict=True))
 
 
 class Counted:
-    """Only counters tell, and they are those of v1."""
+    """No log, only counters of v1."""
 
     def __init__(self, root: Path) -> None:
-        self._root, self.told, self.is_told = root, list[OomKill](), asyncio.Event()
-        self.looked = asyncio.Queue[int]()
+        self._root, self.reported, self.is_reported = root, list[OomKill](), asyncio.Event()
+        self.passes = asyncio.Queue[int]()
         self._cgroups = PlayedCgroups(root / "cgroup")
         self._cgroups.version = 1
         for path in PATHS:
             self.put(path, 0)
-        self.watch = OomWatch(
-            self._cgroups, lambda: [CONTAINER], self._tell, root / "oom.json",
+        self.watch = OomWatcher(
+            self._cgroups, lambda: [CONTAINER], self._report, root / "oom.json",
             pods_path="/kubepods", clock=time.monotonic, wall=time.time, boot_id="b", device=str(root / "none"),
         )  # fmt: skip
-        assert not self.watch.log_is_read
+        assert self.watch._log is None
 
-        look = self.watch._look
+        read = self.watch._read_counters
 
         def noticed(fired: Iterable[str]) -> None:
-            look(fired)
-            self.looked.put_nowait(1)
+            read(fired)
+            self.passes.put_nowait(1)
 
-        self.watch._look = noticed  # type: ignore[method-assign]
+        self.watch._read_counters = noticed  # type: ignore[method-assign]
 
-    def _tell(self, kill: OomKill) -> None:
-        self.told.append(kill)
-        self.is_told.set()
+    def _report(self, kill: OomKill) -> None:
+        self.reported.append(kill)
+        self.is_reported.set()
 
     def put(self, path: str, failures: int, kills: int = 0, most: int = 0) -> None:
         self._cgroups.put(path)
@@ -167,11 +167,11 @@ class Counted:
         (place / "memory.limit_in_bytes").write_text(f"{LIMITS_MIB[path] * MIB}\n")
 
 
-@pytest.mark.parametrize(("rests", "level"), [(True, "pod"), (False, "container")], ids=["looked at", "at once"])
+@pytest.mark.parametrize(("rests", "level"), [(True, "pod"), (False, "container")], ids=["read before", "at once"])
 def test_a_limit_that_was_hit_without_harm_before_is_not_taken_for_the_one_that_killed(
     rests: bool, level: str, tmp_path: Path
 ) -> None:
-    """Page cache met the container's limit, and later somebody dies at the pod's; nobody can tell if both are one."""
+    """Page cache met the container's limit, and later a process is killed at the pod's limit."""
     counted = Counted(tmp_path)
     counted.watch.changing(UID)
     counted.put(PATHS[0], 7)
@@ -180,7 +180,7 @@ def test_a_limit_that_was_hit_without_harm_before_is_not_taken_for_the_one_that_
     counted.put(PATHS[0], 7, kills=1)
     counted.put(PATHS[1], 3)
     counted.watch.changing(UID)
-    assert [(each.level, each.source) for each in counted.told] == [(level, "counters")]
+    assert [(each.level, each.source) for each in counted.reported] == [(level, "counters")]
 
 
 @pytest.mark.parametrize(
@@ -191,36 +191,36 @@ def test_a_limit_that_was_hit_without_harm_before_is_not_taken_for_the_one_that_
         (2 * MIB, 3, "pod", "(3Mi)"),
         (MIB, 0, "unknown", ""),
     ],
-    ids=["the container's", "the pod's", "both were reached, the pod's now", "nobody's"],
+    ids=["the container's", "the pod's", "both were reached, the pod's now", "unknown"],
 )
 def test_whose_limit_it_was_where_memory_and_swap_together_have_the_same(
     most: int, pods_failures: int, level: str, limit: str, tmp_path: Path
 ) -> None:
-    """The kernel then asks for both first, and counts no failure; whose limit is told is also how large it is."""
+    """The kernel then checks both together and counts no failure; the report has the limit and its value."""
     counted = Counted(tmp_path)
     counted.watch.changing(UID)
     counted.put(PATHS[0], 0, kills=1, most=most)
     counted.put(PATHS[1], pods_failures)
     counted.watch.changing(UID)
-    (told,) = counted.told
+    (reported,) = counted.reported
     paths = {"container": PATHS[0], "pod": PATHS[1], "unknown": ""}
-    assert (told.level, told.limit_path) == (level, paths[level])
-    assert f"{limit}; known from" in oom_sentence(told)
+    assert (reported.level, reported.limit_path) == (level, paths[level])
+    assert f"{limit}; known from" in oom_sentence(reported)
 
 
 async def test_a_notification_that_comes_before_the_kill_is_enough(tmp_path: Path) -> None:
-    """v1 tells that a cgroup is out of memory, and only then chooses whom to kill."""
+    """v1 notifies that a cgroup is out of memory before it chooses a process."""
     counted = Counted(tmp_path)
     running = asyncio.create_task(counted.watch.run())
     try:
-        async with asyncio.timeout(8):  # LOOK_S would be ten
-            await counted.looked.get()  # the first look, at all there is
+        async with asyncio.timeout(8):  # POLL_S would be ten
+            await counted.passes.get()  # the first pass
             assert counted.watch._watcher is not None
             counted.watch._watcher.fire(ID)
-            await counted.looked.get()
+            await counted.passes.get()
             counted.put(PATHS[0], 7, kills=1)
-            await counted.is_told.wait()
+            await counted.is_reported.wait()
     finally:
         running.cancel()
         await asyncio.wait([running])
-    assert counted.told[0].level == "container"
+    assert counted.reported[0].level == "container"

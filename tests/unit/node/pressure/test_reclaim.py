@@ -18,14 +18,14 @@ class Kernel(PlayedCgroups):
     def __init__(self, root: Path, *, cached: int, swap_kib: int = 0, part_s: float = 0.001) -> None:
         super().__init__(root / "cgroup")
         self.now_s, self.part_s, self.cached, self.asked = 1000.0, part_s, cached, list[int]()
-        self.proc, self.refusal, self.held, self.grows = root / "proc", errno.EAGAIN, 100 * MIB, 0
+        self.proc, self.refusal, self.used, self.grows = root / "proc", errno.EAGAIN, 100 * MIB, 0
         self.proc.mkdir()
         (self.proc / "meminfo").write_text(f"MemTotal: 1000 kB\nSwapFree: {swap_kib} kB\n")
         self.put(PODS, memory_reclaim="")
-        self._tell()
+        self._emit()
 
-    def _tell(self) -> None:
-        self.use(PODS, cpu_us=0, memory_bytes=self.held + self.cached)
+    def _emit(self) -> None:
+        self.use(PODS, cpu_us=0, memory_bytes=self.used + self.cached)
         self.put(PODS, memory_stat=f"anon 1\nfile 1\ninactive_file 0\nactive_file {self.cached}\nslab_reclaimable 0\n")
 
     def directory(self, path: str, file: str) -> Directory:
@@ -40,8 +40,8 @@ class Kernel(PlayedCgroups):
         self.now_s += self.part_s
         gained = min(part, self.cached)
         self.cached -= gained
-        self.held += self.grows
-        self._tell()
+        self.used += self.grows
+        self._emit()
         if gained < part:
             raise CgroupError("write", path, text, self.refusal)
 
@@ -71,7 +71,7 @@ async def test_in_parts_and_no_more_than_was_wanted(tmp_path: Path) -> None:
 
 
 async def test_not_for_longer_than_its_bound(tmp_path: Path) -> None:
-    """Between two parts the clock is looked at: the last may end after the bound, none begins after it."""
+    """The clock is read between two parts: the last may end after the bound, none starts after it."""
     kernel = Kernel(tmp_path, cached=500 * MIB, part_s=0.02)
     gained = await kernel.reclaim()(400 * MIB)
     assert gained == 3 * PART_BYTES
@@ -112,7 +112,7 @@ async def test_pods_that_grow_meanwhile_are_no_gain(tmp_path: Path) -> None:
 
 
 async def test_one_container(tmp_path: Path) -> None:
-    """Without a question about page cache: whoever asks knows that it has too much."""
+    """Page cache is not checked: the caller knows that the container has too much."""
     kernel = Kernel(tmp_path, cached=0)
     kernel.put(f"{PODS}/c1", memory_reclaim="")
     await kernel.reclaim().of(f"{PODS}/c1", 3)

@@ -1,4 +1,4 @@
-"""What eviction looks at, on a node of plain files."""
+"""Eviction signals, on a node of plain files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.node.pressure.signals import Signals, UsageMark
+from plimsoll.node.pressure.signals import MemoryFrom, Signals, UsageThreshold
+from plimsoll.node.stats.stats import NodePlace
 from plimsoll.rules.config.thresholds import parsed_thresholds
 from tests.unit.node.played_node import MIB, PODS, PlayedCgroups
 
@@ -29,9 +30,25 @@ def cgroups(tmp_path: Path) -> PlayedCgroups:
     return found
 
 
-def signals(cgroups: PlayedCgroups, tmp_path: Path, **how: object) -> Signals:
-    how = {"node_path": "/", "capacity_bytes": 1024 * MIB, **how}
-    return Signals(cgroups, pods_path=PODS, nodefs=tmp_path, proc=tmp_path / "proc", clock=lambda: 7.0, **how)  # type: ignore[arg-type]
+def signals(
+    cgroups: PlayedCgroups,
+    tmp_path: Path,
+    *,
+    node_path: str = "/",
+    imagefs: Path | None = None,
+    containerfs: Path | None = None,
+    capacity_bytes: int = 1024 * MIB,
+    memory_from: MemoryFrom = "cgroup",
+) -> Signals:
+    place = NodePlace("n1", PODS, str(tmp_path), str(imagefs or tmp_path), str(containerfs or ""), node_path)
+    return Signals(
+        cgroups,
+        place,
+        capacity_bytes=capacity_bytes,
+        memory_from=memory_from,
+        proc=tmp_path / "proc",
+        clock=lambda: 7.0,
+    )
 
 
 def test_the_top_of_v2_and_the_pods(cgroups: PlayedCgroups, tmp_path: Path) -> None:
@@ -59,20 +76,19 @@ def test_without_a_limit_there_is_no_such_signal(cgroups: PlayedCgroups, tmp_pat
 
 
 def test_cgroups_that_are_not_there_give_nothing(tmp_path: Path, cgroups: PlayedCgroups) -> None:
-    found = Signals(
-        cgroups, capacity_bytes=1, pods_path="/no", node_path="/no", nodefs=tmp_path, clock=lambda: 0.0
-    ).memory()
+    place = NodePlace("n1", "/no", str(tmp_path), str(tmp_path), node_path="/no")
+    found = Signals(cgroups, place, capacity_bytes=1, clock=lambda: 0.0).memory()
     assert found == {}
 
 
-def test_marks_follow_the_limit(cgroups: PlayedCgroups, tmp_path: Path) -> None:
+def test_usage_thresholds_follow_the_limit(cgroups: PlayedCgroups, tmp_path: Path) -> None:
     seen = signals(cgroups, tmp_path)
-    assert seen.usage_marks(HARD) == {
-        UsageMark("/", (1024 - 100 + 2) * MIB),
-        UsageMark(PODS, (512 - 100 + 2) * MIB),
+    assert seen.usage_thresholds(HARD) == {
+        UsageThreshold("/", (1024 - 100 + 2) * MIB),
+        UsageThreshold(PODS, (512 - 100 + 2) * MIB),
     }
     cgroups.use(PODS, cpu_us=0, memory_bytes=300 * MIB, limit=str(400 * MIB))
-    assert UsageMark(PODS, (400 - 100 + 2) * MIB) in seen.usage_marks(HARD)
+    assert UsageThreshold(PODS, (400 - 100 + 2) * MIB) in seen.usage_thresholds(HARD)
 
 
 def test_process_numbers_and_file_systems(cgroups: PlayedCgroups, tmp_path: Path) -> None:
@@ -88,7 +104,7 @@ def test_process_numbers_and_file_systems(cgroups: PlayedCgroups, tmp_path: Path
     [
         pytest.param(HERE, None, "single", id="single"),
         pytest.param(HERE, ELSEWHERE, "single", id="a-split-needs-an-imagefs"),
-        pytest.param(ELSEWHERE, None, "dedicated", id="not-told"),
+        pytest.param(ELSEWHERE, None, "dedicated", id="not-reported"),
         pytest.param(ELSEWHERE, ELSEWHERE, "dedicated", id="dedicated"),
         pytest.param(ELSEWHERE, HERE, "split", id="split"),
     ],
@@ -103,7 +119,7 @@ def test_the_layout_is_the_runtimes(
     assert seen.others()["containerfs.available"].capacity.value == home.f_blocks * home.f_frsize
 
 
-def test_what_cannot_be_read_has_no_observation_and_is_told_once(
+def test_what_cannot_be_read_has_no_observation_and_is_logged_once(
     cgroups: PlayedCgroups, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     images = tmp_path / "images"

@@ -1,4 +1,4 @@
-"""The watchdog on containers of plain files: whom it looks at, what it has done, when it stops."""
+"""The watchdog on containers of plain files: which it reads, what it does, when it stops."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CONTAINER = MonitoredContainer(ID, "app", "u1", "ns", "web", PATH)
 
 
 class Parked:
-    """A container at its mark: each look at the clock is a second later and finds more `high` events."""
+    """A container at memory.high: each read of the clock is a second later and finds more `high` events."""
 
     def __init__(self, root: Path, policy: Policy, high: str = str(50 * MIB)) -> None:
         self.cgroups, self.now_s, self.high = PlayedCgroups(root), 0.0, high
         self.lifted: list[str] = []
         self.reclaimed: list[int] = []
-        self.told: list[tuple[str, str]] = []
+        self.warnings: list[tuple[str, str]] = []
         self.helped = asyncio.Event()
         self.refusal: PlimsollError | None = None
         self.is_heeded = True
@@ -38,7 +38,7 @@ class Parked:
             policy,
             lift=self._lift,
             reclaim=self._reclaim,
-            tell=self._tell,
+            warn=self._record,
             clock=self._clock,
         )
 
@@ -67,8 +67,8 @@ class Parked:
     async def _reclaim(self, _: MonitoredContainer, wanted_bytes: int) -> None:
         self.reclaimed.append(wanted_bytes)
 
-    def _tell(self, _: MonitoredContainer, reason: str, message: str) -> None:
-        self.told.append((reason, message))
+    def _record(self, _: MonitoredContainer, reason: str, message: str) -> None:
+        self.warnings.append((reason, message))
         self.helped.set()
 
 
@@ -89,8 +89,8 @@ async def until_helped(parked: Parked) -> None:
     [
         ("event", [], False, "nothing is changed"),
         ("raise", [str(55 * MIB)], False, "memory.high is raised to"),
-        ("release", ["max"], False, "memory.high is lifted"),
-        ("reclaim", [], True, "bytes are asked back"),
+        ("release", ["max"], False, "memory.high is removed"),
+        ("reclaim", [], True, "bytes are reclaimed"),
     ],
 )
 async def test_what_is_done(policy: Policy, lifted: list[str], reclaims: bool, says: str, tmp_path: Path) -> None:
@@ -98,12 +98,12 @@ async def test_what_is_done(policy: Policy, lifted: list[str], reclaims: bool, s
     await until_helped(parked)
     assert parked.lifted == lifted
     assert bool(parked.reclaimed) is reclaims
-    ((reason, message), *_) = parked.told
+    ((reason, message), *_) = parked.warnings
     assert reason == "MemoryThrottled"
     assert says in message
 
 
-async def turns(parked: Parked, enough: Callable[[], bool]) -> None:
+async def passes(parked: Parked, enough: Callable[[], bool]) -> None:
     running = asyncio.create_task(parked.watchdog.run())
     try:
         async with asyncio.timeout(30):
@@ -121,20 +121,20 @@ async def turns(parked: Parked, enough: Callable[[], bool]) -> None:
 async def test_what_the_kernel_does_not_have_is_not_done(
     refusal: PlimsollError | None, policy: Policy, tmp_path: Path
 ) -> None:
-    """A writer that fails, and one that says yes and writes nothing: told once as such, tried again, then done."""
+    """A writer that fails, and one that accepts and writes nothing: reported once, tried again, then done."""
     parked = Parked(tmp_path, policy)
     parked.refusal, parked.is_heeded = refusal, False
-    await turns(parked, lambda: len(parked.lifted) == 3)
-    ((_, message),) = parked.told
-    assert "it was not possible to" in message and "tried again" in message
+    await passes(parked, lambda: len(parked.lifted) == 3)
+    ((_, message),) = parked.warnings
+    assert "failed to" in message and "retried" in message
     assert ("EBUSY" if refusal else "memory.high is 52428800, not") in message
     parked.refusal, parked.is_heeded = None, True
-    parked.told.clear()
-    await turns(parked, lambda: bool(parked.told))
-    assert ("is raised to" if policy == "raise" else "is lifted") in parked.told[0][1]
+    parked.warnings.clear()
+    await passes(parked, lambda: bool(parked.warnings))
+    assert ("is raised to" if policy == "raise" else "is removed") in parked.warnings[0][1]
 
 
-async def test_a_container_that_goes_between_two_reads_ends_nobody(
+async def test_a_container_removed_between_two_reads_is_no_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parked, asked = Parked(tmp_path, "release"), 0
@@ -145,11 +145,11 @@ async def test_a_container_that_goes_between_two_reads_ends_nobody(
         raise CgroupGoneError("read", PATH, "memory.high", errno.ENODEV)
 
     monkeypatch.setattr(KeptFile, "read", gone)
-    await turns(parked, lambda: asked > 5)
-    assert (parked.lifted, parked.told) == ([], [])
+    await passes(parked, lambda: asked > 5)
+    assert (parked.lifted, parked.warnings) == ([], [])
 
 
-async def test_a_container_without_a_mark_is_not_looked_at(tmp_path: Path) -> None:
+async def test_a_container_without_memory_high_is_not_read(tmp_path: Path) -> None:
     parked = Parked(tmp_path, "release", high="max")
     running = asyncio.create_task(parked.watchdog.run())
     for _ in range(50):
@@ -157,10 +157,13 @@ async def test_a_container_without_a_mark_is_not_looked_at(tmp_path: Path) -> No
         await asyncio.sleep(0)
     running.cancel()
     await asyncio.wait([running])
-    assert (parked.lifted, parked.told) == ([], [])
+    assert (parked.lifted, parked.warnings) == ([], [])
 
 
 @pytest.mark.parametrize("policy", ["off"])
 async def test_off_ends_at_once(policy: Policy, tmp_path: Path) -> None:
-    async with asyncio.timeout(5):
-        await Parked(tmp_path, policy).watchdog.run()
+    parked = Parked(tmp_path, policy)
+    async with asyncio.timeout(30):
+        await parked.watchdog.run()
+    assert (parked.lifted, parked.reclaimed, parked.warnings) == ([], [], [])
+    assert parked.now_s == 0.0  # no sample was taken

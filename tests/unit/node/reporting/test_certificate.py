@@ -18,11 +18,11 @@ from plimsoll.api.server.in_process import InProcess
 from plimsoll.codec.kernel.x509 import CertificateFormatError, validity
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError
-from plimsoll.kube.signing_request import made, signing_request
+from plimsoll.kube.signing_request import generate, signing_request
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.reporting import certificate
-from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, kept_identity, valid_times_s
-from tests.unit.api.asking import ADMIN, api
+from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, stored_identity
+from tests.unit.api.api_client import ADMIN, api
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -52,7 +52,7 @@ def asked(request: bytes, **spec: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("days", [1, 365, 365 * 60], ids=["a day", "a year", "beyond 2050"])
 def test_times_are_those_of_the_certificate(authority: Authority, days: int) -> None:
-    begin_s, end_s = valid_times_s(issued(authority, days=days).certificate)
+    begin_s, end_s = validity(issued(authority, days=days).certificate)
     assert begin_s == (T0 - timedelta(minutes=5)).timestamp()
     assert end_s == (T0 + timedelta(days=days)).timestamp()
 
@@ -75,18 +75,18 @@ def test_no_certificate(pem: bytes) -> None:
 
 
 def test_what_is_signed_is_a_nodes(authority: Authority, tmp_path: Path) -> None:
-    pair = made("system:node:n1", NODES)
+    pair = generate("system:node:n1", NODES)
     signed = authority.sign_node(pair.request, "n1", timedelta(days=30), T0)
-    assert valid_times_s(signed)[1] == (T0 + timedelta(days=30)).timestamp()
+    assert validity(signed)[1] == (T0 + timedelta(days=30)).timestamp()
     (tmp_path / "pair.pem").write_bytes(signed + pair.key)
     ssl.create_default_context(cafile=str(authority.ca_file)).load_cert_chain(tmp_path / "pair.pem")
 
 
 REFUSED = [
-    ("another node", made("system:node:n2", NODES).request, "is not this node"),
-    ("an admin", made("admin", "system:masters").request, "is not this node"),
-    ("a group more", made("system:node:n1", "system:masters").request, "is not this node"),
-    ("garbage", b"hello", "no request for a certificate"),
+    ("another node", generate("system:node:n2", NODES).request, "is not this node"),
+    ("an admin", generate("admin", "system:masters").request, "is not this node"),
+    ("a group more", generate("system:node:n1", "system:masters").request, "is not this node"),
+    ("garbage", b"hello", "invalid certificate signing request"),
 ]
 
 
@@ -102,11 +102,11 @@ def test_what_is_not_signed(authority: Authority, request_pem: bytes, reason: st
 @pytest.mark.parametrize(
     ("user", "body", "code", "reason"),
     [
-        pytest.param(NODE, asked(made("system:node:n2", NODES).request), 422, "is not this node", id="another"),
-        pytest.param(NODE, asked(b"x", signerName="example.com/x"), 422, "sign here", id="signer"),
+        pytest.param(NODE, asked(generate("system:node:n2", NODES).request), 422, "is not this node", id="another"),
+        pytest.param(NODE, asked(b"x", signerName="example.com/x"), 422, "must be ", id="signer"),
         pytest.param(NODE, asked(b"x", expirationSeconds=5), 422, "may not be less than 600", id="life"),
-        pytest.param(ADMIN, asked(made("system:node:n1", NODES).request), 422, "is no node", id="admin"),
-        pytest.param(User("eve", frozenset({AUTHENTICATED})), asked(b"x"), 403, "cannot create", id="anybody"),
+        pytest.param(ADMIN, asked(generate("system:node:n1", NODES).request), 422, "is not a node", id="admin"),
+        pytest.param(User("eve", frozenset({AUTHENTICATED})), asked(b"x"), 403, "cannot create", id="another user"),
     ],
 )
 async def test_refusals(authority: Authority, tmp_path: Path, user: User, body: Any, code: int, reason: str) -> None:
@@ -128,9 +128,9 @@ async def test_renewal(authority: Authority, tmp_path: Path) -> None:
         assert used == [renewal.identity]
         assert 291 * 86400 < renewal.due_s() < 293 * 86400
         assert (tmp_path / FILE).stat().st_mode & 0o777 == 0o600
-        assert kept_identity(tmp_path, old).certificate.strip() == used[0].certificate.strip()
+        assert stored_identity(tmp_path, old).certificate.strip() == used[0].certificate.strip()
         newer = issued(authority, datetime.now(UTC), days=400)
-        assert kept_identity(tmp_path, newer) == newer, "the kubeconfig was made anew since"
+        assert stored_identity(tmp_path, newer) == newer, "the kubeconfig is newer"
 
 
 async def test_run_tries_again(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +168,7 @@ async def test_the_key_is_made_elsewhere() -> None:
     assert pair.request.startswith(b"-----BEGIN CERTIFICATE REQUEST-----")
 
 
-def test_a_damaged_file_is_no_hindrance(authority: Authority, tmp_path: Path) -> None:
+def test_a_damaged_file_is_ignored(authority: Authority, tmp_path: Path) -> None:
     (tmp_path / FILE).write_bytes(b"-----BEGIN PRIVATE KEY-----")
     given = issued(authority)
-    assert kept_identity(tmp_path, given) == given
+    assert stored_identity(tmp_path, given) == given

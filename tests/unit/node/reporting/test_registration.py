@@ -21,7 +21,7 @@ from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.node.node_object import DECLARED_CAPACITY, MachineIdentity, NodeFacts, NodeHealth
 from plimsoll.rules.profile import profile_named
-from tests.unit.api.asking import Asker, api
+from tests.unit.api.api_client import ApiClient, api
 
 NODE, LEASE = "/api/v1/nodes/n1", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
 FACTS = NodeFacts("n1", "n1", "127.0.0.1", 10250, MachineIdentity("m"), "process://1", "v1.27.0+plimsoll.1")
@@ -57,23 +57,23 @@ class Recorded:
 class Present:
     """One node that registers itself, and what is around it."""
 
-    def __init__(self, ask: Asker, profile: str, facts: NodeFacts) -> None:
+    def __init__(self, ask: ApiClient, profile: str, facts: NodeFacts) -> None:
         self.ask = ask
         user = User(f"system:node:{facts.name}", frozenset({NODES, AUTHENTICATED}))
         self.wire = Recorded(InProcess(ask.app, user))
         self.health = NodeHealth()
-        self.told: list[tuple[str, str, str]] = []
+        self.events: list[tuple[str, str, str]] = []
         self.node = Registration(
             Client(self.wire),
             facts,
             the_setting(profile),
             lambda: self.health,
-            lambda *told: self.told.append(told),
+            lambda *event: self.events.append(event),
             clock=lambda: ask.now_s,
         )
 
     def reasons(self) -> list[str]:
-        reasons, self.told = [each[1] for each in self.told], []
+        reasons, self.events = [each[1] for each in self.events], []
         return reasons
 
     async def status(self) -> Any:
@@ -94,9 +94,9 @@ class Present:
         await self.eventually(often_enough)
 
     @staticmethod
-    async def eventually(look: Callable[[], Awaitable[bool]]) -> None:
+    async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
         while True:
-            if await look():
+            if await check():
                 return
             await asyncio.sleep(0.005)
 
@@ -123,7 +123,7 @@ async def test_first_registration(tmp_path: Path, profile: str) -> None:
         assert here.node.registered.is_set()
 
 
-async def test_a_node_that_is_there_is_mended(tmp_path: Path) -> None:
+async def test_an_existing_node_gets_missing_labels(tmp_path: Path) -> None:
     async with present(tmp_path) as here:
         old = {"metadata": {"name": "n1", "labels": {"mine": "stays"}, "annotations": {DECLARED_CAPACITY: "cpu=1"}}}
         await here.ask.ok("POST", "/api/v1/nodes", {**old, "status": {"capacity": {"cpu": "1", "x/gpu": "1"}}})
@@ -137,7 +137,7 @@ async def test_a_node_that_is_there_is_mended(tmp_path: Path) -> None:
         assert here.wire.asked[-1] == ("PATCH", f"{NODE}/status")
 
 
-async def test_restart_tells_pressures_again_and_readiness_only_when_lost(tmp_path: Path) -> None:
+async def test_a_restart_reports_pressure_again_and_readiness_only_when_lost(tmp_path: Path) -> None:
     async with present(tmp_path) as here:
         await here.node.register()
         here.reasons()
@@ -145,7 +145,7 @@ async def test_restart_tells_pressures_again_and_readiness_only_when_lost(tmp_pa
         assert here.reasons() == ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"]
 
 
-async def test_status_is_sent_when_it_says_something(tmp_path: Path) -> None:
+async def test_status_is_sent_when_it_has_changed(tmp_path: Path) -> None:
     async with present(tmp_path) as here:
         await here.node.register()
         here.reasons()
@@ -167,8 +167,8 @@ async def test_status_is_sent_when_it_says_something(tmp_path: Path) -> None:
         assert sent.keys() == {"conditions", "$setElementOrder/conditions"}
 
 
-async def test_what_the_control_plane_said_meanwhile_is_answered(tmp_path: Path) -> None:
-    """The node was silent, its state became Unknown: the next look puts that right at once."""
+async def test_a_condition_set_by_the_control_plane_is_corrected(tmp_path: Path) -> None:
+    """The node was silent and became Unknown: the next report corrects that at once."""
     async with present(tmp_path) as here:
         await here.node.register()
         here.reasons()
@@ -218,25 +218,25 @@ async def test_the_lease(tmp_path: Path) -> None:
         assert [method for method, path in here.wire.asked if "leases" in path] == ["GET", "POST", "PUT"]
 
 
-async def test_a_lease_that_somebody_changed_or_deleted(tmp_path: Path) -> None:
+async def test_a_lease_that_was_changed_or_deleted(tmp_path: Path) -> None:
     async with present(tmp_path) as here:
         await here.node.register()
         await here.node.renew()
         touched = await here.ask.ok("GET", LEASE)
         await here.ask.ok("PUT", LEASE, touched | {"spec": {**touched["spec"], "leaseTransitions": 1}})
-        with pytest.raises(registration.TROUBLES):
+        with pytest.raises(registration.RETRIED):
             await here.node.renew()
         await here.node.renew()
         assert (await here.ask.ok("GET", LEASE))["spec"]["leaseTransitions"] == 1
         await here.ask("DELETE", LEASE)
-        with pytest.raises(registration.TROUBLES):
+        with pytest.raises(registration.RETRIED):
             await here.node.renew()
         await here.node.renew()
         assert (await here.ask("GET", LEASE)).code == 200
 
 
 async def test_run_survives_an_api_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cut off at first, and once more later; pressure is reported at once when somebody says so."""
+    """Cut off at first, and once more later; pressure is reported at once on request."""
     monkeypatch.setattr(registration, "RETRY_FIRST_S", 0.01)
     declared = msgspec.structs.replace(FACTS, declared_capacity="cpu=8,memory=4Gi")
     async with present(tmp_path, facts=declared) as here:
@@ -267,5 +267,5 @@ async def test_run_survives_an_api_that_is_not_there(tmp_path: Path, monkeypatch
 async def test_another_node_may_not_be_registered(tmp_path: Path) -> None:
     async with present(tmp_path, facts=msgspec.structs.replace(FACTS, name="n1")) as here:
         here.node.facts = msgspec.structs.replace(FACTS, name="n2")
-        with pytest.raises(registration.TROUBLES, match="is not allowed to modify node"):
+        with pytest.raises(registration.RETRIED, match="is not allowed to modify node"):
             await here.node.register()

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.server.in_process import InProcess, part_of_us
+from plimsoll.api.server.in_process import InProcess, control_plane_user
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiResponse, Request
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
-from tests.unit.api.asking import PODS, STRATEGIC, Asker, api
+from tests.unit.api.api_client import PODS, STRATEGIC, ApiClient, api
 
 Document = dict[str, Any]
 WAIT_S = 10.0
@@ -25,7 +25,7 @@ class Wire:
 
     def __init__(self, inner: InProcess) -> None:
         self._inner = inner
-        self.told: list[tuple[int, Document, str]] = []  # code, status in the patch, version it names
+        self.sent: list[tuple[int, Document, str]] = []  # code, status in the patch, version it names
         self.goes = asyncio.Event()
         self.goes.set()
         self.has_come = asyncio.Event()
@@ -37,15 +37,15 @@ class Wire:
         await self.goes.wait()
         answer = await self._inner.send(request)
         body = msgspec.json.decode(request.body)
-        self.told.append((answer.status, body["status"], body["metadata"].get("resourceVersion", "")))
+        self.sent.append((answer.status, body["status"], body["metadata"].get("resourceVersion", "")))
         return answer
 
     def lines(self, request: Request) -> Any:
         return self._inner.lines(request)
 
 
-class Told:
-    def __init__(self, ask: Asker, wire: Wire, reporter: Reporter) -> None:
+class StatusSender:
+    def __init__(self, ask: ApiClient, wire: Wire, reporter: Reporter) -> None:
         self.ask, self.wire, self.reporter = ask, wire, reporter
 
     async def stored(self) -> Document:
@@ -67,7 +67,7 @@ class Told:
 
 
 @contextlib.asynccontextmanager
-async def telling(directory: Path) -> AsyncIterator[Told]:
+async def sending(directory: Path) -> AsyncIterator[StatusSender]:
     async with api(directory, "1.27") as ask:
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
         pod = {
@@ -77,63 +77,63 @@ async def telling(directory: Path) -> AsyncIterator[Told]:
             "spec": {"containers": [container], "nodeName": "n1"},
         }
         await ask.ok("POST", PODS, pod)
-        wire = Wire(InProcess(ask.app, part_of_us("node")))
+        wire = Wire(InProcess(ask.app, control_plane_user("node")))
         reporter = Reporter(Client(wire), versioned=True)
         task = asyncio.create_task(reporter.run())
         try:
-            yield Told(ask, wire, reporter)
+            yield StatusSender(ask, wire, reporter)
         finally:
             task.cancel()
             await asyncio.wait([task])
 
 
-async def test_what_must_be_seen_is_told_by_itself(tmp_path: Path) -> None:
-    async with telling(tmp_path) as told:
-        made_from = await told.resize("2")
-        await told.report(made_from, {"resize": "InProgress"}, must_be_seen=True)
-        await told.report(made_from, {"resize": "Deferred"})  # never told: something newer comes at once
-        await told.report(made_from, {"resize": "Infeasible"})
-        await told.reporter.drained(WAIT_S)
-        assert [(code, status) for code, status, _ in told.wire.told] == [
+async def test_a_status_that_must_be_seen_is_sent_by_itself(tmp_path: Path) -> None:
+    async with sending(tmp_path) as sender:
+        made_from = await sender.resize("2")
+        await sender.report(made_from, {"resize": "InProgress"}, must_be_seen=True)
+        await sender.report(made_from, {"resize": "Deferred"})  # never sent: a newer one follows at once
+        await sender.report(made_from, {"resize": "Infeasible"})
+        await sender.reporter.drained(WAIT_S)
+        assert [(code, status) for code, status, _ in sender.wire.sent] == [
             (200, {"resize": "InProgress"}),
             (200, {"resize": "Infeasible"}),
         ]
         # The second names the version that the first has made.
-        assert told.wire.told[0][2] == made_from["metadata"]["resourceVersion"] != told.wire.told[1][2]
+        assert sender.wire.sent[0][2] == made_from["metadata"]["resourceVersion"] != sender.wire.sent[1][2]
 
 
 async def test_what_was_made_from_an_older_spec_is_refused_and_dropped(tmp_path: Path) -> None:
-    async with telling(tmp_path) as told:
-        older = await told.resize("2")
-        told.wire.goes.clear()
-        await told.report(older, {"resize": "InProgress"})
-        await asyncio.wait_for(told.wire.has_come.wait(), WAIT_S)
-        newer = await told.resize("3")
-        told.wire.goes.set()
-        await told.reporter.drained(WAIT_S)
-        assert [code for code, _, _ in told.wire.told] == [409]
-        assert (await told.stored())["status"]["resize"] == "Proposed"
-        await told.report(newer, {"resize": "Deferred"})
-        await told.reporter.drained(WAIT_S)
-        assert (await told.stored())["status"]["resize"] == "Deferred"
+    async with sending(tmp_path) as sender:
+        older = await sender.resize("2")
+        sender.wire.goes.clear()
+        await sender.report(older, {"resize": "InProgress"})
+        await asyncio.wait_for(sender.wire.has_come.wait(), WAIT_S)
+        newer = await sender.resize("3")
+        sender.wire.goes.set()
+        await sender.reporter.drained(WAIT_S)
+        assert [code for code, _, _ in sender.wire.sent] == [409]
+        assert (await sender.stored())["status"]["resize"] == "Proposed"
+        await sender.report(newer, {"resize": "Deferred"})
+        await sender.reporter.drained(WAIT_S)
+        assert (await sender.stored())["status"]["resize"] == "Deferred"
 
 
-async def test_what_still_holds_is_told_again_with_the_new_version(tmp_path: Path) -> None:
-    """Somebody has set a label meanwhile: the spec is the same, so the status is."""
-    async with telling(tmp_path) as told:
-        made_from = await told.resize("2")
-        told.wire.goes.clear()
-        await told.report(made_from, {"resize": "InProgress"})
-        await asyncio.wait_for(told.wire.has_come.wait(), WAIT_S)
-        await told.ask.ok("PATCH", f"{PODS}/web", {"metadata": {"labels": {"a": "b"}}}, STRATEGIC)
-        told.wire.goes.set()
-        await told.reporter.drained(WAIT_S)
-        assert [code for code, _, _ in told.wire.told] == [409, 200]
-        assert (await told.stored())["status"]["resize"] == "InProgress"
+async def test_a_valid_status_is_sent_again_with_the_new_version(tmp_path: Path) -> None:
+    """A client has set a label meanwhile: the spec is the same, so the status is."""
+    async with sending(tmp_path) as sender:
+        made_from = await sender.resize("2")
+        sender.wire.goes.clear()
+        await sender.report(made_from, {"resize": "InProgress"})
+        await asyncio.wait_for(sender.wire.has_come.wait(), WAIT_S)
+        await sender.ask.ok("PATCH", f"{PODS}/web", {"metadata": {"labels": {"a": "b"}}}, STRATEGIC)
+        sender.wire.goes.set()
+        await sender.reporter.drained(WAIT_S)
+        assert [code for code, _, _ in sender.wire.sent] == [409, 200]
+        assert (await sender.stored())["status"]["resize"] == "InProgress"
 
 
 async def test_a_status_that_is_not_about_a_resize_names_no_version(tmp_path: Path) -> None:
-    async with telling(tmp_path) as told:
-        await told.report(await told.stored(), {"message": "hello"})
-        await told.reporter.drained(WAIT_S)
-        assert told.wire.told == [(200, {"message": "hello"}, "")]
+    async with sending(tmp_path) as sender:
+        await sender.report(await sender.stored(), {"message": "hello"})
+        await sender.reporter.drained(WAIT_S)
+        assert sender.wire.sent == [(200, {"message": "hello"}, "")]

@@ -1,9 +1,9 @@
-"""Pending resizes: verdicts in order, one checkpoint, what is told; and the timeline of 03 §5 as far as it is the node's."""
+"""Pending resizes: verdicts in order, one checkpoint, events; and the node's part of the timeline of 03 §5."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,17 +14,20 @@ from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.resize import queue
-from plimsoll.node.resize.queue import ResizePolicyOfNode, Resizes
-from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
+from plimsoll.node.resize.queue import ResizeDecision, Resizes
+from plimsoll.rules.model.gates import Gates
+from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.resize.allocation import NodeResizeGates, allocated_pod, allocation_of
+from plimsoll.rules.resize.allocation import allocated_pod, allocation_of
 from plimsoll.rules.resize.conditions import resize_conditions, resize_word
-from plimsoll.rules.scheduling.fit import NodeLoad, allocated_load
-from plimsoll.rules.timestamps import utc_text
+from plimsoll.rules.resize.verdict import ResizeSetting
+from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad, allocated_load
+from plimsoll.rules.timestamps import rfc3339
+from tests.virtual_time import run_in_virtual_time
 
 
 def pod(name: str, cpu: str, generation: int = 1, **spec: Any) -> RunPod:
@@ -49,16 +52,18 @@ class World:
         self.cores = cores
         self.now_s = 100.0
         self.meters = NodeMeters("n")
-        gates = NodeResizeGates()
+        gates = Gates()
         self.resizes = Resizes(
-            ResizePolicyOfNode(self.profile, gates, {"cpu": parse(cores), "memory": parse("8Gi")}),
+            ResizeSetting(
+                EMPTY, self.profile, gates, absolute_allocatable={"cpu": parse(cores), "memory": parse("8Gi")}
+            ),
             self.checkpoint,
             self,
             tuple,
             lambda: self.now_s,
             self.meters,
         )
-        self.resizes.begin()
+        self.carry_out(self.resizes.begin())
 
     def node(self) -> Node:
         amounts = {"cpu": parse(self.cores), "memory": parse("8Gi"), "pods": parse("110")}
@@ -69,34 +74,49 @@ class World:
             self.pods[each.metadata.uid] = each
             self.checkpoint.put(each.metadata.uid, allocation=allocation_of(each))
 
-    def ask(self, wanted: RunPod) -> None:
-        self.pods[wanted.metadata.uid] = wanted
-        self.resizes.changed(wanted.metadata.uid)
+    def ask(self, desired: RunPod) -> None:
+        self.pods[desired.metadata.uid] = desired
+        self.carry_out(self.resizes.changed(desired.metadata.uid))
+
+    def evaluate(self, trigger: queue.Trigger) -> None:
+        self.carry_out(self.resizes.evaluate(trigger))
+
+    async def run_resizes(self) -> None:
+        async for decision in self.resizes.run():
+            self.carry_out([decision])
+
+    def carry_out(self, decisions: Iterable[ResizeDecision]) -> None:
+        for decision in decisions:
+            assert not decision.victims
+            self.emit(decision.uid, decision.event)
+            if decision.requeue:
+                self.woken.append(decision.uid)
+                self.awake.set()
+
+    def emit(self, uid: str, event: LifecycleEvent | None) -> None:
+        if event is not None:
+            self.events.append((uid, event.reason))
+
+    def done(self, pod: RunPod) -> None:
+        self.emit(pod.metadata.uid, self.resizes.done(pod))
+
+    def failed(self, pod: RunPod, error: str) -> None:
+        self.emit(pod.metadata.uid, self.resizes.failed(pod, error))
 
     def end(self, uid: str) -> None:
         del self.pods[uid]
         self.checkpoint.forget(uid)
 
-    # what Resizes asks
+    # what Resizes reads
 
     def load(self) -> NodeLoad:
-        held = ((each, self.checkpoint.get(uid).allocation) for uid, each in self.pods.items())
-        return allocated_load(self.node(), [allocated_pod(each, given) for each, given in held if given is not None])
+        allocations = ((pod, self.checkpoint.get(uid).allocation) for uid, pod in self.pods.items())
+        return allocated_load(self.node(), [allocated_pod(pod, each) for pod, each in allocations if each is not None])
 
     def desired(self, uid: str) -> RunPod | None:
         return self.pods.get(uid)
 
-    def told(self, uid: str, event: LifecycleEvent) -> None:
-        self.events.append((uid, event.reason))
-
-    def look_again(self, uid: str) -> None:
-        self.woken.append(uid)
-        self.awake.set()
-
-    def preempt(self, victims: Iterable[Pod]) -> None:
-        assert not list(victims)
-
-    # what the test asks
+    # what the test reads
 
     def cpu(self, uid: str) -> str:
         allocation = self.checkpoint.get(uid).allocation
@@ -104,10 +124,10 @@ class World:
         return str((allocation.containers["c"].requests or {})["cpu"])
 
     def conditions(self, uid: str) -> tuple[RunCondition, ...]:
-        return resize_conditions(self.resizes.marks(uid), self.profile)
+        return resize_conditions(self.resizes.conditions(uid), self.profile)
 
     def word(self, uid: str) -> str:
-        return resize_word(self.resizes.marks(uid), self.pods[uid], self.profile)
+        return resize_word(self.resizes.conditions(uid), self.pods[uid], self.profile)
 
 
 @pytest.fixture
@@ -121,11 +141,11 @@ def test_the_timeline_of_the_document(world: World) -> None:
     world.ask(pod("web", "1500m", 2))
     assert (world.cpu("web"), world.word("web")) == ("1500m", "InProgress")  # T=4
     world.ask(pod("web", "2", 3))
-    world.resizes.done(pod("web", "1500m", 2))
+    world.done(pod("web", "1500m", 2))
     assert (world.cpu("web"), world.word("web")) == ("1500m", "Deferred")  # T=7
     world.ask(pod("web", "1600m", 4))
     assert (world.cpu("web"), world.word("web")) == ("1600m", "InProgress")  # T=9
-    world.resizes.done(world.pods["web"])
+    world.done(world.pods["web"])
     assert world.word("web") == ""  # T=10
     world.ask(pod("web", "100", 5))
     assert (world.cpu("web"), world.word("web")) == ("1600m", "Infeasible")  # T=12
@@ -139,12 +159,12 @@ def test_the_timeline_of_the_document(world: World) -> None:
     ]
 
 
-def test_both_conditions_may_stand_at_once(tmp_path: Path) -> None:
+def test_both_conditions_may_hold_at_once(tmp_path: Path) -> None:
     world = World(tmp_path, "1.36")
     world.run(pod("web", "1"), pod("other", "6100m"))
     world.ask(pod("web", "1500m", 2))
     world.ask(pod("web", "2", 3))
-    conditions = resize_conditions(world.resizes.marks("web"), world.profile)
+    conditions = resize_conditions(world.resizes.conditions("web"), world.profile)
     assert [(each.type, each.reason, each.observed_generation) for each in conditions] == [
         ("PodResizePending", "Deferred", 3),
         ("PodResizeInProgress", "", 2),
@@ -157,60 +177,60 @@ def test_an_event_is_not_repeated(world: World) -> None:
     world.run(pod("web", "1"), pod("other", "6"))
     world.ask(pod("web", "3", 2))
     for _ in range(3):
-        world.resizes.evaluate("periodic_retry")
+        world.evaluate("periodic_retry")
     assert world.events == [("web", "ResizeDeferred")]
     world.ask(pod("web", "4", 3))
     assert len(world.events) == 2
 
 
 @pytest.mark.parametrize(("cpu", "word"), [("3", "Deferred"), ("100", "Infeasible")])
-def test_a_change_of_something_else_leaves_the_verdict(world: World, cpu: str, word: str) -> None:
+def test_another_change_of_the_spec_keeps_the_verdict(world: World, cpu: str, word: str) -> None:
     """A deadline, an image, a toleration: the generation moves, the sizes that were judged do not (03 §7)."""
     world.run(pod("web", "1"), pod("other", "6"))
     world.ask(pod("web", cpu, 2))
     assert world.word("web") == word
     world.pods["web"] = pod("web", cpu, 3, activeDeadlineSeconds=100)
     assert (world.word("web"), len(world.events)) == (word, 1)
-    pending = world.resizes.marks("web").pending
+    pending = world.resizes.conditions("web").pending
     assert pending is not None
     assert pending.generation == 2  # the one that was judged
     world.pods["web"] = pod("web", "4", 4)
     assert world.word("web") == "Proposed"  # not judged yet
 
 
-@pytest.mark.parametrize(("told", "word"), [("Infeasible", "Infeasible"), ("Proposed", "Proposed")])
-def test_what_an_earlier_agent_judged_holds_as_the_api_says(world: World, told: str, word: str) -> None:
+@pytest.mark.parametrize(("stored", "word"), [("Infeasible", "Infeasible"), ("Proposed", "Proposed")])
+def test_the_verdict_of_an_earlier_agent_is_kept_as_the_status_has_it(world: World, stored: str, word: str) -> None:
     world.run(pod("web", "1"), pod("other", "6"))
     world.ask(pod("web", "3", 2))
     conditions = [msgspec.structs.replace(each, reason="Infeasible") for each in world.conditions("web")]
     asked = pod("web", "3", 3)
-    world.pods["web"] = msgspec.structs.replace(asked, status=msgspec.structs.replace(asked.status, resize=told))
+    world.pods["web"] = msgspec.structs.replace(asked, status=msgspec.structs.replace(asked.status, resize=stored))
     world.resizes.known("web", conditions, 3)
     assert world.word("web") == word
 
 
-def test_it_is_said_when_a_wish_was_judged_last(world: World) -> None:
+def test_the_condition_says_when_a_resize_was_last_judged(world: World) -> None:
     world.run(pod("web", "1"), pod("other", "6"))
     world.ask(pod("web", "3", 2))
     (condition,) = world.conditions("web")
-    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(100.0), utc_text(100.0))
+    assert (condition.last_probe_time, condition.last_transition_time) == (rfc3339(100.0), rfc3339(100.0))
     world.woken.clear()
     world.now_s = 300.0
-    world.resizes.evaluate("periodic_retry")
+    world.evaluate("periodic_retry")
     (condition,) = world.conditions("web")
-    assert (condition.last_probe_time, condition.last_transition_time) == (utc_text(300.0), utc_text(100.0))
-    assert world.woken == []  # nothing to tell for that alone
+    assert (condition.last_probe_time, condition.last_transition_time) == (rfc3339(300.0), rfc3339(100.0))
+    assert world.woken == []  # nothing new to report
 
 
 def test_reverting_clears_it(world: World) -> None:
     world.run(pod("web", "1"), pod("other", "6"))
     world.ask(pod("web", "3", 2))
     world.ask(pod("web", "1", 3))
-    assert world.resizes.marks("web").pending is None
+    assert world.resizes.conditions("web").pending is None
     assert world.word("web") == ""
 
 
-def test_room_goes_to_the_first_in_order(world: World) -> None:
+def test_free_resources_are_allocated_in_queue_order(world: World) -> None:
     """Higher priority first, then the longest pending; each is judged with what the one before has left."""
     world.run(pod("low", "1"), pod("high", "1", priority=9), pod("late", "1"), pod("big", "5"))
     world.ask(pod("low", "3", 2))
@@ -220,26 +240,26 @@ def test_room_goes_to_the_first_in_order(world: World) -> None:
     world.ask(pod("high", "3", 2, priority=9))
     assert world.resizes.pending() == {"deferred": 3, "infeasible": 0}
     world.end("big")
-    world.resizes.evaluate("pods_removed")
+    world.evaluate("pods_removed")
     assert (world.cpu("high"), world.cpu("low"), world.cpu("late")) == ("3", "3", "1")
     assert world.resizes.pending() == {"deferred": 1, "infeasible": 0}
 
 
 @pytest.mark.parametrize(("profile", "reconsidered"), [("1.27", True), ("1.36", True)])
-def test_too_large_is_looked_at_again_when_the_node_grows(tmp_path: Path, profile: str, reconsidered: bool) -> None:
+def test_an_infeasible_resize_is_retried_when_the_node_grows(tmp_path: Path, profile: str, reconsidered: bool) -> None:
     world = World(tmp_path, profile)
     world.run(pod("web", "1"))
     world.ask(pod("web", "100", 2))
     assert world.cpu("web") == "1"
     world.cores = "128"
-    world.resizes._policy = msgspec.structs.replace(
-        world.resizes._policy, absolute_allocatable={"cpu": parse("128"), "memory": parse("8Gi")}
+    world.resizes._setting = msgspec.structs.replace(
+        world.resizes._setting, absolute_allocatable={"cpu": parse("128"), "memory": parse("8Gi")}
     )
-    world.resizes.evaluate("periodic_retry")
+    world.evaluate("periodic_retry")
     assert (world.cpu("web") == "100") is reconsidered
 
 
-def test_what_is_accepted_is_on_disk_before_anybody_is_told(world: World, tmp_path: Path) -> None:
+def test_an_accepted_resize_is_saved_before_the_worker_is_woken(world: World, tmp_path: Path) -> None:
     world.run(pod("web", "1"))
     world.ask(pod("web", "2", 2))
     again = Checkpoint(tmp_path / "agent.jsonl")
@@ -250,36 +270,36 @@ def test_what_is_accepted_is_on_disk_before_anybody_is_told(world: World, tmp_pa
     assert world.woken == ["web"]
 
 
-def test_errors_are_told_once_and_end_with_success(world: World) -> None:
+def test_errors_are_reported_once_and_end_with_success(world: World) -> None:
     world.run(pod("web", "1"))
     world.ask(pod("web", "2", 2))
     for _ in range(2):
-        world.resizes.failed(world.pods["web"], "the kernel said no")
-    (condition,) = resize_conditions(world.resizes.marks("web"), world.profile)
+        world.failed(world.pods["web"], "the kernel said no")
+    (condition,) = resize_conditions(world.resizes.conditions("web"), world.profile)
     assert (condition.reason, condition.message) == ("Error", "the kernel said no")
-    world.resizes.done(world.pods["web"])
+    world.done(world.pods["web"])
     assert [reason for _, reason in world.events] == ["ResizeStarted", "ResizeError", "ResizeCompleted"]
 
 
-def test_marks_survive_the_agent_in_the_api(world: World, tmp_path: Path) -> None:
+def test_resize_conditions_survive_a_restart_in_the_status(world: World, tmp_path: Path) -> None:
     world.run(pod("web", "1"), pod("other", "6"))
     world.ask(pod("web", "3", 2))
-    conditions = resize_conditions(world.resizes.marks("web"), profile_named("1.36"))
+    conditions = resize_conditions(world.resizes.conditions("web"), profile_named("1.36"))
     other = World(tmp_path / "again", "1.36")
     other.resizes.known("web", conditions, 2)
-    mark = other.resizes.marks("web").pending
-    assert mark is not None
-    assert (mark.reason, mark.generation) == ("Deferred", 2)
+    pending = other.resizes.conditions("web").pending
+    assert pending is not None
+    assert (pending.reason, pending.generation) == ("Deferred", 2)
 
 
-async def test_a_pod_that_goes_makes_room(world: World) -> None:
+async def test_a_removed_pod_lets_a_deferred_resize_fit(world: World) -> None:
     world.run(pod("web", "1"), pod("other", "6"))
     world.ask(pod("web", "3", 2))
     world.awake.clear()
-    running = asyncio.create_task(world.resizes.run())
+    running = asyncio.create_task(world.run_resizes())
     try:
         world.end("other")
-        world.resizes.room("pods_removed")
+        world.resizes.retry("pods_removed")
         async with asyncio.timeout(10):
             await world.awake.wait()
     finally:
@@ -287,42 +307,42 @@ async def test_a_pod_that_goes_makes_room(world: World) -> None:
     assert (world.cpu("web"), world.resizes.in_progress()) == ("3", 1)
 
 
-def test_what_cannot_be_written_down_has_to_wait(tmp_path: Path) -> None:
+def test_a_resize_that_cannot_be_saved_is_deferred(tmp_path: Path) -> None:
     world = World(tmp_path / "gone")
     world.run(pod("web", "1"))
     world.ask(pod("web", "2", 2))
     assert (world.cpu("web"), world.word("web")) == ("1", "Deferred")
     assert world.events == [("web", "ResizeDeferred")]
-    pending = world.resizes.marks("web").pending
+    pending = world.resizes.conditions("web").pending
     assert pending is not None and "free some space" in pending.message
     (tmp_path / "gone").mkdir()
-    world.resizes.evaluate("periodic_retry")
+    world.evaluate("periodic_retry")
     assert (world.cpu("web"), world.word("web")) == ("2", "InProgress")
 
 
-async def test_a_wish_that_was_just_judged_is_looked_at_again_after_the_long_while(
-    world: World, monkeypatch: pytest.MonkeyPatch
+def test_the_periodic_retry_comes_a_full_interval_after_the_last_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """03 §7: each evaluation winds the clock up anew, also one for a new document."""
-    world.run(pod("web", "1"), pod("other", "6"))
-    retried = asyncio.Event()
-    evaluate = world.resizes.evaluate
+    """03 §7: each evaluation restarts the interval, also one for a new document."""
+    retried_s: list[float] = []
 
-    def noted(trigger: queue.Trigger) -> None:
-        evaluate(trigger)
-        if trigger == "periodic_retry":
-            retried.set()
+    async def main() -> None:
+        world, loop = World(tmp_path), asyncio.get_running_loop()
+        world.run(pod("web", "1"), pod("other", "6"))
+        evaluate = world.resizes.evaluate
 
-    monkeypatch.setattr(world.resizes, "evaluate", noted)
-    monkeypatch.setattr(queue, "RETRY_FIRST_S", 0.2)
-    monkeypatch.setattr(queue, "RETRY_S", 0.6)
-    running = asyncio.create_task(world.resizes.run())
-    try:
-        await asyncio.sleep(0)  # it waits now
-        asked_s = asyncio.get_running_loop().time()
+        def observed(trigger: queue.Trigger) -> Iterator[ResizeDecision]:
+            yield from evaluate(trigger)
+            if trigger == "periodic_retry":
+                retried_s.append(loop.time())
+
+        monkeypatch.setattr(world.resizes, "evaluate", observed)
+        running = asyncio.create_task(world.run_resizes())
+        await asyncio.sleep(queue.RETRY_FIRST_S / 2)
         world.ask(pod("web", "3", 2))
-        async with asyncio.timeout(10):
-            await retried.wait()
-    finally:
+        await asyncio.sleep(2.5 * queue.RETRY_S)
         running.cancel()
-    assert asyncio.get_running_loop().time() - asked_s >= 0.6
+
+    run_in_virtual_time(main())
+    first_s = queue.RETRY_FIRST_S / 2 + queue.RETRY_S
+    assert retried_s == pytest.approx([first_s, first_s + queue.RETRY_S])

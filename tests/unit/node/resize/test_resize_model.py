@@ -1,9 +1,9 @@
-"""Random lives of a node: pods come, grow, shrink, crash and go, the agent is killed, memory is in use, disks are full.
+"""Random histories of a node: pods are created, resized, crash and are deleted, the agent is killed, memory is in use.
 
-The agent is the real one with all its modules, the API server is the real one in this process; the kernel is in memory
-and the runtime is played, so that a life takes a second. Some things must always hold (03 §6, §10): never is more
-allocated than the node has; no process is killed for a size; a container restarts only where it has died or its policy
-says so; and when all is quiet every control file is what a fresh start with the final sizes makes.
+The agent and the API server are the real ones, in this process; the kernel is simulated and the runtime is a fake, so
+that a history takes a second. Some things must always hold (03 §6, §10): never more is allocated than the node has; no
+process is killed for a resize; a container restarts only if it has died or its policy says so; and in the end every
+control file has the value that a fresh start with the final sizes writes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cgroups.engine.observe import every_file, walk
 from plimsoll.cgroups.engine.shrink import usage_bytes
 from plimsoll.node.resize import actuator
-from plimsoll.node.resources.pod_cgroups import lean_pod_of
+from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.rules.model.objects import NO_RESOURCES
 from plimsoll.rules.quantity import ZERO, from_milli, parse
 from plimsoll.rules.resize.allocation import all_containers, allocated_pod, is_allocated, same_resources
@@ -77,7 +77,7 @@ class NodeLife(RuleBasedStateMachine):
     @initialize(profile=st.sampled_from(["1.27", "1.36"]), version=st.sampled_from([1, 2]))
     def begin(self, profile: str, version: int) -> None:
         self.patched = pytest.MonkeyPatch()
-        self.patched.setattr(actuator, "USAGE_LOOK_S", 0.05)
+        self.patched.setattr(actuator, "USAGE_POLL_S", 0.05)
         self.directory = Path(tempfile.mkdtemp(prefix="plimsoll-model-"))
         self.life = Life(self.directory, profile, version)
         self.number = 0
@@ -156,9 +156,9 @@ class NodeLife(RuleBasedStateMachine):
 
     @rule(is_lost=st.booleans())
     def kill_the_agent(self, is_lost: bool) -> None:
-        self.runner.run(self._anew(is_lost))
+        self.runner.run(self._restart(is_lost))
 
-    async def _anew(self, is_lost: bool) -> None:
+    async def _restart(self, is_lost: bool) -> None:
         if is_lost:
             await self.life.lose_the_checkpoint()
         else:
@@ -198,7 +198,7 @@ class NodeLife(RuleBasedStateMachine):
 
     @rule(name=names, used=st.integers(500, 900))
     def squeeze(self, name: str, used: int) -> None:
-        """Everything of a pod is in use when it is asked to be as small as can be, until that was tried."""
+        """Request the smallest size for a pod whose memory is in use, and wait until that was tried."""
         self.runner.run(self.life.until(name, lambda status: status["phase"] != "Pending"))
         worker = self.life.agent.pods.named("default", name)
         for path in self._container_paths():
@@ -208,25 +208,25 @@ class NodeLife(RuleBasedStateMachine):
         self.runner.run(self._tried(name))
 
     async def _tried(self, name: str) -> None:
-        """Accepted or not, given or refused."""
+        """Accepted or not, actuated or refused."""
         document = await self.life.ask.ok("GET", f"{PODS}/{name}")
         wanted, deadline_s = document["metadata"]["generation"], time.monotonic() + QUIET_S
         while (worker := self.life.agent.pods.named("default", name)) is not None and not worker.is_over:
-            progress = self.life.agent.pods.resizes.marks(worker.uid).progress
+            progress = self.life.agent.pods.resizes.conditions(worker.uid).progress
             if worker.pod.metadata.generation == wanted and (progress is None or progress.error):
                 return
             assert time.monotonic() < deadline_s, progress
             await asyncio.sleep(0.005)
 
     def _use(self, path: str, used: int) -> None:
-        """Of what its own limit leaves, and of what the rest of the pod does: nobody is killed for our own doing."""
+        """Of what its own limit leaves, and of what the rest of the pod does: the test itself must not cause a kill."""
         pod = path.rpartition("/")[0]
         rest = self._limit(pod) - usage_bytes(self.kernel, pod) + usage_bytes(self.kernel, path)
         self.kernel.use(path, anon_bytes=min(MOST_USED, self._limit(path), rest) * used // 1000)
 
     def _limit(self, path: str) -> int:
         limit = "memory.max" if self.kernel.version == 2 else "memory.limit_in_bytes"
-        seen = self.kernel.look(path, (limit,))
+        seen = self.kernel.read(path, (limit,))
         assert seen is not None
         return int(seen.files[limit]) if seen.files[limit].isdigit() else UNLIMITED
 
@@ -237,7 +237,7 @@ class NodeLife(RuleBasedStateMachine):
     # --- what must hold ---
 
     @invariant()
-    def nobody_is_killed(self) -> None:
+    def no_process_is_killed(self) -> None:
         if hasattr(self, "life"):
             assert not self.life.runtime.killed
 
@@ -279,13 +279,13 @@ class NodeLife(RuleBasedStateMachine):
             self.life.conditions = ()
             for path in self._container_paths():
                 self.kernel.use(path)
-            self.life.agent.pods.resizes.room("periodic_retry")
+            self.life.agent.pods.resizes.retry("periodic_retry")
             deadline_s = time.monotonic() + QUIET_S
             while (noise := await self._noise()) is not None:
                 assert time.monotonic() < deadline_s, f"not quiet: {noise}"
                 await asyncio.sleep(0.02)
             assert self._files(self.kernel, self.kernel) == await self._fresh()
-            self.nobody_is_killed()
+            self.no_process_is_killed()
         finally:
             await self.life.kill()
 
@@ -296,7 +296,7 @@ class NodeLife(RuleBasedStateMachine):
             return "deleted pods are still there"
         uids = {each["metadata"]["uid"] for each in found}
         if not agent.pods.workers.keys() <= uids:
-            return "deleted pods are still looked after"
+            return "deleted pods still have workers"
         if not agent.cgroups.known().keys() <= uids:
             return "cgroups of deleted pods are still there"
         for document in found:
@@ -319,13 +319,15 @@ class NodeLife(RuleBasedStateMachine):
             return "not known as it is"
         if record.verdict is not None:
             return f"it is to end: {record.verdict.reason}"
-        marks = agent.pods.resizes.marks(worker.uid)
-        if marks.progress is not None or (marks.pending is None) != is_allocated(worker.pod, record.allocation):
-            return f"{marks}"
-        told = {each["type"] for each in status.get("conditions", ())} & RESIZE_CONDITIONS
-        if told != ({"PodResizePending"} if marks.pending is not None else set()):
-            return f"{told} is told"
-        word = marks.pending.reason if marks.pending is not None and self.life.profile == "1.27" else None
+        conditions = agent.pods.resizes.conditions(worker.uid)
+        if conditions.progress is not None or (conditions.pending is None) != is_allocated(
+            worker.pod, record.allocation
+        ):
+            return f"{conditions}"
+        types = {each["type"] for each in status.get("conditions", ())} & RESIZE_CONDITIONS
+        if types != ({"PodResizePending"} if conditions.pending is not None else set()):
+            return f"{types} are reported"
+        word = conditions.pending.reason if conditions.pending is not None and self.life.profile == "1.27" else None
         if status.get("resize") != word:
             return f"status.resize is {status.get('resize')}"
         block = record.allocation.pod_level
@@ -335,11 +337,11 @@ class NodeLife(RuleBasedStateMachine):
         shown: dict[str, Document] = {each["name"]: each for each in statuses}
         for container in all_containers(worker.pod.spec):
             name = container.name
-            allocated, given = record.allocation.containers[name], record.actuated.get(name)
+            allocated, actuated = record.allocation.containers[name], record.actuated.get(name)
             if not shown.get(name, {}).get("state", {}).get("running"):
                 return f"{name} does not run: {shown}"
-            if not same_resources(given or NO_RESOURCES, allocated):
-                return f"{name}: {allocated} is allocated, {given} was given"
+            if not same_resources(actuated or NO_RESOURCES, allocated):
+                return f"{name}: {allocated} is allocated, {actuated} is actuated"
             if shown[name].get("resources") != msgspec.to_builtins(allocated, enc_hook=str):
                 return f"{name}: {allocated} is allocated, {shown[name].get('resources')} is shown"
             made = self.pods[meta["name"]]
@@ -374,7 +376,7 @@ class NodeLife(RuleBasedStateMachine):
     def _files(kernel: SimulatedKernel, like: SimulatedKernel) -> dict[str, dict[str, str]]:
         found = {}
         for path in walk(kernel, "/"):
-            seen = kernel.look(path, every_file(like.version))
+            seen = kernel.read(path, every_file(like.version))
             assert seen is not None
             found[path] = dict(seen.files)
         return found

@@ -1,4 +1,4 @@
-"""Who owns which CPUs, kept over restarts; and containers brought onto them, on a kernel in memory."""
+"""Exclusive CPUs are kept over restarts, and containers are moved onto them, on a simulated kernel."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.errors import InvalidConfigError
+from plimsoll.node.resources.container_cgroups import AgentCgroups
 from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuPinning, CpuStateError
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.config.parse import reading
@@ -22,7 +23,6 @@ from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
@@ -54,35 +54,34 @@ def manager(directory: Path, topology: CpuTopology = HT8, *, drained: bool = Fal
     return made
 
 
-def given(cpus: CpuManager, asked: Pod) -> str:
-    wanted = cpus.wanted(asked)
-    if isinstance(wanted, AdmissionRefusal):
-        return f"{wanted.reason}: {wanted.event_text}"
-    cpus.give(asked.metadata.uid, wanted)
-    return cpus.cpus_of(asked.metadata.uid, "c")
+def assigned(cpus: CpuManager, pod: Pod) -> str:
+    if (refusal := cpus.refusal(pod)) is not None:
+        return f"{refusal.reason}: {refusal.event_text}"
+    cpus.assign(pod)
+    return cpus.cpus_of(pod.metadata.uid, "c")
 
 
-def test_given_and_given_back(tmp_path: Path) -> None:
+def test_cpus_are_assigned_and_released(tmp_path: Path) -> None:
     cpus = manager(tmp_path)
     assert cpus.plan is not None
     assert cpu_text(cpus.plan.reserved) == "0,4"  # 1500m round up to two
-    assert given(cpus, pod("a")) == "1,5"
-    assert given(cpus, pod("b", "3")) == "2-3,6"
-    assert given(cpus, pod("fraction", "500m")) == "0,4,7"
-    assert given(cpus, pod("burstable", guaranteed=False)) == "0,4,7"
-    assert given(cpus, pod("c")) == (
+    assert assigned(cpus, pod("a")) == "1,5"
+    assert assigned(cpus, pod("b", "3")) == "2-3,6"
+    assert assigned(cpus, pod("fraction", "500m")) == "0,4,7"
+    assert assigned(cpus, pod("burstable", guaranteed=False)) == "0,4,7"
+    assert assigned(cpus, pod("c")) == (
         "UnexpectedAdmissionError: Allocate failed due to not enough cpus available to satisfy request: "
         "requested=2, available=1, which is unexpected"
     )
-    assert cpus.keep({"b", "fraction"})
-    assert not cpus.keep({"b"})
+    assert cpus.retain({"b", "fraction"})
+    assert not cpus.retain({"b"})
     assert cpu_text(cpus.shared) == "0-1,4-5,7"
-    assert given(cpus, pod("c")) == "1,5"
+    assert assigned(cpus, pod("c")) == "1,5"
 
 
 def test_the_state_survives(tmp_path: Path) -> None:
     first = manager(tmp_path)
-    given(first, pod("a"))
+    assigned(first, pod("a"))
     assert json.loads((tmp_path / STATE).read_text()) == {
         "policyName": "static",
         "defaultCpuSet": "0,2-4,6-7",
@@ -90,8 +89,8 @@ def test_the_state_survives(tmp_path: Path) -> None:
         "checksum": json.loads((tmp_path / STATE).read_text())["checksum"],
     }
     again = manager(tmp_path)
-    assert again.owned_by("a") == {"c": frozenset({1, 5})}
-    assert given(again, pod("a")) == "1,5"
+    assert again.cpus_of("a", "c") == "1,5"
+    assert assigned(again, pod("a")) == "1,5"
 
 
 REFUSALS = [
@@ -106,7 +105,7 @@ REFUSALS = [
 def test_a_state_of_another_configuration_is_refused_until_the_node_is_drained(
     tmp_path: Path, config: dict[str, Any], topology: CpuTopology, words: str
 ) -> None:
-    given(manager(tmp_path), pod("a"))
+    assigned(manager(tmp_path), pod("a"))
     with pytest.raises(CpuStateError) as caught:
         manager(tmp_path, topology, **config)
     assert str(caught.value) == (
@@ -114,13 +113,13 @@ def test_a_state_of_another_configuration_is_refused_until_the_node_is_drained(
         f'checkpoint file "{tmp_path / STATE}" before restarting'
     )
     fresh = manager(tmp_path, topology, drained=True, **config)
-    assert fresh.owned_by("a") == {}
-    manager(tmp_path, topology, **config)  # what it has written holds
+    assert fresh.cpus_of("a", "c") == fresh.shared_text
+    manager(tmp_path, topology, **config)  # its new file is accepted
 
 
 def test_none_after_static_and_back(tmp_path: Path) -> None:
     none = manager(tmp_path, cpuManagerPolicy="none")
-    assert (none.wanted(pod("a")), none.cpus_of("a", "c"), none.is_static) == ({}, "", False)
+    assert (none.assignment(pod("a")), none.cpus_of("a", "c"), none.is_static) == ({}, "", False)
     assert json.loads((tmp_path / STATE).read_text()) == {
         "policyName": "none",
         "defaultCpuSet": "",
@@ -135,38 +134,38 @@ def test_a_damaged_state(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / STATE).write_bytes(damage)
     with pytest.raises(CpuStateError, match="please drain this node"):
         manager(tmp_path)
-    assert manager(tmp_path, drained=True).owned_by("a") == {}
+    fresh = manager(tmp_path, drained=True)
+    assert fresh.cpus_of("a", "c") == fresh.shared_text
 
 
 WRONG = [
     pytest.param({"reservedSystemCPUs": "9"}, HT8, "reservedSystemCPUs: not among the online CPUs: 9", id="no such CPU"),
     pytest.param({"systemReserved": {"cpu": "8"}, "cpu": "9"}, HT8, "static: the capacity says 9 CPUs and the machine has 8", id="declared more than there are"),
     pytest.param({"systemReserved": {"cpu": "1900m"}, "cpu": "2"}, flat(2), "2 of 2 CPUs are reserved", id="all reserved"),
-    pytest.param({"cpuManagerPolicyOptions": {"align-by-socket": "true"}}, HT8, r"cpuManagerPolicyOptions\[align-by-socket\]: is not offered here; full-pcpus-only and strict-cpu-reservation are", id="an option without effect"),
+    pytest.param({"cpuManagerPolicyOptions": {"align-by-socket": "true"}}, HT8, r"cpuManagerPolicyOptions\[align-by-socket\]: is not supported; full-pcpus-only and strict-cpu-reservation are", id="an option without effect"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("config", "topology", "words"), WRONG)
-def test_what_cannot_be_had_is_said_at_the_start(
+def test_an_impossible_configuration_is_refused_at_the_start(
     tmp_path: Path, config: dict[str, Any], topology: CpuTopology, words: str
 ) -> None:
     with pytest.raises(InvalidConfigError, match=words):
         manager(tmp_path, topology, **config)
 
 
-# --- brought onto them ---
+# --- pinning ---
 
 
 @contextlib.asynccontextmanager
 async def node(
     directory: Path, version: CgroupVersion = 2
 ) -> AsyncIterator[tuple[CpuManager, PodCgroups, SimulatedKernel]]:
-    told = setting(version=version)
+    config = setting(version=version)
     kernel = SimulatedKernel(version, cpus=8)
-    cgroups = PodCgroups(CgroupManager(kernel, told, directory), kernel, told)
-    cpus = CpuManager(directory, told, HT8)
+    cpus = CpuManager(directory, config, HT8)
     cpus.load(drained=True)
-    cgroups.cpus = cpus.cpus_of
+    cgroups = PodCgroups(CgroupManager(kernel, config, directory), kernel, config, cpus=cpus.cpus_of)
     await cgroups.setup()
     task = asyncio.create_task(cgroups.run())
     try:
@@ -177,32 +176,32 @@ async def node(
 
 
 def cpuset(kernel: SimulatedKernel, cgroups: PodCgroups, uid: str, container: str = "c") -> str:
-    seen = kernel.look(cgroups.paths(uid)[container], ["cpuset.cpus"])
+    seen = kernel.read(cgroups.paths(uid)[container], ["cpuset.cpus"])
     assert seen is not None
     return seen.files["cpuset.cpus"]
 
 
 @pytest.mark.parametrize("version", [1, 2])
-async def test_everybody_is_on_its_cpus(tmp_path: Path, version: CgroupVersion) -> None:
+async def test_every_container_is_on_its_cpus(tmp_path: Path, version: CgroupVersion) -> None:
     async with node(tmp_path, version) as (cpus, cgroups, kernel):
         shared, one, two = pod("shared", guaranteed=False), pod("one", "1"), pod("two", "2")
-        given(cpus, shared)
-        await cgroups.have(shared, {"c": "s1"})
+        assigned(cpus, shared)
+        await cgroups.ensure(shared, {"c": "s1"})
         assert cpuset(kernel, cgroups, "shared") == "0-7"
-        given(cpus, one)
-        await cgroups.have(one, {"c": "o1"})
+        assigned(cpus, one)
+        await cgroups.ensure(one, {"c": "o1"})
         assert (cpuset(kernel, cgroups, "one"), cpuset(kernel, cgroups, "shared")) == ("1", "0,2-7")
-        given(cpus, two)
-        await cgroups.have(two, {"c": "t1"})
+        assigned(cpus, two)
+        await cgroups.ensure(two, {"c": "t1"})
         assert (cpuset(kernel, cgroups, "two"), cpuset(kernel, cgroups, "shared")) == ("2,6", "0,3-5,7")
-        # A restart under another id: the same CPUs, and nobody else is touched.
-        await cgroups.have(two, {"c": "t2"})
+        # A restart under another id: the same CPUs, and no other container is moved.
+        await cgroups.ensure(two, {"c": "t2"})
         assert cpuset(kernel, cgroups, "two") == "2,6"
         await cgroups.remove("two")
-        cpus.keep({"shared", "one"})
+        cpus.retain({"shared", "one"})
         await cgroups.pin()
         assert cpuset(kernel, cgroups, "shared") == "0,2-7"
-        # Changed behind our back: found by the periodic look, not by a plain one.
+        # Changed by another program: found by the periodic comparison, not by a plain one.
         await kernel.write(cgroups.paths("one")["c"], "cpuset.cpus", "0-7")
         await cgroups.pin()
         assert cpuset(kernel, cgroups, "one") == "0-7"
@@ -213,9 +212,9 @@ async def test_everybody_is_on_its_cpus(tmp_path: Path, version: CgroupVersion) 
 async def test_a_cpu_is_left_before_it_is_owned(tmp_path: Path) -> None:
     """Every single write: at no moment two containers have a CPU that one of them owns."""
     async with node(tmp_path) as (cpus, cgroups, kernel):
-        await cgroups.have(pod("shared", guaranteed=False), {"c": "s1"})
-        given(cpus, pod("one", "1"))
-        await cgroups.have(pod("one", "1"), {"c": "o1"})
+        await cgroups.ensure(pod("shared", guaranteed=False), {"c": "s1"})
+        assigned(cpus, pod("one", "1"))
+        await cgroups.ensure(pod("one", "1"), {"c": "o1"})
         write, order = kernel.write, []
 
         async def noted(path: str, file: str, value: str) -> None:
@@ -223,21 +222,21 @@ async def test_a_cpu_is_left_before_it_is_owned(tmp_path: Path) -> None:
             await write(path, file, value)
 
         kernel.write = noted  # type: ignore[method-assign]
-        assert given(cpus, pod("one", "3")) == "1-2,6"
+        assert assigned(cpus, pod("one", "3")) == "1-2,6"
         await cgroups.pin()
         assert order == [("s1", "cpuset.cpus", "0,3-5,7"), ("o1", "cpuset.cpus", "1-2,6")]
         order.clear()
-        assert given(cpus, pod("one", "1")) == "1"
+        assert assigned(cpus, pod("one", "1")) == "1"
         await cgroups.pin()
         assert order == [("o1", "cpuset.cpus", "1"), ("s1", "cpuset.cpus", "0,2-7")]
 
 
-async def test_who_waits_for_cpus_is_told_when_some_come_back(tmp_path: Path) -> None:
+async def test_released_cpus_are_reported(tmp_path: Path) -> None:
     async with node(tmp_path) as (cpus, cgroups, kernel):
-        pinning = CpuPinning(cpus, cgroups, EmbeddedRuntime(), NoView(), 60.0)  # type: ignore[arg-type]
-        given(cpus, pod("one", "6"))
-        await cgroups.have(pod("one", "6"), {"c": "o1"})
-        await cgroups.have(pod("shared", guaranteed=False), {"c": "s1"})
+        pinning = CpuPinning(cpus, cgroups, AgentCgroups(cgroups, scopes_may_vanish=False), 60.0)
+        assigned(cpus, pod("one", "6"))
+        await cgroups.ensure(pod("one", "6"), {"c": "o1"})
+        await cgroups.ensure(pod("shared", guaranteed=False), {"c": "s1"})
         assert cpuset(kernel, cgroups, "shared") == "0,4"
         active, freed = {"one"}, asyncio.Event()
         task = asyncio.create_task(pinning.run(lambda: active, freed.set))
@@ -256,11 +255,3 @@ async def test_who_waits_for_cpus_is_told_when_some_come_back(tmp_path: Path) ->
         finally:
             task.cancel()
             await asyncio.wait([task])
-
-
-class EmbeddedRuntime:
-    makes_cgroups = False
-
-
-class NoView:
-    """Nobody asks the runtime where the agent makes the cgroups."""

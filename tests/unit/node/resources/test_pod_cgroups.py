@@ -1,4 +1,4 @@
-"""Many workers' wishes become few turns, on a kernel in memory; one that is impossible harms nobody else."""
+"""Requests of many workers share few transactions, on a simulated kernel; an impossible one does not fail the others."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.errors import PlimsollError
-from plimsoll.node.resources.pod_cgroups import TOGETHER_MOST, PodCgroups
+from plimsoll.node.resources.cgroup_queue import BATCH_MAX
+from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.workloads import Workloads
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import machine_from_capacity, resolved
@@ -36,20 +38,20 @@ def pod(uid: str, memory: str = "64Mi") -> Pod:
     )
 
 
-class Turns(CgroupManager):
-    """Counts its turns."""
+class CountingManager(CgroupManager):
+    """Counts its transactions."""
 
-    turns = 0
+    transactions = 0
 
-    async def add(self, *args: object, **words: object) -> object:  # type: ignore[override]
-        self.turns += 1
-        return await super().add(*args, **words)  # type: ignore[arg-type]
+    async def add(self, *args: object, **options: object) -> object:  # type: ignore[override]
+        self.transactions += 1
+        return await super().add(*args, **options)  # type: ignore[arg-type]
 
 
 @contextlib.asynccontextmanager
-async def cgroups(tmp_path: Path) -> AsyncIterator[tuple[PodCgroups, SimulatedKernel, Turns]]:
+async def cgroups(tmp_path: Path) -> AsyncIterator[tuple[PodCgroups, SimulatedKernel, CountingManager]]:
     kernel = SimulatedKernel(2)
-    tree = Turns(kernel, SETTING, tmp_path)
+    tree = CountingManager(kernel, SETTING, tmp_path)
     made = PodCgroups(tree, kernel, SETTING)
     await made.setup()
     task = asyncio.create_task(made.run())
@@ -60,60 +62,64 @@ async def cgroups(tmp_path: Path) -> AsyncIterator[tuple[PodCgroups, SimulatedKe
         await asyncio.wait([task])
 
 
-async def test_pod_and_container_are_made_together_and_once(tmp_path: Path) -> None:
+async def test_pod_and_container_are_created_together_and_once(tmp_path: Path) -> None:
     async with cgroups(tmp_path) as (made, kernel, tree):
-        paths = await made.have(pod("u1"), {"c": "id0"})
+        paths = await made.ensure(pod("u1"), {"c": "id0"})
         assert dict(paths) == {"": "/kubepods/podu1", "c": "/kubepods/podu1/id0"}
-        seen = kernel.look(paths["c"], ("memory.max",))
+        seen = kernel.read(paths["c"], ("memory.max",))
         assert seen is not None and seen.files["memory.max"] == str(64 << 20)
-        await made.have(pod("u1"), {"c": "id0"})
-        assert tree.turns == 1
+        await made.ensure(pod("u1"), {"c": "id0"})
+        assert tree.transactions == 1
 
 
-async def test_another_attempt_has_another_cgroup_and_the_old_one_goes(tmp_path: Path) -> None:
+async def test_another_attempt_has_another_cgroup_and_the_old_one_is_removed(tmp_path: Path) -> None:
     async with cgroups(tmp_path) as (made, kernel, _):
-        await made.have(pod("u1"), {"c": "id0"})
-        paths = await made.have(pod("u1"), {"c": "id1"})
+        await made.ensure(pod("u1"), {"c": "id0"})
+        paths = await made.ensure(pod("u1"), {"c": "id1"})
         assert kernel.children("/kubepods/podu1") == ["id1"]
         assert paths["c"].endswith("/id1")
 
 
-async def test_those_who_wait_share_a_turn(tmp_path: Path) -> None:
+async def test_waiting_requests_share_a_transaction(tmp_path: Path) -> None:
     async with cgroups(tmp_path) as (made, kernel, tree):
-        count = 3 * TOGETHER_MOST
-        await asyncio.gather(*(made.have(pod(f"u{number}"), {"c": f"id{number}"}) for number in range(count)))
-        assert tree.turns == 3
+        count = 3 * BATCH_MAX
+        await asyncio.gather(*(made.ensure(pod(f"u{number}"), {"c": f"id{number}"}) for number in range(count)))
+        assert tree.transactions == 3
         assert len([name for name in kernel.children("/kubepods") if name.startswith("pod")]) == count
         await asyncio.gather(*(made.remove(f"u{number}") for number in range(count)))
         assert made.known() == {}
 
 
-async def test_one_impossible_pod_is_nobody_elses_trouble(tmp_path: Path) -> None:
+async def test_an_impossible_pod_does_not_fail_the_others(tmp_path: Path) -> None:
     async with cgroups(tmp_path) as (made, _, _tree):
-        wishes = [made.have(pod("u1"), {"c": "id1"}), made.have(pod("bad/uid"), {"c": "x"}), made.have(pod("u3"), {})]
-        found = await asyncio.gather(*wishes, return_exceptions=True)
-        assert isinstance(found[1], PlimsollError)
+        requests = [
+            made.ensure(pod("u1"), {"c": "id1"}),
+            made.ensure(pod("bad/uid"), {"c": "x"}),
+            made.ensure(pod("u3"), {}),
+        ]
+        results = await asyncio.gather(*requests, return_exceptions=True)
+        assert isinstance(results[1], PlimsollError)
         assert set(made.known()) == {"u1", "u3"}
 
 
-async def test_what_an_earlier_agent_made_is_known_and_kept(tmp_path: Path) -> None:
+async def test_cgroups_of_an_earlier_agent_are_known_and_kept(tmp_path: Path) -> None:
     kernel = SimulatedKernel(2)
     for _ in range(2):
-        tree = Turns(kernel, SETTING, tmp_path)
+        tree = CountingManager(kernel, SETTING, tmp_path)
         made = PodCgroups(tree, kernel, SETTING)
         await made.setup()
         task = asyncio.create_task(made.run())
-        paths = await made.have(pod("u1"), {"c": "id0"})
-        inode = kernel.look(paths["c"], ()).inode  # type: ignore[union-attr]
+        paths = await made.ensure(pod("u1"), {"c": "id0"})
+        inode = kernel.read(paths["c"], ()).inode  # type: ignore[union-attr]
         task.cancel()
         await asyncio.wait([task])
     assert made.known() == {"u1": "default/u1"}
-    assert kernel.look(paths["c"], ()).inode == inode  # type: ignore[union-attr]
+    assert kernel.read(paths["c"], ()).inode == inode  # type: ignore[union-attr]
 
 
-async def test_a_limit_that_cannot_come_down_keeps_no_agent_from_its_start(tmp_path: Path) -> None:
+async def test_a_limit_that_cannot_be_lowered_does_not_stop_an_agent_from_starting(tmp_path: Path) -> None:
     async with cgroups(tmp_path) as (made, kernel, tree):
-        paths = await made.have(pod("u1"), {"c": "id0"})
+        paths = await made.ensure(pod("u1"), {"c": "id0"})
         kernel.spawn(paths["c"])
         kernel.use(paths["c"], anon_bytes=48 << 20)
         with pytest.raises(PlimsollError, match="still in use"):
@@ -121,7 +127,7 @@ async def test_a_limit_that_cannot_come_down_keeps_no_agent_from_its_start(tmp_p
         with pytest.raises(PlimsollError, match="still in use"):
             await tree.setup()
         await PodCgroups(tree, kernel, SETTING).setup()
-        seen = kernel.look(paths["c"], ("memory.max",))
+        seen = kernel.read(paths["c"], ("memory.max",))
         assert seen is not None and seen.files["memory.max"] == str(64 << 20)
 
 
@@ -132,9 +138,9 @@ def burstable(cpu: str, memory: str) -> Pod:
     )
 
 
-async def test_a_resize_that_is_made_at_a_later_try_brings_its_class_along(tmp_path: Path) -> None:
+async def test_a_resize_that_succeeds_at_a_retry_updates_its_class(tmp_path: Path) -> None:
     async with cgroups(tmp_path) as (made, kernel, tree):
-        paths = await made.have(burstable("900m", "64Mi"), {"c": "id0"})
+        paths = await made.ensure(burstable("900m", "64Mi"), {"c": "id0"})
         kernel.spawn(paths["c"])
         kernel.use(paths["c"], anon_bytes=48 << 20)
         for _ in range(2):
@@ -146,12 +152,11 @@ async def test_a_resize_that_is_made_at_a_later_try_brings_its_class_along(tmp_p
 
 
 @pytest.mark.parametrize(("request_bytes", "score"), [("1Gi", 750), ("4Gi", 3)])
-async def test_scores(tmp_path: Path, request_bytes: str, score: int) -> None:
-    async with cgroups(tmp_path) as (made, _, _tree):
-        burstable = lean_pod(
-            {
-                "metadata": {"name": "b", "uid": "b"},
-                "spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": request_bytes}}}]},
-            }
-        )
-        assert made.scores(burstable) == {"c": score}
+def test_scores(request_bytes: str, score: int) -> None:
+    burstable = lean_pod(
+        {
+            "metadata": {"name": "b", "uid": "b"},
+            "spec": {"containers": [{"name": "c", "resources": {"requests": {"memory": request_bytes}}}]},
+        }
+    )
+    assert Workloads(SETTING).scores(burstable) == {"c": score}

@@ -1,4 +1,4 @@
-"""The channels of exec, between a played process and a played WebSocket; test_endpoint.py has real ones."""
+"""The channels of exec, between a played process and a played WebSocket; test_server.py has real ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from plimsoll.node.server.exec import ExecOptions, exec_options, run_exec
-from plimsoll.node.server.logs import LogRequestError
+from plimsoll.node.server.http import HttpError
 from plimsoll.runtime.interface import ExecSession, RuntimeCallError
 from tests.unit.node.played_session import PlayedSession
 
@@ -76,14 +76,14 @@ def _attach(session: PlayedSession) -> Callable[[], Awaitable[ExecSession]]:
 
 async def _until(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110  nobody tells
+        while not true():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0)
 
 
 ALL = ExecOptions(("sh",), stdin=True)
 
 
-async def test_everything_goes_where_it_belongs_and_success_is_told() -> None:
+async def test_streams_are_forwarded_and_success_is_reported() -> None:
     socket, session = PlayedSocket(), PlayedSession()
     running = asyncio.create_task(run_exec(socket, ALL, _attach(session)))
     socket.say(b"\0in", b"\0")
@@ -104,7 +104,7 @@ async def test_everything_goes_where_it_belongs_and_success_is_told() -> None:
     assert socket.sent[-1][0] == 3  # after everything else
 
 
-async def test_an_exit_code_is_told() -> None:
+async def test_an_exit_code_is_reported() -> None:
     socket, session = PlayedSocket(), PlayedSession()
     running = asyncio.create_task(run_exec(socket, ALL, _attach(session)))
     await session.end(3)
@@ -170,7 +170,7 @@ async def test_output_that_was_not_asked_for_does_not_hold_the_process_up() -> N
     socket, session = PlayedSocket(), PlayedSession()
     running = asyncio.create_task(run_exec(socket, ExecOptions(("sh",), stdout=False), _attach(session)))
     for _ in range(10):
-        await session.put(b"nobody reads this")
+        await session.put(b"not read")
     await session.put(b"e", stderr=True)
     await session.end(0)
     await running
@@ -179,7 +179,7 @@ async def test_output_that_was_not_asked_for_does_not_hold_the_process_up() -> N
 
 async def test_a_process_that_reads_no_more_is_no_reason_to_end() -> None:
     socket, session = PlayedSocket(), PlayedSession()
-    session.trouble = RuntimeCallError("write", "closed")
+    session.error = RuntimeCallError("write", "closed")
     running = asyncio.create_task(run_exec(socket, ALL, _attach(session)))
     socket.say(b"\0x", b"\0y")
     await session.put(b"still here")
@@ -189,15 +189,15 @@ async def test_a_process_that_reads_no_more_is_no_reason_to_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trouble", "message"),
+    ("error", "message"),
     [
-        (LogRequestError(404, 'container not found ("c")'), 'unable to upgrade connection: container not found ("c")'),
+        (HttpError(404, 'container not found ("c")'), 'unable to upgrade connection: container not found ("c")'),
         (RuntimeCallError("attach", "no such file"), "Internal error occurred: error executing command in container: attach: no such file"),
     ],
 )  # fmt: skip
-async def test_what_hinders_it_is_told_where_kubectl_looks(trouble: Exception, message: str) -> None:
+async def test_errors_are_sent_on_the_error_channel(error: Exception, message: str) -> None:
     async def attach() -> ExecSession:
-        raise trouble
+        raise error
 
     socket = PlayedSocket()
     await run_exec(socket, ALL, attach)
@@ -222,10 +222,10 @@ def test_options(query: dict[str, list[str]], options: ExecOptions) -> None:
     [
         ({"stdout": ["true"]}, "you must specify at least 1 command for the container"),
         ({"command": ["ls"]}, "you must specify at least 1 of stdin, stdout, stderr"),
-        ({"command": ["a\0b"], "stdout": ["1"]}, "the command is longer than any can be, or has a NUL in it"),
+        ({"command": ["a\0b"], "stdout": ["1"]}, "the command is too long or contains a NUL byte"),
     ],
 )
 def test_options_that_make_no_sense(query: dict[str, list[str]], sentence: str) -> None:
-    with pytest.raises(LogRequestError) as refused:
+    with pytest.raises(HttpError) as refused:
         exec_options(query)
     assert (refused.value.status, str(refused.value)) == (400, sentence)

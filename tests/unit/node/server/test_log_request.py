@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from plimsoll.node.server.http import HttpError
 from plimsoll.node.server.logs import (
     LogOptions,
-    LogRequestError,
     log_options,
     logged_container_id,
     running_container_id,
@@ -39,13 +39,13 @@ def test_options(query: dict[str, list[str]], options: LogOptions) -> None:
         ({"follow": ["yes"]}, 'strconv.ParseBool: parsing "yes": invalid syntax'),
         ({"tailLines": ["-1"]}, 'tailLines: "-1" must be a whole number of at least 0'),
         ({"limitBytes": ["0"]}, 'limitBytes: "0" must be a whole number of at least 1'),
-        ({"sinceTime": ["noon"]}, 'sinceTime: "noon" is no RFC 3339 time (2006-01-02T15:04:05Z)'),
-        ({"stream": ["both"]}, 'stream: "both" is none of All, Stdout, Stderr'),
+        ({"sinceTime": ["noon"]}, 'sinceTime: "noon" is not an RFC 3339 time (2006-01-02T15:04:05Z)'),
+        ({"stream": ["both"]}, 'stream: "both" must be All, Stdout or Stderr'),
         ({"sinceTime": ["1970-01-01T00:00:01Z"], "sinceSeconds": ["1"]}, "at most one of `sinceTime` or `sinceSeconds` may be specified"),
     ],
 )  # fmt: skip
 def test_options_that_cannot_be_read(query: dict[str, list[str]], sentence: str) -> None:
-    with pytest.raises(LogRequestError) as refused:
+    with pytest.raises(HttpError) as refused:
         log_options(query, NOW_S)
     assert (refused.value.status, str(refused.value)) == (400, sentence)
 
@@ -92,7 +92,7 @@ def test_whose_log(pod: dict[str, Any], previous: bool, found: str) -> None:
     ],
 )  # fmt: skip
 def test_no_log(pod: dict[str, Any], name: str, previous: bool, status: int, sentence: str) -> None:
-    with pytest.raises(LogRequestError) as refused:
+    with pytest.raises(HttpError) as refused:
         logged_container_id(pod, name, previous=previous)
     assert (refused.value.status, str(refused.value)) == (status, sentence)
 

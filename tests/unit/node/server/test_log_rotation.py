@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from plimsoll.node.resources.pleg import PodParts
-from plimsoll.node.server.log_rotation import LogRotation, oldest
-from plimsoll.runtime.interface import ContainerStateSeen, RuntimeCallError
+from plimsoll.node.server.logs import LogRotation, oldest
+from plimsoll.rules.model.observed import ObservedPod
+from plimsoll.runtime.interface import ObservedContainer, RuntimeCallError
 
 
 class Writer:
@@ -18,7 +18,7 @@ class Writer:
     def __init__(self, file: Path, *, refuses: bool = False) -> None:
         self.file, self.refuses, self.reopened = file, refuses, 0
 
-    def log_file(self, container: ContainerStateSeen) -> Path:
+    def log_file(self, container: ObservedContainer) -> Path:
         return Path(container.log_file)
 
     async def reopen_log(self, container_id: str) -> None:
@@ -29,12 +29,12 @@ class Writer:
 
 
 class View:
-    def __init__(self, container: ContainerStateSeen) -> None:
-        self.last = {"u": PodParts((), (container,))}
+    def __init__(self, container: ObservedContainer) -> None:
+        self.last = {"u": ObservedPod((), (container,))}
 
 
 def rotation(writer: Writer, phase: Any = "running") -> LogRotation:
-    seen = ContainerStateSeen("id", "s", "u", "c", 0, phase, log_file=str(writer.file))
+    seen = ObservedContainer("id", "c", phase, sandbox_id="s", pod_uid="u", log_file=str(writer.file))
     return LogRotation(writer, View(seen), 100, 3)  # type: ignore[arg-type]
 
 
@@ -49,19 +49,19 @@ def file(tmp_path: Path) -> Path:
     return made
 
 
-async def test_a_large_log_is_moved_and_begun_anew(file: Path) -> None:
+async def test_a_large_log_is_rotated(file: Path) -> None:
     writer = Writer(file)
-    await rotation(writer).look()
+    await rotation(writer).sync()
     assert sorted(sizes(file).values()) == [0, 101] and sizes(file)["0.log"] == 0
     assert writer.reopened == 1
-    await rotation(writer).look()
+    await rotation(writer).sync()
     assert writer.reopened == 1, "it is small now"
 
 
 async def test_only_so_many_stay(file: Path) -> None:
     for second in range(4):
         file.with_name(f"0.log.20200101-00000{second}").write_bytes(b"")
-    await rotation(Writer(file)).look()
+    await rotation(Writer(file)).sync()
     left = sorted(sizes(file))
     assert len(left) == 3 and left[:2] == ["0.log", "0.log.20200101-000003"]
 
@@ -69,12 +69,12 @@ async def test_only_so_many_stay(file: Path) -> None:
 async def test_a_runtime_that_does_not_open_a_new_one_keeps_the_old(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await rotation(Writer(file, refuses=True)).look()
+    await rotation(Writer(file, refuses=True)).sync()
     assert sizes(file) == {"0.log": 101} and "not now" in caplog.text
 
 
-async def test_what_has_ended_is_left_alone(file: Path) -> None:
-    await rotation(Writer(file), "exited").look()
+async def test_logs_of_ended_containers_are_not_rotated(file: Path) -> None:
+    await rotation(Writer(file), "exited").sync()
     assert sizes(file) == {"0.log": 101}
 
 

@@ -17,7 +17,6 @@ from plimsoll.codec.kernel.cri_log import log_line
 from plimsoll.node.server.logs import (
     CHUNK,
     LogOptions,
-    last_lines,
     log_chunks,
     rotated_files,
     since_offset,
@@ -198,13 +197,13 @@ async def test_following_ends_with_the_container_and_loses_nothing(file: Path, w
     assert await reader.end() == b"line 2\nline 3\nline 4\nline 5\n"
 
 
-async def test_following_goes_on_across_rotation(file: Path, watch: DirectoryWatch) -> None:
+async def test_following_continues_across_rotation(file: Path, watch: DirectoryWatch) -> None:
     put(file, _line(1))
     reader = _Following(file, watch, LogOptions(follow=True))
     await reader.until(b"line 1\n")
     with file.open("ab") as old:
         move(file, "20230101-000000")
-        old.write(_line(2))  # the runtime has not been told yet
+        old.write(_line(2))  # the runtime has not reopened it yet
         old.flush()
         await reader.until(b"line 2\n")
         put(file)
@@ -232,7 +231,7 @@ async def test_following_ends_at_the_limit(file: Path, watch: DirectoryWatch) ->
     assert reader.text == b"line"
 
 
-async def test_two_followers_of_one_directory_are_both_told(file: Path, watch: DirectoryWatch) -> None:
+async def test_two_followers_of_one_directory_are_both_notified(file: Path, watch: DirectoryWatch) -> None:
     put(file, b"")
     readers = [_Following(file, watch, LogOptions(follow=True)) for _ in range(2)]
     await asyncio.sleep(0)
@@ -245,11 +244,3 @@ async def test_two_followers_of_one_directory_are_both_told(file: Path, watch: D
         writer.write(_line(2))
     await readers[1].until(b"line 2\n")
     await readers[1].end()
-
-
-def test_a_message_is_the_end_of_the_log(file: Path) -> None:
-    assert last_lines(file) == ""
-    put(Path(f"{file}.20230101-000000"), *(_line(number) for number in range(60)))
-    put(file, *(_line(number) for number in range(60, 100)))
-    assert last_lines(file) == "".join(f"line {number}\n" for number in range(20, 100))
-    assert last_lines(file, 2, 9) == "8\nline 99\n"[-9:]

@@ -15,10 +15,11 @@ import pytest
 
 from plimsoll.codec.kernel.cri_log import log_line
 from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError
-from plimsoll.kube.websocket import WebSocket
+from plimsoll.kube.websocket import connect
+from plimsoll.net.websocket import WebSocket
 from plimsoll.node.server.http import PortInUseError
 from plimsoll.node.server.server import NodePages, NodeServer
-from plimsoll.runtime.interface import ContainerStateSeen
+from plimsoll.runtime.interface import ObservedContainer
 from tests.unit.node.endpoint_world import ID, NODE, World, pod, running_world
 
 T = b"2023-11-14T22:13:20Z"
@@ -107,9 +108,9 @@ async def _asked(world: World, who: str, path: str) -> tuple[int, str]:
         pytest.param("token:good", "/containerLogs/default/web/c", 403, "Forbidden (user=bob, verb=get, resource=nodes, subresource=proxy)", id="token may not read logs"),
         pytest.param("token:good", "/exec/default/web/c?command=ls&stdout=1", 403, "Forbidden (user=bob, verb=create, resource=nodes, subresource=proxy)", id="token may never run commands"),
         pytest.param("token:bad", "/stats/summary", 401, "Unauthorized", id="unknown token"),
-        pytest.param("token:", "/healthz", 401, "Unauthorized", id="nobody"),
+        pytest.param("token:", "/healthz", 401, "Unauthorized", id="no-token"),
         pytest.param("certificate:bob", "/metrics", 200, "kubelet", id="certificate of a reader"),
-        pytest.param("certificate:eve", "/metrics", 403, "Forbidden (user=eve", id="certificate of anybody"),
+        pytest.param("certificate:eve", "/metrics", 403, "Forbidden (user=eve", id="certificate of another user"),
     ],
 )  # fmt: skip
 async def test_others_than_the_api_server_are_asked_about(
@@ -151,7 +152,7 @@ async def test_a_certificate_of_another_ca_ends_the_handshake(world: World, tmp_
 
 async def test_only_the_node_answers_for_its_name(world: World) -> None:
     with pytest.raises(UnreachableError):
-        await WebSocket.connect(
+        await connect(
             "127.0.0.1", world.port, "/", tls=world.authority.client_context(), server_name="n2", subprotocols=()
         )
 
@@ -206,7 +207,7 @@ async def test_odd_requests(world: World, sent: bytes, status: bytes) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.split()[1] == status
         if b"SPDY" in sent:
-            assert (await reader.readline()).startswith(b"SPDY is not spoken here: exec is a WebSocket")
+            assert (await reader.readline()).startswith(b"SPDY is not supported: exec uses WebSockets")
         elif b"Connection: close" in head:
             await reader.read()
             assert reader.at_eof()
@@ -264,7 +265,7 @@ async def test_a_log_is_followed_until_the_container_ends(world: World) -> None:
             if got == b"one\n":
                 _write(world, b"two")
             elif got == b"one\ntwo\n":
-                world.pods.containers[ID] = ContainerStateSeen(ID, "s", "uid-web", "c", 0, "exited")
+                world.pods.containers[ID] = ObservedContainer(ID, "c", "exited", sandbox_id="s", pod_uid="uid-web")
     assert got == b"one\ntwo\n"
     assert (await transport.send(Request("GET", "/healthz"))).status == 200  # on the same connection
     await transport.close()
@@ -272,7 +273,7 @@ async def test_a_log_is_followed_until_the_container_ends(world: World) -> None:
 
 async def _eventually(true: Callable[[], bool]) -> None:
     async with asyncio.timeout(10):
-        while not true():  # noqa: ASYNC110  nobody tells
+        while not true():  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.01)
 
 
@@ -303,7 +304,7 @@ async def test_closing_the_endpoint_ends_who_follows(tmp_path: Path) -> None:
 
 
 async def _exec(world: World, query: str, *protocols: str) -> WebSocket:
-    return await WebSocket.connect(
+    return await connect(
         "127.0.0.1",
         world.port,
         f"/exec/default/web/c?{query}",

@@ -30,10 +30,10 @@ def config(path: Path) -> KubeletConfig:
     return reading(None, DEFAULT_PROFILE, {"staticPodPath": [str(path)]}).config
 
 
-async def eventually(look: Callable[[], Any]) -> None:
+async def eventually(check: Callable[[], Any]) -> None:
     async with asyncio.timeout(WAIT_S):
         while True:
-            if look():
+            if check():
                 return
             await asyncio.sleep(0.02)
 
@@ -108,14 +108,14 @@ async def test_a_file_may_be_the_path_and_be_replaced(tmp_path: Path) -> None:
         await eventually(lambda: list(source.static.pods) == [("default", "new-n1")])
 
 
-async def test_what_is_wrong_is_said_once_and_harms_nobody(tmp_path: Path) -> None:
+async def test_an_error_is_reported_once_and_other_manifests_are_read(tmp_path: Path) -> None:
     put(tmp_path / "a.yaml", "same")
     put(tmp_path / "b.yaml", "same", hostNetwork=True)
     (tmp_path / "c.yaml").write_text("kind: [")
     (tmp_path / "deep").mkdir()
     async with watched(tmp_path) as source:
         assert source.changes == [("ADDED", "same-n1")]
-        assert len(source.wrong) == 2 and "a.yaml has a pod default/same-n1 already" in " ".join(source.wrong)
+        assert len(source.wrong) == 2 and "a.yaml already has a pod default/same-n1" in " ".join(source.wrong)
         put(tmp_path / "d.yaml", "d")
         await eventually(lambda: len(source.changes) == 2)
         assert len(source.wrong) == 2
@@ -151,10 +151,13 @@ class Mirrors:
         self.static: dict[tuple[str, str], StaticPod] = {}
         self.running: set[tuple[str, str]] = set()
         self.node_uid = "node-uid"
-        self.mirrors = MirrorPods(
-            Client(self.api), lambda: self.static, self.running.__contains__, lambda: self.node_uid
-        )
+        self.node_uid_reads = 0
+        self.mirrors = MirrorPods(Client(self.api), lambda: self.static, self.running.__contains__, self._read_node_uid)
         self.others: list[str] = []
+
+    def _read_node_uid(self) -> str:
+        self.node_uid_reads += 1
+        return self.node_uid
 
     def want(self, name: str, **spec: Any) -> StaticPod:
         data = json.dumps(manifest(name, **spec)).encode()
@@ -190,7 +193,7 @@ class Mirrors:
             meta = line["object"]["metadata"]
             key = meta["namespace"], meta["name"]
             changes.append(ObjectChange(line["type"], key, meta["uid"], msgspec.json.encode(line["object"])))
-        others, _ = self.mirrors.sorted_out(changes)
+        others, _ = self.mirrors.split(changes)
         self.others += [each.key[1] for each in others]
 
 
@@ -199,24 +202,25 @@ async def test_mirrors_follow_the_static_pods() -> None:
     async with world.running_with_api():
         web = world.want("web")
         await eventually(lambda: world.hashes() == {"web-n1": web.uid})
-        await eventually(lambda: world.mirrors.standing_for(web) is not None)
+        await eventually(lambda: world.mirrors.mirror_of(web) is not None)
         changed = world.want("web", hostNetwork=True)
         await eventually(lambda: world.hashes() == {"web-n1": changed.uid})
         world.running.add(changed.key)
         world.static = {}
-        world.mirrors.wake()
-        await asyncio.sleep(0.1)
-        assert world.hashes() == {"web-n1": changed.uid}, "while it still runs, it is shown"
+        other = world.want("other")
+        await eventually(lambda: "other-n1" in world.hashes())  # so that all were compared again
+        assert world.hashes() == {"web-n1": changed.uid, "other-n1": other.uid}, "while it still runs, it is shown"
         world.running.clear()
+        world.static = {}
         world.mirrors.wake()
         await eventually(lambda: world.hashes() == {})
 
 
-async def test_a_mirror_that_somebody_deletes_comes_back() -> None:
+async def test_a_deleted_mirror_is_created_again() -> None:
     world = Mirrors()
     async with world.running_with_api():
         web = world.want("web")
-        await eventually(lambda: world.mirrors.standing_for(web))
+        await eventually(lambda: world.mirrors.mirror_of(web))
         before = world.api.pods["web-n1"]["metadata"]["uid"]
         world.api._delete("web-n1", world.api.pods["web-n1"], {})
         await eventually(lambda: world.api.pods.get("web-n1", {}).get("metadata", {}).get("uid", before) != before)
@@ -230,13 +234,13 @@ async def test_an_api_that_is_away_and_a_node_that_is_not_registered() -> None:
     async with world.running_with_api():
         web = world.want("web")
         world.api.away = False
-        await asyncio.sleep(0.1)
+        await eventually(lambda: world.node_uid_reads >= 2)
         assert world.hashes() == {}
         world.node_uid = "node-uid"
         await eventually(lambda: world.hashes() == {"web-n1": web.uid})
 
 
-async def test_other_pods_are_left_alone() -> None:
+async def test_other_pods_are_not_changed() -> None:
     world = Mirrors()
     plain = manifest("plain")
     await world.api.send(_create(plain))
@@ -252,24 +256,31 @@ def _create(document: dict[str, Any]) -> Any:
     return request.create(request.PODS, document, "default")
 
 
-async def test_a_mirror_of_nothing_goes() -> None:
+async def test_a_mirror_without_a_static_pod_is_deleted() -> None:
     world = Mirrors()
     left = manifest("old-n1")
     left["metadata"]["annotations"] = {"kubernetes.io/config.mirror": "0" * 32}
     await world.api.send(_create(left))
     async with world.running_with_api():
         await eventually(lambda: world.api.pods == {})
+        assert world.mirrors.listed and not world.others
 
 
 async def test_an_address_that_does_not_answer_is_said_once() -> None:
-    flags = {"staticPodURL": ["http://127.0.0.1:1/pods"], "httpCheckFrequency": ["50ms"]}
+    flags = {"staticPodURL": ["http://127.0.0.1:1/pods"], "httpCheckFrequency": ["50s"]}
     wrong: list[str] = []
-    told = reading(None, DEFAULT_PROFILE, flags).config
-    static = StaticPods(told, "n1", lambda _: None, lambda: 0.0, wrong.append)
+    pauses_s: list[float] = []
+
+    async def sleep(pause_s: float) -> None:
+        pauses_s.append(pause_s)
+        await asyncio.sleep(0)
+
+    parsed = reading(None, DEFAULT_PROFILE, flags).config
+    static = StaticPods(parsed, "n1", lambda _: None, lambda: 0.0, wrong.append, sleep)
     task = asyncio.create_task(static.run())
-    await eventually(lambda: wrong)
-    await asyncio.sleep(0.2)
+    await eventually(lambda: len(pauses_s) >= 3)
     task.cancel()
     await asyncio.wait([task])
     assert len(wrong) == 1 and "Connection refused" in wrong[0]
+    assert set(pauses_s) == {50.0}
     assert not static.all_read.is_set()

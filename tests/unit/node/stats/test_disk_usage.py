@@ -12,7 +12,7 @@ import pytest
 
 from plimsoll.linux.safe_tree import remove_tree
 from plimsoll.node.stats import disk_usage
-from plimsoll.node.stats.disk_usage import KEPT_OPEN, DiskUsage, _Walk, tree_usage
+from plimsoll.node.stats.disk_usage import MAX_OPEN, DiskUsage, _Walk, tree_usage
 from plimsoll.rules.eviction.usage import NO_FS_USAGE
 
 
@@ -49,7 +49,7 @@ def test_directories_nested_deeper_than_a_path_are_counted(depth: int, name: str
 def test_a_walk_keeps_few_directories_open(tmp_path: Path) -> None:
     nested(tmp_path, 300, "d")
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + KEPT_OPEN + 5, hard))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + MAX_OPEN + 5, hard))
     try:
         found = tree_usage(str(tmp_path))
     finally:
@@ -84,23 +84,23 @@ async def test_a_directory_that_cannot_be_read_keeps_its_figures_and_the_others_
 
 
 def test_a_directory_that_is_moved_during_the_walk_is_counted_once(tmp_path: Path) -> None:
-    """Below the directories that stay open, where the way back is looked for."""
-    nested(tmp_path, KEPT_OPEN + 20, "d")
+    """Below the directories that stay open, where the way back is opened again."""
+    nested(tmp_path, MAX_OPEN + 20, "d")
     walk = _Walk(os.open(tmp_path, os.O_RDONLY), threading.Event())
-    deep = tmp_path.joinpath(*["d"] * (KEPT_OPEN + 10))
+    deep = tmp_path.joinpath(*["d"] * (MAX_OPEN + 10))
     real_enter, entered = walk._enter, 0
 
     def enter(parent: int, name: str, ino: int) -> None:
         nonlocal entered
         entered += 1
         real_enter(parent, name, ino)
-        if entered == KEPT_OPEN + 15:
+        if entered == MAX_OPEN + 15:
             deep.rename(tmp_path / "elsewhere")
 
     walk._enter = enter  # type: ignore[method-assign]
     with walk:
         found = walk.usage()
-    assert found.inodes == 1 + KEPT_OPEN + 20 + 2
+    assert found.inodes == 1 + MAX_OPEN + 20 + 2
 
 
 async def test_who_asked_and_is_gone_ends_the_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ async def test_who_asked_and_is_gone_ends_the_walk(tmp_path: Path, monkeypatch: 
     assert await asyncio.to_thread(stopped.wait, 20)
 
 
-def test_a_walk_that_is_told_to_stop_looks_no_further(tmp_path: Path) -> None:
+def test_a_stopped_walk_reads_nothing_more(tmp_path: Path) -> None:
     nested(tmp_path, 3, "d")
     stop = threading.Event()
     stop.set()

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from plimsoll.api.nodeproxy.metrics_api import UsageReading, readings
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
-from plimsoll.runtime.interface import ContainerPhase, ContainerStateSeen, SandboxStateSeen
+from plimsoll.runtime.interface import ContainerPhase, ObservedContainer, ObservedSandbox
 from tests.unit.node.played_node import MIB, POD, PODS, PlayedNode
 
 PHASES: tuple[ContainerPhase, ...] = ("running", "running", "exited")
@@ -102,16 +102,21 @@ def test_cadvisor_page(node: PlayedNode) -> None:
 
 def test_what_the_agent_counts() -> None:
     meters = NodeMeters("n1")
-    containers = [ContainerStateSeen(str(at), "s", "u", "c", 0, phase) for at, phase in enumerate(PHASES)]
+    containers = [
+        ObservedContainer(str(at), "c", phase, sandbox_id="s", pod_uid="u") for at, phase in enumerate(PHASES)
+    ]
     meters.see(
-        [SandboxStateSeen("s", "u", "web", "default"), SandboxStateSeen("t", "v", "x", "default", ready=False)],
+        [
+            ObservedSandbox("s", pod_uid="u", name="web", namespace="default"),
+            ObservedSandbox("t", pod_uid="v", name="x", namespace="default", ready=False),
+        ],
         containers,
     )
     meters.evictions.add("memory.available")
     meters.requested_resizes.add("cpu", "requests", "increase")
     meters.resize_took(0.07, success=True)
-    meters.resize_infeasible("insufficient_node_allocatable")
-    meters.resize_accepted_late("pod_updated")
+    meters.infeasible_resizes.add("insufficient_node_allocatable")
+    meters.deferred_resizes_accepted.add("pod_updated")
     meters.probed("Liveness", "successful", "c", "web", "default", "u1")
     meters.probed("Liveness", "successful", "c", "web", "default", "u1")
     found = _read(meters.page())

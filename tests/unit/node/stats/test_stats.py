@@ -72,7 +72,7 @@ def test_a_rate_covers_ten_seconds_where_there_are_ten(steps: list[tuple[float, 
         readings.append((at_s, counted_us))
 
 
-def test_a_counter_that_begins_anew_has_no_rate() -> None:
+def test_a_reset_counter_has_no_rate() -> None:
     rates = _Rates()
     rates.nanocores("x", 0.0, 500)
     assert rates.nanocores("x", 20.0, 100) is None
@@ -88,7 +88,7 @@ def test_a_young_sample_is_given_again(node: PlayedNode) -> None:
 
 def test_what_went_away_is_left_out_and_let_go(node: PlayedNode) -> None:
     node.stats.sample()
-    held = len(node.stats._readers._kept)
+    open_readers = len(node.stats._readers._open)
     gone = ContainerPlace("gone", "c9", f"{POD}/c9")
     node.places = [
         PodPlace("u1", "web", "default", POD, containers=(gone,)),
@@ -97,17 +97,17 @@ def test_what_went_away_is_left_out_and_let_go(node: PlayedNode) -> None:
     found = node.stats.sample()
     assert [each.containers for each in found.pods] == [(), ()]
     assert found.pods[1].measured is None
-    assert len(node.stats._readers._kept) == held - 1
+    assert len(node.stats._readers._open) == open_readers - 1
     node.stats.close()
-    assert not node.stats._readers._kept
+    assert not node.stats._readers._open
 
 
-async def test_fds_are_let_go_when_nobody_asks(node: PlayedNode, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_are_closed_when_idle(node: PlayedNode, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("plimsoll.node.stats.stats.IDLE_S", 0.01)
     node.stats.sample()
-    assert node.stats._readers._kept
+    assert node.stats._readers._open
     async with asyncio.timeout(10):
-        while node.stats._readers._kept:  # noqa: ASYNC110  nobody tells
+        while node.stats._readers._open:  # noqa: ASYNC110  there is no event to wait for
             await asyncio.sleep(0.01)
     assert node.stats.sample().pods[0].containers
     node.stats.close()
@@ -119,7 +119,7 @@ def test_beyond_the_fds_there_are_files_are_opened_each_time(node: PlayedNode) -
     for _ in range(3):
         found = node.stats.sample()
     assert found.pods[0].containers
-    assert len(node.stats._readers._kept) == 1
+    assert len(node.stats._readers._open) == 1
     assert len(os.listdir("/proc/self/fd")) <= before + 11
 
 
@@ -143,7 +143,7 @@ async def test_what_containers_write_to_their_own_files_is_theirs(node: PlayedNo
         return {"c1": written}
 
     stats = Stats(node.cgroups, node.place, lambda: node.places, clock=lambda: node.now_s, layers=ask, proc=node.proc)
-    assert "usedBytes" not in summary(stats.sample())["pods"][0]["containers"][0]["rootfs"], "nobody has asked yet"
+    assert "usedBytes" not in summary(stats.sample())["pods"][0]["containers"][0]["rootfs"], "not measured yet"
     await stats.measure_disks()
     usage = stats.sample().pod_usage()["u1"]
     (container,) = usage.containers

@@ -1,4 +1,4 @@
-"""What containers wrote to their own files: asked seldom, never waited for long, told of where nobody answers."""
+"""Writable layers: read rarely, never waited for long, errors logged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import pytest
 
 from plimsoll.node.stats import disk_usage
-from plimsoll.node.stats.disk_usage import LAYERS_KEPT_S, NOTHING_USED, WritableLayers
+from plimsoll.node.stats.disk_usage import LAYERS_MAX_AGE_S, NOTHING_USED, WritableLayers
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, FsUsage
 from plimsoll.runtime.interface import RuntimeCallError
 
@@ -19,7 +19,7 @@ WRITTEN = FsUsage(20 << 20, 7)
 class Runtime:
     def __init__(self) -> None:
         self.now_s, self.asked = 100.0, 0
-        self.trouble: RuntimeCallError | None = None
+        self.error: RuntimeCallError | None = None
         self.answers = asyncio.Event()
         self.answers.set()
         self.layers = WritableLayers(self.ask, lambda: self.now_s)
@@ -27,8 +27,8 @@ class Runtime:
     async def ask(self) -> Mapping[str, FsUsage]:
         self.asked += 1
         await self.answers.wait()
-        if self.trouble is not None:
-            raise self.trouble
+        if self.error is not None:
+            raise self.error
         return {"c1": WRITTEN}
 
 
@@ -49,12 +49,12 @@ async def test_figures_are_kept_for_as_long_as_they_may_be() -> None:
     runtime.now_s += 1.0
     await runtime.layers.refresh(5.0)
     assert runtime.asked == 2
-    runtime.now_s += LAYERS_KEPT_S
+    runtime.now_s += LAYERS_MAX_AGE_S
     await runtime.layers.refresh(60.0)
-    assert runtime.asked == 3, "the runtime has counted anew"
+    assert runtime.asked == 3, "the runtime has measured again"
 
 
-async def test_a_slow_runtime_holds_up_nobody_and_counts_when_it_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_slow_runtime_does_not_block_and_counts_once_it_has_answered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_usage, "ANSWER_S", 0.01)
     runtime = Runtime()
     runtime.answers.clear()
@@ -67,15 +67,15 @@ async def test_a_slow_runtime_holds_up_nobody_and_counts_when_it_has_answered(mo
     assert runtime.layers.of("c1") == WRITTEN
 
 
-async def test_a_runtime_without_an_answer_is_told_once_and_counts_as_nothing(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_runtime_error_is_logged_once_and_layers_count_as_empty(caplog: pytest.LogCaptureFixture) -> None:
     runtime = Runtime()
     await runtime.layers.refresh(0.0)
-    runtime.trouble = RuntimeCallError("ListContainerStats", "unknown method")
+    runtime.error = RuntimeCallError("ListContainerStats", "unknown method")
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             await runtime.layers.refresh(0.0)
     assert (runtime.layers.of("c1").used_bytes, len(caplog.records)) == (None, 1)
-    assert "counts as nothing: ListContainerStats: unknown method" in caplog.text
-    runtime.trouble = None
+    assert "counted as empty: ListContainerStats: unknown method" in caplog.text
+    runtime.error = None
     await runtime.layers.refresh(0.0)
     assert runtime.layers.of("c1") == WRITTEN

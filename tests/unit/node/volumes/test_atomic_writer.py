@@ -66,7 +66,7 @@ def test_what_is_a_change(place: Callable[..., bool], tmp_path: Path, change: li
 
 
 def test_a_reader_never_sees_a_mixture(place: Callable[..., bool], tmp_path: Path) -> None:
-    """Whoever holds the old directory open keeps the whole old set until it is replaced under the new name."""
+    """A process that has the old directory open keeps the whole old set until it is replaced under the new name."""
     place(VolumeFile("a", b"old"), VolumeFile("b", b"old"))
     old = os.open(tmp_path / "..data", os.O_RDONLY | os.O_DIRECTORY)
     opened = os.open("a", os.O_RDONLY, dir_fd=old)

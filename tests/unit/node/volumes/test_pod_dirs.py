@@ -14,7 +14,6 @@ from plimsoll.node.volumes.pod_dirs import (
     make_message_file,
     message_file,
     pods_on_disk,
-    remove_old_messages,
     termination_message,
     wants_log_as_message,
     write_file,
@@ -57,13 +56,17 @@ def test_messages(tmp_path: Path, written: bytes, read: str) -> None:
     assert path.read_bytes() == written, "asked for again, it stays"
 
 
-def test_no_message_and_old_ones(tmp_path: Path) -> None:
-    assert termination_message(tmp_path, "u", "c", 0) == ""
-    for attempt in range(3):
-        make_message_file(tmp_path, "u", "c", attempt)
-    remove_old_messages(tmp_path, "u", "c", 2)
-    assert os.listdir(message_file(tmp_path, "u", "c", 0).parent) == ["2"]
-    remove_old_messages(tmp_path, "u", "none", 2)
+def test_no_message() -> None:
+    assert termination_message(Path("/nonexistent"), "u", "c", 0) == ""
+
+
+def test_messages_of_the_last_two_attempts_are_kept(tmp_path: Path) -> None:
+    for attempt in range(4):
+        make_message_file(tmp_path, "u", "c", attempt).write_text(f"attempt {attempt}")
+        make_message_file(tmp_path, "u", "other", 0)
+    assert sorted(os.listdir(message_file(tmp_path, "u", "c", 0).parent)) == ["2", "3"]
+    assert termination_message(tmp_path, "u", "c", 2) == "attempt 2"
+    assert os.listdir(message_file(tmp_path, "u", "other", 0).parent) == ["0"]
 
 
 def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
@@ -84,7 +87,7 @@ def test_a_link_in_its_place_is_not_followed(tmp_path: Path) -> None:
         ("File", 1, "", False),
     ],
 )
-def test_when_the_log_speaks(policy: str, exit_code: int, message: str, expected: bool) -> None:
+def test_when_the_log_is_the_message(policy: str, exit_code: int, message: str, expected: bool) -> None:
     assert wants_log_as_message(policy, exit_code, message) is expected
 
 

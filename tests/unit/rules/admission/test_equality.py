@@ -1,4 +1,6 @@
-"""Semantic equality of documents (03 §4.1): what decoding levels out is no difference, what it keeps apart is one."""
+"""Semantic equality of documents (03 §4.1): what decoding makes equal is no difference, what it distinguishes is
+one.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ DIFFERENT = [
     ("an optional flag", {"hostUsers": False}, {}),
     ("order of a list", {"args": ["a", "b"]}, {"args": ["b", "a"]}),
     ("length of a list", {"args": ["a"]}, {"args": ["a", "a"]}),
-    ("text that only looks like a quantity", {"value": "1000m"}, {"value": "1"}),
+    ("text that resembles a quantity", {"value": "1000m"}, {"value": "1"}),
     ("no quantity at all", {"limits": {"cpu": "x"}}, {"limits": {"cpu": "1"}}),
 ]
 

@@ -1,4 +1,4 @@
-"""LimitRange: spec 01 §8, L-1 … L-4."""
+"""LimitRange: 01 §8, L-1 … L-4."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def texts(resources: ResourceList | None) -> dict[str, str]:
         pytest.param({"max": {"cpu": "0.1m"}}, {"cpu": "1m"}, {"cpu": "1m"}, id="R-2 rounding"),
     ],
 )
-def test_l1_container_items_complete_themselves(item: Json, default: Json, default_request: Json) -> None:
+def test_l1_container_items_are_completed(item: Json, default: Json, default_request: Json) -> None:
     (found,) = defaulted_limit_range(limits({"type": "Container", **item})).spec.limits
     assert texts(found.default) == default
     assert texts(found.default_request) == default_request
@@ -97,7 +97,7 @@ DEFAULTS = limits(
 
 
 @pytest.mark.parametrize(
-    ("given_pod", "requests", "own_limits", "note"),
+    ("subject", "requests", "own_limits", "note"),
     [
         pytest.param(
             pod(container()),
@@ -122,8 +122,8 @@ DEFAULTS = limits(
         ),
     ],
 )
-def test_l3_filling_in(given_pod: Pod, requests: Json, own_limits: Json, note: str | None) -> None:
-    filled = limit_ranged(given_pod, [DEFAULTS])
+def test_l3_defaults(subject: Pod, requests: Json, own_limits: Json, note: str | None) -> None:
+    filled = limit_ranged(subject, [DEFAULTS])
     resources = filled.spec.containers[0].resources
     assert (texts(resources.requests), texts(resources.limits)) == (requests, own_limits)
     assert (filled.metadata.annotations or {}).get(NOTE) == note
@@ -140,7 +140,7 @@ def test_l3_init_containers_and_several_containers() -> None:
     assert texts(filled.spec.init_containers[0].resources.requests) == {"cpu": "100m"}
 
 
-def test_l3_the_last_limit_range_that_sets_something_writes_the_note() -> None:
+def test_l3_the_last_limit_range_that_sets_a_default_writes_the_annotation() -> None:
     first = limits({"type": "Container", "defaultRequest": {"cpu": "100m"}})
     second = limits({"type": "Container", "defaultRequest": {"cpu": "200m", "memory": "1Gi"}})
     filled = limit_ranged(pod(container()), [first, second, first])
@@ -148,7 +148,7 @@ def test_l3_the_last_limit_range_that_sets_something_writes_the_note() -> None:
     assert filled.metadata.annotations == {NOTE: "LimitRanger plugin set: memory request for container a"}
 
 
-def test_l3_pod_items_and_pod_level_fill_nothing() -> None:
+def test_l3_pod_items_and_pod_level_set_no_defaults() -> None:
     untouched = pod(container("a", {"cpu": "1"}), resources={"limits": {"cpu": "2"}})
     assert (
         limit_ranged(untouched, [limits({"type": "Pod", "default": {"cpu": "1"}, "defaultRequest": {"cpu": "1"}})])
@@ -166,7 +166,7 @@ HUGE = limits({"type": "Container", "max": {"memory": "9223372036854775808"}})
 
 
 @pytest.mark.parametrize(
-    ("given_pod", "limit_range", "refusal"),
+    ("subject", "limit_range", "refusal"),
     [
         pytest.param(pod(container("a", {"cpu": "100m"})), MIN, "", id="min, just enough"),
         pytest.param(
@@ -268,11 +268,11 @@ HUGE = limits({"type": "Container", "max": {"memory": "9223372036854775808"}})
         ),
     ],
 )
-def test_l4_refusal(given_pod: Pod, limit_range: LimitRange, refusal: str) -> None:
-    assert limit_range_refusal(given_pod, [limits(), limit_range]) == refusal
+def test_l4_refusal(subject: Pod, limit_range: LimitRange, refusal: str) -> None:
+    assert limit_range_refusal(subject, [limits(), limit_range]) == refusal
 
 
-def test_l4_the_first_limit_range_with_findings_tells() -> None:
+def test_l4_the_first_limit_range_with_violations_reports() -> None:
     assert (
         limit_range_refusal(pod(container()), [MAX, MIN])
         == "maximum cpu usage per Container is 1.  No limit is specified"
@@ -285,13 +285,13 @@ MILLIS = st.integers(0, 3000)
 @given(MILLIS, MILLIS, MILLIS, MILLIS)
 def test_bounds_hold_exactly_between_min_and_max(least: int, most: int, request_milli: int, limit_milli: int) -> None:
     both = limits({"type": "Container", "min": {"cpu": f"{least}m"}, "max": {"cpu": f"{most}m"}})
-    given_pod = pod(container("a", {"cpu": f"{request_milli}m"}, {"cpu": f"{limit_milli}m"}))
+    subject = pod(container("a", {"cpu": f"{request_milli}m"}, {"cpu": f"{limit_milli}m"}))
     within = all(least <= amount <= most for amount in (request_milli, limit_milli))
-    assert (limit_range_refusal(given_pod, [both]) == "") is within
+    assert (limit_range_refusal(subject, [both]) == "") is within
 
 
 @given(st.sets(st.sampled_from(["cpu", "memory"])), st.sets(st.sampled_from(["cpu", "memory"])))
-def test_filling_in_twice_adds_nothing(named: set[str], bounded: set[str]) -> None:
-    given_pod = pod(container("a", dict.fromkeys(named, "1"), dict.fromkeys(bounded, "1")))
-    once = limit_ranged(given_pod, [DEFAULTS])
+def test_defaulting_twice_adds_nothing(named: set[str], bounded: set[str]) -> None:
+    subject = pod(container("a", dict.fromkeys(named, "1"), dict.fromkeys(bounded, "1")))
+    once = limit_ranged(subject, [DEFAULTS])
     assert limit_ranged(once, [DEFAULTS]) is once

@@ -1,4 +1,4 @@
-"""ResourceQuota: spec 01 §9, K-1 … K-7."""
+"""ResourceQuota: 01 §9, K-1 … K-7."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ RESIZED = {"containerStatuses": [{"name": "a", "resources": {"requests": {"cpu":
 
 
 @pytest.mark.parametrize(
-    ("given_pod", "profile", "expected"),
+    ("subject", "profile", "expected"),
     [
         pytest.param(pod(), PROFILE_1_36, COUNTS, id="K-1 counts"),
         pytest.param(
@@ -104,8 +104,8 @@ RESIZED = {"containerStatuses": [{"name": "a", "resources": {"requests": {"cpu":
         pytest.param(pod({"cpu": "1"}, status={"phase": "Failed"}), PROFILE_1_36, {"count/pods": "1"}, id="K-2 Failed"),
     ],
 )
-def test_k1_usage(given_pod: Pod, profile: Profile, expected: Json) -> None:
-    assert texts(usage(given_pod, profile)) == expected
+def test_k1_usage(subject: Pod, profile: Profile, expected: Json) -> None:
+    assert texts(usage(subject, profile)) == expected
 
 
 def test_k2_after_the_deletion_grace_only_the_object_counts() -> None:
@@ -171,17 +171,17 @@ def test_k3_an_update_is_charged_its_increase(new: str, old: str, used: str, ref
 
 
 def test_k3_a_pending_larger_spec_is_charged_at_once() -> None:
-    held = {
+    reported = {
         "containerStatuses": [
             {"name": "a", "resources": {"requests": {"cpu": "1"}}, "allocatedResources": {"cpu": "1"}}
         ]
     }
     bounded = quota({"requests.cpu": "4"}, {"requests.cpu": "1"})
-    found = charged([bounded], pod({"cpu": "3"}, status=held), PROFILE_1_36, old=pod({"cpu": "1"}, status=held))
+    found = charged([bounded], pod({"cpu": "3"}, status=reported), PROFILE_1_36, old=pod({"cpu": "1"}, status=reported))
     assert texts(found.quotas[0].status.used) == {"requests.cpu": "3"}
 
 
-def test_k3_a_pod_that_comes_into_scope_is_new_to_the_quota() -> None:
+def test_k3_a_pod_that_enters_a_scope_is_charged_in_full() -> None:
     bounded = quota({"pods": "2"}, {"pods": "1"}, scopes=["Terminating"])
     found = charged([bounded], DEADLINE, PROFILE_1_36, old=pod())
     assert texts(found.quotas[0].status.used) == {"pods": "2"}
@@ -191,7 +191,7 @@ def test_k3_a_pod_that_comes_into_scope_is_new_to_the_quota() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_pod", "hard", "refusal"),
+    ("subject", "hard", "refusal"),
     [
         pytest.param(
             pod(containers=[{"name": "b", "resources": {"requests": {"memory": "1"}}}, {"name": "a"}]),
@@ -228,8 +228,8 @@ def test_k3_a_pod_that_comes_into_scope_is_new_to_the_quota() -> None:
         ),
     ],
 )
-def test_k4_k5_refusals(given_pod: Pod, hard: Json, refusal: str) -> None:
-    assert charged([quota(hard)], given_pod, PROFILE_1_36).refusal == refusal
+def test_k4_k5_refusals(subject: Pod, hard: Json, refusal: str) -> None:
+    assert charged([quota(hard)], subject, PROFILE_1_36).refusal == refusal
 
 
 def test_k5_worked() -> None:
@@ -239,7 +239,7 @@ def test_k5_worked() -> None:
     )
 
 
-def test_a_quota_whose_usage_is_not_known_yet_refuses() -> None:
+def test_a_quota_without_known_usage_refuses() -> None:
     bounded = quota({"pods": "4", "cpu": "4"}, {"pods": "1"})
     assert (
         charged([bounded], pod({"cpu": "1"}), PROFILE_1_36).refusal
@@ -247,7 +247,7 @@ def test_a_quota_whose_usage_is_not_known_yet_refuses() -> None:
     )
 
 
-def test_one_refusal_charges_nobody() -> None:
+def test_one_refusal_charges_no_quota() -> None:
     quotas = (quota({"pods": "5"}, {"pods": "1"}, name="wide"), quota({"pods": "1"}, {"pods": "1"}, name="narrow"))
     found = charged(quotas, pod(), PROFILE_1_36)
     assert found.refusal == "exceeded quota: narrow, requested: pods=1, used: pods=1, limited: pods=1"
@@ -265,7 +265,7 @@ def selector(operator: str, *values: str) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("spec", "given_pod", "inside"),
+    ("spec", "subject", "inside"),
     [
         pytest.param({}, pod(), True, id="no scopes"),
         pytest.param({"scopes": ["BestEffort"]}, pod(), True, id="BestEffort"),
@@ -288,8 +288,8 @@ def selector(operator: str, *values: str) -> Json:
         pytest.param({"scopes": ["Unheard"]}, pod(), False, id="unknown scope"),
     ],
 )
-def test_k6_scopes(spec: Json, given_pod: Pod, inside: bool) -> None:
-    assert in_scopes(quota({"pods": "1"}, **spec), given_pod) is inside
+def test_k6_scopes(spec: Json, subject: Pod, inside: bool) -> None:
+    assert in_scopes(quota({"pods": "1"}, **spec), subject) is inside
 
 
 @pytest.mark.parametrize(

@@ -14,21 +14,21 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import (
-    ResizeGates,
     ResizeRefusal,
     capacity_verdict,
     kept_for_resize,
     resize_errors,
     spec_changed,
 )
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
 
 BURSTABLE = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 GUARANTEED = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
-NO_PLR = ResizeGates(pod_level_resize=False)
-NO_INIT = ResizeGates(init_containers=False)
-ALL = ResizeGates()
+NO_PLR = Gates(pod_level_resize=False)
+NO_INIT = Gates(init_containers=False)
+ALL = Gates()
 
 
 def container(name: str = "c", resources: dict[str, Any] | None = None, **fields: Any) -> dict[str, Any]:
@@ -56,13 +56,13 @@ def resources(requests: dict[str, str] | None = None, limits: dict[str, str] | N
 
 
 def direct(
-    old: dict[str, Any], new: dict[str, Any], gates: ResizeGates = ALL, profile: Any = PROFILE_1_36
+    old: dict[str, Any], new: dict[str, Any], gates: Gates = ALL, profile: Any = PROFILE_1_36
 ) -> list[FieldError]:
     return resize_errors(with_defaults(old), with_defaults(new), gates, profile)
 
 
 def server(
-    old: dict[str, Any], new: dict[str, Any], gates: ResizeGates = ALL, profile: Any = PROFILE_1_36
+    old: dict[str, Any], new: dict[str, Any], gates: Gates = ALL, profile: Any = PROFILE_1_36
 ) -> list[FieldError]:
     stored, sent = with_defaults(old), with_defaults(new)
     kept = kept_for_resize(stored.document, sent.document, gates)
@@ -399,7 +399,7 @@ def test_step_12_any_other_field_counts_when_the_pods_are_compared_as_they_are()
 
 
 @pytest.mark.parametrize(("field", "value"), [("name", "other"), ("namespace", "other"), ("uid", "other")])
-def test_step_1_metadata_is_immutable_where_it_is_not_put_back(field, value):
+def test_step_1_metadata_is_immutable_where_it_is_not_restored(field, value):
     found = shown(direct(document(), document(metadata={field: value})))
     assert found == [f'metadata.{field}: Invalid value: "{value}": field is immutable']
     assert server(document(), document(metadata={field: value})) == []
@@ -408,13 +408,13 @@ def test_step_1_metadata_is_immutable_where_it_is_not_put_back(field, value):
 # Profile 1.27
 
 
-def test_profile_1_27_words_a_class_change_as_the_documents_do():
+def test_profile_1_27_reports_a_class_change_as_the_documents_do():
     assert shown(server(document(container(resources=GUARANTEED)), document(), ALL, PROFILE_1_27)) == [
         'metadata: Invalid value: "Burstable": Pod QoS is immutable'
     ]
 
 
-def test_profile_1_27_lets_entries_be_removed():
+def test_profile_1_27_allows_removing_entries():
     less = document(container(resources={"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}))
     assert server(document(), less, ALL, PROFILE_1_27) == []
     assert server(document(), less, ALL, PROFILE_1_36) != []
@@ -441,12 +441,12 @@ def test_kept_are_resources_and_policies_only():
     assert spec_changed(old, kept)
 
 
-def test_with_another_number_of_containers_nothing_is_put_back():
+def test_with_another_number_of_containers_nothing_is_restored():
     sent = document(container(), container("d"), metadata={"labels": {"x": "y"}}, nodeSelector={"a": "b"})
     assert kept_for_resize(document(), sent) == sent
 
 
-def test_a_list_in_which_a_name_moved_stays_as_sent_and_the_other_is_put_back():
+def test_a_list_in_which_a_name_moved_stays_as_sent_and_the_other_is_restored():
     old = document(container("a", image="1"), container("b", image="1"), initContainers=[{**INIT, "image": "1"}])
     sent = document(
         container("a", image="2"),
@@ -557,8 +557,8 @@ def test_any_amounts_of_a_burstable_pod_may_follow_any_others(cpu, memory, more_
         st.just([]) | st.just({"a": "b"}),
     )
 )
-def test_what_the_server_puts_back_is_never_refused(extra):
-    """The kept document depends on nothing but resources and policies, and keeping twice keeps the same."""
+def test_what_the_server_restores_is_never_refused(extra):
+    """The kept document depends only on resources and policies, and keeping twice is the same."""
     old, sent = document(), document(container(resources=resources({"cpu": "2"})))
     changed = {**sent, "spec": {**sent["spec"], **extra}}
     kept = kept_for_resize(old, changed)

@@ -1,4 +1,4 @@
-"""A plain PATCH or PUT of a pod (03 §4.3, 01 V-30): the few fields that may change, and the sentence for the rest."""
+"""A plain PATCH or PUT of a pod (03 §4.3, 01 V-30): the few fields that may change, and the message for the rest."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ PROPOSALS = [
     ("a sidecar, back to what is allocated", with_sidecar("2"), with_sidecar("1"), False),
     ("the pod level", with_level("1"), with_level("2", allocatedResources={"cpu": "1", "memory": "1Gi"}), True),
     ("the pod level, back", with_level("2"), with_level("1", allocatedResources={"cpu": "1", "memory": "1Gi"}), False),
-    ("the pod level, never told", with_level("1"), with_level("2"), False),
+    ("the pod level, not reported", with_level("1"), with_level("2"), False),
     (
         "status without allocated",
         bound(),

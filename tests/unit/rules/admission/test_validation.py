@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.validation import Relaxation, create_errors, pod_errors, relaxation, resource_errors
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.quantity import from_milli
 from plimsoll.rules.resources.defaulting import defaulted
@@ -308,10 +309,10 @@ POD_LEVEL = [
 def test_pod_level_resources(block, own, spec, errors):
     wanted = pod_level(block, container(resources=own), **spec)
     assert shown(create_errors(wanted)) == sorted(errors)
-    assert create_errors(wanted, pod_level=False) == [], "gate off: the field is dropped before validation"
+    assert create_errors(wanted, gates=Gates(pod_level=False)) == [], "gate off: the field is dropped before validation"
 
 
-def test_v26_the_sum_of_limits_may_exceed_the_pods_and_init_containers_are_not_asked():
+def test_v26_the_sum_of_limits_may_exceed_the_pods_and_init_containers_do_not_count():
     half = {"requests": {"cpu": "1"}, "limits": {"cpu": "3"}}
     block = {"requests": {"cpu": "2"}, "limits": {"cpu": "4"}}
     assert create_errors(pod_level(block, container("a", resources=half), container("b", resources=half))) == []
@@ -380,7 +381,7 @@ HALF_PAGES = {"limits": {"cpu": "1", "hugepages-2Mi": "3Mi"}}
         pytest.param(pod(container(resources=HALF_PAGES)), True, id="container"),
         pytest.param(pod(initContainers=[container("i", resources=HALF_PAGES)]), True, id="init container"),
         pytest.param(pod(overhead={"cpu": "1", "hugepages-2Mi": "3Mi"}), True, id="overhead"),
-        pytest.param(pod_level(HALF_PAGES), False, id="pod level is not looked at"),
+        pytest.param(pod_level(HALF_PAGES), False, id="pod level does not count"),
     ],
 )
 def test_v7_is_off_when_the_stored_pod_breaks_it(old, relaxed):
@@ -492,7 +493,7 @@ def test_basics(wanted, errors):
     assert shown(create_errors(wanted)) == sorted(errors)
 
 
-def test_errors_come_in_the_order_in_which_kubernetes_looks():
+def test_errors_are_in_kubernetes_order():
     broken = pod(
         container("", resources={"requests": {"cpu": "-1"}}),
         metadata={"name": ""},
@@ -513,7 +514,7 @@ MILLI = st.integers(0, 10**15)
 
 
 @given(st.dictionaries(st.sampled_from(["cpu", "memory", "ephemeral-storage"]), st.tuples(MILLI, MILLI)))
-def test_v8_exactly_the_names_whose_request_is_above_the_limit(amounts):
+def test_v8_exactly_the_names_with_a_request_above_the_limit(amounts):
     block = Resources(
         requests={name: from_milli(request) for name, (request, _) in amounts.items()},
         limits={name: from_milli(limit) for name, (_, limit) in amounts.items()},
@@ -525,7 +526,7 @@ def test_v8_exactly_the_names_whose_request_is_above_the_limit(amounts):
 
 
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=4), st.integers(0, 4 * 10**9))
-def test_v24_the_pod_must_ask_for_at_least_what_its_containers_ask_together(requests, own):
+def test_v24_the_pod_must_request_at_least_the_sum_of_its_containers(requests, own):
     containers = [
         container(f"c{index}", resources={"requests": {"cpu": f"{milli}m"}}) for index, milli in enumerate(requests)
     ]

@@ -34,7 +34,7 @@ def test_what_can_be_no_cgroup_is_refused(path: str) -> None:
 
 
 def test_one_path_for_two_is_refused() -> None:
-    with pytest.raises(InvalidNameError, match='stands for "a" and for "b"'):
+    with pytest.raises(InvalidNameError, match='is both "a" and "b"'):
         wanted(node(Cgroup("pod", "a", "/x"), Cgroup("pod", "b", "/x")))
 
 
@@ -43,7 +43,7 @@ def test_containers_without_a_pods_cgroup_are_the_runtimes_business() -> None:
     assert wanted(node(loose)) == {}
 
 
-def test_an_id_of_our_own_is_the_same_each_time_and_for_nobody_else() -> None:
+def test_a_derived_id_is_stable_and_unique() -> None:
     ids = {derived_id(uid, name) for uid in ("u1", "u2") for name in ("a", "b")}
     assert len(ids) == 4 and derived_id("u1", "a") in ids and all(len(each) == 64 for each in ids)
 

@@ -1,4 +1,4 @@
-"""`want …, have … (reason)`: a desired tree held against what a kernel has."""
+"""`want …, have … (reason)`: a desired tree compared with a kernel's."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_the_kernel_rounds_is_equal() -> None:
     assert found(tree(limit=268435456 + 100), LIVE, {APP: "app"}) == {"/kubepods": [HUGE]}
 
 
-def test_a_container_that_is_not_there_is_told_at_its_pod() -> None:
+def test_a_missing_container_is_reported_at_its_pod() -> None:
     assert found(tree(), LIVE, {})[POD] == ["want container app, have none"]
     assert found(tree(), LIVE, {APP: "another"})[POD] == ["want container app, have none"]
 

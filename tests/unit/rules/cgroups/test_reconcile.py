@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.cgroups.drivers.simulated import SimulatedHolders, SimulatedKernel
-from plimsoll.cgroups.engine.observe import files_to_look_at, observe
+from plimsoll.cgroups.engine.observe import files_to_read, observe
 from plimsoll.rules.cgroups.desired import Shown, desired_tree, workload
 from plimsoll.rules.cgroups.desired_files import DesiredCgroup, DesiredFiles, derived_id, parent_path, protected, wanted
 from plimsoll.rules.cgroups.limits_in_use import fitted
@@ -45,9 +45,9 @@ def wanted_of(documents: Iterable[dict[str, Any]], setting: NodeConfig) -> dict[
 
 
 async def prepared(kernel: SimulatedKernel, plan: DesiredFiles) -> None:
-    """The reserved cgroups must be there before; nobody plans to make them."""
+    """The reserved cgroups must exist before; no plan creates them."""
     for path, each in plan.items():
-        if each.level == "reserved" and kernel.look(path, ()) is None:
+        if each.level == "reserved" and kernel.read(path, ()) is None:
             await kernel.make(path)
 
 
@@ -59,7 +59,7 @@ async def carry_out(kernel: SimulatedKernel, steps: Iterable[Step], after_each: 
                 await kernel.make(path, pid=holders.start(path) if path.endswith(".scope") else None)
             case Remove(path):
                 await kernel.kill(path)
-                if kernel.look(path, ()) is not None:
+                if kernel.read(path, ()) is not None:
                     await kernel.remove(path)
             case Write(path, file, value):
                 await kernel.write(path, file, value)
@@ -68,7 +68,7 @@ async def carry_out(kernel: SimulatedKernel, steps: Iterable[Step], after_each: 
 
 
 def planned(kernel: SimulatedKernel, plan: DesiredFiles, setting: NodeConfig, ours: Iterable[str] = ()) -> Plan:
-    files = files_to_look_at(plan, kernel.version)
+    files = files_to_read(plan, kernel.version)
     snapshot = observe(kernel, {*plan, *ours}, files)
     lacking = {file: reason for file in files if (reason := kernel.has(file))}
     return reconcile(plan, snapshot, ours=list(ours), lacking=lacking, page_size=setting.machine.page_size)
@@ -86,7 +86,7 @@ def test_from_nothing_everything_is_as_wanted_and_a_second_plan_is_empty(
         await carry_out(kernel, first.steps)
         missed = {(each.path, each.file): each.have for each in first.unmet}
         for path, cgroup in plan.items():
-            seen = kernel.look(path, cgroup.files)
+            seen = kernel.read(path, cgroup.files)
             assert seen is not None
             for file, text in cgroup.files.items():
                 if (path, file) in missed:
@@ -129,7 +129,7 @@ class Moments:
         found = {}
         names = ("memory.max", LIMIT_V1, "memory.min", "memory.low")
         for path in self.paths:
-            seen = self.kernel.look(path, (*names, "cpu.max", QUOTA_V1, "cpu.cfs_period_us"))
+            seen = self.kernel.read(path, (*names, "cpu.max", QUOTA_V1, "cpu.cfs_period_us"))
             if seen is None:
                 continue
             values = {
@@ -206,7 +206,7 @@ def test_the_way_back_leads_back_from_anywhere(
         old, new = (wanted_of(documents, setting) for documents in plans)
         await prepared(kernel, old)
         await carry_out(kernel, planned(kernel, old, setting).steps)
-        files, paths = files_to_look_at({**old, **new}, kernel.version), {*old, *new}
+        files, paths = files_to_read({**old, **new}, kernel.version), {*old, *new}
         going = [path for path in old if path not in new]
         before = observe(kernel, paths, files)
         steps = planned(kernel, new, setting, ours=going).steps

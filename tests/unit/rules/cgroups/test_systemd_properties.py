@@ -82,11 +82,11 @@ def test_a_text_that_is_none_is_refused(file: str, value: str) -> None:
 @given(st.integers(1000, 10**9), st.integers(1000, 10**6))
 def test_a_quota_that_systemd_has_kept_comes_back_from_it_unchanged(quota_us: int, period_us: int) -> None:
     kept = systemd_quota_us(quota_us, period_us)
-    told, period = properties("cpu.max", f"{kept} {period_us}", 2, {})
-    assert isinstance(told.value, int)
+    quota, period = properties("cpu.max", f"{kept} {period_us}", 2, {})
+    assert isinstance(quota.value, int)
     assert period.value == period_us
-    assert told.value % 10_000 == 0
-    assert told.value * period_us // 1_000_000 >= kept
+    assert quota.value % 10_000 == 0
+    assert quota.value * period_us // 1_000_000 >= kept
 
 
 @given(st.sets(st.integers(0, 300)))

@@ -1,4 +1,4 @@
-"""A configuration told by `/configz` is the one that was given."""
+"""The configuration in `/configz` is the one that was parsed."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from plimsoll.rules.config.document import config_document
-from plimsoll.rules.config.parse import reading
+from plimsoll.rules.config.parse import config_document, reading
 from plimsoll.rules.profile import PROFILES
 
-GIVEN: list[tuple[str, dict[str, Any]]] = [
+DOCUMENTS: list[tuple[str, dict[str, Any]]] = [
     ("nothing", {}),
     ("gates", {"featureGates": {"MemoryQoS": True, "InPlacePodVerticalScalingInitContainers": False}}),
     ("durations", {"cpuManagerReconcilePeriod": "1m30.5s", "syncFrequency": "2m", "fileCheckFrequency": "1ms"}),
@@ -32,15 +31,15 @@ GIVEN: list[tuple[str, dict[str, Any]]] = [
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
-@pytest.mark.parametrize("document", [row[1] for row in GIVEN], ids=[row[0] for row in GIVEN])
+@pytest.mark.parametrize("document", [row[1] for row in DOCUMENTS], ids=[row[0] for row in DOCUMENTS])
 def test_it_reads_back_the_same(document: dict[str, Any], profile: Any) -> None:
     config = reading(document, profile).config
-    told = msgspec.json.decode(msgspec.json.encode(config_document(config)))
-    assert reading(told, profile).config == config
+    document = msgspec.json.decode(msgspec.json.encode(config_document(config)))
+    assert reading(document, profile).config == config
 
 
-def test_headers_are_not_told() -> None:
+def test_header_values_are_masked() -> None:
     """They may be a bearer token."""
-    given = {"staticPodURL": "https://127.0.0.1/p", "staticPodURLHeader": {"Authorization": ["Bearer s3cret"]}}
-    told = config_document(reading(given, PROFILES["1.36"]).config)
-    assert told["staticPodURLHeader"] == {"Authorization": ["<masked>"]}
+    source = {"staticPodURL": "https://127.0.0.1/p", "staticPodURLHeader": {"Authorization": ["Bearer s3cret"]}}
+    document = config_document(reading(source, PROFILES["1.36"]).config)
+    assert document["staticPodURLHeader"] == {"Authorization": ["<masked>"]}

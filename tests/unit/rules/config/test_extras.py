@@ -36,7 +36,7 @@ def test_reading(settings: dict[str, Any], wanted: NodeExtras) -> None:
 
 
 WRONG: list[tuple[str, Any, str, str]] = [
-    ("unknown", extras(capcity={}), "capcity", "unknown setting; there are: capacity"),
+    ("unknown", extras(capcity={}), "capcity", "unknown setting; known: capacity"),
     ("no object", [], "", "must be an object"),
     ("version", {"apiVersion": "plimsoll.dev/v9", "kind": KIND}, "apiVersion", "must be plimsoll.dev/v1"),
     ("kind", {"apiVersion": API_VERSION}, "kind", "must be NodeExtras, not null"),
@@ -81,7 +81,7 @@ def test_rows_are_the_attributes() -> None:
     [({"kind": KIND}, True), ({"apiVersion": "plimsoll.dev/v2"}, True), ({"kind": "KubeletConfiguration"}, False), ([], False)],
     ids=["kind", "group", "kubelet", "list"],
 )  # fmt: skip
-def test_whose_document(document: Any, ours: bool) -> None:
+def test_kind_of_document(document: Any, ours: bool) -> None:
     assert is_extras(document) == ours
 
 

@@ -160,7 +160,7 @@ def test_the_reservation_policy_has_no_default_in_1_27() -> None:
     assert read(policy.replace("None", '"None"')).config.memory_reservation_policy == "None"
 
 
-def test_default_values_as_held() -> None:
+def test_default_values_as_stored() -> None:
     config = default_config(PROFILE_1_27)
     assert config.sync_frequency_s == 60
     assert config.eviction_pressure_transition_period_s == 300
@@ -222,9 +222,9 @@ def test_resize_fragment() -> None:
 
 
 def test_the_kernels_notifications_are_not_switched() -> None:
-    """On v1 they are always asked for (`PressureLoop`), so the setting is said to change nothing."""
+    """On v1 they are always requested, so the setting has no effect."""
     assert read("{kernelMemcgNotification: true}").without_effect == ["kernelMemcgNotification"]
-    assert "always on here with cgroup v1" in BY_NAME["kernelMemcgNotification"].description
+    assert "always on with cgroup v1" in BY_NAME["kernelMemcgNotification"].description
 
 
 def test_reservation_and_cgroup_fragments() -> None:
@@ -541,8 +541,8 @@ def test_figures_beyond_all_measure(name: str) -> None:
     ("text", "path", "reason"),
     [
         ("{enforceNodeAllocatable: [pods, pods]}", "enforceNodeAllocatable", '"pods" is listed more than once'),
-        ("{enforceNodeAllocatable: [all]}", "enforceNodeAllocatable", '"all" is none of pods, system-reserved, system-reserved-compressible, kube-reserved, kube-reserved-compressible, none'),
-        ("{enforceNodeAllocatable: [pods, none]}", "enforceNodeAllocatable", '"none" must stand alone'),
+        ("{enforceNodeAllocatable: [all]}", "enforceNodeAllocatable", '"all" is not one of pods, system-reserved, system-reserved-compressible, kube-reserved, kube-reserved-compressible, none'),
+        ("{enforceNodeAllocatable: [pods, none]}", "enforceNodeAllocatable", '"none" must be the only entry'),
         ("{enforceNodeAllocatable: [system-reserved]}", "enforceNodeAllocatable", '"system-reserved" needs systemReservedCgroup'),
         ("{enforceNodeAllocatable: [kube-reserved-compressible]}", "enforceNodeAllocatable", '"kube-reserved-compressible" needs kubeReservedCgroup'),
         ("{enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible], kubeReservedCgroup: /k}", "enforceNodeAllocatable", '"kube-reserved" and "kube-reserved-compressible" exclude each other'),
@@ -555,8 +555,8 @@ def test_figures_beyond_all_measure(name: str) -> None:
         ("{cpuManagerPolicyOptions: {align-by-socket: 'true'}}", "cpuManagerPolicyOptions", "only the static policy has options"),
         ("{cpuManagerPolicy: static, reservedSystemCPUs: '0', cpuManagerPolicyOptions: {align-by-socket: 'on'}}", "cpuManagerPolicyOptions[align-by-socket]", 'must be "true" or "false"'),
         ("{memoryReservationPolicy: TieredReservation}", "memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS"),
-        ("{memoryManagerPolicy: Static}", "memoryManagerPolicy", "Static is not offered yet: containers cannot be bound to NUMA nodes here"),
-        ("{syncFrequency: -1s}", "syncFrequency", "must be longer than nothing"),
+        ("{memoryManagerPolicy: Static}", "memoryManagerPolicy", "Static is not supported: containers cannot be bound to NUMA nodes"),
+        ("{syncFrequency: -1s}", "syncFrequency", "must be greater than zero"),
         ("{evictionPressureTransitionPeriod: -1s}", "evictionPressureTransitionPeriod", "must not be negative"),
     ],
 )  # fmt: skip
@@ -601,7 +601,7 @@ def test_notes() -> None:
     got = read("{qosReserved: {memory: 50%}, featureGates: {KubeletTracing: true, AllAlpha: true}}")
     assert got.notes == [
         "feature gate KubeletTracing changes nothing here",
-        "feature gate AllAlpha is not spelled out here: name the gates that are meant",
+        "feature gate AllAlpha is not supported: name the single gates",
         "qosReserved has no effect while the feature gate QOSReserved is off",
     ]
 
@@ -639,10 +639,10 @@ def test_missing_cpus_are_named() -> None:
     assert error.reason == "not among the online CPUs: 4, 5"
 
 
-@pytest.mark.parametrize(("given_value", "v1", "v2"), [(None, True, False), (True, True, True), (False, False, False)])
-def test_single_process_oom_kill_follows_the_host(given_value: bool | None, v1: bool, v2: bool) -> None:
-    """02 §5: config defaulting turns an unset field into false on v2 and true on v1."""
-    config = msgspec.structs.replace(default_config(PROFILE_1_36), single_process_oom_kill=given_value)
+@pytest.mark.parametrize(("configured", "v1", "v2"), [(None, True, False), (True, True, True), (False, False, False)])
+def test_single_process_oom_kill_follows_the_host(configured: bool | None, v1: bool, v2: bool) -> None:
+    """02 §5: config defaulting sets an unset field to false on v2 and true on v1."""
+    config = msgspec.structs.replace(default_config(PROFILE_1_36), single_process_oom_kill=configured)
     assert (on_host(config, 1).single_process_oom_kill, on_host(config, 2).single_process_oom_kill) == (v1, v2)
 
 

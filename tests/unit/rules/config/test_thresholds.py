@@ -161,7 +161,7 @@ def test_other_spellings_are_thresholds(text: str, share: float) -> None:
     assert parsed_thresholds({MEM: text}) == (Threshold(MEM, ThresholdValue(percentage=share)),)
 
 
-# N-5 and §13a: the percentage is held as float32.
+# N-5 and §13a: the percentage is a float32.
 @pytest.mark.parametrize(
     ("percent", "capacity", "amount"),
     [
@@ -176,7 +176,7 @@ def test_a_share_of_the_capacity(percent: str, capacity: int, amount: int) -> No
     assert found.value.of(from_units(capacity)) == from_units(amount)
 
 
-def test_a_share_prints_as_binary_and_a_quantity_as_given() -> None:
+def test_a_share_prints_as_binary_and_a_quantity_unchanged() -> None:
     share, absolute = ThresholdValue(percentage=0.5), quantity("1Gi")
     assert str(share.of(from_units(4096))) == "2Ki"
     assert str(absolute.of(from_units(1))) == "1Gi"

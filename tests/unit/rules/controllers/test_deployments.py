@@ -1,4 +1,4 @@
-"""ReplicaSets, Deployments and Jobs: tables, and rollouts played to their end."""
+"""ReplicaSets, Deployments and Jobs: tables, and rollouts to their end."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _owner(replicas: int | None, **metadata: Any) -> Json:
     return {"metadata": {"name": "rs", "generation": 3, **metadata}, "spec": spec}
 
 
-def test_missing_pods_are_made_evicted_and_leaving_ones_replaced() -> None:
+def test_missing_evicted_and_deleted_pods_are_replaced() -> None:
     pods = [_pod("a"), _pod("b", "Failed"), _pod("c", deletionTimestamp="x")]
     assert scaling(_owner(3), pods).create == 2
     assert scaling(_owner(None), []).create == 1
@@ -46,7 +46,7 @@ def test_missing_pods_are_made_evicted_and_leaving_ones_replaced() -> None:
     assert scaling(_owner(10_000), []).create == 500
 
 
-def test_whom_to_take_away() -> None:
+def test_which_pods_to_delete() -> None:
     pods = [
         _pod("old", created="1"),
         _pod("young", created="2"),
@@ -135,7 +135,7 @@ def test_a_rollout_ends_and_keeps_its_bounds(
             each = sets[name]
             grew = size - each["spec"]["replicas"]
             each["spec"]["replicas"] = each["status"]["replicas"] = size
-            if grew < 0:  # those that do not work go first
+            if grew < 0:  # unavailable ones first
                 each["status"]["availableReplicas"] = min(each["status"]["availableReplicas"], size)
         total = sum(each["spec"]["replicas"] for each in sets.values())
         assert total <= max(most, total_before)
@@ -143,7 +143,7 @@ def test_a_rollout_ends_and_keeps_its_bounds(
         assert now_working >= min(least, working) or kind == "Recreate"
         if not changes and new["status"]["availableReplicas"] == new["spec"]["replicas"]:
             break
-        new["status"]["availableReplicas"] = new["spec"]["replicas"]  # what was made comes up
+        new["status"]["availableReplicas"] = new["spec"]["replicas"]  # new pods become available
         working = sum(each["status"]["availableReplicas"] for each in sets.values())
     assert new["spec"]["replicas"] == wanted
     assert all(each["spec"]["replicas"] == 0 for each in old)
@@ -173,7 +173,7 @@ def test_job_steps(spec: Json, phases: list[str], create: int, deleted: int, fin
     assert (step.create, len(step.delete), step.finished) == (create, deleted, finished)
 
 
-def test_a_finished_job_is_left_alone() -> None:
+def test_a_finished_job_does_not_change() -> None:
     job = _job(completions=1)
     pods = [_pod("p", "Succeeded")]
     job["status"] = job_status(job, pods, job_step(job, pods), "now")
@@ -183,23 +183,23 @@ def test_a_finished_job_is_left_alone() -> None:
 
 
 def test_conditions_keep_their_times_until_they_change() -> None:
-    def told(deployment: Json, available: int, now: str) -> list[Json]:
+    def conditions(deployment: Json, available: int, now: str) -> list[Json]:
         status = {"replicas": 4, "updatedReplicas": 4, "availableReplicas": available}
         return deployment_conditions(deployment, status, "d-x", now)
 
     deployment = _owner(4)
-    first = told(deployment, 0, "t1")
+    first = conditions(deployment, 0, "t1")
     assert [(each["type"], each["status"], each["reason"]) for each in first] == [
         ("Available", "False", "MinimumReplicasUnavailable"),
         ("Progressing", "True", "ReplicaSetUpdated"),
     ]
     deployment["status"] = {"conditions": first}
-    assert told(deployment, 2, "t2") == first, "three of four must be there"
-    available = told(deployment, 3, "t3")
+    assert conditions(deployment, 2, "t2") == first, "three of four must be there"
+    available = conditions(deployment, 3, "t3")
     assert available[0]["status"] == "True" and available[0]["lastTransitionTime"] == "t3"
     assert available[1] == first[1]
     deployment["status"] = {"conditions": available}
-    done = told(deployment, 4, "t4")
+    done = conditions(deployment, 4, "t4")
     assert done[0] == available[0]
     assert done[1] == {
         "type": "Progressing",

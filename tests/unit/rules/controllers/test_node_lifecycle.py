@@ -1,4 +1,4 @@
-"""Silent nodes, their taints, and pods that nobody ends: tables."""
+"""Unreachable nodes, their taints, and pod garbage collection: tables."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_taints_follow_conditions(node: Json, expected: list[tuple[str, str]] | 
     assert (found and [(each["key"], each["effect"]) for each in found]) == expected
 
 
-def test_a_silent_nodes_conditions_become_unknown_once() -> None:
+def test_an_unreachable_nodes_conditions_become_unknown_once() -> None:
     node = _node({"Ready": "True", "MemoryPressure": "False"})
     found = unknown_conditions(node, "now")
     assert {(each["type"], each["reason"]) for each in found} == {
@@ -91,7 +91,7 @@ def _pod(name: str, phase: str = "Running", node: str = "n1", created: str = "1"
     )
 
 
-def test_pods_that_nobody_ends() -> None:
+def test_pod_gc() -> None:
     pods = [
         _pod("runs"),
         _pod("lost", node="n9"),
@@ -100,7 +100,7 @@ def test_pods_that_nobody_ends() -> None:
         _pod("new", "Failed", created="3"),
         _pod("old", "Succeeded", created="2"),
     ]
-    found = collected(pods, {"n1"}, kept=1)
+    found = collected(pods, {"n1"}, threshold=1)
     assert [(each.pod.metadata.name, each.fail_first) for each in found] == [
         ("lost", True),
         ("leaves", False),

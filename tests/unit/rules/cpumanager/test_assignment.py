@@ -1,11 +1,11 @@
-"""Exclusive CPUs: whole parts first, reserved ones never, nobody's twice; the shared pool is the rest (02 §10)."""
+"""Exclusive CPUs: whole parts first, reserved ones never, none twice; the shared pool is the rest (02 §10)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
 
 from plimsoll.rules.cpumanager.assignment import (
@@ -15,7 +15,7 @@ from plimsoll.rules.cpumanager.assignment import (
     NotWholeCoresError,
     assigned,
     reserved_set,
-    state_trouble,
+    state_error,
     take,
     taken_by,
 )
@@ -55,7 +55,7 @@ def cpus(text: str) -> frozenset[int]:
 TAKEN = [
     pytest.param(HT8, "0-7", 2, "0,4", id="a whole core, the lowest (the spec's example)"),
     pytest.param(HT8, "1-3,5-7", 1, "1", id="a single thread"),
-    pytest.param(HT8, "2-3,5-7", 1, "5", id="a thread of a core that is begun, before a whole one"),
+    pytest.param(HT8, "2-3,5-7", 1, "5", id="a thread of a core that is in use, before a whole one"),
     pytest.param(HT8, "1-3,5-7", 3, "1-2,5", id="a core and a thread"),
     pytest.param(HT8, "1,3,6-7", 2, "3,7", id="the only whole core"),
     pytest.param(HT8, "1,2,6-7", 2, "2,6", id="a whole core before two halves"),
@@ -64,10 +64,10 @@ TAKEN = [
     pytest.param(DUAL, "0-15", 8, "0-3,8-11", id="a whole socket"),
     pytest.param(DUAL, "1-3,9-11,4-7,12-15", 8, "4-7,12-15", id="the socket that is whole"),
     pytest.param(DUAL, "0-15", 10, "0-4,8-12", id="a socket and a core of the other"),
-    pytest.param(DUAL, "1-3,9-11,4-7,12-15", 2, "1,9", id="a core of the socket that is begun"),
+    pytest.param(DUAL, "1-3,9-11,4-7,12-15", 2, "1,9", id="a core of the socket that is in use"),
     pytest.param(NUMA4, "0-7", 2, "0-1", id="a whole NUMA node"),
     pytest.param(NUMA4, "1-7", 2, "2-3", id="the first NUMA node that is whole"),
-    pytest.param(NUMA4, "1-7", 1, "1", id="one of a NUMA node that is begun"),
+    pytest.param(NUMA4, "1-7", 1, "1", id="one of a NUMA node that is in use"),
     pytest.param(flat(4), "0-3", 0, "", id="none"),
 ]
 
@@ -158,8 +158,8 @@ def test_resizes_keep_what_they_can(cpu: str, before: dict[str, str], after: dic
 
 
 def test_one_container_grows_by_what_another_one_of_the_pod_gives_up() -> None:
-    held = {"a": owned(x="1-2,5", y="6"), "b": owned(z="3,7")}
-    found = assigned(pod("a", container("x", "1"), container("y", "3")), held, PLAN, POLICY)
+    taken = {"a": owned(x="1-2,5", y="6"), "b": owned(z="3,7")}
+    found = assigned(pod("a", container("x", "1"), container("y", "3")), taken, PLAN, POLICY)
     assert texts(found) == {"x": "2", "y": "1,5-6"}
 
 
@@ -182,7 +182,7 @@ def test_full_pcpus_only(cpu: str, taken: str, text: str) -> None:
     assert (caught.value.reason, str(caught.value)) == ("SMTAlignmentError", text)
 
 
-TROUBLES = [
+STATE_ERRORS = [
     pytest.param("0-2,4-7", {"x": "3"}, False, "", id="as it should be"),
     pytest.param("1-7", {"x": "3"}, False, 'not all reserved cpus: "0,4" are present in defaultCpuSet: "1-7"', id="reserved"),
     pytest.param("0-7", {"x": "3"}, False, 'pod: a, container: x cpuset: "3" overlaps with default cpuset "0-7"', id="overlap"),
@@ -192,10 +192,10 @@ TROUBLES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("shared", "entries", "strict", "trouble"), TROUBLES)
-def test_a_state_that_does_not_fit(shared: str, entries: dict[str, str], strict: bool, trouble: str) -> None:
+@pytest.mark.parametrize(("shared", "entries", "strict", "error"), STATE_ERRORS)
+def test_a_state_that_does_not_fit(shared: str, entries: dict[str, str], strict: bool, error: str) -> None:
     plan = CpuPlan(HT8, cpus("0,4"), strict=strict)
-    assert state_trouble({"a": owned(**entries)}, cpus(shared), plan) == trouble
+    assert state_error({"a": owned(**entries)}, cpus(shared), plan) == error
 
 
 # --- for every machine and every sequence of pods ---
@@ -203,21 +203,20 @@ def test_a_state_that_does_not_fit(shared: str, entries: dict[str, str], strict:
 machines = st.builds(machine, st.integers(1, 2), st.sampled_from([1, 2, 4]), st.integers(1, 2), st.just(1))
 sizes = st.sampled_from(["1", "2", "3", "4", "500m"])
 small_pods = st.tuples(st.lists(sizes, min_size=1, max_size=3), st.lists(st.tuples(sizes, st.booleans()), max_size=2))
-turns = st.lists(st.tuples(st.integers(0, 4), small_pods, st.booleans()), max_size=12)
+changes = st.lists(st.tuples(st.integers(0, 4), small_pods, st.booleans()), max_size=12)
 
 
 @settings(max_examples=examples(150), deadline=None)
-@given(machines, st.integers(1, 2), turns, st.booleans(), st.booleans())
+@given(machines, st.integers(1, 2), changes, st.booleans(), st.booleans())
 def test_properties(topology: CpuTopology, reserve: int, steps: list[Any], strict: bool, full_cores: bool) -> None:
-    if reserve >= len(topology.cpus):
-        return
+    assume(reserve < len(topology.cpus))
     plan = CpuPlan(topology, reserved_set(topology, (), reserve), full_cores=full_cores, strict=strict)
-    held: dict[str, dict[str, frozenset[int]]] = {}
+    taken: dict[str, dict[str, frozenset[int]]] = {}
     sidecars: dict[str, list[bool]] = {}
     for number, (sizes_of, inits_of), leaves in steps:
         uid = f"u{number}"
         if leaves:
-            held.pop(uid, None)
+            taken.pop(uid, None)
             sidecars.pop(uid, None)
             continue
         if sidecars.setdefault(uid, [each for _, each in inits_of]) != [each for _, each in inits_of]:
@@ -227,27 +226,29 @@ def test_properties(topology: CpuTopology, reserve: int, steps: list[Any], stric
             for n, (size, sidecar) in enumerate(inits_of)
         )
         asked = pod(uid, *(container(f"c{n}", size) for n, size in enumerate(sizes_of)), inits=inits)
-        before = {key: dict(each) for key, each in held.items()}
-        is_new = uid not in held
+        before = {key: dict(each) for key, each in taken.items()}
+        is_new = uid not in taken
         try:
-            found = assigned(asked, held, plan, POLICY)
+            found = assigned(asked, taken, plan, POLICY)
         except (NotEnoughCpusError, NotWholeCoresError):
-            assert held == before
+            event("refused")
+            assert taken == before
             continue
+        event("assigned" if found else "assigned nothing: no exclusive CPUs")
         if is_new:
             most = pod_exclusive_cpus(asked, qos_class(asked), POLICY)
             assert len(taken_by({uid: found})) <= most, "init containers' CPUs are handed on"
-        held[uid] = found
-        # Whoever runs at the same time never shares a CPU: containers and sidecars of a pod, and all pods.
+        taken[uid] = found
+        # What runs at the same time never shares a CPU: containers and sidecars of a pod, and all pods.
         lasting = [found[f"c{n}"] for n in range(len(sizes_of)) if f"c{n}" in found]
         lasting += [found[f"i{n}"] for n, (_, sidecar) in enumerate(inits_of) if sidecar and f"i{n}" in found]
         assert sum(map(len, lasting)) == len(frozenset().union(*lasting)), found
-        others = taken_by({key: each for key, each in held.items() if key != uid})
+        others = taken_by({key: each for key, each in taken.items() if key != uid})
         assert not others & taken_by({uid: found})
-        assert not plan.reserved & taken_by(held)
-        shared = plan.shared(held)
-        assert shared == topology.cpus - taken_by(held) - (plan.reserved if strict else NO_CPUS)
-        assert state_trouble(held, shared, plan) == ""
+        assert not plan.reserved & taken_by(taken)
+        shared = plan.shared(taken)
+        assert shared == topology.cpus - taken_by(taken) - (plan.reserved if strict else NO_CPUS)
+        assert state_error(taken, shared, plan) == ""
         if full_cores:
             assert all(len(each) % topology.threads_per_core == 0 for each in found.values())
 
@@ -265,4 +266,4 @@ def test_a_choice_breaks_as_few_cores_as_can_be(topology: CpuTopology, data: st.
     whole = [each for each in cores.values() if len(each) == topology.threads_per_core]
     used = [each for each in whole if each & taken]
     broken = [each for each in used if not each <= taken]
-    assert len(broken) <= 1, "at most one whole core is begun"
+    assert len(broken) <= 1, "at most one whole core is broken up"

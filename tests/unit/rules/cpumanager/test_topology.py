@@ -7,7 +7,7 @@ import pytest
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.cpumanager.topology import CpuTexts, CpuTopology, LogicalCpu, details, flat
 
-# Two sockets of two cores with two threads: core ids count anew in each socket, CPU numbers go round the cores first.
+# Two sockets of two cores with two threads: core ids restart in each socket, CPU numbers go round the cores first.
 PACKAGES = {0: "0\n", 1: "1\n", 2: "0\n", 3: "1\n", 4: "0\n", 5: "1\n", 6: "0\n", 7: "1\n"}
 SIBLINGS = {cpu: f"{cpu % 4},{cpu % 4 + 4}\n" for cpu in range(8)}
 TEXTS = {cpu: CpuTexts(PACKAGES[cpu], SIBLINGS[cpu]) for cpu in range(8)}
@@ -35,7 +35,7 @@ def test_odd_machines(
 
 
 def test_what_is_no_list_is_refused() -> None:
-    with pytest.raises(InvalidConfigError, match="online is '0-', which is no list of CPUs"):
+    with pytest.raises(InvalidConfigError, match="online is '0-', which is not a list of CPUs"):
         details("0-\n", {}, {})
 
 

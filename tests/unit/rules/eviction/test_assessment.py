@@ -203,7 +203,7 @@ def test_the_allocatable_example() -> None:
 # --- §3, the other steps ---
 
 
-def test_nobody_dies_twice_for_the_same_figures() -> None:
+def test_the_same_figures_evict_only_one_pod() -> None:
     thresholds = [threshold("1Gi")]
     first = assess(thresholds, {MEM: seen("1Mi", time_s=10)}, NO_PRESSURE, 11.0)
     stale = assess(thresholds, {MEM: seen("1Mi", time_s=10)}, first.pressure, 12.0)
@@ -337,13 +337,13 @@ TOLERANT = {
             BEST_EFFORT, ["MemoryPressure"], "The node had condition: [MemoryPressure]. ", id="memory: BestEffort"
         ),
         pytest.param(TOLERANT, ["MemoryPressure"], None, id="memory: tolerated"),
-        pytest.param(BURSTABLE, ["DiskPressure"], "The node had condition: [DiskPressure]. ", id="disk: everybody"),
-        pytest.param(BURSTABLE, ["PIDPressure"], "The node had condition: [PIDPressure]. ", id="pid: everybody"),
+        pytest.param(BURSTABLE, ["DiskPressure"], "The node had condition: [DiskPressure]. ", id="disk: all pods"),
+        pytest.param(BURSTABLE, ["PIDPressure"], "The node had condition: [PIDPressure]. ", id="pid: all pods"),
         pytest.param(
             TOLERANT,
             ["MemoryPressure", "DiskPressure"],
             "The node had condition: [MemoryPressure DiskPressure]. ",
-            id="both: everybody",
+            id="both: all pods",
         ),
         pytest.param({**BEST_EFFORT, "priority": 2_000_000_000}, ["DiskPressure"], None, id="critical"),
         pytest.param(

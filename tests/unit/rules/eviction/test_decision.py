@@ -54,15 +54,15 @@ def test_the_order_and_its_reasons() -> None:
     assert found.annotations["starved_resource"] == "memory"
 
 
-def test_nobody_to_evict_is_said() -> None:
+def test_no_pod_to_evict_is_reported() -> None:
     critical = pod("critical", priority=2_000_000_000)
     found = decision(HARD, OBSERVED, [critical], {"uid-critical": using(900)})
     assert found is not None
     assert found.victim is None
     assert [each.name for each in found.order] == ["critical"]
     assert decision((), OBSERVED, [A], USAGE) is None
-    nobody = decision(HARD, OBSERVED, [], {})
-    assert nobody is not None and nobody.order == ()
+    empty = decision(HARD, OBSERVED, [], {})
+    assert empty is not None and empty.order == ()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""When to look again: never later than memory could run out, never idle work for nothing."""
+"""When to poll again: before memory can run out, and not more often than needed."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from hypothesis import strategies as st
 
 from plimsoll.rules.eviction.polling import (
     ASSUMED_BYTES_PER_S,
-    LOOK_LEAST_S,
-    LOOK_MOST_S,
+    POLL_LEAST_S,
+    POLL_MOST_S,
     RESTING_AFTER_S,
     RESTING_LEAST_S,
-    RESTING_TOLD_S,
+    RESTING_NOTIFIED_S,
     Trend,
-    next_look_s,
+    next_poll_s,
     pause_s,
     trend,
 )
@@ -25,12 +25,12 @@ MIB, GIB = 1 << 20, 1 << 30
 @pytest.mark.parametrize(
     ("found", "expected_s"),
     [
-        (Trend(64 * GIB, 0.0), LOOK_MOST_S),
+        (Trend(64 * GIB, 0.0), POLL_MOST_S),
         (Trend(768 * MIB, 0.0), 1.0),
         (Trend(768 * MIB, 0.0, falling_per_s=256 * MIB), 0.5),
-        (Trend(1 * MIB, 1.0, moved_s=1.0), LOOK_LEAST_S),
+        (Trend(1 * MIB, 1.0, moved_s=1.0), POLL_LEAST_S),
         (Trend(1 * MIB, 100.0, moved_s=1.0), RESTING_LEAST_S),
-        (Trend(-1, 1.0, falling_per_s=1.0), LOOK_LEAST_S),
+        (Trend(-1, 1.0, falling_per_s=1.0), POLL_LEAST_S),
         (Trend(-5 * MIB, 1.0), RESTING_LEAST_S),
     ],
     ids=[
@@ -56,31 +56,33 @@ def test_a_fall_is_believed_at_once_and_forgotten_slowly() -> None:
     assert resting.moved_s == 1.0
 
 
-def test_several_signals_are_looked_at_for_the_most_urgent() -> None:
-    assert next_look_s([Trend(64 * GIB, 0.0), Trend(768 * MIB, 0.0)]) == pytest.approx(1.0)
-    assert next_look_s([]) == LOOK_MOST_S
+def test_the_most_urgent_of_several_signals_decides() -> None:
+    assert next_poll_s([Trend(64 * GIB, 0.0), Trend(768 * MIB, 0.0)]) == pytest.approx(1.0)
+    assert next_poll_s([]) == POLL_MOST_S
 
 
 @pytest.mark.parametrize(
     ("found", "expected_s"),
     [
-        (Trend(64 * GIB, 0.0), LOOK_MOST_S),
-        (Trend(1 * MIB, 100.0, moved_s=1.0), RESTING_TOLD_S),
-        (Trend(1 * MIB, 1.0, moved_s=1.0), LOOK_LEAST_S),
+        (Trend(64 * GIB, 0.0), POLL_MOST_S),
+        (Trend(1 * MIB, 100.0, moved_s=1.0), RESTING_NOTIFIED_S),
+        (Trend(1 * MIB, 1.0, moved_s=1.0), POLL_LEAST_S),
         (Trend(-5 * MIB, 100.0), RESTING_LEAST_S),
     ],
     ids=["far", "near and at rest", "near", "met"],
 )
-def test_pause_where_the_kernel_tells_of_the_threshold(found: Trend, expected_s: float) -> None:
-    assert pause_s(found, told=True) == expected_s
-    assert next_look_s([found], told=True) == expected_s
+def test_pause_if_the_kernel_notifies_of_the_threshold(found: Trend, expected_s: float) -> None:
+    assert pause_s(found, kernel_notifies=True) == expected_s
+    assert next_poll_s([found], kernel_notifies=True) == expected_s
 
 
-@given(distance=st.floats(0, 1e12), rate=st.floats(0, 1e12), rested_s=st.floats(0, 1000), told=st.booleans())
-def test_several_looks_come_before_the_threshold(distance: float, rate: float, rested_s: float, told: bool) -> None:
+@given(distance=st.floats(0, 1e12), rate=st.floats(0, 1e12), rested_s=st.floats(0, 1000), kernel_notifies=st.booleans())
+def test_several_polls_come_before_the_threshold(
+    distance: float, rate: float, rested_s: float, kernel_notifies: bool
+) -> None:
     found = Trend(distance, rested_s, rate, 0.0)
-    pause = pause_s(found, told=told)
-    assert LOOK_LEAST_S <= pause <= LOOK_MOST_S
-    resting_s = RESTING_TOLD_S if told else RESTING_LEAST_S
-    least = resting_s if rested_s > RESTING_AFTER_S else LOOK_LEAST_S
+    pause = pause_s(found, kernel_notifies=kernel_notifies)
+    assert POLL_LEAST_S <= pause <= POLL_MOST_S
+    resting_s = RESTING_NOTIFIED_S if kernel_notifies else RESTING_LEAST_S
+    least = resting_s if rested_s > RESTING_AFTER_S else POLL_LEAST_S
     assert pause <= max(least, distance / max(rate, ASSUMED_BYTES_PER_S) / 3 * (1 + 1e-9))

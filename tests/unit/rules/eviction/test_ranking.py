@@ -13,6 +13,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.config.thresholds import SIGNALS
 from plimsoll.rules.eviction.ranking import Ranked, ranked, ranking_request, reason_before, victim
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage, disk_usage, working_set_bytes
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.quantity import QUANTITIES
 
@@ -89,6 +90,10 @@ def test_processes() -> None:
     order = ranked(pods, usage, "pid.available")
     assert names(order) == ["low", "silent", "many", "greedy", "few"]
     assert not any(rank.exceeds for rank in order)  # requests play no part
+    assert [(rank.has_usage, rank.usage) for rank in order] == [
+        (True, 0), (False, 0), (True, 9), (True, 2), (True, 1),
+    ]  # fmt: skip
+    assert {str(rank.request) for rank in order} == {"0"}
     reasons = [reason_before(a, b, "pid.available") for a, b in itertools.pairwise(order)]
     assert reasons == ["lower priority", "no statistics", "more processes", "more processes"]
 
@@ -224,9 +229,9 @@ def test_the_ranking_request(spec: dict[str, Any], name: str, expected: str) -> 
     assert str(ranking_request(pod(**spec), name)) == expected
 
 
-def test_without_the_gate_pod_level_is_not_looked_at() -> None:
+def test_without_the_gate_pod_level_is_ignored() -> None:
     level = pod(containers=TWO, resources={"requests": {"memory": "9Gi"}})
-    assert ranking_request(level, "memory", pod_level=False) == QUANTITIES["3Gi"]
+    assert ranking_request(level, "memory", gates=Gates(pod_level=False)) == QUANTITIES["3Gi"]
 
 
 # --- properties ---

@@ -11,6 +11,7 @@ from plimsoll.rules.config.thresholds import parsed_thresholds
 from plimsoll.rules.eviction.assessment import Observation
 from plimsoll.rules.eviction.decision import eviction_message, limit_finding
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.quantity import QUANTITIES
 
@@ -172,7 +173,7 @@ def test_pod_level_comes_first_whether_or_not_it_exceeds() -> None:
     )
     assert found.annotations["offending_pod"] == "p"
     assert found.annotations["offending_pod_usage"] == "1Gi"
-    without = eviction_message(level, usage, "memory", HARD, SEEN, pod_level=False)
+    without = eviction_message(level, usage, "memory", HARD, SEEN, gates=Gates(pod_level=False))
     assert "Pod p" not in without.text
 
 
@@ -191,7 +192,7 @@ def test_disk_needs_both_figures() -> None:
 
 
 @pytest.mark.parametrize("resource", ["inodes", "pids"])
-def test_for_inodes_and_processes_nobody_is_named(resource: str) -> None:
+def test_for_inodes_and_processes_no_container_is_named(resource: str) -> None:
     usage = PodUsage(GI, 9, (ContainerUsage("c", GI, FsUsage(GI, 9), FsUsage(GI, 9)),))
     found = eviction_message(pod(), usage, resource, HARD, SEEN)
     assert found.text == f"The node was low on resource: {resource}. "

@@ -186,7 +186,7 @@ def static_tree(cores: int, *pods: tuple[str, ...]) -> Cgroup:
 def test_a_container_without_own_cpus_in_an_owners_pod_runs_on_the_shared_ones() -> None:
     """02 §10: everyone else runs on SHARED. Of 4 CPUs A owns 2; B (500m, quota and all) runs on the other 2.
 
-    So the pod, which has no quota, is not held to A's two CPUs.
+    So the pod, which has no quota, is not limited to A's two CPUs.
     """
     pod = static_tree(4, ("2", "500m")).children[0].children[0]
     assert pod.effective.cpu_ceiling_milli is None or pod.effective.cpu_ceiling_milli >= 2500
@@ -194,7 +194,7 @@ def test_a_container_without_own_cpus_in_an_owners_pod_runs_on_the_shared_ones()
 
 
 def test_more_cpus_owned_than_there_are() -> None:
-    """Pods that can never be on one node together are still explained; nobody has less than no CPU."""
+    """Pods that can never be on one node together are still explained; no share is negative."""
     tree = static_tree(4, ("3",), ("3",), ("500m",))
     assert min(child.effective.cpu_floor_milli for child in tree.children[0].children) >= 0
     assert min(child.effective.cpu_ceiling_milli or 0 for child in tree.children[0].children) >= 0

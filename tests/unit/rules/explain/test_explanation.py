@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -15,12 +16,12 @@ from plimsoll.cli.explain.diff import differences
 from plimsoll.cli.explain.script import script
 from plimsoll.cli.explain.tree import table_lines, tree_lines
 from plimsoll.cli.terminal import Paint
-from plimsoll.rules.cgroups.desired import workload
+from plimsoll.rules.cgroups.desired import Cgroup, workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.explanation import EvictionKeys, Explanation, allocatable_steps, explanation, texts
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import PROFILES
-from plimsoll.rules.quantity import parse
+from plimsoll.rules.quantity import MAX_INT64, parse
 from plimsoll.rules.resources.bounds import oversized
 from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
@@ -43,6 +44,12 @@ def pod(block: Json, **fields: Any) -> Json:
 
 def explained(document: Json, setting: NodeConfig, *, advise: bool = False) -> Explanation:
     return explanation([workload(lean(document), setting)], setting, advise=advise)
+
+
+def every(cgroup: Cgroup) -> Iterator[Cgroup]:
+    yield cgroup
+    for child in cgroup.children:
+        yield from every(child)
 
 
 def tree_form(found: Explanation, setting: NodeConfig) -> None:
@@ -89,19 +96,39 @@ GIANTS = [
     ("overhead 1e400", pod({}, overhead={"cpu": "1e400", "memory": "1e400"})),
     ("pod level 1e400", pod({}, resources={"limits": {"cpu": "1e400", "memory": "1e400"}})),
     ("8Ei", pod({"limits": {"cpu": "8Ei", "memory": "8Ei"}})),
+    ("one beyond 63 bits", pod({"limits": {"memory": str(MAX_INT64 + 1)}})),
+    ("together beyond 63 bits", pod({"limits": {"memory": str(MAX_INT64)}}, overhead={"memory": "1"})),
+]
+MOST = {"cpu": f"{MAX_INT64}m", "memory": str(MAX_INT64)}
+LARGEST = [
+    ("limits", pod({"limits": MOST})),
+    ("requests", pod({"requests": MOST})),
+    ("cpu", pod({"limits": {"cpu": MOST["cpu"]}})),
+    ("memory between", pod({"requests": {"memory": "1"}, "limits": {"memory": MOST["memory"]}})),
+    ("just below", pod({"limits": {"cpu": f"{MAX_INT64 - 1}m", "memory": "7Ei"}})),
+    ("overhead", pod({}, overhead=MOST)),
+    ("pod level", pod({}, resources={"limits": MOST})),
 ]
 
 
 @pytest.mark.parametrize("document", [row[1] for row in GIANTS], ids=[row[0] for row in GIANTS])
+def test_an_amount_beyond_the_bound_is_refused(document: Json) -> None:
+    """01 Q-14: no value can be computed from it."""
+    assert oversized(lean(document))
+
+
+@pytest.mark.parametrize("document", [row[1] for row in LARGEST], ids=[row[0] for row in LARGEST])
 @pytest.mark.parametrize("gates", [{}, {"MemoryQoS": True}], ids=["", "MemoryQoS"])
 def test_explain_is_total_on_giants(document: Json, gates: dict[str, bool]) -> None:
-    """01 §1, §4 know no largest quantity. Refusing such an amount is as good as explaining it; breaking is not."""
-    if oversized(lean(document)):
-        return
+    """01 §1, §4: the largest amounts that are not refused have values."""
+    assert not oversized(lean(document))
     config = {"featureGates": gates, "memorySwap": {"swapBehavior": "LimitedSwap"}}
     setting = setting_of(config, Machine(4, 8 * GI, {}, swap_bytes=GI))
+    found = explained(document, setting, advise=True)
+    (container,) = (cgroup for cgroup in every(found.tree) if cgroup.level == "container")
+    assert container.files and found.pods
     for form in FORMS:
-        form(explained(document, setting, advise=True), setting)
+        form(found, setting)
 
 
 # --- allocatable steps ---

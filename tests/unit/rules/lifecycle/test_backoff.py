@@ -15,11 +15,13 @@ from plimsoll.rules.lifecycle.backoff import (
     limits_with_max,
     next_backoff,
     next_pull_backoff,
+    pull_message,
     pull_waits_until_s,
     waits_until_s,
 )
 from plimsoll.rules.model.objects import Container, Metadata, Resources
 from plimsoll.rules.model.observed import Backoff
+from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.quantity import QUANTITIES
 
 SEQUENCES = [
@@ -46,7 +48,7 @@ def test_the_first_restart_is_immediate() -> None:
 
 @pytest.mark.parametrize(("ran_s", "delay_s", "waits_s"), [(600, 160, 80), (600.1, 10, 0)])
 def test_reset(ran_s: float, delay_s: float, waits_s: float) -> None:
-    """Twice the maximum after the entry was decided it is forgotten: that restart is immediate, the next waits 10 s."""
+    """Twice the maximum after the entry was set it expires: that restart is immediate, the next waits 10 s."""
     entry = Backoff(80, 1000)
     finished_s = 1000 + ran_s
     assert waits_until_s(entry, finished_s) == finished_s + waits_s
@@ -91,6 +93,19 @@ def test_keys(other: Container) -> None:
 
 
 @pytest.mark.parametrize(("delay_s", "words"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")])
-def test_words(delay_s: float, words: str) -> None:
+def test_messages(delay_s: float, words: str) -> None:
     pod = Metadata(name="web", namespace="default", uid="u-1")
     assert crash_message("c", pod, delay_s) == f"back-off {words} restarting failed container=c pod=web_default(u-1)"
+
+
+@pytest.mark.parametrize(
+    ("profile", "last_error", "message"),
+    [
+        ("1.36", "ErrImagePull: no such image", 'Back-off pulling image "web": ErrImagePull: no such image'),
+        ("1.36", "", 'Back-off pulling image "web"'),
+        ("1.27", "ErrImagePull: no such image", 'Back-off pulling image "web"'),
+        ("1.27", "", 'Back-off pulling image "web"'),
+    ],
+)
+def test_the_message_of_a_pull_back_off(profile: str, last_error: str, message: str) -> None:
+    assert pull_message("web", last_error, PROFILES[profile]) == message

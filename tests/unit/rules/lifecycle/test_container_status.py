@@ -76,17 +76,17 @@ STATES = [
         RunState(running=Running(T1)), ENDED, id="restarted",
     ),
     pytest.param(
-        a_pod("a"), seen(run("a", "exited", exit_code=1)), memory(trouble=CRASH), CRASH_STATE, ENDED, id="waits to restart"
+        a_pod("a"), seen(run("a", "exited", exit_code=1)), memory(failures=CRASH), CRASH_STATE, ENDED, id="waits to restart"
     ),
     pytest.param(
-        a_pod("a", restart="Never"), seen(run("a", "exited", exit_code=1)), memory(trouble=CRASH), ENDED, NO_STATE,
+        a_pod("a", restart="Never"), seen(run("a", "exited", exit_code=1)), memory(failures=CRASH), ENDED, NO_STATE,
         id="will not restart",
     ),
     pytest.param(
-        a_pod("a"), seen(run("a")), memory(trouble=CRASH), RunState(running=Running(T0)), NO_STATE, id="old trouble"
+        a_pod("a"), seen(run("a")), memory(failures=CRASH), RunState(running=Running(T0)), NO_STATE, id="old failure"
     ),
     pytest.param(
-        a_pod("a"), seen(run("a", "created")), memory(trouble={"a": StartFailure("RunContainerError", "no such file")}),
+        a_pod("a"), seen(run("a", "created")), memory(failures={"a": StartFailure("RunContainerError", "no such file")}),
         RunState(waiting=Waiting("RunContainerError", "no such file")), NO_STATE, id="could not start",
     ),
 ]  # fmt: skip
@@ -98,8 +98,8 @@ def test_states(pod: RunPod, what: ObservedPod, about: SyncState, state: RunStat
     assert (status.state, status.last_state) == (state, last_state)
 
 
-def test_while_its_pod_ends_nothing_waits() -> None:
-    status = one(a_pod("a"), seen(run("a", "exited", exit_code=1)), memory(trouble=CRASH), is_ending=True)
+def test_no_container_waits_while_its_pod_terminates() -> None:
+    status = one(a_pod("a"), seen(run("a", "exited", exit_code=1)), memory(failures=CRASH), is_ending=True)
     assert status.state == ENDED
 
 
@@ -114,7 +114,9 @@ VANISHED = [
 
 
 @pytest.mark.parametrize(("pod", "what", "state", "last_state", "restarts"), VANISHED)
-def test_what_vanished(pod: RunPod, what: ObservedPod, state: RunState, last_state: RunState, restarts: int) -> None:
+def test_a_container_that_disappeared(
+    pod: RunPod, what: ObservedPod, state: RunState, last_state: RunState, restarts: int
+) -> None:
     status = one(pod, what, NO_MEMORY, RAN)
     assert (status.state, status.last_state, status.restart_count) == (state, last_state, restarts)
     assert (status.ready, status.started) == (False, False)
@@ -194,8 +196,8 @@ def test_resources() -> None:
 def test_mounts() -> None:
     mounts = [{"name": "v", "mountPath": "/v", "readOnly": True}, {"name": "w", "mountPath": "/w", "subPath": "x"}]
     pod = a_pod({"name": "a", "volumeMounts": mounts})
-    told = (VolumeMountStatus("v", "/v", True, "Disabled"), VolumeMountStatus("w", "/w"))
-    assert one(pod, seen(run("a"))).volume_mounts == told
+    mounts = (VolumeMountStatus("v", "/v", True, "Disabled"), VolumeMountStatus("w", "/w"))
+    assert one(pod, seen(run("a"))).volume_mounts == mounts
     assert one(pod, seen(run("a")), profile="1.27").volume_mounts is None
 
 

@@ -1,4 +1,4 @@
-"""Environments of containers: order, expansion, references, and what is said when something is missing."""
+"""Environments of containers: order, expansion, references, and the errors for missing sources."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from plimsoll.rules.lifecycle.environment import (
     environment,
     expanded,
     map_text,
+    referenced_config_maps,
     resource_value,
     strictly_expanded,
-    wanted_config_maps,
 )
 from plimsoll.rules.model.runnable import ConfigMap, ResourceField, RunPod
 from plimsoll.rules.profile import PROFILE_1_36
@@ -78,7 +78,7 @@ def test_expansion(text: str, shown: str) -> None:
 def test_expansion_is_the_kubelets_scanner(text: str) -> None:
     known = {"A": "1", "": "e"}
 
-    def scanned() -> str:  # the rule said step by step, as a cursor moves
+    def scanned() -> str:  # the rule step by step, as a cursor moves
         found, at = "", 0
         while at < len(text):
             if text[at] != "$" or at + 1 == len(text):
@@ -105,8 +105,8 @@ def test_a_path_needs_all_of_its_variables() -> None:
 @pytest.mark.parametrize(
     ("env", "result"),
     [
-        pytest.param([("A", "1"), ("B", "$(A)2")], {"A": "1", "B": "12"}, id="refers to what stands before"),
-        pytest.param([("B", "$(A)"), ("A", "1")], {"B": "$(A)", "A": "1"}, id="not to what stands after"),
+        pytest.param([("A", "1"), ("B", "$(A)2")], {"A": "1", "B": "12"}, id="refers to an earlier variable"),
+        pytest.param([("B", "$(A)"), ("A", "1")], {"B": "$(A)", "A": "1"}, id="not to a later one"),
         pytest.param([("A", "1"), ("A", "2")], {"A": "2"}, id="later wins"),
         pytest.param([("A", "1"), ("A", "$(A)$(A)")], {"A": "11"}, id="refers to its own former value"),
         pytest.param([("A", "")], {"A": ""}, id="empty"),
@@ -204,7 +204,7 @@ def test_all_of_a_config_map() -> None:
     assert found.notes == ()
 
 
-def test_names_that_are_none_are_left_out_and_said() -> None:
+def test_invalid_names_are_skipped_with_an_event() -> None:
     it = pod((), [{"configMapRef": {"name": "settings"}}])
     found = environment(it, it.spec.containers[0], MAPS, AROUND)
     assert set(found.variables) == {"color", "size", "a-b.c"}
@@ -265,12 +265,12 @@ def test_later_versions_take_every_key() -> None:
         pytest.param(
             [reference(fileKeyRef={"path": "x"})],
             [],
-            'environment variable "V": valueFrom takes fieldRef, resourceFieldRef or configMapKeyRef here',
+            'environment variable "V": valueFrom supports fieldRef, resourceFieldRef and configMapKeyRef',
             id="unknown source",
         ),
     ],
 )
-def test_what_is_missing(env: Any, env_from: Any, message: str) -> None:
+def test_a_missing_source(env: Any, env_from: Any, message: str) -> None:
     with pytest.raises(ContainerConfigError) as refused:
         variables(env, env_from)
     assert str(refused.value) == message
@@ -285,8 +285,8 @@ def test_optional(source: Any) -> None:
 
 
 @pytest.mark.parametrize(("name", "value"), [("", "x"), ("a=b", "x"), ("a\0", "x"), ("a", "x\0y")])
-def test_what_no_kernel_takes(name: str, value: str) -> None:
-    with pytest.raises(ContainerConfigError, match="no kernel"):
+def test_invalid_names_and_values(name: str, value: str) -> None:
+    with pytest.raises(ContainerConfigError, match="must not be empty or contain"):
         variables([{"name": name, "value": value}])
 
 
@@ -308,4 +308,4 @@ def test_config_maps_to_fetch() -> None:
             }
         }
     )
-    assert wanted_config_maps(it) == {"a", "b", "d", "e"}
+    assert referenced_config_maps(it) == {"a", "b", "d", "e"}

@@ -1,4 +1,4 @@
-"""The sentences of events, in both profiles."""
+"""The messages of events, in both profiles."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ import pytest
 from plimsoll.rules.lifecycle.events import (
     ContainerEvents,
     deadline_exceeded,
-    duration_words,
+    duration_text,
     exceeded_grace,
-    kill_failed,
     rejected,
     sandbox_changed,
     sandbox_failed,
@@ -54,7 +53,6 @@ TABLE = [
     (sandbox_failed("no room"), "Warning", "FailedCreatePodSandBox", "Failed to create pod sandbox: no room"),
     (sandbox_changed(), "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."),
     (sync_failed("no"), "Warning", "FailedSync", "Error: no"),
-    (kill_failed("no"), "Warning", "FailedKillPod", "error killing pod: no"),
     (
         deadline_exceeded(), "Normal", "DeadlineExceeded",
         "Pod was active on the node longer than the specified deadline",
@@ -68,11 +66,11 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("event", "kind", "reason", "message"), TABLE, ids=[message for *_, message in TABLE])
-def test_sentences(event: LifecycleEvent, kind: str, reason: str, message: str) -> None:
+def test_event_messages(event: LifecycleEvent, kind: str, reason: str, message: str) -> None:
     assert (event.type, event.reason, event.message) == (kind, reason, message)
 
 
-def test_what_they_are_about() -> None:
+def test_involved_containers() -> None:
     assert OLD.created().field_path == "spec.containers{c}"
     assert INIT.created().field_path == "spec.initContainers{c}"
     assert sandbox_changed().field_path == ""
@@ -86,4 +84,4 @@ DURATIONS = [
 
 @pytest.mark.parametrize(("seconds", "words"), DURATIONS, ids=[words for _, words in DURATIONS])
 def test_durations(seconds: float, words: str) -> None:
-    assert duration_words(seconds) == words
+    assert duration_text(seconds) == words

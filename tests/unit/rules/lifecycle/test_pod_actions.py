@@ -1,4 +1,4 @@
-"""What a pod needs now (04 §10–§12, 03 §10): the tables of computePodActions, and whole lives on a model node."""
+"""Pod actions (04 §10–§12, 03 §10): the tables of computePodActions, and whole lives on a model node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.rules.lifecycle.backoff import backoff_key
-from plimsoll.rules.lifecycle.pod_actions import definition_of, kept, next_attempt, pod_work, pull_failed, remember
+from plimsoll.rules.lifecycle.pod_actions import (
+    after_sync,
+    compute_pod_actions,
+    definition_of,
+    next_attempt,
+    pull_failed,
+    without_stale_probes,
+)
 from plimsoll.rules.model.observed import (
     NO_MEMORY,
     Backoff,
@@ -33,7 +40,7 @@ NOW_S = START_S + 100
 
 
 def starts(pod: RunPod, what: ObservedPod, about: SyncState = NO_MEMORY, now_s: float = NOW_S) -> list[str]:
-    return [each.name for each in pod_work(pod, what, about, now_s).starts]
+    return [each.name for each in compute_pod_actions(pod, what, about, now_s).starts]
 
 
 # What to start
@@ -116,21 +123,21 @@ ENDS = [
 
 @pytest.mark.parametrize(("pod", "what"), ENDS)
 def test_the_end(pod: RunPod, what: ObservedPod) -> None:
-    work = pod_work(pod, what, memory(probes={"a-0": ProbeResults(liveness=False)}), NOW_S)
+    work = compute_pod_actions(pod, what, memory(probes={"a-0": ProbeResults(liveness=False)}), NOW_S)
     assert (work.kill_pod, work.starts, work.sandbox_attempt) == (True, (), None)
 
 
-def test_an_ended_pod_needs_nothing_more() -> None:
+def test_a_terminated_pod_needs_no_actions() -> None:
     pod = a_pod("a", restart="Never")
     gone = seen(run("a", "exited"), sandbox=ObservedSandbox("s-0", ready=False))
-    assert pod_work(pod, gone, NO_MEMORY, NOW_S).is_idle
+    assert compute_pod_actions(pod, gone, NO_MEMORY, NOW_S).is_idle
 
 
 # Sandboxes
 
 
 def test_the_first_sandbox() -> None:
-    work = pod_work(a_pod("a"), seen(sandbox=None), NO_MEMORY, NOW_S)
+    work = compute_pod_actions(a_pod("a"), seen(sandbox=None), NO_MEMORY, NOW_S)
     assert (work.sandbox_attempt, work.kill_pod, work.events) == (0, False, ())
     assert [each.name for each in work.starts] == ["a"]
 
@@ -152,7 +159,7 @@ NEW_SANDBOX = [
 def test_a_new_sandbox(
     pod: RunPod, sandboxes: tuple[ObservedSandbox, ...], containers: tuple[ObservedContainer, ...], wanted: list[str]
 ) -> None:
-    work = pod_work(pod, ObservedPod(sandboxes, containers), NO_MEMORY, NOW_S)
+    work = compute_pod_actions(pod, ObservedPod(sandboxes, containers), NO_MEMORY, NOW_S)
     assert (work.kill_pod, work.sandbox_attempt) == (True, 3)
     assert [each.name for each in work.starts] == wanted
     assert [each.message for each in work.events] == ["Pod sandbox changed, it will be killed and re-created."]
@@ -181,7 +188,7 @@ def test_kills(about: Any, restart: str, message: str, grace_s: int) -> None:
         "startupProbe": {**PROBE, "terminationGracePeriodSeconds": 9},
     }
     pod = a_pod({"name": "a", **probes}, "b", restart=restart)
-    work = pod_work(pod, seen(run("a"), run("b")), memory(**about), NOW_S)
+    work = compute_pod_actions(pod, seen(run("a"), run("b")), memory(**about), NOW_S)
     assert [(each.id, each.message, each.grace_s) for each in work.kills] == [("a-0", message, grace_s)]
     assert [(each.name, each.attempt) for each in work.starts] == ([] if restart == "Never" else [("a", 1)])
 
@@ -196,7 +203,7 @@ SIDECAR_KILLS = [
 def test_sidecars_are_ended(results: ProbeResults, message: str, also: list[str]) -> None:
     """A failed liveness probe does not keep its successor from starting."""
     pod = a_pod("a", init=(sidecar("s", **LIVE, **SLOW), "i"))
-    work = pod_work(pod, seen(run("s")), memory(probes={"s-0": results}), NOW_S)
+    work = compute_pod_actions(pod, seen(run("s")), memory(probes={"s-0": results}), NOW_S)
     assert [each.message for each in work.kills] == [message]
     assert [each.name for each in work.starts] == ["s", *also]
 
@@ -204,39 +211,43 @@ def test_sidecars_are_ended(results: ProbeResults, message: str, also: list[str]
 @pytest.mark.parametrize("restart", ["Always", "OnFailure", "Never"])
 def test_another_image_restarts_whatever_the_policy(restart: str) -> None:
     pod = a_pod({"name": "a", "image": "img:2"}, restart=restart)
-    work = pod_work(pod, seen(run("a", definition="a=img:1")), NO_MEMORY, NOW_S)
+    work = compute_pod_actions(pod, seen(run("a", definition="a=img:1")), NO_MEMORY, NOW_S)
     assert [each.message for each in work.kills] == ["Container a definition changed, will be restarted"]
     assert [each.name for each in work.starts] == ["a"]
     same = run("a", definition=definition_of(pod.spec.containers[0]))
-    assert pod_work(pod, seen(same), NO_MEMORY, NOW_S).is_idle
+    assert compute_pod_actions(pod, seen(same), NO_MEMORY, NOW_S).is_idle
 
 
-def test_of_two_that_live_the_older_is_ended() -> None:
-    work = pod_work(a_pod("a"), seen(run("a"), run("a", attempt=1)), NO_MEMORY, NOW_S)
+def test_of_two_running_containers_the_older_is_killed() -> None:
+    work = compute_pod_actions(a_pod("a"), seen(run("a"), run("a", attempt=1)), NO_MEMORY, NOW_S)
     assert [each.id for each in work.kills] == ["a-0"]
     assert not work.starts
-    work = pod_work(a_pod("a"), seen(run("a", "created"), run("a", attempt=1)), NO_MEMORY, NOW_S)
+    work = compute_pod_actions(a_pod("a"), seen(run("a", "created"), run("a", attempt=1)), NO_MEMORY, NOW_S)
     assert (work.kills, work.forget) == ((), ("a-0",))
 
 
 def test_unknown_is_ended_before_it_starts_again() -> None:
-    work = pod_work(a_pod("a"), seen(run("a", "unknown")), NO_MEMORY, NOW_S)
+    work = compute_pod_actions(a_pod("a"), seen(run("a", "unknown")), NO_MEMORY, NOW_S)
     assert [each.message for each in work.kills] == ['Container is in "unknown" state, try killing it before restart']
     assert [(each.name, each.attempt) for each in work.starts] == [("a", 1)]
 
 
-def test_what_was_made_but_not_started_is_only_started() -> None:
-    work = pod_work(a_pod("a"), seen(run("a", "created", attempt=2)), NO_MEMORY, NOW_S)
+def test_a_created_container_is_only_started() -> None:
+    work = compute_pod_actions(a_pod("a"), seen(run("a", "created", attempt=2)), NO_MEMORY, NOW_S)
     assert [(each.attempt, each.resume_id) for each in work.starts] == [(2, "a-2")]
     elsewhere = run("a", "created", attempt=2, sandbox_id="gone")
-    work = pod_work(a_pod("a"), seen(elsewhere), NO_MEMORY, NOW_S)
+    work = compute_pod_actions(a_pod("a"), seen(elsewhere), NO_MEMORY, NOW_S)
     assert [(each.attempt, each.resume_id) for each in work.starts] == [(3, "")]
     assert work.forget == ("a-2",)
 
 
 def test_the_newest_and_one_before_are_kept() -> None:
     runs = [run("a", "exited", attempt=attempt) for attempt in range(4)]
-    assert pod_work(a_pod("a"), seen(*runs, run("a", attempt=4)), NO_MEMORY, NOW_S).forget == ("a-0", "a-1", "a-2")
+    assert compute_pod_actions(a_pod("a"), seen(*runs, run("a", attempt=4)), NO_MEMORY, NOW_S).forget == (
+        "a-0",
+        "a-1",
+        "a-2",
+    )
 
 
 ATTEMPTS = [
@@ -246,7 +257,7 @@ ATTEMPTS = [
 
 
 @pytest.mark.parametrize(("state", "attempt"), ATTEMPTS)
-def test_numbers_go_on_when_the_runtime_forgot(state: RunState, attempt: int) -> None:
+def test_attempts_continue_when_the_runtime_lost_its_records(state: RunState, attempt: int) -> None:
     status = RunStatus(container_statuses=(RunContainerStatus(name="a", state=state, restart_count=4),))
     assert next_attempt("a", ObservedPod(), status) == attempt
     assert next_attempt("b", ObservedPod(), status) == 0
@@ -258,41 +269,41 @@ def test_numbers_go_on_when_the_runtime_forgot(state: RunState, attempt: int) ->
 def test_the_sequence() -> None:
     """Crashes at once, every time (04 §11)."""
     node = ModelNode(a_pod("a"))
-    work = node.turn()
+    work = node.sync()
     while len(node.starts) < 10:
         node.exit("a", 1)
-        work = node.turn()
-        if work.look_again_s is not None:
+        work = node.sync()
+        if work.requeue_s is not None:
             assert not node.names()
-            assert node.memory.trouble["a"].reason == "CrashLoopBackOff"
-            node.now_s = work.look_again_s - 0.001
-            assert not node.turn().starts
-            node.now_s = work.look_again_s
-            node.turn()
+            assert node.memory.failures["a"].reason == "CrashLoopBackOff"
+            node.now_s = work.requeue_s - 0.001
+            assert not node.sync().starts
+            node.now_s = work.requeue_s
+            node.sync()
     assert [at_s for _, at_s in node.starts] == [0, 0, 10, 30, 70, 150, 310, 610, 910, 1210]
     newest = node.seen.newest("a")
     assert newest is not None and newest.attempt == 9
 
 
-def test_a_long_run_begins_anew() -> None:
+def test_a_long_run_resets_the_back_off() -> None:
     node = ModelNode(a_pod("a"))
-    node.turn()
+    node.sync()
     for _ in range(3):
         node.exit("a")
         node.now_s += 60
-        node.turn()
+        node.sync()
     node.now_s += 601
     node.exit("a")
-    assert [each.name for each in node.turn().starts] == ["a"]
+    assert [each.name for each in node.sync().starts] == ["a"]
     node.exit("a")
-    work = node.turn()
+    work = node.sync()
     assert work.waits[0].until_s - node.now_s == 10
 
 
-def test_words_of_the_wait() -> None:
+def test_the_message_of_a_wait() -> None:
     pod = a_pod("a")
     about = memory(backoffs={backoff_key(pod.spec.containers[0]): Backoff(80, NOW_S - 5)})
-    work = pod_work(pod, seen(run("a", "exited", exit_code=1, finished_s=NOW_S)), about, NOW_S)
+    work = compute_pod_actions(pod, seen(run("a", "exited", exit_code=1, finished_s=NOW_S)), about, NOW_S)
     (wait,) = work.waits
     assert (wait.reason, wait.message) == (
         "CrashLoopBackOff", "back-off 1m20s restarting failed container=a pod=p_ns(7e5a)",
@@ -300,7 +311,7 @@ def test_words_of_the_wait() -> None:
     (event,) = work.events
     assert (event.reason, event.type, event.field_path) == ("BackOff", "Warning", "spec.containers{a}")
     assert event.message == "Back-off restarting failed container a in pod p_ns(7e5a)"
-    again = pod_work(pod, seen(run("a", "exited", finished_s=NOW_S)), remember(about, work), NOW_S + 1)
+    again = compute_pod_actions(pod, seen(run("a", "exited", finished_s=NOW_S)), after_sync(about, work), NOW_S + 1)
     assert (again.events, again.waits) == ((), work.waits)
 
 
@@ -312,10 +323,10 @@ def test_an_accepted_resize_ends_the_wait() -> None:
     assert starts(a_pod({"name": "a", "resources": {"requests": {"cpu": "2"}}}), dead, about) == ["a"]
 
 
-def test_one_waits_the_others_run() -> None:
+def test_one_container_waits_while_the_others_run() -> None:
     pod = a_pod("a", "b", init=(sidecar("s"),))
     about = memory(backoffs={backoff_key(each): Backoff(40, NOW_S) for each in (pod.spec.init_containers[0],)})
-    work = pod_work(pod, seen(run("s", "exited", finished_s=NOW_S), run("a")), about, NOW_S)
+    work = compute_pod_actions(pod, seen(run("s", "exited", finished_s=NOW_S), run("a")), about, NOW_S)
     assert [each.name for each in work.waits] == ["s"]
     assert [each.name for each in work.starts] == ["b"]
 
@@ -327,32 +338,32 @@ PULLS = [
 
 
 @pytest.mark.parametrize(("profile", "message"), PULLS)
-def test_pulls_wait_for_themselves(profile: str, message: str) -> None:
+def test_pull_back_off(profile: str, message: str) -> None:
     pod = a_pod("a")
     about = pull_failed(NO_MEMORY, pod.spec.containers[0], "no such image", NOW_S)
-    assert about.trouble["a"] == StartFailure("ErrImagePull", "no such image")
+    assert about.failures["a"] == StartFailure("ErrImagePull", "no such image")
     for step in range(2):
-        work = pod_work(pod, seen(), about, NOW_S + step, profile=PROFILES[profile])
+        work = compute_pod_actions(pod, seen(), about, NOW_S + step, profile=PROFILES[profile])
         (wait,) = work.waits
         assert (wait.reason, wait.message, wait.until_s) == ("ImagePullBackOff", message, NOW_S + 10)
-        told = [(each.reason, each.message) for each in work.events]
+        events = [(each.reason, each.message) for each in work.events]
         first = [("BackOff", 'Back-off pulling image "img:1"'), ("Failed", "Error: ImagePullBackOff")]
-        assert told == ([] if step else first)
-        about = remember(about, work)
+        assert events == ([] if step else first)
+        about = after_sync(about, work)
     assert starts(pod, seen(), about, NOW_S + 10) == ["a"]
 
 
-def test_the_deadline_is_looked_at_in_time() -> None:
+def test_the_next_sync_is_at_the_deadline() -> None:
     status = {"startTime": "1970-01-12T13:46:40Z"}  # START_S
-    work = pod_work(a_pod("a", activeDeadlineSeconds=120, status=status), seen(run("a")), NO_MEMORY, NOW_S)
+    work = compute_pod_actions(a_pod("a", activeDeadlineSeconds=120, status=status), seen(run("a")), NO_MEMORY, NOW_S)
     assert work.is_idle
-    assert work.look_again_s == START_S + 120
+    assert work.requeue_s == START_S + 120
 
 
-def test_memory_of_gone_containers_is_dropped() -> None:
+def test_probe_results_of_removed_containers_are_dropped() -> None:
     about = memory(probes={"a-0": ProbeResults(), "a-1": ProbeResults(liveness=True)})
-    assert kept(about, seen(run("a", attempt=1))).probes == {"a-1": ProbeResults(liveness=True)}
-    assert kept(about, seen(run("a"), run("a", attempt=1))) is about
+    assert without_stale_probes(about, seen(run("a", attempt=1))).probes == {"a-1": ProbeResults(liveness=True)}
+    assert without_stale_probes(about, seen(run("a"), run("a", attempt=1))) is about
 
 
 # Whole lives
@@ -379,9 +390,9 @@ happenings = st.one_of(
 
 
 @given(pods(), st.lists(happenings, max_size=12))
-def test_a_life(pod: RunPod, story: list[tuple[str, str, int]]) -> None:
-    """Whatever happens: never two of a name (the model node checks), the order of init containers is kept, every turn
-    comes to rest, and asking again at rest changes nothing."""
+def test_any_sequence_of_events(pod: RunPod, story: list[tuple[str, str, int]]) -> None:
+    """Whatever happens: never two of a name (the model node checks), the order of init containers is kept, syncs
+    come to rest, and one more sync at rest changes nothing."""
     node = ModelNode(pod)
     for what, name, how in [("wait", "", 0), *story]:
         if what == "exit":
@@ -400,7 +411,7 @@ def test_a_life(pod: RunPod, story: list[tuple[str, str, int]]) -> None:
         assert len(running_inits) <= 1
         if running_inits:
             assert not {"a", "b"} & set(node.names())
-        again = pod_work(pod, node.seen, node.memory, node.now_s)
+        again = compute_pod_actions(pod, node.seen, node.memory, node.now_s)
         assert again == msgspec.structs.replace(rest, events=())
         for name in {each.name for each in node.containers}:
             assert len([each for each in node.seen.of(name) if each.phase == "exited"]) <= 2

@@ -1,4 +1,4 @@
-"""When a container is probed, and what its answers mean."""
+"""When a container is probed, and what the results mean."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ANSWERS = [
     pytest.param("Readiness", "y!y", True, False, id="errors count for nothing"),
     pytest.param("Readiness", "yynn", True, False, id="stays ready below the threshold"),
     pytest.param("Readiness", "yynnn", False, False, id="not ready again"),
-    pytest.param("Readiness", "yynnnyy", True, False, id="goes on after a failure"),
+    pytest.param("Readiness", "yynnnyy", True, False, id="continues after a failure"),
     pytest.param("Liveness", "", True, False, id="alive at first"),
     pytest.param("Liveness", "nn", True, False, id="alive below the threshold"),
     pytest.param("Liveness", "nnn", False, True, id="dead"),
@@ -64,11 +64,11 @@ def test_thresholds(kind: ProbeKind, answers: str, verdict: bool | None, on_hold
 
 
 RUNNING = run("a")
-ASKED = ProbeState("a-0", asked_s=START_S + 20)
+ASKED = ProbeState("a-0", probed_s=START_S + 20)
 DUE = [
     pytest.param("Liveness", ProbeState(), True, False, START_S + 5, id="after its initial delay"),
     pytest.param("Liveness", ASKED, True, False, START_S + 23, id="once a period"),
-    pytest.param("Liveness", ProbeState("old", asked_s=START_S + 20), True, False, START_S + 5, id="a new container"),
+    pytest.param("Liveness", ProbeState("old", probed_s=START_S + 20), True, False, START_S + 5, id="a new container"),
     pytest.param("Liveness", ASKED, False, False, None, id="not before it has started"),
     pytest.param("Readiness", ASKED, False, False, None, id="readiness neither"),
     pytest.param("Startup", ASKED, False, False, START_S + 23, id="startup until it has started"),
@@ -85,12 +85,12 @@ def test_due(kind: ProbeKind, state: ProbeState, has_started: bool, is_ending: b
     assert due_s(PROBE, kind, state, RUNNING, has_started=has_started, is_ending=is_ending) == wanted
 
 
-def test_only_what_runs_is_probed() -> None:
+def test_only_running_containers_are_probed() -> None:
     assert due_s(PROBE, "Liveness", ProbeState(), run("a", "exited"), has_started=True) is None
 
 
 @given(st.lists(st.booleans()), st.integers(1, 5), st.integers(1, 5))
-def test_a_verdict_needs_its_run(answers: list[bool], successes: int, failures: int) -> None:
+def test_a_verdict_needs_enough_equal_results(answers: list[bool], successes: int, failures: int) -> None:
     """A readiness verdict is the last run of equal answers that was long enough, else as at first."""
     probe = Probe(success_threshold=successes, failure_threshold=failures)
     state = fresh("c", "Readiness")
@@ -125,7 +125,7 @@ def test_events(profile: str, answer: ProbeResult, reason: str, message: str) ->
     assert (event.reason, event.type, event.message) == (reason, "Warning", message)
 
 
-def test_a_success_is_not_told() -> None:
+def test_a_success_has_no_event() -> None:
     assert probe_event(ContainerEvents("a", PROFILES["1.36"]), "Liveness", YES) is None
 
 

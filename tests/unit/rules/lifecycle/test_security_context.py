@@ -57,10 +57,22 @@ def values(own: Any = None, shared: Any = None, image_user: int | None = None, *
         pytest.param({"allowPrivilegeEscalation": False}, None, SecurityValues(), id="may not"),
         pytest.param({"readOnlyRootFilesystem": True}, None, SecurityValues(read_only_root=True), id="read-only root"),
         pytest.param(
-            {"procMount": "Default", "seccompProfile": {"type": "Unconfined"}},
+            None,
+            {"seccompProfile": {"type": "RuntimeDefault"}},
+            SecurityValues(seccomp="RuntimeDefault"),
+            id="the pod's seccomp profile",
+        ),
+        pytest.param(
+            {"seccompProfile": {"type": "Localhost", "localhostProfile": "a/b.json"}},
+            {"seccompProfile": {"type": "Unconfined"}},
+            SecurityValues(seccomp="localhost/a/b.json"),
+            id="the container's seccomp profile",
+        ),
+        pytest.param(
+            {"procMount": "Default"},
             {"fsGroupChangePolicy": "OnRootMismatch", "appArmorProfile": {"type": "Unconfined"}},
             SecurityValues(),
-            id="what happens anyway",
+            id="values without effect",
         ),
     ],
 )
@@ -74,12 +86,10 @@ OWN = "spec.containers[1].securityContext"
 @pytest.mark.parametrize(
     ("own", "shared", "spec", "path"),
     [
-        ({"seccompProfile": {"type": "RuntimeDefault"}}, None, {}, f"{OWN}.seccompProfile"),
         ({"appArmorProfile": {"type": "Localhost"}}, None, {}, f"{OWN}.appArmorProfile"),
         ({"seLinuxOptions": {"level": "s0"}}, None, {}, f"{OWN}.seLinuxOptions"),
         ({"windowsOptions": {}}, None, {}, f"{OWN}.windowsOptions"),
         ({"procMount": "Unmasked"}, None, {}, f"{OWN}.procMount"),
-        (None, {"seccompProfile": {"type": "Localhost"}}, {}, "spec.securityContext.seccompProfile"),
         (None, {"sysctls": [{"name": "a", "value": "b"}]}, {}, "spec.securityContext.sysctls"),
         (None, {"supplementalGroupsPolicy": "Strict"}, {}, "spec.securityContext.supplementalGroupsPolicy"),
         (None, {"seLinuxChangePolicy": "MountOption"}, {}, "spec.securityContext.seLinuxChangePolicy"),

@@ -30,7 +30,7 @@ from tests.unit.rules.run_pods import START_S, Json, a_pod, memory, run, seen, s
 NOW_S = START_S + 100
 NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.36"])
 OLD_NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.27"])
-CRASH = memory(trouble={"a": StartFailure("CrashLoopBackOff", "back-off 10s …")})
+CRASH = memory(failures={"a": StartFailure("CrashLoopBackOff", "back-off 10s …")})
 EVICTED = TerminationVerdict("Evicted", "The node was low on resource: memory. ", 1, is_disruption=True)
 PROBE = {"exec": {"command": ["true"]}}
 GATED: Json = {"name": "a", "readinessProbe": PROBE}
@@ -89,7 +89,7 @@ PHASES = [
         a_pod("a"), seen(run("a", "exited", exit_code=137)), NO_MEMORY, "Running", "0/1", "Error", "0", id="137 without OOM"
     ),
     pytest.param(
-        a_pod("a"), seen(), memory(trouble={"a": StartFailure("ErrImagePull", "no")}), "Pending", "0/1", "ErrImagePull", "0",
+        a_pod("a"), seen(), memory(failures={"a": StartFailure("ErrImagePull", "no")}), "Pending", "0/1", "ErrImagePull", "0",
         id="no image",
     ),
     pytest.param(
@@ -114,7 +114,7 @@ PHASES = [
     ),
     pytest.param(
         a_pod("a", init=("i",)), seen(run("i", "exited", exit_code=1, attempt=2)),
-        memory(trouble={"i": StartFailure("CrashLoopBackOff", "")}), "Pending", "0/1", "Init:CrashLoopBackOff",
+        memory(failures={"i": StartFailure("CrashLoopBackOff", "")}), "Pending", "0/1", "Init:CrashLoopBackOff",
         "2 (97s ago)", id="init crash loop",
     ),
     pytest.param(
@@ -266,17 +266,20 @@ GONE = ObservedSandbox("s-0", ready=False)
 
 
 def test_an_evicted_pod() -> None:
-    """Held back while something runs, then sticky, whatever the containers said (04 §7)."""
+    """Not Failed while a container runs, then Failed whatever the containers report (04 §7)."""
     pod = a_pod("a")
     running = status(pod, seen(run("a")))
-    held = status(pod, seen(run("a")), memory(status=running), verdict=EVICTED)
-    assert (held.phase, held.reason) == ("Running", "")
-    assert held.conditions[0].type == "DisruptionTarget"
-    assert (held.conditions[0].status, held.conditions[0].reason) == ("True", "TerminationByKubelet")
-    assert held.conditions[0].message == EVICTED.message
-    assert not held.container_statuses[0].ready
+    running_status = status(pod, seen(run("a")), memory(status=running), verdict=EVICTED)
+    assert (running_status.phase, running_status.reason) == ("Running", "")
+    assert running_status.conditions[0].type == "DisruptionTarget"
+    assert (running_status.conditions[0].status, running_status.conditions[0].reason) == (
+        "True",
+        "TerminationByKubelet",
+    )
+    assert running_status.conditions[0].message == EVICTED.message
+    assert not running_status.container_statuses[0].ready
     dead = seen(run("a", "exited", exit_code=143), sandbox=GONE)
-    ended = status(pod, dead, memory(status=held), verdict=EVICTED, is_final=True)
+    ended = status(pod, dead, memory(status=running_status), verdict=EVICTED, is_final=True)
     assert (ended.phase, ended.reason, ended.message) == ("Failed", "Evicted", EVICTED.message)
     assert [(each.type, each.reason) for each in ended.conditions if each.type == "Ready"] == [("Ready", "PodFailed")]
     # The agent was restarted: only the API remembers.
@@ -360,7 +363,7 @@ def worlds(draw: st.DrawFn) -> tuple[RunPod, list[ObservedPod]]:
     pod = a_pod("a", "b", init=init, restart=draw(st.sampled_from(["Always", "OnFailure", "Never"])))
     names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
 
-    def look() -> ObservedPod:
+    def observation() -> ObservedPod:
         runs = []
         for name in names:
             for attempt in range(draw(st.integers(0, 2))):
@@ -368,18 +371,18 @@ def worlds(draw: st.DrawFn) -> tuple[RunPod, list[ObservedPod]]:
                 runs.append(run(name, phase, attempt=attempt, exit_code=draw(st.sampled_from([0, 1, 137]))))
         return seen(*runs, sandbox=draw(st.sampled_from([None, GONE, ObservedSandbox("s-0")])))
 
-    return pod, [look() for _ in range(draw(st.integers(1, 4)))]
+    return pod, [observation() for _ in range(draw(st.integers(1, 4)))]
 
 
 @given(worlds(), st.sampled_from([None, EVICTED]), st.booleans())
-def test_reports_one_after_the_other(
+def test_successive_statuses(
     world: tuple[RunPod, list[ObservedPod]], verdict: TerminationVerdict | None, final: bool
 ) -> None:
     """A final phase stays; a report of the same thing is the same report; a report survives being read back."""
-    pod, looks = world
+    pod, observations = world
     about = NO_MEMORY
-    for index, what in enumerate(looks):
-        is_final = final and index == len(looks) - 1 and not what.live()
+    for index, what in enumerate(observations):
+        is_final = final and index == len(observations) - 1 and not what.live()
         shown = pod_status(pod, what, about, NOW_S + index, NODE, verdict=verdict, is_final=is_final)
         if about.status is not None and about.status.phase in ("Succeeded", "Failed"):
             assert shown.phase == about.status.phase

@@ -1,4 +1,4 @@
-"""The end of pods and containers: who decides, how long, in which order (04 §7, §12)."""
+"""Termination of pods and containers: the decision, the grace period, the order (04 §7, §12)."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_kill_grace(fields: Any, reason: KillReason, wanted: int) -> None:
 
 
 @pytest.mark.parametrize(("grace_s", "spent_s", "left_s"), [(30, 0, 30), (30, 12.9, 18), (30, 40, 2), (1, 0, 2)])
-def test_what_is_left_for_the_stop(grace_s: float, spent_s: float, left_s: int) -> None:
+def test_the_rest_of_the_grace_period(grace_s: float, spent_s: float, left_s: int) -> None:
     assert stop_grace_s(grace_s, spent_s) == left_s
 
 
@@ -120,7 +120,7 @@ ENDINGS = [
 
 
 @pytest.mark.parametrize(("pod", "status", "verdict", "ending", "ended"), ENDINGS)
-def test_endings(
+def test_terminating_pods(
     pod: RunPod, status: RunStatus | None, verdict: TerminationVerdict | None, ending: bool, ended: bool
 ) -> None:
     assert (is_ending(pod, status, verdict), has_ended(pod, status)) == (ending, ended)

@@ -133,7 +133,7 @@ def item(path: str) -> dict[str, Any]:
         ({"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "q"}}]}}, "unsupported fieldPath: q"),
         (
             {"projected": {"sources": [{"secret": {"name": "s"}}]}},
-            "of projected sources only configMap and downwardAPI can be made here: remove secret, clusterTrustBundle and podCertificate",
+            "projected volumes support configMap and downwardAPI on this node: remove secret, clusterTrustBundle and podCertificate",
         ),
     ],
 )
@@ -144,10 +144,12 @@ def test_refused(volume: dict[str, Any], detail: str) -> None:
     assert refused.value.reason == "FailedMount"
 
 
-def test_a_token_is_left_out_and_said() -> None:
+def test_a_token_is_omitted_with_an_event() -> None:
     found = files(projected={"sources": [{"serviceAccountToken": {"path": "token"}}]})
     assert found.files == ()
-    assert [note.message for note in found.notes] == ["No service account token is mounted here: token is left out"]
+    assert [note.message for note in found.notes] == [
+        "This node does not mount service account tokens: token is omitted"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -156,17 +158,16 @@ def test_a_token_is_left_out_and_said() -> None:
         ({"secret": {"secretName": "s"}}, "secret"),
         ({"persistentVolumeClaim": {"claimName": "c"}}, "persistentVolumeClaim"),
         ({"csi": {"driver": "d"}}, "csi"),
-        ({}, "a kind that is not known here"),
+        ({}, "an unknown kind"),
     ],
 )
-def test_kinds_that_are_not_here(volume: dict[str, Any], shown: str) -> None:
+def test_unsupported_kinds(volume: dict[str, Any], shown: str) -> None:
     with pytest.raises(VolumeError) as refused:
         check_kind(pod(**volume).spec.volumes[0])
     assert refused.value.detail == (
-        "volumes of this node are emptyDir, hostPath, configMap, downwardAPI, projected; "
-        f"{shown} is none of them: use one of these"
+        f"this node does not support {shown}: use emptyDir, hostPath, configMap, downwardAPI, projected"
     )
 
 
-def test_only_volumes_that_are_mounted_are_made() -> None:
+def test_only_mounted_volumes_are_set_up() -> None:
     assert [volume.name for volume in mounted_volumes(pod(emptyDir={}))] == ["v"]

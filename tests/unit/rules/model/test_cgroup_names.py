@@ -56,7 +56,7 @@ PATHS = [
     ("one empty component", ("",), "/", "/"),
     ("custom root", root_name("/custom"), "/custom/kubepods", "/custom.slice/custom-kubepods.slice"),
     (
-        "§2.1 a root given as a slice is not special",
+        "§2.1 a root written as a slice is not special",
         root_name("/system.slice"),
         "/system.slice/kubepods",
         "/system.slice.slice/system.slice-kubepods.slice",

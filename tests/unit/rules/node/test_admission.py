@@ -188,7 +188,7 @@ def test_a_critical_pod_that_fits_nowhere() -> None:
     )
 
 
-def test_other_reasons_alone_are_said_of_a_critical_pod_and_nobody_dies() -> None:
+def test_a_critical_pod_with_other_reasons_preempts_no_pod() -> None:
     found = admit(pod(cpu="4", priority=CRITICAL, nodeName="other"), allocated_load(node(), [pod("o", "1")]))
     assert found == AdmissionRefusal("NodeName", "Predicate NodeName failed")
 

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from plimsoll.rules.config.thresholds import eviction_reservation, parsed_thresholds
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.node.allocatable import (
     ClassSums,
@@ -67,12 +68,12 @@ ALLOCATABLE = [
     ("hard", "capacity", "memory"), [row[1:] for row in ALLOCATABLE], ids=[f"01 §10.5 {row[0]}" for row in ALLOCATABLE]
 )
 def test_worked_allocatable(hard: dict[str, str], capacity: ResourceList, memory: str) -> None:
-    held = reserved(hard, capacity)
-    allocatable = node_allocatable(capacity, held)
+    reservation = reserved(hard, capacity)
+    allocatable = node_allocatable(capacity, reservation)
     assert (str(allocatable["cpu"]), str(allocatable["memory"]), str(allocatable["pods"])) == ("46", memory, "110")
-    absolute = absolute_allocatable(capacity, held)
+    absolute = absolute_allocatable(capacity, reservation)
     assert (str(absolute["memory"]), absolute["memory"].value) == ("258998256Ki", 265214214144)
-    values = kubepods_values(capacity, held, enforce_pods=True)
+    values = kubepods_values(capacity, reservation, enforce_pods=True)
     assert (values.cpu_shares, values.memory_bytes, values.cpu_quota_us) == (47104, 265214214144, None)
     assert weight_linear(values.cpu_shares) == 1797
 
@@ -96,19 +97,19 @@ def test_n1_formats() -> None:
 
 def test_n7_sums_and_errors() -> None:
     capacity = amounts(cpu="2", memory="1Gi")
-    held = Reserved(
+    reservation = Reserved(
         amounts(cpu="1", memory="0", pid="100"), amounts(cpu="500m", ephemeral_storage="1Gi"), amounts(memory="100Mi")
     )
-    assert shown(total_reservation(capacity, held)) == {"cpu": "1500m", "memory": "100Mi"}, (
+    assert shown(total_reservation(capacity, reservation)) == {"cpu": "1500m", "memory": "100Mi"}, (
         "only names of the node, no zeros"
     )
-    assert reservation_errors(capacity, held) == []
-    held = Reserved(amounts(cpu="1", memory="1Gi"), amounts(cpu="2"), amounts(memory="100Mi"))
-    assert reservation_errors(capacity, held) == [
+    assert reservation_errors(capacity, reservation) == []
+    reservation = Reserved(amounts(cpu="1", memory="1Gi"), amounts(cpu="2"), amounts(memory="100Mi"))
+    assert reservation_errors(capacity, reservation) == [
         'Resource "cpu" has a reservation of 3 but capacity of 2. Expected capacity >= reservation.',
         'Resource "memory" has a reservation of 1124Mi but capacity of 1Gi. Expected capacity >= reservation.',
     ]
-    assert shown(absolute_allocatable(capacity, held)) == {"cpu": "0", "memory": "0"}, "N-9: floor 0"
+    assert shown(absolute_allocatable(capacity, reservation)) == {"cpu": "0", "memory": "0"}, "N-9: floor 0"
 
 
 def test_n7_the_first_summand_decides_the_format() -> None:
@@ -132,8 +133,8 @@ KUBEPODS = [
 @pytest.mark.parametrize(("options", "expected"), [row[1:] for row in KUBEPODS], ids=[row[0] for row in KUBEPODS])
 def test_kubepods(options, expected: Values) -> None:
     capacity = amounts(cpu="2", memory="8Gi", hugepages_2Mi="4Mi")
-    held = Reserved(amounts(cpu="1", memory="1Gi", pid="100"))
-    assert kubepods_values(capacity, held, **options) == expected
+    reservation = Reserved(amounts(cpu="1", memory="1Gi", pid="100"))
+    assert kubepods_values(capacity, reservation, **options) == expected
 
 
 RESERVED = [
@@ -165,8 +166,8 @@ def pod(memory: str | None, cpu: str | None = None, *, limits: bool = False, **f
     }
 
 
-def sums_of(*documents: Json, pod_level: bool = True) -> ClassSums:
-    return class_sums([defaulted(lean(each)) for each in documents], pod_level=pod_level)
+def sums_of(*documents: Json, gates: Gates = DEFAULT_GATES) -> ClassSums:
+    return class_sums([defaulted(lean(each)) for each in documents], gates=gates)
 
 
 TIERED = (pod("2Gi", "1", limits=True), pod("300Mi"), pod("1Gi"), pod(None))
@@ -200,7 +201,7 @@ def test_protection(gate: bool, reservation, node, burstable) -> None:
     assert (values.burstable.memory_min_bytes, values.burstable.memory_low_bytes) == burstable
 
 
-def test_protection_of_nobody() -> None:
+def test_no_protection() -> None:
     """02 §6.2: 1.22–1.35 write the sums only if > 0; Tiered writes zeros."""
     none = class_values(ClassSums(), NodePolicy(8 * GI, memory_qos=True, reservation="requests"))
     assert (none.kubepods.memory_min_bytes, none.burstable.memory_min_bytes) == (None, None)
@@ -248,7 +249,7 @@ def test_qos_reserved(percent: int | None, limits: tuple[int | None, int | None]
 def test_the_gate_off_counts_memory_but_not_cpu() -> None:
     """02 §6.2 [quirk]: the memory sums honour pod-level values even with gate PodLevelResources off."""
     document = pod("1Gi", "1", resources={"requests": {"cpu": "3", "memory": "3Gi"}})
-    assert sums_of(document, pod_level=False) == ClassSums(1000, 0, 3 * GI)
+    assert sums_of(document, gates=Gates(pod_level=False)) == ClassSums(1000, 0, 3 * GI)
     assert sums_of(document) == ClassSums(3000, 0, 3 * GI)
 
 
@@ -282,14 +283,14 @@ capacity_bytes = st.integers(1 << 20, 1 << 42)
 def test_allocatable_is_capacity_less_everything(cores: int, memory: int, parts: list[int]) -> None:
     capacity = machine_capacity(cores, memory, 110)
     system, kube, eviction = ({"memory": parse(str(part)), "cpu": parse(f"{part % 9000}m")} for part in parts)
-    held = Reserved(system, kube, {"memory": eviction["memory"]})
-    allocatable, absolute = node_allocatable(capacity, held), absolute_allocatable(capacity, held)
+    reservation = Reserved(system, kube, {"memory": eviction["memory"]})
+    allocatable, absolute = node_allocatable(capacity, reservation), absolute_allocatable(capacity, reservation)
     assert allocatable["memory"].value == max(0, memory - sum(parts))
     assert absolute["memory"].value == max(0, memory - parts[0] - parts[1])
     assert allocatable["memory"] <= absolute["memory"] <= capacity["memory"]
     assert absolute["cpu"].milli == allocatable["cpu"].milli == max(0, 1000 * cores - parts[0] % 9000 - parts[1] % 9000)
     fits = sum(parts) <= memory and parts[0] % 9000 + parts[1] % 9000 <= 1000 * cores
-    assert (reservation_errors(capacity, held) == []) is fits
+    assert (reservation_errors(capacity, reservation) == []) is fits
     assert node_values(absolute).cpu_shares == shares(absolute["cpu"].milli)
 
 

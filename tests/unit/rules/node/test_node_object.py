@@ -101,7 +101,7 @@ def test_annotations(changed: dict[str, Any], marks: dict[str, str]) -> None:
     assert {name: text for name, text in found.items() if name.startswith("plimsoll.dev/")} == marks
 
 
-# pressures, troubles → status and reason of the four
+# pressures, problems → status and reason of the four
 CONDITIONS: list[tuple[str, NodeHealth, list[tuple[str, str, str]]]] = [
     (
         "well",
@@ -124,8 +124,8 @@ CONDITIONS: list[tuple[str, NodeHealth, list[tuple[str, str, str]]]] = [
         ],
     ),
     (
-        "troubled",
-        NodeHealth(troubles=("container runtime is down", "disk is gone", "disk is gone")),
+        "unhealthy",
+        NodeHealth(problems=("container runtime is down", "disk is gone", "disk is gone")),
         [
             ("False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
             ("False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
@@ -163,10 +163,10 @@ def test_conditions_of_our_own_come_and_go() -> None:
     sentence = "container c stands elsewhere"
     before = conditions(NodeHealth(), (), T0)
     assert "CgroupDriverMismatch" not in {each["type"] for each in before}
-    held = conditions(NodeHealth(warnings={"CgroupDriverMismatch": sentence}), before, T0)
-    (found,) = [each for each in held if each["type"] == "CgroupDriverMismatch"]
+    reported = conditions(NodeHealth(warnings={"CgroupDriverMismatch": sentence}), before, T0)
+    (found,) = [each for each in reported if each["type"] == "CgroupDriverMismatch"]
     assert (found["status"], found["message"]) == ("True", sentence)
-    after = conditions(NodeHealth(), held, T1)
+    after = conditions(NodeHealth(), reported, T1)
     (found,) = [each for each in after if each["type"] == "CgroupDriverMismatch"]
     assert (found["status"], found["reason"]) == ("False", "NoCgroupDriverMismatch")
 
@@ -252,7 +252,7 @@ EVENTS = [
     ("memory comes", WELL, NodeHealth(frozenset({"MemoryPressure"})), ["NodeHasInsufficientMemory"]),
     ("memory goes", NodeHealth(frozenset({"MemoryPressure"})), WELL, ["NodeHasSufficientMemory"]),
     ("disk, pid", WELL, NodeHealth(frozenset({"DiskPressure", "PIDPressure"})), ["NodeHasDiskPressure", "NodeHasInsufficientPID"]),
-    ("not ready", WELL, NodeHealth(troubles=("down",)), ["NodeNotReady"]),
+    ("not ready", WELL, NodeHealth(problems=("down",)), ["NodeNotReady"]),
 ]  # fmt: skip
 
 

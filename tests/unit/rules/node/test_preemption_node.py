@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.admission import CriticalPodPreemption, freed_amount, is_preemptable, preemption
 from plimsoll.rules.scheduling.fit import Shortfall
@@ -80,7 +81,7 @@ def test_pod_level_decides_the_class_with_its_gate() -> None:
     level = pod("level", resources={"requests": amounts, "limits": amounts})
     others = [level, pod("b", "1")]
     assert names(preemption(PREEMPTOR, others, short(pods=1))) == ["b"]
-    assert names(preemption(PREEMPTOR, others, short(pods=1), pod_level=False)) == ["level"]
+    assert names(preemption(PREEMPTOR, others, short(pods=1), gates=Gates(pod_level=False))) == ["level"]
 
 
 def test_best_effort_pods_free_only_their_place() -> None:
@@ -149,7 +150,7 @@ def test_only_what_is_still_short_is_named() -> None:
 def test_what_a_victim_frees() -> None:
     level = pod("p", "1", "1Gi", resources={"requests": {"cpu": "2500m"}}, overhead={"cpu": "100m", "memory": "1Mi"})
     assert [freed_amount(level, name) for name in ("cpu", "memory", "pods")] == [2600, 0, 1]
-    assert freed_amount(level, "memory", pod_level=False) == 2**30 + 2**20
+    assert freed_amount(level, "memory", gates=Gates(pod_level=False)) == 2**30 + 2**20
 
 
 _OTHERS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4), st.booleans()), max_size=6)

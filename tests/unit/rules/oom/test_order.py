@@ -18,7 +18,7 @@ def candidate(name: str, used: int | None, adj: int) -> OomCandidate:
 ROWS = [
     ("the larger", [candidate("a", GIB, 0), candidate("b", 2 * GIB, 0)], ["b", "a"]),
     ("BestEffort before a much larger Guaranteed", [candidate("g", 7 * GIB, -997), candidate("b", 1, 1000)], ["b", "g"]),
-    ("within its request before nobody", [candidate("in", GIB, 875), candidate("over", 2 * GIB, 875)], ["over", "in"]),
+    ("within its request: killed last", [candidate("in", GIB, 875), candidate("over", 2 * GIB, 875)], ["over", "in"]),
     ("exempt at the end", [candidate("e", 8 * GIB, -1000), candidate("k", 1, -999)], ["k", "e"]),
     ("equal keep their order", [candidate("a", GIB, 0), candidate("b", GIB, 0)], ["a", "b"]),
     ("unknown counts as nothing", [candidate("a", None, 0), candidate("b", GIB, 0)], ["b", "a"]),
@@ -36,7 +36,7 @@ def test_points() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 1 << 40), st.integers(-1000, 1000))), st.integers(1, 1 << 45))
-def test_nobody_is_lost_and_points_fall(amounts: list[tuple[int, int]], memory: int) -> None:
+def test_all_candidates_are_listed_by_points(amounts: list[tuple[int, int]], memory: int) -> None:
     order = oom_order([candidate(str(index), *each) for index, each in enumerate(amounts)], memory)
     assert sorted(int(rank.candidate.name) for rank in order) == list(range(len(amounts)))
     points = [rank.points for rank in order if not rank.exempt]

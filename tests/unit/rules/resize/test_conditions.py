@@ -1,4 +1,4 @@
-"""The words of resize events, whole and letter by letter (03 §8): JSON as Go writes it."""
+"""The messages of resize events, byte for byte (03 §8): JSON as Go encodes it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.resize.allocation import allocated_pod, allocation_of
-from plimsoll.rules.resize.conditions import NO_MARKS, ResizeConditions, failed, finished, judged
+from plimsoll.rules.resize.conditions import NO_RESIZE_CONDITIONS, ResizeConditions, failed, finished, judged
 from plimsoll.rules.resize.verdict import ResizeVerdict
 
 SMALL = {"requests": {"memory": "100Mi", "cpu": "0.5"}, "limits": {"memory": "0.25Gi", "cpu": "1000m"}}
@@ -49,7 +49,7 @@ def text(cpu: str, limit: str, generation: int, error: str = "") -> str:
 
 def accepted(generation: int = 2) -> tuple[ResizeConditions, LifecycleEvent | None]:
     wanted = pod(SMALL, generation)
-    return judged(NO_MARKS, wanted, ResizeVerdict("Accepted", allocation_of(wanted)), 1.0)
+    return judged(NO_RESIZE_CONDITIONS, wanted, ResizeVerdict("Accepted", allocation_of(wanted)), 1.0)
 
 
 def test_started() -> None:
@@ -64,23 +64,23 @@ def test_started() -> None:
 def test_pending(decision: Any, reason: str, kind: str) -> None:
     wanted = pod(LARGE, 3)
     verdict = ResizeVerdict(decision, allocation_of(pod(SMALL, 2)), "no room", reason)
-    _, event = judged(NO_MARKS, wanted, verdict, 1.0)
+    _, event = judged(NO_RESIZE_CONDITIONS, wanted, verdict, 1.0)
     assert event == LifecycleEvent(kind, f"Pod resize {reason}: " + text("1500m", "2", 3, "no room"), "Warning")
 
 
 def test_completed_and_error_are_of_the_resize_that_was_accepted() -> None:
-    """Meanwhile somebody has asked for more: generation 3, which waits."""
-    marks, _ = accepted()
+    """Meanwhile generation 3 has requested more, and waits."""
+    conditions, _ = accepted()
     allocated = allocated_pod(pod(LARGE, 3), allocation_of(pod(SMALL, 2)))
-    marks, event = failed(marks, allocated, '"c" <is> full & stays', 2.0)
+    conditions, event = failed(conditions, allocated, '"c" <is> full & stays', 2.0)
     said = '\\"c\\" \\u003cis\\u003e full \\u0026 stays'
     assert event == LifecycleEvent("ResizeError", "Pod resize error: " + text("500m", "1", 2, said), "Warning")
-    marks, event = finished(marks, allocated)
+    conditions, event = finished(conditions, allocated)
     assert event == LifecycleEvent("ResizeCompleted", "Pod resize completed: " + text("500m", "1", 2), "Normal")
-    assert marks == NO_MARKS
+    assert conditions == NO_RESIZE_CONDITIONS
 
 
-def test_an_error_after_the_marks_were_lost_is_of_the_newest_spec() -> None:
-    _, event = failed(NO_MARKS, pod(SMALL, 7), "no", 1.0)
+def test_an_error_without_recorded_conditions_names_the_newest_spec() -> None:
+    _, event = failed(NO_RESIZE_CONDITIONS, pod(SMALL, 7), "no", 1.0)
     assert event is not None
     assert msgspec.json.decode(event.message.partition(": ")[2])["generation"] == 7

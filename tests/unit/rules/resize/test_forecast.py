@@ -1,4 +1,4 @@
-"""What a resize will come to, before it is asked for."""
+"""The forecast of a resize, before it is requested."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.comparison import PodVersion
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod, Taint
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import Quantity, parse
-from plimsoll.rules.resize.allocation import NodeResizeGates
 from plimsoll.rules.resize.forecast import Api, Forecast, forecast, forecast_without_node
 from plimsoll.rules.resize.request import patch_between
 from plimsoll.rules.resize.verdict import ResizeSetting
@@ -77,14 +77,14 @@ def test_it_fits() -> None:
     ],
     ids=["the smallest that frees enough", "not the one that holds most", "of several the smallest"],
 )
-def test_who_would_have_to_go(others: list[Pod], pods: tuple[str, ...]) -> None:
+def test_pods_to_remove(others: list[Pod], pods: tuple[str, ...]) -> None:
     found = asked(version({"cpu": "1800m", "memory": "1Gi"}), *others)
     assert found.outcome == "deferred"
     assert found.leaving is not None
     assert (list(found.short), found.leaving.pods, found.leaving.then) == (["cpu"], pods, "")
 
 
-def test_several_together() -> None:
+def test_several_pods_to_remove() -> None:
     found = asked(version({"cpu": "3500m", "memory": "1Gi"}), other("a", "1"), other("b", "900m"), other("c", "800m"))
     assert found.leaving is not None
     assert shown(found.short) == {"cpu": "2200m"}
@@ -92,7 +92,7 @@ def test_several_together() -> None:
 
 
 def test_both_are_short() -> None:
-    """Nobody's going alone would do: the pods are named together, and only those that are needed."""
+    """No single pod frees enough: the pods are named together, and only those that are needed."""
     others = [other("a", "2"), other("b", "100m", "2Gi"), other("small", "100m", "100Mi")]
     found = asked(version({"cpu": "3", "memory": "3Gi"}), *others)
     assert found.leaving is not None
@@ -104,8 +104,8 @@ def test_both_are_short() -> None:
     assert "ns/all" in alone.leaving.pods
 
 
-def test_nobody_that_goes_helps() -> None:
-    """Room is not all: a taint keeps the pod out whoever goes; and the others may hold too little."""
+def test_removing_pods_does_not_help() -> None:
+    """A taint keeps the pod out however much is free; and the others may have too little."""
     taint = Taint("gone", "", "NoExecute")
     tainted = msgspec.structs.replace(NODE, spec=msgspec.structs.replace(NODE.spec, taints=(taint,)))
     setting = ResizeSetting(allocated_load(tainted, [other("a", "3")]), profile_named("1.27"))
@@ -119,7 +119,7 @@ def test_nobody_that_goes_helps() -> None:
     st.integers(1, 4000),
     st.integers(1, 4096),
 )
-def test_what_is_said_is_what_the_node_would_say(others: list[tuple[int, int]], cpu: int, memory: int) -> None:
+def test_the_forecast_agrees_with_the_verdict(others: list[tuple[int, int]], cpu: int, memory: int) -> None:
     """The pods that are named make room, none of them is named in vain, and the largest amount is the largest."""
     pods = [other(f"p{index}", f"{cpu}m", f"{memory}Mi") for index, (cpu, memory) in enumerate(others)]
     new = version({"cpu": f"{cpu}m", "memory": f"{memory}Mi"})
@@ -152,7 +152,7 @@ def test_larger_than_the_node() -> None:
     assert modern.leaving is None
 
 
-def test_the_most_for_this_container() -> None:
+def test_the_largest_request_of_a_container() -> None:
     """Overhead and the pod's other container have their part already."""
 
     def both(cpu: str) -> PodVersion:
@@ -170,7 +170,7 @@ def test_the_most_for_this_container() -> None:
 
 
 @pytest.mark.parametrize("containers", ["1", "3500m", "3"])
-def test_the_most_for_the_pod_as_a_whole(containers: str) -> None:
+def test_the_largest_request_of_the_pod_level(containers: str) -> None:
     """Its level may not be less than its containers ask for: an amount that is too small proves nothing of larger ones."""
 
     def level(cpu: str) -> PodVersion:
@@ -180,7 +180,7 @@ def test_the_most_for_the_pod_as_a_whole(containers: str) -> None:
         return PodVersion({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
 
     setting = ResizeSetting(
-        allocated_load(NODE, [other("a", "250m")]), profile_named("1.36"), NodeResizeGates(pod_level_resize=True)
+        allocated_load(NODE, [other("a", "250m")]), profile_named("1.36"), Gates(pod_level_resize=True)
     )
     found = forecast(level("3500m"), level("4"), setting)
     assert (found.outcome, most(found)) == ("deferred", [("", "cpu", "4", "3750m")])
@@ -198,7 +198,7 @@ def test_the_absolute_allocatable_is_what_counts() -> None:
 
 @pytest.mark.parametrize(
     ("had", "cpu", "hint"),
-    [("1", "1500m", "ask for 2 (container c)"), ("3", "2500m", "ask for 2 ("), ("3", "3900m", "ask for 4 (")],
+    [("1", "1500m", "request 2 (container c)"), ("3", "2500m", "request 2 ("), ("3", "3900m", "request 4 (")],
     ids=["up", "not what is there already", "the last"],
 )
 def test_only_whole_cpus(had: str, cpu: str, hint: str) -> None:
@@ -211,10 +211,10 @@ def test_only_whole_cpus(had: str, cpu: str, hint: str) -> None:
 def test_no_next_whole_cpu_where_cpus_are_fixed() -> None:
     setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.36"), static_cpus=True)
     found = forecast(version(SMALL), version({**SMALL, "cpu": "1500m"}), setting)
-    assert (found.outcome, "are fixed there" in found.hint) == ("infeasible", True)
+    assert (found.outcome, "does not change the CPUs" in found.hint) == ("infeasible", True)
 
 
-def test_the_most_is_whole_where_cpus_are() -> None:
+def test_the_largest_request_is_a_whole_number_of_exclusive_cpus() -> None:
     setting = ResizeSetting(allocated_load(NODE, [other("a", "500m")]), profile_named("1.27"), static_cpus=True)
     found = forecast(version(SMALL), version({**SMALL, "cpu": "8"}), setting)
     assert most(found) == [("c", "cpu", "4", "3")]
@@ -251,7 +251,7 @@ def test_without_a_node() -> None:
     assert forecast_without_node(version(SMALL), bad, profile).outcome == "refused"
 
 
-def test_a_critical_pod_drives_others_out() -> None:
+def test_a_critical_pod_preempts_others() -> None:
     def critical(amounts: dict[str, str]) -> PodVersion:
         document = version(amounts).document
         document = {**document, "spec": {**document["spec"], "priority": 2_000_001_000}}
@@ -291,16 +291,16 @@ def test_a_burstable_request_up_to_its_limit() -> None:
 def test_a_best_effort_pod_stays_one(profile: str) -> None:
     found = asked(version({"cpu": "1"}, {}), old=version({}, {}), profile=profile)
     assert (found.outcome, found.nearest) == ("refused", None)
-    assert "any amount changes the class of a BestEffort pod" in found.hint
+    assert "would change the QoS class of a BestEffort pod" in found.hint
 
 
-def test_no_way_in() -> None:
+def test_an_api_server_without_resize() -> None:
     """The gate is off, or the server is too new for a plain PATCH and has no subresource."""
     larger = version({**SMALL, "cpu": "2"})
     for api, profile in ((Api(in_place=False), "1.27"), (Api(subresource=False), "1.36")):
         setting = ResizeSetting(allocated_load(NODE, []), profile_named(profile))
         found = forecast(version(SMALL), larger, setting, api=api)
-        assert (found.outcome, "lets no amounts of a running pod change" in found.hint) == ("refused", True)
+        assert (found.outcome, "does not change the resources of a running pod" in found.hint) == ("refused", True)
     setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.27"))
     assert forecast(version(SMALL), larger, setting, api=Api(subresource=False)).outcome == "accepted"
 
@@ -327,13 +327,13 @@ def test_limits_are_no_lower_than_requests(
     assert (str(resources.requests["cpu"]), str(resources.limits["cpu"])) == nearest
 
 
-def test_nothing_near_would_be_taken() -> None:
+def test_no_nearest_request() -> None:
     found = asked(version({"cpu": "-1", "memory": "1Gi"}))
     assert (found.outcome, found.nearest) == ("refused", None)
 
 
-def test_what_is_pending_counts_as_not_given() -> None:
-    """An earlier wish waits: the node compares with what it has allocated, the API with what the spec says."""
+def test_a_pending_resize_is_not_allocated() -> None:
+    """An earlier resize is pending: the node compares with what it has allocated, the API with the spec."""
     pending = {**SMALL, "cpu": "100"}
     status = {
         "resize": "Infeasible",
@@ -344,16 +344,16 @@ def test_what_is_pending_counts_as_not_given() -> None:
     document = {**version(pending).document, "status": status}
     old = PodVersion(document, from_document(document, Pod))
     back = asked(version(SMALL), old=old)
-    assert (back.outcome, "what was pending is taken back" in back.hint) == ("accepted", True)
+    assert (back.outcome, "the pending resize is withdrawn" in back.hint) == ("accepted", True)
     assert asked(version({**SMALL, "cpu": "2"}), old=old).outcome == "accepted"
 
 
 @pytest.mark.parametrize(
     ("policy", "restarts", "unsafe"),
     [("NotRequired", (), 1), ("RestartContainer", ("c",), 0)],
-    ids=["in place", "anew"],
+    ids=["in place", "restart"],
 )
-def test_a_shrink_below_what_is_used(policy: str, restarts: tuple[str, ...], unsafe: int) -> None:
+def test_a_shrink_below_the_usage(policy: str, restarts: tuple[str, ...], unsafe: int) -> None:
     rules = [{"resourceName": "memory", "restartPolicy": policy}]
     old = version(SMALL, resizePolicy=rules)
     found = asked(version({"cpu": "1", "memory": "512Mi"}, resizePolicy=rules), old=old, used=600 << 20)
@@ -361,8 +361,8 @@ def test_a_shrink_below_what_is_used(policy: str, restarts: tuple[str, ...], uns
     assert (found.restarts, len(found.unsafe)) == (restarts, unsafe)
 
 
-def test_an_amount_of_nothing_restarts_nobody() -> None:
-    """03 §10: what was given is compared by value, and none is 0."""
+def test_adding_a_zero_restarts_no_container() -> None:
+    """03 §10: actuated amounts are compared by value, and absent is 0."""
     rules = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     old = version({"cpu": "1"}, resizePolicy=rules)
     found = asked(version({"cpu": "2", "memory": "0"}, {"cpu": "2"}, resizePolicy=rules), old=old)
@@ -370,7 +370,7 @@ def test_an_amount_of_nothing_restarts_nobody() -> None:
     assert asked(version({"cpu": "2", "memory": "1Mi"}, {"cpu": "2"}, resizePolicy=rules), old=old).restarts == ("c",)
 
 
-def test_what_does_not_run_is_not_restarted() -> None:
+def test_a_stopped_container_is_not_restarted() -> None:
     """Gotcha 16 of 03: nothing is handed to it; it has the new amounts whenever it starts."""
     rules = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
     document = version(SMALL, resizePolicy=rules).document
@@ -393,14 +393,14 @@ def test_limits_that_are_no_shrink(limits: str, unsafe: int) -> None:
     assert (found.outcome, len(found.unsafe)) == ("accepted", unsafe)
 
 
-def test_a_shrink_of_the_pod_as_a_whole() -> None:
+def test_a_shrink_of_the_pod_level() -> None:
     def level(memory: str) -> PodVersion:
         document = version({"cpu": "1"}, {}).document
         own = {"requests": {"memory": "100Mi"}, "limits": {"memory": memory}}
         document = {**document, "spec": {**document["spec"], "resources": own}}
         return PodVersion(document, from_document(document, Pod))
 
-    gates = NodeResizeGates(pod_level_resize=True)
+    gates = Gates(pod_level_resize=True)
     setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.36"), gates)
     for limit, unsafe in (("600Mi", [("", "600Mi")]), ("601Mi", []), ("2Gi", [])):
         found = forecast(level("1Gi"), level(limit), setting, working_sets={"c": 600 << 20})
@@ -427,12 +427,12 @@ def test_the_nearest_is_no_larger_than_the_node(
     old: tuple[dict[str, str], ...], new: tuple[dict[str, str], ...], nearest: dict[str, dict[str, str]]
 ) -> None:
     """1.36's admission would refuse that as well (03 §4.2); in 1.27 the node has to say it."""
-    before, wish = on_node(version(*old)), on_node(version(*new))
-    found = asked(wish, other("a", "1"), old=before, profile="1.36")
+    before, requested = on_node(version(*old)), on_node(version(*new))
+    found = asked(requested, other("a", "1"), old=before, profile="1.36")
     assert (found.outcome, found.nearest is not None) == ("refused", True)
     assert found.nearest is not None
     assert patch_between(before.pod, found.nearest) == {"spec": {"containers": [{"name": "c", "resources": nearest}]}}
-    older = asked(wish, old=before)
+    older = asked(requested, old=before)
     assert older.nearest is not None
     assert older.nearest.spec.containers[0].resources.limits == {
         name: max(parse(each.get(name, "0")) for each in new) for name in SMALL
@@ -440,7 +440,7 @@ def test_the_nearest_is_no_larger_than_the_node(
 
 
 @pytest.mark.parametrize(
-    ("wish", "nearest"),
+    ("requested", "nearest"),
     [
         ({"requests": {"cpu": "3"}}, {"requests": {"cpu": "1500m"}}),
         ({"limits": {"cpu": "3"}, "requests": {"cpu": "1"}}, {"limits": {"cpu": "2"}}),
@@ -452,7 +452,9 @@ def test_the_nearest_is_no_larger_than_the_node(
     ],
     ids=["a request", "a limit", "both", "memory"],
 )
-def test_no_more_than_the_pod_as_a_whole(wish: dict[str, dict[str, str]], nearest: dict[str, dict[str, str]]) -> None:
+def test_the_nearest_request_is_within_the_pod_level(
+    requested: dict[str, dict[str, str]], nearest: dict[str, dict[str, str]]
+) -> None:
     """Two CPUs for the pod, half of one is another container's."""
 
     def inside(resources: dict[str, dict[str, str]]) -> PodVersion:
@@ -464,24 +466,24 @@ def test_no_more_than_the_pod_as_a_whole(wish: dict[str, dict[str, str]], neares
         return PodVersion({**document, "spec": spec}, from_document({**document, "spec": spec}, Pod))
 
     old = inside({"requests": {"cpu": "1"}})
-    found = asked(inside(wish), old=old, profile="1.36")
+    found = asked(inside(requested), old=old, profile="1.36")
     assert (found.outcome, found.nearest is not None) == ("refused", True)
     assert found.nearest is not None
     assert patch_between(old.pod, found.nearest) == {"spec": {"containers": [{"name": "c", "resources": nearest}]}}
     found = asked(inside({"requests": {"cpu": "1501m"}}), old=inside({"requests": {"cpu": "1500m"}}), profile="1.36")
-    assert (found.nearest, "(spec.resources) leave its containers no more" in found.hint) == (None, True)
+    assert (found.nearest, "(spec.resources) leave no more for its containers" in found.hint) == (None, True)
 
 
-def test_nothing_is_no_amount_for_a_guaranteed_pod() -> None:
+def test_zero_is_refused_for_a_guaranteed_pod() -> None:
     found = asked(version({**SMALL, "cpu": "0"}))
-    assert (found.outcome, found.nearest, "ask for more than 0" in found.hint) == ("refused", None, True)
+    assert (found.outcome, found.nearest, "request more than 0" in found.hint) == ("refused", None, True)
 
 
 def test_a_static_pod_has_a_manifest() -> None:
     document = version(SMALL).document
     document = {**document, "metadata": {**document["metadata"], "annotations": {"kubernetes.io/config.mirror": "h"}}}
     found = asked(version({**SMALL, "cpu": "2"}), old=PodVersion(document, from_document(document, Pod)))
-    assert (found.outcome, found.hint) == ("refused", "its manifest on the node is what to change")
+    assert (found.outcome, found.hint) == ("refused", "change its manifest on the node")
 
 
 @pytest.mark.parametrize(("profile", "outcome"), [("1.27", "unknown"), ("1.36", "refused")])
@@ -492,7 +494,7 @@ def test_a_node_that_is_gone(profile: str, outcome: str) -> None:
     assert (found.outcome, found.message) == (outcome, 'node "n1" not found' if outcome == "refused" else "")
 
 
-def test_nobody_is_restarted_for_what_can_never_be() -> None:
+def test_an_infeasible_resize_restarts_no_container() -> None:
     rules = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
     old = version(SMALL, resizePolicy=rules)
     for memory, outcome, restarts in (("5Gi", "infeasible", ()), ("2Gi", "accepted", ("c",))):
@@ -500,7 +502,7 @@ def test_nobody_is_restarted_for_what_can_never_be() -> None:
         assert (found.outcome, found.restarts) == (outcome, restarts)
 
 
-def test_what_may_not_be_taken_away_stays() -> None:
+def test_the_nearest_request_keeps_what_may_not_be_removed() -> None:
     """03 §4.2 step 9; allowed in 1.27."""
     old, new = version(HALF, {}), version({"cpu": "2"}, {})
     assert asked(new, old=old).outcome == "accepted"

@@ -1,4 +1,4 @@
-"""How far a resize has come, as each profile's status tells it (03 §5, §8)."""
+"""The progress of a resize, as each profile reports it in the status (03 §5, §8)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.rules.resize.progress import ResizeProgress, progress, verdict_said
+from plimsoll.rules.resize.progress import ResizeProgress, pending_verdict, progress
 
 ONE, TWO = {"cpu": "1", "memory": "200Mi"}, {"cpu": "2", "memory": "200Mi"}
 
@@ -78,10 +78,10 @@ ROWS = [
     ("1.27 the kernel has it", pod(TWO, TWO, resize="InProgress"), "kernel", ""),
     ("1.27 done", pod(TWO, TWO), "reported", ""),
     ("1.27 deferred", pod(ONE, ONE, resize="Deferred"), "deferred", ""),
-    ("1.27 proposed anew after a verdict", pod(ONE, ONE, resize="Proposed", conditions=[condition(PENDING, "Infeasible")]), "proposed", ""),
+    ("1.27 proposed again after a verdict", pod(ONE, ONE, resize="Proposed", conditions=[condition(PENDING, "Infeasible")]), "proposed", ""),
     ("1.27 infeasible", pod(ONE, ONE, resize="Infeasible"), "infeasible", ""),
-    ("1.36 not looked at", pod(ONE, ONE, observedGeneration=1), "proposed", ""),
-    ("1.36 a limit alone, not looked at", pod(TWO, ONE, observedGeneration=1), "proposed", ""),
+    ("1.36 not judged yet", pod(ONE, ONE, observedGeneration=1), "proposed", ""),
+    ("1.36 a limit alone, not judged yet", pod(TWO, ONE, observedGeneration=1), "proposed", ""),
     ("1.36 deferred", pod(ONE, ONE, conditions=[condition(PENDING, "Deferred", "no room", 2)]), "deferred", "no room"),
     ("1.36 an old verdict", pod(ONE, ONE, conditions=[condition(PENDING, "Infeasible", "", 1)]), "proposed", ""),
     ("1.36 an error", pod(TWO, ONE, conditions=[condition(GOING, "Error", "cannot shrink", 2)]), "allocated", "cannot shrink"),
@@ -98,7 +98,7 @@ ROWS = [
     ("1.36 the smallest quota", rounded("3m", "10m", observedGeneration=2), "reported", ""),
     ("1.36 pod level, not allocated", {**POD_LEVEL, "status": {**POD_LEVEL["status"], "allocatedResources": {"cpu": "1"}}}, "proposed", ""),
     ("1.36 pod level", POD_LEVEL, "reported", ""),
-    ("1.27 a limit alone, not looked at", pod(TWO, ONE), "proposed", ""),
+    ("1.27 a limit alone, not judged yet", pod(TWO, ONE), "proposed", ""),
     ("1.27 a limit alone, at work", pod(TWO, ONE, conditions=[condition(GOING)]), "allocated", ""),
     ("1.27 rounded by systemd", rounded("1234m", "1240m"), "reported", ""),
     ("1.27 not yet there", rounded("1234m", "1244m"), "proposed", ""),
@@ -112,7 +112,7 @@ ROWS = [
     ("1.27 no limit, not yet", rounded("0", "1"), "proposed", ""),
     ("it has ended", pod(ONE, ONE, phase="Succeeded", resize="Proposed"), "ended", "its phase is Succeeded"),
     ("it is being deleted", deleted(pod(ONE, ONE)), "ended", "it is being deleted"),
-    ("on no node", {**pod(None, None), "spec": {"containers": [{"name": "c"}]}, "status": {}}, "proposed", "it is on no node yet"),
+    ("on no node", {**pod(None, None), "spec": {"containers": [{"name": "c"}]}, "status": {}}, "proposed", "it is not scheduled yet"),
     ("nothing reported yet", {**pod(None, None), "status": {}}, "proposed", ""),
 ]  # fmt: skip
 
@@ -127,21 +127,21 @@ def test_restarts_are_counted() -> None:
     assert progress(pod(TWO, TWO)) == ResizeProgress("reported", "", 1)
 
 
-def test_a_verdict_on_the_wish_before() -> None:
-    """1.27 tells no generation: a wish that goes back to what is allocated is not marked, and the old verdict stays
+def test_a_verdict_on_the_previous_request() -> None:
+    """1.27 reports no generation: a request that returns to what is allocated is not Proposed, and the old verdict stays
     for a moment."""
     stale = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "too large")])
     assert progress(stale).stage == "infeasible"
-    assert progress(stale, verdict_said(stale)).stage == "proposed"
-    anew = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "static")])
-    assert progress(anew, verdict_said(stale)).stage == "infeasible"
-    assert progress(pod(TWO, TWO), verdict_said(pod(TWO, TWO))).stage == "reported"
+    assert progress(stale, pending_verdict(stale)).stage == "proposed"
+    changed = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "static")])
+    assert progress(changed, pending_verdict(stale)).stage == "infeasible"
+    assert progress(pod(TWO, TWO), pending_verdict(pod(TWO, TWO))).stage == "reported"
 
 
-def test_the_same_verdict_on_the_next_wish() -> None:
-    """Word for word and within the same second: where generations are told, they tell the two apart."""
+def test_the_same_verdict_on_the_next_request() -> None:
+    """The same message within the same second: the generation, where it is reported, distinguishes the two."""
     first = pod(ONE, ONE, generation=2, conditions=[condition(PENDING, "Infeasible", "static", 2)])
     asked = pod(ONE, ONE, generation=3, conditions=[condition(PENDING, "Infeasible", "static", 2)])
     answered = pod(ONE, ONE, generation=3, conditions=[condition(PENDING, "Infeasible", "static", 3)])
-    assert progress(asked, verdict_said(first)).stage == "proposed"
-    assert progress(answered, verdict_said(first)).stage == "infeasible"
+    assert progress(asked, pending_verdict(first)).stage == "proposed"
+    assert progress(answered, pending_verdict(first)).stage == "infeasible"

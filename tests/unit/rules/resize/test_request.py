@@ -17,7 +17,7 @@ from plimsoll.rules.resize.request import (
     chosen_container,
     patch_between,
     resize_patch,
-    wished,
+    resized_document,
 )
 
 SMALL = {"cpu": "1", "memory": "1Gi"}
@@ -73,12 +73,12 @@ def test_which_container(pod: dict[str, Any], name: str, found: str) -> None:
 WRONG = [
     ("two, none named", document(container("a"), container("b")), "", "name one with -c: a, b"),
     ("a sidecar counts", document(container("a"), init=[SIDECAR]), "", "2 containers"),
-    ("nobody", document(container("a")), "x", "no container 'x'; there are: a"),
+    ("unknown", document(container("a")), "x", "no container 'x'; there are: a"),
 ]
 
 
 @pytest.mark.parametrize(("pod", "name", "text"), [row[1:] for row in WRONG], ids=[row[0] for row in WRONG])
-def test_which_container_cannot_be_told(pod: dict[str, Any], name: str, text: str) -> None:
+def test_a_missing_or_ambiguous_container(pod: dict[str, Any], name: str, text: str) -> None:
     with pytest.raises(NoSuchContainerError, match=text):
         chosen_container(from_document(pod, Pod), name)
 
@@ -92,7 +92,7 @@ def test_the_patch_names_the_list_that_holds_the_container() -> None:
 
 def test_the_document_afterwards() -> None:
     before = document(container("a", SMALL, SMALL), container("b", SMALL))
-    after = wished(before, "a", {"requests": {"cpu": "2"}})
+    after = resized_document(before, "a", {"requests": {"cpu": "2"}})
     assert after["spec"]["containers"][0]["resources"] == {"requests": {"cpu": "2", "memory": "1Gi"}, "limits": SMALL}
     assert after["spec"]["containers"][1] == before["spec"]["containers"][1]
     assert before["spec"]["containers"][0]["resources"]["requests"] == SMALL

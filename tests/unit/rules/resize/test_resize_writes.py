@@ -23,7 +23,7 @@ def setting(version: Any = 2) -> NodeConfig:
     return resolved(MACHINE, reading(None, PROFILE).config, PROFILE, cgroup_version=version)
 
 
-def work(given: NodeConfig, *amounts: tuple[str, str], restart: str = "", burstable: bool = False) -> Workload:
+def work(node: NodeConfig, *amounts: tuple[str, str], restart: str = "", burstable: bool = False) -> Workload:
     policy = {"resizePolicy": [{"resourceName": restart, "restartPolicy": "RestartContainer"}]} if restart else {}
     containers = []
     for index, (cpu, memory) in enumerate(amounts):
@@ -32,7 +32,7 @@ def work(given: NodeConfig, *amounts: tuple[str, str], restart: str = "", bursta
             lists["limits"] = lists["requests"]
         containers.append({"name": f"c{index}", "image": "i", "resources": lists, **policy})
     document = {"metadata": {"name": "web", "uid": "u"}, "spec": {"containers": containers}}
-    return workload(from_document(document, Pod), given)
+    return workload(from_document(document, Pod), node)
 
 
 ROWS: list[tuple[str, list[tuple[str, str]], list[tuple[str, str]], list[str]]] = [
@@ -56,16 +56,16 @@ ROWS: list[tuple[str, list[tuple[str, str]], list[tuple[str, str]], list[str]]] 
 
 @pytest.mark.parametrize(("before", "after", "order"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_order(before: list[tuple[str, str]], after: list[tuple[str, str]], order: list[str]) -> None:
-    given = setting()
-    found = resize_writes(work(given, *before), work(given, *after), [], given)
+    node = setting()
+    found = resize_writes(work(node, *before), work(node, *after), [], node)
     assert [f"{each.name} {each.file}" for each in found] == order
     assert {each.how for each in found} <= {"resize"}
 
 
 def test_the_document_s_numbers_on_v1() -> None:
     """Document 003: 1 → 2 CPUs, quota 200000 of 100000, no other file but the shares."""
-    given = setting(1)
-    found = resize_writes(work(given, ("1", "200Mi")), work(given, ("2", "200Mi")), [], given)
+    node = setting(1)
+    found = resize_writes(work(node, ("1", "200Mi")), work(node, ("2", "200Mi")), [], node)
     values = {(each.level, each.file): (each.before, each.after) for each in found}
     assert values == {
         (level, file): pair
@@ -75,9 +75,9 @@ def test_the_document_s_numbers_on_v1() -> None:
 
 
 def test_a_container_that_is_restarted_gets_its_values_with_the_new_start() -> None:
-    given = setting()
+    node = setting()
     found = resize_writes(
-        work(given, ("1", "200Mi"), restart="memory"), work(given, ("1", "500Mi"), restart="memory"), [], given
+        work(node, ("1", "200Mi"), restart="memory"), work(node, ("1", "500Mi"), restart="memory"), [], node
     )
     assert [(each.name, each.file, each.after, each.how) for each in found] == [
         ("web", "memory.max", 524288000, "resize"),
@@ -86,10 +86,8 @@ def test_a_container_that_is_restarted_gets_its_values_with_the_new_start() -> N
 
 
 def test_sums_of_the_class_follow() -> None:
-    given = setting()
-    found = resize_writes(
-        work(given, ("1", "1Gi"), burstable=True), work(given, ("3", "2Gi"), burstable=True), [], given
-    )
+    node = setting()
+    found = resize_writes(work(node, ("1", "1Gi"), burstable=True), work(node, ("3", "2Gi"), burstable=True), [], node)
     follows = {(each.level, each.name, each.file) for each in found if each.how == "follows"}
     assert ("class", "Burstable", "cpu.weight") in follows
     assert ("container", "c0", "oom_score_adj") in follows

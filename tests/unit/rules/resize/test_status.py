@@ -41,7 +41,7 @@ def test_not_running_shows_what_is_allocated() -> None:
     assert status_resources(A, running=False, reported=Values(2, 1000, 100000, 1)) is A
 
 
-def test_the_runtime_is_believed() -> None:
+def test_reported_values_replace_allocated_ones() -> None:
     found = status_resources(
         A, running=True, reported=Values(1024, 100000, 100000, GI), actuated=resources({"memory": "1Gi"})
     )
@@ -104,12 +104,12 @@ def test_the_memory_limit(reported: int | None, expected: str) -> None:
     ("actuated", "expected"), [({"memory": "1Gi"}, "1Gi"), ({"memory": "0"}, "2Gi"), ({}, "2Gi"), (None, "2Gi")]
 )
 def test_the_memory_request_is_the_actuated_one(actuated: dict[str, str] | None, expected: str) -> None:
-    given_ = None if actuated is None else resources(actuated)
-    found = status_resources(resources({"memory": "2Gi"}), running=True, reported=Values(), actuated=given_)
+    last = None if actuated is None else resources(actuated)
+    found = status_resources(resources({"memory": "2Gi"}), running=True, reported=Values(), actuated=last)
     assert texts(found)[0] == {"memory": expected}
 
 
-def test_a_silent_runtime() -> None:
+def test_a_runtime_that_reports_nothing() -> None:
     actuated = resources({"cpu": "1", "memory": "1Gi"}, {"cpu": "1500m"})
     found = status_resources(A, running=True, actuated=actuated)
     assert texts(found) == (

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
-from plimsoll.rules.resize.allocation import NodeResizeGates, allocation_of
+from plimsoll.rules.resize.allocation import allocation_of
 from plimsoll.rules.resize.steps import (
     MemoryCheck,
     ResizePlan,
@@ -137,7 +138,7 @@ def test_decreases_in_reverse_order_then_increases_in_order() -> None:
     ],
 )
 def test_the_direction(old: tuple[str, str], new: tuple[str, str], grows: bool) -> None:
-    """Beside `z`, which grows and is first in the spec: what shrinks goes before it."""
+    """Beside `z`, which grows and is first in the spec: a container that shrinks comes before it."""
     before = pod(container("z", "", "1Mi", ""), container("a", "", *old))
     after = pod(container("z", "", "2Mi", ""), container("a", "", *new))
     found = plan(before, after, values(), values())
@@ -183,7 +184,7 @@ def test_a_pod_write_knows_before_and_after() -> None:
     assert writes[-1].after == values(2000, 500)
 
 
-def test_after_a_failure_the_pod_is_looked_at_too() -> None:
+def test_after_a_failure_the_pod_is_checked_too() -> None:
     same = pod(container("a", "1", "400Mi"))
     assert shown(plan(same, same, values(2000, 400), values(1000, 400), after_failure=True)) == [
         "pod shares 1024",
@@ -234,7 +235,7 @@ def test_init_containers_come_before_regular_ones_in_the_order() -> None:
 
     found = plan(sized("1"), sized("2"), values(), values())
     assert [short(step).split()[0] for step in found.steps] == ["plain", "side", "main"]
-    off = NodeResizeGates(init_containers=False)
+    off = Gates(init_containers=False)
     found = plan(sized("1"), sized("2"), values(), values(), gates=off)
     assert [short(step).split()[0] for step in found.steps] == ["side", "main"]
 
@@ -245,7 +246,7 @@ def test_pod_level_alone() -> None:
     found = plan(old, new, values(1000, 400), values(2000, 300))
     assert shown(found) == ["pod memory 300", "pod quota 200000", "pod shares 2048"]
     assert found.checks == ()  # a pure change of the pod level is not checked
-    assert plan(old, new, values(1000, 400), values(2000, 300), gates=NodeResizeGates(pod_level_resize=False)).empty
+    assert plan(old, new, values(1000, 400), values(2000, 300), gates=Gates(pod_level_resize=False)).empty
 
 
 # --- the memory check ---
@@ -282,7 +283,7 @@ def test_cpu_alone_is_not_checked() -> None:
     assert plan(old, new, values(1000, 400), values(2000, 300)).checks == ()
 
 
-def test_the_words_of_a_failed_check() -> None:
+def test_the_message_of_a_failed_check() -> None:
     assert MemoryCheck(100).refusal(99, 99) is None
     assert MemoryCheck(100).refusal(100, 100) == (
         "cannot decrease memory limits: attempting to set pod memory limit (100) below current usage (100)"
@@ -315,7 +316,7 @@ def test_ordinary_init_containers_are_never_in_progress() -> None:
 def test_pod_level_in_progress() -> None:
     old, new = (pod(container("a", "1"), resources={"requests": {"cpu": cpu}}) for cpu in ("1", "2"))
     assert is_resize_in_progress(new, allocation_of(old), {"a"})
-    assert not is_resize_in_progress(new, allocation_of(old), {"a"}, NodeResizeGates(pod_level_resize=False))
+    assert not is_resize_in_progress(new, allocation_of(old), {"a"}, Gates(pod_level_resize=False))
 
 
 # --- the point of the order ---
@@ -330,8 +331,8 @@ def test_no_container_is_ever_larger_than_its_pod_and_the_end_is_right(
     """Carried out step by step, as the kernel sees it."""
     old = pod(*(container(f"c{index}", memory=f"{before}Mi") for index, (before, _) in enumerate(rows)))
     new = pod(*(container(f"c{index}", memory=f"{after}Mi") for index, (_, after) in enumerate(rows)))
-    held = {f"c{index}": before * MI for index, (before, _) in enumerate(rows)}
-    pod_limit = sum(held.values())
+    limits = {f"c{index}": before * MI for index, (before, _) in enumerate(rows)}
+    pod_limit = sum(limits.values())
     wanted = sum(after for _, after in rows)
     for step in plan(old, new, values(0, pod_limit // MI), values(0, wanted), profile=profile).steps:
         if isinstance(step, WritePod):
@@ -339,8 +340,8 @@ def test_no_container_is_ever_larger_than_its_pod_and_the_end_is_right(
             pod_limit = step.values.memory_bytes
         else:
             assert step.resources.limits is not None
-            held[step.container] = step.resources.limits["memory"].value
-        assert sum(held.values()) <= max(pod_limit, sum(before for before, _ in rows) * MI)
-        assert max(held.values()) <= pod_limit
+            limits[step.container] = step.resources.limits["memory"].value
+        assert sum(limits.values()) <= max(pod_limit, sum(before for before, _ in rows) * MI)
+        assert max(limits.values()) <= pod_limit
     assert pod_limit == wanted * MI
-    assert list(held.values()) == [after * MI for _, after in rows]
+    assert list(limits.values()) == [after * MI for _, after in rows]

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.node.admission import shortfalls
 from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resize.allocation import (
     Allocation,
-    NodeResizeGates,
     allocated_pod,
     allocation_of,
     is_allocated,
@@ -52,9 +52,9 @@ def node(cpu: str = "4", memory: str = "8Gi", pods: str = "110") -> Node:
     return from_document({"status": {"allocatable": {"cpu": cpu, "memory": memory, "pods": pods}}}, Node)
 
 
-def setting(**given_: Any) -> ResizeSetting:
-    load = allocated_load(given_.pop("node", node()), given_.pop("others", ()))
-    return ResizeSetting(load, profile=given_.pop("profile", PROFILE_1_36), **given_)
+def setting(**fields: Any) -> ResizeSetting:
+    load = allocated_load(fields.pop("node", node()), fields.pop("others", ()))
+    return ResizeSetting(load, profile=fields.pop("profile", PROFILE_1_36), **fields)
 
 
 def verdict(old: Pod, new: Pod, around: ResizeSetting | None = None) -> ResizeVerdict:
@@ -68,12 +68,12 @@ ONE, TWO = pod(container(cpu="1", memory="1Gi")), pod(container(cpu="2", memory=
 # --- allocation ---
 
 
-def test_the_allocated_pod_is_the_spec_with_the_held_parts() -> None:
+def test_the_allocated_pod_is_the_spec_with_the_recorded_parts() -> None:
     old = pod(container("a", "1"), container("b", "1"), priority=1)
     new = pod(container("a", "2"), container("b", "2"), priority=7)
-    held = allocated_pod(new, allocation_of(old))
-    assert [str((each.resources.requests or {})["cpu"]) for each in held.spec.containers] == ["1", "1"]
-    assert held.spec.priority == 7
+    allocated = allocated_pod(new, allocation_of(old))
+    assert [str((each.resources.requests or {})["cpu"]) for each in allocated.spec.containers] == ["1", "1"]
+    assert allocated.spec.priority == 7
 
 
 def test_nothing_to_overwrite_costs_no_copy() -> None:
@@ -107,13 +107,13 @@ GROWN = [container("plain", "2"), container("side", "2", restartPolicy="Always")
 def test_what_is_resizable() -> None:
     both = pod(container("main"), initContainers=INITIAL)
     assert [each.name for each in resizable_containers(both)] == ["plain", "side", "main"]
-    off = NodeResizeGates(init_containers=False)
+    off = Gates(init_containers=False)
     assert [each.name for each in resizable_containers(both, off)] == ["side", "main"]
     assert set(allocation_of(both, off).containers) == {"side", "main"}
 
 
-def test_what_is_not_held_counts_at_once() -> None:
-    off = NodeResizeGates(init_containers=False, pod_level_resize=False)
+def test_parts_without_a_record_come_from_the_spec() -> None:
+    off = Gates(init_containers=False, pod_level_resize=False)
     old = pod(container(), initContainers=INITIAL[:1])
     new = pod(container(), initContainers=GROWN[:1], resources={"requests": {"cpu": "9"}})
     assert verdict(old, new, setting(gates=off)).decision == "NoChange"
@@ -213,13 +213,13 @@ STATIC_MEMORY = 'Resize is infeasible for Guaranteed Pods alongside Memory Manag
         ),
         pytest.param(
             container(cpu="2", memory="1Gi"),
-            {"static_cpus": True, "gates": NodeResizeGates(exclusive_cpus=True)},
+            {"static_cpus": True, "gates": Gates(exclusive_cpus=True)},
             "",
             id="gate for cpus",
         ),
         pytest.param(
             container(cpu="1", memory="2Gi"),
-            {"static_memory": True, "gates": NodeResizeGates(exclusive_memory=True)},
+            {"static_memory": True, "gates": Gates(exclusive_memory=True)},
             "",
             id="gate for memory",
         ),
@@ -236,7 +236,7 @@ def test_the_gate_is_off() -> None:
     assert verdict(ONE, ONE, setting(enabled=False)).decision == "NoChange"
 
 
-def test_other_classes_do_not_mind() -> None:
+def test_other_qos_classes_are_not_restricted() -> None:
     old, new = pod(container(cpu="1", guaranteed=False)), pod(container(cpu="2", guaranteed=False))
     assert verdict(old, new, setting(static_cpus=True, static_memory=True)).decision == "Accepted"
 
@@ -367,7 +367,7 @@ def test_a_request_of_zero_always_fits() -> None:
     assert shortfalls(pod(container(memory="1")), allocated_load(node(), full)) == []
 
 
-def test_a_critical_pod_drives_others_out() -> None:
+def test_a_critical_pod_preempts_others() -> None:
     old, new = (
         pod(container(cpu="1", memory="1Gi"), priority=CRITICAL),
         pod(container(cpu="2", memory="1Gi"), priority=CRITICAL),
@@ -384,7 +384,7 @@ def test_a_critical_pod_drives_others_out() -> None:
     assert stuck.victims == ()
 
 
-def test_a_critical_pod_with_other_failures_drives_nobody_out() -> None:
+def test_a_critical_pod_with_other_failures_preempts_no_pod() -> None:
     old, new = pod(container(cpu="1"), priority=CRITICAL), pod(container(cpu="9"), priority=CRITICAL)
     found = verdict(old, new, setting(others=OTHERS, refusals=("no",)))
     assert (found.decision, found.message, found.victims) == ("Deferred", "no", ())

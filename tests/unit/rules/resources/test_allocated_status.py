@@ -13,9 +13,9 @@ from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.node.node_config import Machine, resolved
 from plimsoll.rules.profile import PROFILES
 from plimsoll.rules.resources.allocated_status import (
+    actuated_level,
+    actuated_resources,
     allocated_from_status,
-    given_level,
-    given_resources,
     is_resize_pending,
 )
 
@@ -47,9 +47,9 @@ PENDING = [
 ]
 
 
-@pytest.mark.parametrize(("given", "pending"), [row[1:] for row in PENDING], ids=[row[0] for row in PENDING])
-def test_pending(given: Json, pending: bool) -> None:
-    pod = from_document(given, Pod)
+@pytest.mark.parametrize(("source", "pending"), [row[1:] for row in PENDING], ids=[row[0] for row in PENDING])
+def test_pending(source: Json, pending: bool) -> None:
+    pod = from_document(source, Pod)
     assert is_resize_pending(pod) is pending
     assert (allocated_from_status(pod) is pod) is not pending
 
@@ -59,7 +59,7 @@ def test_a_pod_without_status_is_its_spec() -> None:
     assert allocated_from_status(pod) is pod
 
 
-# E-13 and 05 A1: Infeasible counts what is held, Deferred the larger of both.
+# E-13 and 05 A1: Infeasible counts what is allocated, Deferred the larger of both.
 COUNTED = [
     ("1.36 Infeasible", "1.36", {"conditions": condition("Infeasible")}, 1000),
     ("1.36 Deferred", "1.36", {"conditions": condition("Deferred")}, 3000),
@@ -83,9 +83,9 @@ def test_cgroups_follow_what_is_allocated(profile: str, status: Json, milli: int
     assert pod.children[0].oom_score_adj == 875  # 1Gi of 8Gi
 
 
-# What is new in the wish is not held: (spec, status, what is held)
+# A new name in a request is not allocated: (spec, status, allocated)
 BLOCK = {"requests": {"cpu": "100"}, "limits": {"cpu": "100"}}
-WISHES = [
+REQUESTS = [
     (
         "a memory limit is added",
         {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "4Gi"}}},
@@ -113,16 +113,20 @@ WISHES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("spec", "told", "held"), [row[1:] for row in WISHES], ids=[row[0] for row in WISHES])
-def test_what_is_new_in_a_wish_is_not_held(spec: Json, told: Json, held: tuple[Json | None, Json | None]) -> None:
+@pytest.mark.parametrize(
+    ("spec", "status", "allocated"), [row[1:] for row in REQUESTS], ids=[row[0] for row in REQUESTS]
+)
+def test_a_new_name_in_a_request_is_not_allocated(
+    spec: Json, status: Json, allocated: tuple[Json | None, Json | None]
+) -> None:
     pod = from_document(
         {
             "spec": {"containers": [{"name": "c", **spec}]},
-            "status": {"resize": "Deferred", "containerStatuses": [{"name": "c", **told}]},
+            "status": {"resize": "Deferred", "containerStatuses": [{"name": "c", **status}]},
         },
         Pod,
     )
-    assert texts(allocated_from_status(pod).spec.containers[0].resources) == held
+    assert texts(allocated_from_status(pod).spec.containers[0].resources) == allocated
 
 
 def texts(resources: Resources | None) -> tuple[Json | None, Json | None]:
@@ -134,8 +138,8 @@ def texts(resources: Resources | None) -> tuple[Json | None, Json | None]:
 
 def test_a_guaranteed_pod_stays_one_while_an_older_limit_still_stands() -> None:
     """Shrunk from 2 to 1, which is not through, then asked to grow."""
-    given = document("5", qosClass="Guaranteed", resize="Deferred")
-    assert texts(allocated_from_status(from_document(given, Pod)).spec.containers[0].resources) == (
+    source = document("5", qosClass="Guaranteed", resize="Deferred")
+    assert texts(allocated_from_status(from_document(source, Pod)).spec.containers[0].resources) == (
         ALLOCATED,
         ALLOCATED,
     )
@@ -152,13 +156,13 @@ def with_level(**status: Any) -> Pod:
     )
 
 
-def test_the_pod_level_is_held_too() -> None:
+def test_pod_level_is_allocated_too() -> None:
     actual = {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}
     pod = with_level(allocatedResources={"cpu": "1", "memory": "1Gi"}, resources=actual)
     assert texts(allocated_from_status(pod).spec.resources) == ({"cpu": "1"}, {"cpu": "2"})
 
 
-def test_a_pod_level_that_is_new_is_not_held() -> None:
+def test_a_new_pod_level_is_not_allocated() -> None:
     assert allocated_from_status(with_level()).spec.resources is None
 
 
@@ -167,19 +171,19 @@ def test_a_pod_level_that_differs_is_pending() -> None:
     assert is_resize_pending(pod)
 
 
-# --- what was given ---
+# --- actuated resources ---
 
-GIVEN = [
+ACTUATED = [
     ("as allocated", {"requests": {"cpu": "1"}, "limits": {"cpu": "1500m"}}, ({"cpu": "1"}, {"cpu": "1500m"})),
     ("rounded by systemd", {"requests": {"cpu": "999m"}, "limits": {"cpu": "1509m"}}, ({"cpu": "1"}, {"cpu": "1500m"})),
-    ("not yet given", {"requests": {"cpu": "500m"}, "limits": {"cpu": "700m"}}, ({"cpu": "500m"}, {"cpu": "700m"})),
+    ("not yet actuated", {"requests": {"cpu": "500m"}, "limits": {"cpu": "700m"}}, ({"cpu": "500m"}, {"cpu": "700m"})),
     ("a limit that is new", {"requests": {"cpu": "1"}}, ({"cpu": "1"}, {})),
 ]
 
 
-@pytest.mark.parametrize(("actual", "given"), [row[1:] for row in GIVEN], ids=[row[0] for row in GIVEN])
+@pytest.mark.parametrize(("actual", "actuated"), [row[1:] for row in ACTUATED], ids=[row[0] for row in ACTUATED])
 @pytest.mark.parametrize("kind", ["container", "pod"])
-def test_given(kind: str, actual: Json, given: tuple[Json, Json]) -> None:
+def test_actuated(kind: str, actual: Json, actuated: tuple[Json, Json]) -> None:
     allocated = {"requests": {"cpu": "1"}, "limits": {"cpu": "1500m"}}
     state = {"running": {}}
     spec: Json = {"containers": [{"name": "c", "resources": allocated}, {"name": "d", "resources": allocated}]}
@@ -193,6 +197,6 @@ def test_given(kind: str, actual: Json, given: tuple[Json, Json]) -> None:
         spec, status = {"resources": allocated, "containers": []}, {"resources": actual}
     pod = from_document({"spec": spec, "status": status}, Pod)
     if kind == "pod":
-        assert texts(given_level(pod)) == given
+        assert texts(actuated_level(pod)) == actuated
     else:
-        assert {name: texts(each) for name, each in given_resources(pod).items()} == {"c": given}
+        assert {name: texts(each) for name, each in actuated_resources(pod).items()} == {"c": actuated}

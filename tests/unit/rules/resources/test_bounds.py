@@ -28,9 +28,9 @@ FINDINGS = [
 ]
 
 
-@pytest.mark.parametrize(("given", "fields"), [row[1:] for row in FINDINGS], ids=[row[0] for row in FINDINGS])
-def test_findings(given: Pod, fields: list[str]) -> None:
-    assert [error.field for error in oversized(given)] == fields
+@pytest.mark.parametrize(("source", "fields"), [row[1:] for row in FINDINGS], ids=[row[0] for row in FINDINGS])
+def test_findings(source: Pod, fields: list[str]) -> None:
+    assert [error.field for error in oversized(source)] == fields
 
 
 def test_fits() -> None:
@@ -44,5 +44,5 @@ def test_built_in_priorities() -> None:
     assert node.spec.priority == 2000001000 and is_node_critical(node)
     cluster = admitted(pod({}, priorityClassName="system-cluster-critical"))
     assert cluster.spec.priority == 2000000000 and is_critical(cluster) and not is_node_critical(cluster)
-    for given in (pod({}, priorityClassName="gold"), pod({}, priorityClassName="system-node-critical", priority=7)):
-        assert admitted(given) is given
+    for source in (pod({}, priorityClassName="gold"), pod({}, priorityClassName="system-node-critical", priority=7)):
+        assert admitted(source) is source

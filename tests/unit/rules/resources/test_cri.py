@@ -1,4 +1,4 @@
-"""What a runtime is told of a container's resources, checked against the vectors' own answers and by table."""
+"""A container's resources as a runtime receives them, checked against the vectors and by table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from plimsoll.rules.resources.cri import KERNEL_DEFAULT, CriResources, cleared, cri_resources
+from plimsoll.rules.model.observed import CriResources
+from plimsoll.rules.resources.cri import KERNEL_DEFAULT, cleared, cri_resources
 from plimsoll.rules.resources.oom_score import oom_scores
 from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.resources.values import Values, container_values
@@ -39,11 +40,11 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("values", "score", "told"), CASES)
-def test_values_as_cri_takes_them(values: Values, score: int, told: CriResources) -> None:
-    assert cri_resources(values, score) == told
+@pytest.mark.parametrize(("values", "score", "expected_resources"), CASES)
+def test_values_as_cri_resources(values: Values, score: int, expected_resources: CriResources) -> None:
+    assert cri_resources(values, score) == expected_resources
     assert cri_resources(values, score, cpuset_cpus="0-1", cpuset_mems="0") == msgspec.structs.replace(
-        told, cpuset_cpus="0-1", cpuset_mems="0"
+        expected_resources, cpuset_cpus="0-1", cpuset_mems="0"
     )
 
 
@@ -62,9 +63,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("before", "wanted", "update"), CHANGES)
-def test_what_is_given_up_is_taken_back_in_words(
-    before: CriResources, wanted: CriResources, update: CriResources
-) -> None:
+def test_removed_values_are_reset_explicitly(before: CriResources, wanted: CriResources, update: CriResources) -> None:
     assert cleared(before, wanted) == update
     assert cleared(wanted, wanted) == wanted
 
@@ -79,23 +78,23 @@ def test_the_vectors() -> None:
     seen = 0
     with gzip.open(Path(topics.__file__).with_name("vectors") / "e_container.jsonl.gz") as lines:
         for case in map(msgspec.json.decode, lines):
-            given, expected = case["input"], case["expected"]
-            if topics.counted_apart("e_container", given):
+            source, expected = case["input"], case["expected"]
+            if topics.counted_apart("e_container", source):
                 continue
-            policy, pod = topics.policy_of(given), topics.pod_of(given["pod"], given)
-            qos = qos_class(pod, pod_level=policy.pod_level)
-            scores = oom_scores(pod, qos, policy.memory_capacity_bytes, pod_level=policy.pod_level)
+            policy, pod = topics.policy_of(source), topics.pod_of(source["pod"], source)
+            qos = qos_class(pod, gates=policy.gates)
+            scores = oom_scores(pod, qos, policy)
             containers = pod.spec.init_containers + pod.spec.containers
-            for container, score, told in zip(containers, scores, expected["containers"], strict=True):
+            for container, score, expected_resources in zip(containers, scores, expected["containers"], strict=True):
                 seen += 1
                 assert cri_resources(container_values(pod, container, qos, policy), score) == CriResources(
-                    told["cpuShares"],
-                    told["cpuQuota"],
-                    told["cpuPeriod"],
-                    told["memoryLimitInBytes"],
-                    told["memorySwapLimitInBytes"],
-                    told["oomScoreAdj"],
-                    hugepage_limits=told["hugepageLimits"],
-                    unified=told.get("unified") or {},
-                ), given
+                    expected_resources["cpuShares"],
+                    expected_resources["cpuQuota"],
+                    expected_resources["cpuPeriod"],
+                    expected_resources["memoryLimitInBytes"],
+                    expected_resources["memorySwapLimitInBytes"],
+                    expected_resources["oomScoreAdj"],
+                    hugepage_limits=expected_resources["hugepageLimits"],
+                    unified=expected_resources.get("unified") or {},
+                ), source
     assert seen > 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.defaulting import defaulted, rounded_list
@@ -41,7 +42,7 @@ CONTAINERS = [
 @pytest.mark.parametrize("kind", ["containers", "initContainers"])
 @pytest.mark.parametrize("gate", [True, False])
 def test_containers(kind: str, gate: bool, block: Json, expected: tuple[Json | None, Json | None]) -> None:
-    pod = defaulted(lean({"spec": {kind: [{"name": "c", "resources": block}]}}), pod_level=gate)
+    pod = defaulted(lean({"spec": {kind: [{"name": "c", "resources": block}]}}), gates=Gates(pod_level=gate))
     (container,) = pod.spec.init_containers + pod.spec.containers
     assert texts(container.resources) == expected
 
@@ -60,7 +61,7 @@ POD_LEVEL = [
     ("D-2b cpu from containers though limits name memory only", [cpu("a", "50m")], {"limits": {"memory": "1Gi"}},
      ({"cpu": "50m", "memory": "1Gi"}, {"memory": "1Gi"})),
     ("D-2b requests alone: nothing", [cpu("a", "50m")], {"requests": {"memory": "1Gi"}}, ({"memory": "1Gi"}, None)),
-    ("D-2b a given request stays", [cpu("a", "50m")], {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}}, ({"cpu": "3"}, {"cpu": "4"})),
+    ("D-2b a request stays", [cpu("a", "50m")], {"requests": {"cpu": "3"}, "limits": {"cpu": "4"}}, ({"cpu": "3"}, {"cpu": "4"})),
     ("D-2a huge pages from containers", [{"name": "a", "resources": PAGES}], {"limits": {"cpu": "2"}},
      ({"cpu": "1", "hugepages-2Mi": "4Mi"}, {"cpu": "2", "hugepages-2Mi": "4Mi"})),
     ("D-2a fills limits, so b. runs", [{"name": "a", "resources": PAGES}], {"requests": {"memory": "1Gi"}},
@@ -95,34 +96,34 @@ def test_r2_the_containers_of_the_example_end_rounded() -> None:
 
 def test_the_gate_off_leaves_pod_level_alone() -> None:
     raw = lean({"spec": {"containers": [cpu("a", "50m")], "resources": {"limits": {"cpu": "1"}}}})
-    assert texts(defaulted(raw, pod_level=False).spec.resources) == (None, {"cpu": "1"})
+    assert texts(defaulted(raw, gates=Gates(pod_level=False)).spec.resources) == (None, {"cpu": "1"})
 
 
 POLICIES = [
     ("D-3 cpu and memory with a request", {"requests": {"memory": "1", "cpu": "1"}}, [], ["cpu", "memory"]),
     ("D-3 only where there is a request", {"requests": {"memory": "1"}}, [], ["memory"]),
     ("D-3 a request from a limit counts", {"limits": {"cpu": "1"}}, [], ["cpu"]),
-    ("D-3 after what is given", {"requests": {"memory": "1", "cpu": "1"}}, ["memory"], ["memory", "cpu"]),
+    ("D-3 after the user's policies", {"requests": {"memory": "1", "cpu": "1"}}, ["memory"], ["memory", "cpu"]),
     ("D-3 nothing", {}, [], []),
 ]
 
 
 @pytest.mark.parametrize(
-    ("block", "given_names", "names"), [row[1:] for row in POLICIES], ids=[row[0] for row in POLICIES]
+    ("block", "own_names", "names"), [row[1:] for row in POLICIES], ids=[row[0] for row in POLICIES]
 )
-def test_resize_policy(block: Json, given_names: list[str], names: list[str]) -> None:
-    policies = [{"resourceName": name, "restartPolicy": "RestartContainer"} for name in given_names]
+def test_resize_policy(block: Json, own_names: list[str], names: list[str]) -> None:
+    policies = [{"resourceName": name, "restartPolicy": "RestartContainer"} for name in own_names]
     containers = [{"name": "c", "resources": block, "resizePolicy": policies}]
     raw = lean(
         {"spec": {"containers": containers, "initContainers": [{**containers[0], "name": "i", "resizePolicy": []}]}}
     )
     spec = defaulted(raw, resize_policy=True).spec
     assert [each.resource_name for each in spec.containers[0].resize_policy] == names
-    assert [each.restart_policy for each in spec.containers[0].resize_policy[len(given_names) :]] == ["NotRequired"] * (
-        len(names) - len(given_names)
+    assert [each.restart_policy for each in spec.containers[0].resize_policy[len(own_names) :]] == ["NotRequired"] * (
+        len(names) - len(own_names)
     )
     assert spec.init_containers[0].resize_policy == (), "regular containers only"
-    assert [each.resource_name for each in defaulted(raw).spec.containers[0].resize_policy] == given_names
+    assert [each.resource_name for each in defaulted(raw).spec.containers[0].resize_policy] == own_names
 
 
 def test_r2_everywhere_in_a_pod() -> None:
@@ -163,7 +164,7 @@ def test_rounded_list() -> None:
 @settings(max_examples=examples(200), deadline=None)
 @given(valid_pods())
 def test_once_is_enough(document: Json) -> None:
-    """Idempotent, never lowering an amount, and the given pod stays as it was."""
+    """Idempotent, never lowering an amount, and the pod itself is not changed."""
     raw = lean(document)
     pod = defaulted(raw)
     assert defaulted(pod) == pod

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.quantity import Quantity, parse
 from plimsoll.rules.resources.defaulting import defaulted
@@ -97,8 +98,8 @@ def test_requests_and_limits(document: Json, requests: dict[str, str], limits: d
 
 def test_the_gate_off_ignores_pod_level() -> None:
     document = pod([LIMITED], resources={"requests": {"cpu": "5"}, "limits": {"cpu": "6"}})
-    assert shown(pod_requests(lean(document), pod_level=False)) == {"cpu": "1"}
-    assert shown(pod_limits(lean(document), pod_level=False)) == {"cpu": "1", "memory": "0"}
+    assert shown(pod_requests(lean(document), gates=Gates(pod_level=False))) == {"cpu": "1"}
+    assert shown(pod_limits(lean(document), gates=Gates(pod_level=False))) == {"cpu": "1", "memory": "0"}
 
 
 def test_missing_requests_for_scoring() -> None:
@@ -136,11 +137,11 @@ def resized(reason: str = "", *, allocated: Json | None = None, actual: Json | N
     return {"spec": spec, "status": status}
 
 
-HELD = {"allocated": {"cpu": "1"}, "actual": {"requests": {"cpu": "800m"}, "limits": {"cpu": "900m"}}}
+IN_USE = {"allocated": {"cpu": "1"}, "actual": {"requests": {"cpu": "800m"}, "limits": {"cpu": "900m"}}}
 RESIZED = [
-    ("E-13 spec is the largest", resized(**HELD), "1500m", "2"),
-    ("E-13 Infeasible", resized("Infeasible", **HELD), "1", "900m"),
-    ("E-10 Deferred keeps the spec", resized("Deferred", **HELD), "1500m", "2"),
+    ("E-13 spec is the largest", resized(**IN_USE), "1500m", "2"),
+    ("E-13 Infeasible", resized("Infeasible", **IN_USE), "1", "900m"),
+    ("E-10 Deferred keeps the spec", resized("Deferred", **IN_USE), "1500m", "2"),
     ("E-10 actual is the largest", resized(allocated={"cpu": "1"}, actual={"requests": {"cpu": "3"}, "limits": {"cpu": "4"}}), "3", "4"),
     ("E-10 allocated is the largest", resized(allocated={"cpu": "7"}, actual={"requests": {"cpu": "3"}}), "7", "2"),
     ("E-10 no status resources", resized("Infeasible", allocated={"cpu": "7"}), "1500m", "2"),
@@ -185,7 +186,7 @@ ADDITIVE = [
     ("Infeasible: what is allocated", "Infeasible", "1", "3"),
     ("InProgress: what is allocated", "InProgress", "1", "3"),
     ("Deferred: the larger", "Deferred", "100", "102"),
-    ("nothing told: the larger", "", "100", "102"),
+    ("no status: the larger", "", "100", "102"),
 ]
 
 
@@ -303,8 +304,8 @@ def test_valid_pods(document: Json) -> None:
     for name, quantity in limits.items():
         extra = overhead[name].nanos if name in overhead and capped[name] else 0
         assert quantity.nanos == capped[name].nanos + extra
-    gated = pod_requests(each, pod_level=False, overhead=False)
+    gated = pod_requests(each, gates=Gates(pod_level=False), overhead=False)
     assert nanos(gated) == nanos(container_requests(each))
-    assert nanos(pod_limits(each, pod_level=False, overhead=False)) == nanos(container_limits(each))
+    assert nanos(pod_limits(each, gates=Gates(pod_level=False), overhead=False)) == nanos(container_limits(each))
     assert nanos(counted_requests(each)) == nanos(requests), "without a status nothing is pending"
     assert nanos(counted_limits(each)) == nanos(limits)

@@ -26,7 +26,7 @@ def counted(
     policy: NodePolicy, *containers: Json, inits: tuple[Json, ...] = (), **fields: object
 ) -> tuple[list[int], int]:
     pod = defaulted(lean({"spec": {"containers": list(containers), "initContainers": list(inits), **fields}}))
-    qos = qos_class(pod, pod_level=policy.pod_level)
+    qos = qos_class(pod, gates=policy.gates)
     each = [exclusive_cpus(pod, c, qos, policy) for c in pod.spec.init_containers + pod.spec.containers]
     return each, pod_exclusive_cpus(pod, qos, policy)
 
@@ -54,8 +54,8 @@ def test_who_owns_cpus(got: tuple[list[int], int], expected: tuple[list[int], in
 @given(valid_pods(), node_settings(static_cpus=True))
 def test_properties(document: Json, setting) -> None:
     policy = setting.policy
-    pod = defaulted(lean(document), pod_level=policy.pod_level)
-    qos = qos_class(pod, pod_level=policy.pod_level)
+    pod = defaulted(lean(document), gates=policy.gates)
+    qos = qos_class(pod, gates=policy.gates)
     total = pod_exclusive_cpus(pod, qos, policy)
     own = [exclusive_cpus(pod, each, qos, policy) for each in pod.spec.init_containers + pod.spec.containers]
     assert max(own, default=0) <= total <= sum(own)

@@ -6,8 +6,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.oom_score import (
     GUARANTEED_SCORE,
     KUBELET_SCORE,
@@ -48,7 +50,10 @@ def pod(*containers: Json, inits: tuple[Json, ...] = (), **fields: object) -> Po
 def test_worked(capacity: int, amount: int, score: int) -> None:
     assert clamped(burstable_score(amount, capacity)) == score
     # A second, empty container keeps the pod Burstable whatever the first one asks for.
-    assert oom_scores(pod(memory("a", str(amount)), memory("b", None)), "Burstable", capacity) == [score, 999]
+    assert oom_scores(pod(memory("a", str(amount)), memory("b", None)), "Burstable", NodePolicy(capacity)) == [
+        score,
+        999,
+    ]
 
 
 def test_constants() -> None:
@@ -77,15 +82,15 @@ CONSTANT = [
 
 @pytest.mark.parametrize(("qos", "fields", "scores"), [row[1:] for row in CONSTANT], ids=[row[0] for row in CONSTANT])
 def test_constant_scores(qos, fields: Json, scores: list[int]) -> None:
-    assert oom_scores(pod(memory("a", "1Gi"), inits=(memory("i", None),), **fields), qos, 8 * GI) == scores
+    assert oom_scores(pod(memory("a", "1Gi"), inits=(memory("i", None),), **fields), qos, NodePolicy(8 * GI)) == scores
 
 
 def test_pod_level_share() -> None:
     """§7 worked, pod level: 2Gi for two containers with 256Mi and none, on 8Gi."""
     shared = pod(memory("a", "256Mi"), memory("b", None), resources={"requests": {"memory": "2Gi"}})
     assert pod_share_bytes(shared) == 896 * MI
-    assert oom_scores(shared, "Burstable", 8 * GI) == [860, 891]
-    assert oom_scores(shared, "Burstable", 8 * GI, pod_level=False) == [969, 999]
+    assert oom_scores(shared, "Burstable", NodePolicy(8 * GI)) == [860, 891]
+    assert oom_scores(shared, "Burstable", NodePolicy(8 * GI, gates=Gates(pod_level=False))) == [969, 999]
 
 
 SHARES = [
@@ -107,10 +112,10 @@ def test_sidecars_are_as_safe_as_the_app() -> None:
     sidecar = memory("s", "64Mi", sidecar=True)
     burstable = pod(memory("a", "2Gi"), memory("b", "1Gi"), inits=(sidecar, memory("i", "64Mi")))
     assert smallest_request_bytes(burstable) == GI
-    assert oom_scores(burstable, "Burstable", 8 * GI) == [875, 993, 750, 875]
-    assert oom_scores(burstable, "Burstable", 8 * GI, sidecar_rule=False) == [993, 993, 750, 875]
+    assert oom_scores(burstable, "Burstable", NodePolicy(8 * GI)) == [875, 993, 750, 875]
+    assert oom_scores(burstable, "Burstable", NodePolicy(8 * GI, sidecar_oom_rule=False)) == [993, 993, 750, 875]
     larger = pod(memory("a", "1Gi"), inits=(memory("s", "4Gi", sidecar=True),))
-    assert oom_scores(larger, "Burstable", 8 * GI) == [500, 875], "the rule never makes it less safe"
+    assert oom_scores(larger, "Burstable", NodePolicy(8 * GI)) == [500, 875], "the rule never makes it less safe"
 
 
 CLAMPS = [(1000, 999), (999, 999), (3, 3), (2, 3), (-5000, 3), (500, 500), (1001, 1001)]
@@ -151,11 +156,11 @@ def test_a_larger_node_makes_a_request_less_safe(amount: int, one: int, other: i
 def test_range_of_valid_pods(document: Json, capacity: int, share: bool, sidecars: bool) -> None:
     each = defaulted(lean(document))
     qos = qos_class(each)
-    scores = oom_scores(each, qos, capacity, pod_level=share, sidecar_rule=sidecars)
+    scores = oom_scores(each, qos, NodePolicy(capacity, pod_level_oom_share=share, sidecar_oom_rule=sidecars))
     assert len(scores) == len(each.spec.init_containers) + len(each.spec.containers)
     assert all(score in (-997, 1000) or 3 <= score <= 999 for score in scores)
     if qos == "Burstable" and -997 not in scores:
         assert all(3 <= score <= 999 for score in scores)
-    with_rule = oom_scores(each, qos, capacity, pod_level=share, sidecar_rule=True)
-    without = oom_scores(each, qos, capacity, pod_level=share, sidecar_rule=False)
+    with_rule = oom_scores(each, qos, NodePolicy(capacity, pod_level_oom_share=share))
+    without = oom_scores(each, qos, NodePolicy(capacity, pod_level_oom_share=share, sidecar_oom_rule=False))
     assert all(a <= b for a, b in zip(with_rule, without, strict=True))

@@ -36,7 +36,7 @@ def test_oom_group(pod: Pod, group: bool, found: bool) -> None:
 @pytest.mark.parametrize(("word", "found"), [("off", False), ("on", True), ("false", True)])
 def test_memory_qos(word: str, found: bool) -> None:
     assert pod_policy(asked(qos=word), NodePolicy(GI, memory_qos=True)).memory_qos is found
-    assert pod_policy(asked(qos=word), NodePolicy(GI)).memory_qos is False  # nobody turns the gate on
+    assert pod_policy(asked(qos=word), NodePolicy(GI)).memory_qos is False  # an annotation does not enable the gate
 
 
 def test_cgroup_v1_has_neither() -> None:

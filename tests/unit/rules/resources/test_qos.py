@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.qos import computed_qos_class, qos_class
 from tests.examples import examples
@@ -32,7 +33,7 @@ ROWS = [
     ("QC-4 requests below limits", [{"requests": {"cpu": "5m"}, **FULL}], {}, B),
     ("QC-4 requests only", [{"requests": {"cpu": "1", "memory": "1Gi"}}], {}, B),
     ("Q-17 equal by value", [{"requests": {"cpu": "1000m", "memory": "1024Mi"}, "limits": {"cpu": "1", "memory": "1Gi"}}], {}, G),
-    ("QC-2 an empty block: containers are not looked at", [EQUAL], {"resources": {}}, E),
+    ("QC-2 an empty block: containers are not considered", [EQUAL], {"resources": {}}, E),
     ("QC-2 requests without limits", [{}], {"resources": {"requests": {"cpu": "1", "memory": "1Gi"}}}, B),
     ("QC-2 equal, containers empty", [{}], {"resources": EQUAL}, G),
     ("QC-2 cpu limit missing", [EQUAL], {"resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}}}, B),
@@ -53,10 +54,10 @@ def test_class(blocks: list[Json], fields: Json, expected: str) -> None:
     assert computed_qos_class(pod) == expected
 
 
-def test_the_gate_off_looks_at_containers() -> None:
-    pod = defaulted(lean(document([EQUAL], {"resources": {}})), pod_level=False)
-    assert computed_qos_class(pod, pod_level=False) == G
-    assert qos_class(pod, pod_level=False) == G
+def test_without_the_gate_containers_decide() -> None:
+    pod = defaulted(lean(document([EQUAL], {"resources": {}})), gates=Gates(pod_level=False))
+    assert computed_qos_class(pod, gates=Gates(pod_level=False)) == G
+    assert qos_class(pod, gates=Gates(pod_level=False)) == G
 
 
 def test_a_stored_class_wins() -> None:
@@ -67,9 +68,9 @@ def test_a_stored_class_wins() -> None:
 
 @settings(max_examples=examples(150), deadline=None)
 @given(plain_pods())
-def test_second_writing(given_document: Json) -> None:
+def test_second_writing(source: Json) -> None:
     """QC-5: for a valid pod, Guaranteed means that every container has both limits and equal requests."""
-    pod = defaulted(lean(given_document))
+    pod = defaulted(lean(source))
     entries = [
         (block.requests.get(name) if block.requests else None, block.limits.get(name) if block.limits else None)
         for block in (container.resources for container in pod.spec.containers)
@@ -86,16 +87,14 @@ def test_second_writing(given_document: Json) -> None:
 
 @settings(max_examples=examples(100), deadline=None)
 @given(valid_pods(pod_level=False, stored=False))
-def test_order_of_containers_does_not_matter(given_document: Json) -> None:
-    spec = given_document["spec"]
-    turned = {**given_document, "spec": {**spec, "containers": spec["containers"][::-1]}}
-    assert computed_qos_class(defaulted(lean(given_document))) == computed_qos_class(defaulted(lean(turned)))
+def test_order_of_containers_does_not_matter(source: Json) -> None:
+    spec = source["spec"]
+    reordered = {**source, "spec": {**spec, "containers": spec["containers"][::-1]}}
+    assert computed_qos_class(defaulted(lean(source))) == computed_qos_class(defaulted(lean(reordered)))
     as_init = {
         "spec": {
             "containers": spec["containers"][:1],
             "initContainers": spec["containers"][1:] + spec.get("initContainers", []),
         }
     }
-    assert computed_qos_class(defaulted(lean(given_document))) == computed_qos_class(defaulted(lean(as_init))), (
-        "QC-3: by sum"
-    )
+    assert computed_qos_class(defaulted(lean(source))) == computed_qos_class(defaulted(lean(as_init))), "QC-3: by sum"

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from plimsoll.rules.cgroups.desired import workload
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.effective import pod_limits, pod_requests
@@ -32,7 +33,7 @@ NODE = NodePolicy(8 * GI, 8 * GI)
 
 
 def block(cpu: str | None = None, memory: str | None = None, *, requests: Json | None = None, **more: str) -> Json:
-    """A container's resources: limits as named, requests as given or following."""
+    """A container's resources: limits as named, requests as set or from limits."""
     limits = {name: text for name, text in (("cpu", cpu), ("memory", memory)) if text is not None} | more
     return {"limits": limits} | ({} if requests is None else {"requests": requests})
 
@@ -54,12 +55,11 @@ def pod(*blocks: Json, inits: tuple[tuple[Json, bool], ...] = (), **fields: Any)
 
 
 def of_pod(each: Pod, policy: NodePolicy = NODE, **more: Any) -> Values:
-    gate = policy.pod_level
     return pod_values(
         each,
-        qos_class(each, pod_level=gate),
-        pod_requests(each, pod_level=gate),
-        pod_limits(each, pod_level=gate),
+        qos_class(each, gates=policy.gates),
+        pod_requests(each, gates=policy.gates),
+        pod_limits(each, gates=policy.gates),
         policy,
         **more,
     )
@@ -67,7 +67,7 @@ def of_pod(each: Pod, policy: NodePolicy = NODE, **more: Any) -> Values:
 
 def of_container(each: Pod, index: int = 0, policy: NodePolicy = NODE, **more: Any) -> Values:
     container = (each.spec.init_containers + each.spec.containers)[index]
-    return container_values(each, container, qos_class(each, pod_level=policy.pod_level), policy, **more)
+    return container_values(each, container, qos_class(each, gates=policy.gates), policy, **more)
 
 
 def changed(**fields: Any) -> NodePolicy:
@@ -88,7 +88,7 @@ DECLARED = [
     ("an unlimited sidecar after a limited one", pod(FULL, inits=((FULL, True), (EMPTY, True))), (True, True)),
     ("pod-level cpu limit", pod(EMPTY, resources={"limits": {"cpu": "1"}}), (True, False)),
     ("pod-level zero", pod(EMPTY, resources={"limits": {"cpu": "0", "memory": "1Gi"}}), (False, True)),
-    ("overhead is not looked at", pod(EMPTY, overhead={"cpu": "1", "memory": "1Gi"}), (False, False)),
+    ("overhead does not count", pod(EMPTY, overhead={"cpu": "1", "memory": "1Gi"}), (False, False)),
 ]
 
 
@@ -100,7 +100,10 @@ def test_declared_limits(each: Pod, expected: tuple[bool, bool]) -> None:
 
 
 def test_declared_limits_with_the_gate_off() -> None:
-    assert declared_limits(pod(EMPTY, resources={"limits": {"cpu": "1"}}), pod_level=False) == (False, False)
+    assert declared_limits(pod(EMPTY, resources={"limits": {"cpu": "1"}}), gates=Gates(pod_level=False)) == (
+        False,
+        False,
+    )
 
 
 REQ = {"cpu": "250m", "memory": "1Gi"}
@@ -180,7 +183,7 @@ def test_inheritance_from_pod_level() -> None:
     each = pod(EMPTY, block("100m"), inits=((EMPTY, False),), resources={"limits": {"cpu": "2", "memory": "1Gi"}})
     got = [(of_container(each, i).cpu_quota_us, of_container(each, i).memory_bytes) for i in range(3)]
     assert got == [(200_000, GI), (200_000, GI), (10_000, GI)]
-    gated = of_container(each, 0, changed(pod_level=False))
+    gated = of_container(each, 0, changed(gates=Gates(pod_level=False)))
     assert (gated.cpu_quota_us, gated.memory_bytes) == (None, None)
 
 
@@ -270,7 +273,7 @@ def test_protection(reservation, each: Pod, in_pod, in_container) -> None:
 
 
 def test_memory_high_is_of_the_own_limit() -> None:
-    """02 §6.1: pod-level limits are ignored; allocatable stands in."""
+    """02 §6.1: pod-level limits are ignored; allocatable is used."""
     policy = changed(memory_qos=True, allocatable_memory_bytes=4 * GI)
     each = pod({"requests": {"memory": "1Gi"}}, resources={"limits": {"memory": "2Gi"}})
     assert of_container(each, policy=policy).memory_high_bytes == int((GI + 3 * GI * 0.9) // 4096) * 4096
@@ -291,7 +294,10 @@ def test_hugetlb_of_containers() -> None:
     )
     assert of_container(each, 0, host).hugetlb == {2 * MI: 0, GI: 2 * GI}
     assert of_container(each, 1, host).hugetlb == {2 * MI: 8 * MI, GI: 2 * GI}
-    assert of_container(each, 1, changed(hugepage_sizes=(2 * MI, GI), pod_level=False)).hugetlb == {2 * MI: 0, GI: 0}
+    assert of_container(each, 1, changed(hugepage_sizes=(2 * MI, GI), gates=Gates(pod_level=False))).hugetlb == {
+        2 * MI: 0,
+        GI: 0,
+    }
     assert of_container(each, 0).hugetlb is None
 
 

@@ -1,4 +1,4 @@
-"""A whole scheduling cycle and its texts: spec 05 A4."""
+"""A whole scheduling cycle and its messages: 05 A4."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_a4_preemption_policy_never(profile: Profile, before: str) -> None:
     )
 
 
-def test_a4_when_preemption_helps_the_histogram_stands_alone() -> None:
+def test_a4_when_preemption_helps_only_the_histogram_is_reported() -> None:
     found = decide(pod("new", "4", 9), [node("n1", "4", pod("a", "1"))], PROFILE_1_36)
     assert found.message == "0/1 nodes are available: 1 Insufficient cpu."
     assert found.preemption is not None and found.preemption.candidate is not None
@@ -127,7 +127,7 @@ def named(*names: str) -> Json:
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
 
 
-def test_a_daemon_sets_pod_looks_at_its_own_node_only() -> None:
+def test_a_daemon_sets_pod_tries_only_its_own_node() -> None:
     nodes = [node("n1", "4", pod("a", "4")), node("n2"), node("n3")]
     assert decide(pod("new", "1", affinity=named("n1")), nodes, PROFILE_1_36).message == (
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. "
@@ -137,7 +137,7 @@ def test_a_daemon_sets_pod_looks_at_its_own_node_only() -> None:
     assert decide(pod("new", "1", affinity=named("n2")), nodes, PROFILE_1_36).nodes == ("n2",)
 
 
-def test_terms_that_exclude_one_another_are_said_once() -> None:
+def test_terms_that_exclude_one_another_are_reported_once() -> None:
     found = decide(pod("new", affinity=named("n1", "n2")), [node("n1"), node("n2")], PROFILE_1_36)
     assert found.message == (
         "0/2 nodes are available: pod affinity terms conflict. no new claims to deallocate, "
@@ -145,7 +145,7 @@ def test_terms_that_exclude_one_another_are_said_once() -> None:
     )
 
 
-def test_a3_the_emptiest_node_wins_and_ties_are_all_told() -> None:
+def test_a3_the_emptiest_node_wins_and_all_ties_are_returned() -> None:
     nodes = [node("n1", "4", pod("a", "2")), node("n2"), node("n3")]
     found = decide(pod("new", "1"), nodes, PROFILE_1_36)
     assert found.nodes == ("n2", "n3")
@@ -161,15 +161,15 @@ def test_a5_the_nominated_node_is_tried_first() -> None:
     assert decide(grown, nodes, PROFILE_1_36).nodes == ("n2",), "another node may still be used"
 
 
-def test_a2_a_promised_place_is_taken() -> None:
-    promised = waiting_load(pod("promised", "4", 5, status={"nominatedNodeName": "n1"}))
+def test_a2_a_nominated_pod_takes_its_place() -> None:
+    nominee = waiting_load(pod("nominee", "4", 5, status={"nominatedNodeName": "n1"}))
     nodes = [node("n1"), node("n2")]
-    nominated = by_node([promised, waiting_load(pod("other"))])
+    nominated = by_node([nominee, waiting_load(pod("other"))])
     assert decide(pod("new", "1", 5), nodes, PROFILE_1_36, nominated=nominated).nodes == ("n2",)
     assert decide(pod("new", "1", 6), nodes, PROFILE_1_36, nominated=nominated).nodes == ("n1", "n2")
 
 
-def test_a3_a_large_cluster_is_searched_in_turns() -> None:
+def test_a3_a_large_cluster_is_searched_in_rotation() -> None:
     nodes = [node(f"n{index}") for index in range(200)]
     first = decide(pod(), nodes, PROFILE_1_36)
     assert len(first.scores) == 100 and first.next_start == 100

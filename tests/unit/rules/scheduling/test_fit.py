@@ -169,7 +169,7 @@ def test_a1_the_pod_being_scheduled_counts_from_its_spec_only() -> None:
             ),
             id="all reasons are collected",
         ),
-        pytest.param([], {"storage": "1Gi"}, ALLOCATABLE, FITS, id="a bare name that nobody schedules by"),
+        pytest.param([], {"storage": "1Gi"}, ALLOCATABLE, FITS, id="a bare name that is not scheduled"),
     ],
 )
 def test_a2_resources(used: list[str], requests: Json, allocatable: Json, expected: FitVerdict) -> None:
@@ -306,9 +306,9 @@ def test_on_the_hosts_network_every_port_is_a_host_port() -> None:
     ],
 )
 def test_a2_nominated_pods_of_no_lower_priority_count(priority: int, fits: bool) -> None:
-    promised = waiting_load(pod("promised", {"cpu": "5"}, priority=5))
+    nominee = waiting_load(pod("nominee", {"cpu": "5"}, priority=5))
     new = waiting_load(pod("new", {"cpu": "4"}, priority=priority))
-    load = with_nominated(node_load(node(), [], PROFILE_1_36), [promised], new)
+    load = with_nominated(node_load(node(), [], PROFILE_1_36), [nominee], new)
     assert verdict(new, load, PROFILE_1_36).fits is fits
     assert with_nominated(load, [new], new) is load, "its own nomination does not stand in its way"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
@@ -81,7 +81,7 @@ DB = {"app": "db"}
             id="a pod without a start is the youngest",
         ),
         pytest.param(
-            [pod("small", "1", 1), pod("big", "3", 5)], [], ["big"], 0, id="given back: whoever fits beside the pod"
+            [pod("small", "1", 1), pod("big", "3", 5)], [], ["big"], 0, id="reprieved: pods that fit beside the new one"
         ),
         pytest.param([pod("low", "2", 1), pod("high", "2", 10)], [], ["low"], 0, id="equal priority is no victim"),
         pytest.param(
@@ -141,7 +141,7 @@ def test_a5_victims_are_listed_by_importance() -> None:
         pytest.param(
             [pod("same", "4", 10)],
             FitVerdict(("No preemption victims found for incoming pod",), True),
-            id="nobody is lower",
+            id="no lower priority",
         ),
         pytest.param([pod("low", "1", 1), pod("high", "3", 20)], SHORT, id="not enough even without them"),
     ],
@@ -151,8 +151,8 @@ def test_a5_unsuitable_node(residents: list[Pod], expected: FitVerdict) -> None:
 
 
 def test_a5_a_nominated_pod_of_higher_priority_keeps_its_place() -> None:
-    promised = [waiting_load(pod("promised", "3", 50))]
-    found = victims_on(waiting_load(pod("new", "2", 10)), node(pod("low", "4", 1)), PROFILE_1_36, nominated=promised)
+    nominee = [waiting_load(pod("nominee", "3", 50))]
+    found = victims_on(waiting_load(pod("new", "2", 10)), node(pod("low", "4", 1)), PROFILE_1_36, nominated=nominee)
     assert found == SHORT
 
 
@@ -228,7 +228,7 @@ def test_a5_a_decision_over_nodes() -> None:
     assert [each.metadata.name for each in found.cleared] == ["weak"]
 
 
-def test_a5_why_nobody_can_be_preempted() -> None:
+def test_a5_why_no_pod_can_be_preempted() -> None:
     nodes = [
         node(pod("a", "4", 10), name="n1"),
         node(pod("b", "3", 20), pod("c", "1"), name="n2"),
@@ -286,11 +286,12 @@ RESIDENTS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12)), max_size=
 def test_victims_are_lower_sufficient_and_each_is_needed(listed: list[tuple[int, int]], cpu: int) -> None:
     residents = [pod(f"r{index}", str(cores), priority) for index, (cores, priority) in enumerate(listed)]
     load, waiting = node(*residents, cpu="8"), waiting_load(pod("new", str(cpu), 10))
-    found = victims_on(waiting, load, PROFILE_1_36)
-    if not isinstance(found, PreemptionCandidate):
-        return
-    keys = [f"d/{each.metadata.name}" for each in found.victims]
-    assert all((each.spec.priority or 0) < 10 for each in found.victims)
+    candidate = victims_on(waiting, load, PROFILE_1_36)
+    assume(isinstance(candidate, PreemptionCandidate))
+    assert isinstance(candidate, PreemptionCandidate)
+    event(f"{len(candidate.victims)} victims of {len(residents)} pods")
+    keys = [f"d/{victim.metadata.name}" for victim in candidate.victims]
+    assert all((victim.spec.priority or 0) < 10 for victim in candidate.victims)
     assert verdict(waiting, load.without_pods(keys), PROFILE_1_36).fits
     for key in keys:
         assert not verdict(waiting, load.without_pods(other for other in keys if other != key), PROFILE_1_36).fits

@@ -18,13 +18,13 @@ from plimsoll.rules.scheduling.score import (
     Weights,
     balanced_score,
     best,
+    intolerable_taints,
     nodes_to_find,
     normalized,
     preferred_weight,
     scores,
     shaped,
     strategy_score,
-    unwanted_taints,
     usages,
 )
 
@@ -107,7 +107,7 @@ def test_a3_balanced_allocation_knows_no_defaults() -> None:
     assert balanced_score(waiting_load(pod("p", {"memory": "4Gi"})), load, PROFILE_1_27) == 75
 
 
-def test_a3_an_extended_resource_counts_only_for_pods_that_ask() -> None:
+def test_a3_an_extended_resource_counts_only_for_pods_that_request_it() -> None:
     load = node_load(node(allocatable={"cpu": "4", "example.com/gpu": "10"}), [], PROFILE_1_36)
     resources = (("cpu", 1), ("example.com/gpu", 1))
     asking, other = pod("p", {"cpu": "2", "example.com/gpu": "1"}), pod("p", {"cpu": "2"})
@@ -117,7 +117,7 @@ def test_a3_an_extended_resource_counts_only_for_pods_that_ask() -> None:
     assert strategy_score(ScoringStrategy(), usages(waiting_load(other), load, resources, real=False)) == 50
 
 
-def test_a3_balanced_allocation_takes_full_for_overfull() -> None:
+def test_a3_balanced_allocation_counts_overfull_as_full() -> None:
     load = node_load(node(), [pod("r", {"cpu": "40"})], PROFILE_1_27)
     assert balanced_score(waiting_load(pod("p", {"memory": "4Gi"})), load, PROFILE_1_27) == 75
 
@@ -181,8 +181,8 @@ SOFT = [
         pytest.param([{"operator": "Exists"}], 0, id="everything tolerated"),
     ],
 )
-def test_unwanted_taints(tolerations: list[Json], count: int) -> None:
-    assert unwanted_taints(pod(tolerations=tolerations), node(taints=SOFT)) == count
+def test_intolerable_taints(tolerations: list[Json], count: int) -> None:
+    assert intolerable_taints(pod(tolerations=tolerations), node(taints=SOFT)) == count
 
 
 def test_preferred_weight_sums_matching_terms() -> None:
@@ -202,9 +202,9 @@ def test_preferred_weight_sums_matching_terms() -> None:
     ("counts", "reverse", "expected"),
     [
         pytest.param([0, 1, 3], True, [100, 67, 0], id="reversed: 100 − 33"),
-        pytest.param([0, 0], True, [100, 100], id="reversed: nobody is worse"),
+        pytest.param([0, 0], True, [100, 100], id="reversed: all equal"),
         pytest.param([0, 1, 3], False, [0, 33, 100], id="stretched"),
-        pytest.param([0, 0], False, [0, 0], id="nobody is better"),
+        pytest.param([0, 0], False, [0, 0], id="all equal"),
         pytest.param([], False, [], id="no nodes"),
     ],
 )
@@ -255,7 +255,7 @@ def test_a3_nodes_scored(count: int, found: int) -> None:
     assert nodes_to_find(count) == found
 
 
-def test_nodes_scored_by_a_given_percentage() -> None:
+def test_nodes_scored_by_percentage() -> None:
     assert nodes_to_find(1000, percent=100) == 1000
 
 

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.rules.model.objects import Node, Pod, SelectorTerm, Taint, Toleration
-from plimsoll.rules.model.policies import LabelSelector
+from plimsoll.rules.model.objects import LabelSelector, Node, Pod, SelectorTerm, Taint, Toleration
 from plimsoll.rules.scheduling.selectors import matches_affinity, matches_label, required_node_names, selects, tolerates
 
 LABELS = {"disk": "ssd", "cores": "16", "empty": "", "word": "many"}
@@ -119,7 +118,7 @@ def test_node_selector(selector: dict[str, str], matches: bool) -> None:
         pytest.param([{"matchFields": [THIS]}, {"matchFields": [OTHER]}], {"n1", "n2"}, id="terms add up"),
         pytest.param([{"matchFields": [THIS, OTHER]}], set(), id="requirements exclude one another"),
         pytest.param([{"matchFields": [THIS]}, {"matchExpressions": [SSD]}], None, id="one term without a name"),
-        pytest.param([{"matchFields": [expression("metadata.name", "NotIn", "n2")]}], None, id="NotIn names nobody"),
+        pytest.param([{"matchFields": [expression("metadata.name", "NotIn", "n2")]}], None, id="NotIn names no node"),
         pytest.param([], None, id="no terms"),
     ],
 )

@@ -71,11 +71,11 @@ def _pod(chance: random.Random, index: int) -> Pod:
 
 
 def _filled(seed: int, nodes: int, pods: int, profile: Profile, percent: int = 0) -> tuple[int, int]:
-    """Schedule pod after pod with both, compare each decision; how many the arrays decided, how many found a node."""
+    """Schedule pod after pod with both and compare each decision; how many the arrays decided, how many had a node."""
     chance = random.Random(seed)
     loads = {load.name: load for load in (node_load(_node(chance, i), (), profile) for i in range(nodes))}
     fleet, start, by_arrays, placed = Fleet(list(loads.values()), profile), 0, 0, 0
-    promised = _pod(chance, 10_001)
+    second_nominee = _pod(chance, 10_001)
     nominee = from_document(
         {
             "metadata": {"name": "nom", "namespace": "d", "uid": "nom"},
@@ -84,7 +84,7 @@ def _filled(seed: int, nodes: int, pods: int, profile: Profile, percent: int = 0
         },
         Pod,
     )
-    nominated = by_node([waiting_load(nominee), waiting_load(promised)])
+    nominated = by_node([waiting_load(nominee), waiting_load(second_nominee)])
     for index in range(pods):
         pod = _pod(chance, index)
         scalar = decide(pod, list(loads.values()), profile, nominated=nominated, start=start, percent_to_find=percent)
@@ -121,7 +121,7 @@ def test_more_nodes_than_are_searched() -> None:
     assert by_arrays == placed == 60
 
 
-def test_a_pod_with_a_promised_node_is_left_to_the_scalar_rules() -> None:
+def test_a_nominated_pod_is_decided_by_the_scalar_rules() -> None:
     loads: list[NodeLoad] = [node_load(_node(random.Random(1), 1), (), PROFILE_1_36)]
     pod = from_document({"metadata": {"name": "p", "uid": "u"}, "status": {"nominatedNodeName": "n0001"}}, Pod)
     assert Fleet(loads, PROFILE_1_36).decide(pod, {}) is None

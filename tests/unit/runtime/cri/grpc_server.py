@@ -1,6 +1,6 @@
-"""A gRPC server on a unix socket that does what a test tells it: answer, fail, be slow, talk nonsense, hang up.
+"""A gRPC server on a unix socket that a test controls: it answers, fails, is slow, sends garbage, hangs up.
 
-With `forward_to` it is a proxy: what no test has an opinion on goes to a real runtime.
+With `forward_to` it is a proxy: calls without a handler go to a real runtime.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Server:
         self._server = await asyncio.start_unix_server(self._serve, self.socket_path)
 
     async def stop(self) -> None:
-        """As a daemon that is killed: everybody's connection breaks, the socket is gone."""
+        """As a daemon that is killed: every connection breaks, the socket is gone."""
         if self._server is not None:
             self._server.close()
             self._server = None

@@ -72,4 +72,5 @@ FIELDS = {
     "UpdatePodSandboxResourcesRequest": "1 pod_sandbox_id string; 2 overhead LinuxContainerResources; 3 resources LinuxContainerResources",
     "VersionRequest": "1 version string",
     "VersionResponse": "1 version string; 2 runtime_name string; 3 runtime_version string; 4 runtime_api_version string",
+    "SecurityProfile": "1 profile_type ProfileType; 2 localhost_ref string",
 }

@@ -1,4 +1,4 @@
-"""What is seen and what wakes the agent, with a runtime that is a table of ours and sends events, or does not."""
+"""Snapshots and changes, with a fake runtime that sends events or does not."""
 
 from __future__ import annotations
 
@@ -132,32 +132,32 @@ async def test_a_status_is_asked_once_per_state(table: Table, runtime: CriRuntim
     assert (await runtime.seen()).containers == ()
 
 
-async def test_a_kill_is_asked_about_until_its_reason_is_told(table: Table, runtime: CriRuntime) -> None:
+async def test_the_status_of_a_kill_is_read_until_it_has_a_reason(table: Table, runtime: CriRuntime) -> None:
     table.put("c", m.EXITED, exit_code=137, reason="Error")
     assert (await runtime.seen()).containers[0].reason == ""
     table.put("c", m.EXITED, exit_code=137, reason="OOMKilled")
     assert (await runtime.seen()).containers[0].reason == "OOMKilled"
 
 
-async def test_those_who_ask_together_share_an_answer_that_is_new(table: Table, runtime: CriRuntime) -> None:
+async def test_concurrent_callers_share_a_new_snapshot(table: Table, runtime: CriRuntime) -> None:
     table.put("c", m.CREATED)
     before = table.server.calls.count("ListContainers")
     first = asyncio.create_task(runtime.seen())
     await asyncio.sleep(0)
     others = [asyncio.create_task(runtime.seen()) for _ in range(20)]
-    others[0].cancel()  # the one that would have looked for all of them
+    others[0].cancel()  # the one that would have read for all of them
     await asyncio.gather(first, *others, return_exceptions=True)
     assert [task.result().containers[0].id for task in others[1:]] == ["c"] * 19
     assert table.server.calls.count("ListContainers") - before <= 3
 
 
-async def test_without_a_runtime_everybody_is_told(table: Table, runtime: CriRuntime) -> None:
+async def test_without_a_runtime_all_pods_are_named(table: Table, runtime: CriRuntime) -> None:
     await table.server.stop()
     answers = await asyncio.gather(*(runtime.seen() for _ in range(3)), return_exceptions=True)
     assert [type(each).__mro__[1] for each in answers] == [RuntimeCallError] * 3
 
 
-async def test_looks_of_our_own_find_what_has_changed(
+async def test_polling_finds_what_has_changed(
     table: Table, runtime: CriRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(changes_module, "BUSY_S", 0.02)

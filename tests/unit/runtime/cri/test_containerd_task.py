@@ -65,6 +65,6 @@ async def test_one_that_is_gone_is_gone(server: Server) -> None:
     assert await removed(server, gone) == ["RemoveContainer", "Kill", "Delete", "RemoveContainer"]
 
 
-async def test_what_else_is_refused_is_told(server: Server) -> None:
+async def test_other_refusals_are_raised(server: Server) -> None:
     with pytest.raises(CallRefusedError, match="read-only"):
         await removed(server, GrpcError(UNKNOWN, "read-only file system"))

@@ -146,7 +146,7 @@ async def test_a_deadline_ends_the_call_on_both_sides(at: Path) -> None:
         client.close()
 
 
-async def test_nobody_there(at: Path) -> None:
+async def test_no_server_listens(at: Path) -> None:
     client = GrpcClient(str(at))
     with pytest.raises(GrpcUnavailableError, match="No such file"):
         await client.unary(METHOD, b"", 10)

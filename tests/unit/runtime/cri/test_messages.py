@@ -19,7 +19,7 @@ OURS = {
     for name, kind in {**vars(m), **vars(image_messages)}.items()
     if inspect.isclass(kind) and issubclass(kind, m.Message) and kind is not m.Message
 }
-# One struct of ours for several messages that look alike, or for a part of one.
+# One struct of ours for several messages of the same form, or for a part of one.
 STANDS_FOR = {
     "SandboxRequest": ("StopPodSandboxRequest", "RemovePodSandboxRequest", "PodSandboxStatusRequest"),
     "ContainerRequest": ("StartContainerRequest", "RemoveContainerRequest", "ReopenContainerLogRequest"),
@@ -35,7 +35,7 @@ STANDS_FOR = {
 CASES = [(ours, theirs) for ours in OURS for theirs in STANDS_FOR.get(ours, (ours,))]
 NUMBERS = {"int32": int, "int64": int, "uint32": int, "uint64": Unsigned, "bool": bool, "string": str, "bytes": bytes}
 ENUMS = {
-    "NamespaceMode", "PodSandboxState", "ContainerState", "ContainerEventType", "CgroupDriver", "Signal",
+    "NamespaceMode", "PodSandboxState", "ContainerState", "ContainerEventType", "CgroupDriver", "ProfileType", "Signal",
 }  # fmt: skip
 
 
@@ -52,20 +52,20 @@ def test_every_field_is_one_of_the_reference(ours: str, theirs: str) -> None:
         assert (number, _matches(kind, reference[name][1])) == (reference[name][0], True), f"{theirs}.{name}"
 
 
-def _matches(kind: Any, told: str) -> bool:
+def _matches(kind: Any, declared: str) -> bool:
     if get_origin(kind) is UnionType:
         (kind,) = (each for each in get_args(kind) if each is not type(None))
     if get_origin(kind) is dict:
-        return told.replace(" ", "") == "map<string,string>"
+        return declared.replace(" ", "") == "map<string,string>"
     if get_origin(kind) is tuple:
         item = get_args(kind)[0]
-        return told.startswith("[]") and (item is bytes or _matches(item, told.removeprefix("[]")))
-    if told in NUMBERS:
-        return kind is NUMBERS[told]
-    if told in ENUMS:
+        return declared.startswith("[]") and (item is bytes or _matches(item, declared.removeprefix("[]")))
+    if declared in NUMBERS:
+        return kind is NUMBERS[declared]
+    if declared in ENUMS:
         return kind is int
-    return bool(kind.__name__ in (told, f"Cri{told}"))
+    return bool(kind.__name__ in (declared, f"Cri{declared}"))
 
 
-def test_signals_stand_where_the_reference_puts_them() -> None:
+def test_signals_have_the_numbers_of_the_reference() -> None:
     assert (m.SIGNALS["SIGKILL"], m.SIGNALS["SIGTERM"]) == (13, 23)

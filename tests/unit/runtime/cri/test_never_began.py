@@ -26,7 +26,7 @@ CASES = [
 ]
 
 
-def test_an_end_is_an_end_without_a_start_that_is_told() -> None:
+def test_an_exit_without_a_reported_start_is_an_exit() -> None:
     assert not never_began(m.ContainerStatus(state=m.EXITED, reason="Error", exit_code=1))
 
 

@@ -1,4 +1,4 @@
-"""What a runtime tells of its disks, and how it hears of a pod's new size, with a runtime that is a test's."""
+"""File systems, writable layers and sandbox updates, with a fake runtime."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def fs(mount_point: str = "", used_bytes: int | None = None, inodes: int | None 
     )
 
 
-async def test_what_containers_wrote_as_far_as_it_is_told(server: Server, runtime: CriRuntime) -> None:
+async def test_writable_layers_that_the_runtime_reports(server: Server, runtime: CriRuntime) -> None:
     def of(each: str, layer: im.FilesystemUsage | None) -> im.ContainerStats:
         return im.ContainerStats(attributes=im.ContainerAttributes(id=each), writable_layer=layer)
 
@@ -58,7 +58,7 @@ async def test_what_containers_wrote_as_far_as_it_is_told(server: Server, runtim
 
 
 @pytest.mark.parametrize(
-    ("images", "containers", "told"),
+    ("images", "containers", "expected"),
     [
         pytest.param((fs("/i"),), (), Filesystems("/i", ""), id="containerd-1.6"),
         pytest.param((fs("/i"),), (fs("/c"),), Filesystems("/i", "/c"), id="both"),
@@ -66,18 +66,18 @@ async def test_what_containers_wrote_as_far_as_it_is_told(server: Server, runtim
         pytest.param((), (), Filesystems(), id="nothing"),
     ],
 )
-async def test_where_images_and_writable_layers_lie(
+async def test_where_images_and_writable_layers_are_stored(
     server: Server, runtime: CriRuntime, images: tuple[im.FilesystemUsage, ...],
-    containers: tuple[im.FilesystemUsage, ...], told: Filesystems,
+    containers: tuple[im.FilesystemUsage, ...], expected: Filesystems,
 ) -> None:  # fmt: skip
     async def answer(server: Server, request: bytes) -> bytes:
         return encode(im.ImageFsInfoResponse(image_filesystems=images, container_filesystems=containers))
 
     server.handlers["ImageFsInfo"] = answer
-    assert await runtime.filesystems() == told
+    assert await runtime.filesystems() == expected
 
 
-async def test_a_runtime_hears_a_pods_size_in_full(server: Server, runtime: CriRuntime) -> None:
+async def test_a_runtime_gets_a_pods_size_in_full(server: Server, runtime: CriRuntime) -> None:
     heard: list[m.UpdatePodSandboxResourcesRequest] = []
 
     async def hear(server: Server, request: bytes) -> bytes:
@@ -92,9 +92,7 @@ async def test_a_runtime_hears_a_pods_size_in_full(server: Server, runtime: CriR
     )
 
 
-async def test_one_that_cannot_hear_it_is_asked_once_until_it_may_be_another(
-    server: Server, runtime: CriRuntime
-) -> None:
+async def test_an_unimplemented_call_is_made_once_per_connection(server: Server, runtime: CriRuntime) -> None:
     async def unknown(server: Server, request: bytes) -> bytes:
         raise GrpcError(UNIMPLEMENTED, "unknown method UpdatePodSandboxResources")
 
@@ -110,7 +108,7 @@ async def test_one_that_cannot_hear_it_is_asked_once_until_it_may_be_another(
     assert server.calls.count("UpdatePodSandboxResources") == 2
 
 
-async def test_one_that_refuses_is_heard(server: Server, runtime: CriRuntime) -> None:
+async def test_a_refusal_is_raised(server: Server, runtime: CriRuntime) -> None:
     async def refuse(server: Server, request: bytes) -> bytes:
         raise GrpcError(9, "the virtual machine cannot grow")
 

@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.answers import driver_configured, driver_told, image_found, inside, resources_told
+from plimsoll.runtime.cri.answers import driver_configured, driver_from, image_found, inside, resources_from
 from plimsoll.runtime.cri.exec import exit_code
 from plimsoll.runtime.cri.requests import (
     container_config,
@@ -34,7 +34,7 @@ NAMESPACES = [
 
 
 @pytest.mark.parametrize(("changed", "modes"), NAMESPACES)
-def test_whose_namespaces(changed: dict[str, Any], modes: tuple[int, int, int]) -> None:
+def test_namespaces_of_the_host_or_the_pod(changed: dict[str, Any], modes: tuple[int, int, int]) -> None:
     found = namespaces(msgspec.structs.replace(POD, **changed))
     assert (found.network, found.pid, found.ipc) == modes
 
@@ -77,8 +77,8 @@ def test_security(asked: Security, user: int | None, group: int | None, privileg
 def test_resources_there_and_back() -> None:
     asked = CriResources(2, -1, 100000, 5, 6, -997, "0-1", "0", {"2MB": 2**63}, {"memory.high": "max"})
     status = m.ContainerStatus(resources=m.ContainerResources(linux=linux_resources(asked)))
-    assert resources_told(status) == asked
-    assert resources_told(m.ContainerStatus()) is None
+    assert resources_from(status) == asked
+    assert resources_from(m.ContainerStatus()) is None
 
 
 CONFIG = '{"containerd":{"defaultRuntimeName":"runc","runtimes":{"runc":{"options":%s},"other":{"options":null}}}}'
@@ -97,10 +97,10 @@ def test_the_driver_in_the_configuration(config: str, handler: str, driver: str 
     assert driver_configured({"config": config}, handler) == driver
 
 
-def test_the_driver_that_is_told() -> None:
-    assert driver_told(m.RuntimeConfigResponse()) is None
-    assert driver_told(m.RuntimeConfigResponse(linux=m.LinuxRuntimeConfiguration(cgroup_driver=0))) == "systemd"
-    assert driver_told(m.RuntimeConfigResponse(linux=m.LinuxRuntimeConfiguration(cgroup_driver=1))) == "cgroupfs"
+def test_the_driver_that_is_reported() -> None:
+    assert driver_from(m.RuntimeConfigResponse()) is None
+    assert driver_from(m.RuntimeConfigResponse(linux=m.LinuxRuntimeConfiguration(cgroup_driver=0))) == "systemd"
+    assert driver_from(m.RuntimeConfigResponse(linux=m.LinuxRuntimeConfiguration(cgroup_driver=1))) == "cgroupfs"
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"pid":"x"}', "{", '{"config":5}'])

@@ -36,7 +36,7 @@ def test_short_name(image: str, name: str) -> None:
         ("registry.k8s.io/pause:3.9", False, "plimsoll:pause"),
         ("ubuntu", False, "plimsoll:ubuntu"),
         ("nginx", True, "host"),
-        ("nobody/knows:1", True, "host"),
+        ("unknown/image:1", True, "host"),
         ("my/app:v2", False, "host:/bin/echo 'a b'"),
         ("my/app:v2", True, "host"),
     ],

@@ -18,7 +18,7 @@ def directory(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
-def test_the_newest_word_about_each_is_read(directory: int, tmp_path: Path) -> None:
+def test_the_newest_record_of_each_id_is_read(directory: int, tmp_path: Path) -> None:
     journal = SupervisorJournal(directory)
     assert journal.read() == {}
     journal.begin([{"id": "a", "n": 1}, {"id": "b", "n": 1}])
@@ -46,7 +46,7 @@ def test_foreign_lines_are_passed_over(line: bytes) -> None:
     assert latest([line, b'{"id": "a"}\n']) == {"a": {"id": "a"}}
 
 
-def test_it_is_written_anew_when_most_of_it_is_old(directory: int, tmp_path: Path) -> None:
+def test_it_is_rewritten_when_most_of_it_is_stale(directory: int, tmp_path: Path) -> None:
     journal = SupervisorJournal(directory)
     journal.begin([])
     count = 0

@@ -108,10 +108,10 @@ def test_a_stream_ends_with_what_is_left(tmp_path: Path) -> None:
     assert re.sub(r"^\S+ ", "", text, flags=re.MULTILINE) == "stderr F one\nstderr P two\n"
 
 
-def test_a_full_disk_is_told_and_does_not_raise() -> None:
+def test_a_full_disk_is_reported_and_does_not_raise() -> None:
     log = LogFile.__new__(LogFile)
     log._place, log._fd, log._size, log.max_bytes, log.max_files = ("/dev", [], "full"), -1, 0, 0, 5
     log._fd = os.open("/dev/full", os.O_WRONLY)
     log.write(b"lost\n")
-    assert log.trouble == "log output is lost: No space left on device"
+    assert log.error == "log output is lost: No space left on device"
     log.close()

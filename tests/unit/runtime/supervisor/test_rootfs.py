@@ -1,4 +1,4 @@
-"""The rules of the view: what is hidden, which disks are shown, what a volume must not show."""
+"""The container's root: what is hidden, which disks are shown, what a volume must not show, the order of mounts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.linux.mounts import NODEV, NOEXEC, NOSUID, RDONLY
 from plimsoll.runtime.supervisor.plan import Bind, LaunchPlan, plan_from
-from plimsoll.runtime.supervisor.rootfs import disk_mounts, hidden_paths, is_below, seen_through
+from plimsoll.runtime.supervisor.rootfs import (
+    READ_ONLY,
+    Host,
+    Mount,
+    RootView,
+    Source,
+    disk_mounts,
+    hidden_paths,
+    is_below,
+    prepare,
+    seen_through,
+)
 
 MOUNTINFO = r"""
 22 27 0:21 / /proc rw,relatime - proc proc rw
@@ -72,3 +84,85 @@ def test_a_plan_crosses_the_wire() -> None:
     assert isinstance(plan, LaunchPlan) and plan.argv == ("a",)
     with pytest.raises(TypeError):
         plan_from(document | {"from another version": 1})
+
+
+HOST = Host(
+    hidden=("/home", "/srv/secret", "/var/lib"),
+    disks=("/srv",),
+    sockets=("/opt/socket", "/var/lib/socket"),
+    masked=("/proc/kcore",),
+    secrets=(("/data/state", "/srv/state"),),
+)
+BINDS = (Bind("/srv", "/data", True), Bind("/var/lib/pods/1/cache", "/data/cache"))
+VIEW = RootView("/stage", binds=BINDS, expose=("/home/tool", "/usr/bin"))
+SAFE = NOSUID | NODEV | NOEXEC
+
+
+def targets(view: RootView, host: Host = HOST) -> list[str]:
+    return [mount.target for mount in prepare(view, host)]
+
+
+def test_the_order_of_mounts() -> None:
+    """Disks, their covers, the system directories, exposed paths, volumes, and secrets that a volume would show."""
+    assert targets(VIEW) == [
+        "/srv",
+        "/srv/secret",
+        "/opt/socket",
+        "/proc", "/sys", "/dev",
+        "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
+        "/dev/ptmx", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr",
+        "/dev/pts", "/dev/mqueue", "/dev/shm",
+        "/proc/kcore",
+        *READ_ONLY,
+        "/home/tool",
+        "/data", "/data/cache",
+        "/data/state",
+    ]  # fmt: skip
+
+
+def test_how_each_mount_is_made() -> None:
+    mounts = {mount.target: mount for mount in prepare(VIEW, HOST)}
+    assert mounts["/srv"] == Mount("/srv", Source.HOST, "/srv", RDONLY | NODEV, recursive=False)
+    assert mounts["/srv/secret"] == Mount("/srv/secret", Source.BLANK, "/srv/secret")
+    assert mounts["/opt/socket"] == Mount("/opt/socket", Source.BLANK, "/opt/socket", missing="skip")
+    assert mounts["/proc"] == Mount("/proc", Source.NEW, "proc", SAFE, "proc", missing="create")
+    assert mounts["/sys"].flags == SAFE | RDONLY
+    assert mounts["/dev"].options == "mode=755,size=64k"
+    assert mounts["/proc/sys"] == Mount("/proc/sys", Source.SELF, "/proc/sys", RDONLY, missing="skip")
+    assert mounts["/home/tool"].flags == RDONLY | NODEV
+    assert mounts["/data"] == Mount("/data", Source.HOST, "/srv", RDONLY | NODEV, missing="create")
+    assert mounts["/data/cache"].flags == NODEV
+    assert mounts["/data/state"] == Mount("/data/state", Source.BLANK, "/srv/state")
+
+
+def test_without_overlayfs_every_hidden_path_is_covered() -> None:
+    mounts = prepare(VIEW._replace(overlay=False), HOST)
+    assert [mount.target for mount in mounts if mount.source is Source.COVER] == list(HOST.hidden)
+    assert [mount.target for mount in mounts[:5]] == ["/srv", *HOST.hidden, "/opt/socket"]
+
+
+@pytest.mark.parametrize("overlay", [True, False])
+def test_an_image_has_nothing_of_the_host_but_volumes(overlay: bool) -> None:
+    mounts = prepare(VIEW._replace(root="/image", overlay=overlay), Host(masked=HOST.masked))
+    taken = [mount.path for mount in mounts if mount.source is Source.HOST]
+    assert [path for path in taken if not path.startswith("/dev/")] == [bind.host_path for bind in BINDS]
+    assert not [mount for mount in mounts if mount.source is Source.COVER]
+
+
+def test_a_privileged_container_has_the_devices_and_may_write_to_sys() -> None:
+    mounts = prepare(VIEW._replace(privileged=True), HOST._replace(masked=()))
+    assert [mount.target for mount in mounts if mount.target.startswith(("/dev", "/proc"))] == ["/proc", "/dev"]
+    assert {mount.target: mount.flags for mount in mounts}["/sys"] == SAFE
+    assert {mount.target: mount.flags for mount in mounts}["/data"] == RDONLY
+    assert next(mount for mount in mounts if mount.target == "/dev").source is Source.HOST
+
+
+@pytest.mark.parametrize(("privileged", "flags"), [(False, [SAFE, RDONLY]), (True, [SAFE])])
+def test_the_cgroup_mount_is_restricted_after_it_is_made(privileged: bool, flags: list[int]) -> None:
+    mounts = prepare(VIEW._replace(cgroups=True, privileged=privileged), HOST)
+    assert [mount.flags for mount in mounts if mount.target == "/sys/fs/cgroup"] == flags
+
+
+def test_the_pods_shared_memory_replaces_a_new_one() -> None:
+    (shm,) = (mount for mount in prepare(VIEW._replace(shm_tree=7), HOST) if mount.target == "/dev/shm")
+    assert shm.source is Source.SHM

@@ -1,9 +1,9 @@
-"""A containerd of our own: configuration, socket, network and images below one directory, gone with it.
+"""A private containerd: its configuration, socket, network and images are in one directory and are removed with it.
 
-Nothing of the machine's own containerd is used or touched. Pods without the host's network get a network namespace with
-loopback alone, from a CNI plugin of a few lines: no devices, routes or rules are made anywhere. Images come from a file
-(`images`). What it mounts it mounts below its directory; whoever starts it in a mount namespace of its own need
-not clean up. `end` leaves no shim behind, also after containerd was killed.
+It does not use or touch the machine's own containerd. Pods without the host's network get a network namespace with only
+loopback, from a small CNI plugin: no devices, routes or rules are created. Images come from a file (`images`). All
+mounts are below its directory; in a mount namespace of its own they need no clean-up. `end` leaves no shim behind, even
+after containerd was killed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from plimsoll.linux.mounts import detach
 from plimsoll.runtime.cri.messages import CONTAINERD_NAMESPACE
 from plimsoll.runtime.cri.private_containerd.images import BUSYBOX, PAUSE, write_images
 
-# What must be there → the Debian package that has it.
+# Required program → its Debian package.
 PROGRAMS: Mapping[str, str] = {
     "containerd": "containerd",
     "ctr": "containerd",
@@ -33,7 +33,7 @@ PROGRAMS: Mapping[str, str] = {
     BUSYBOX: "busybox-static",
 }
 START_S, END_S = 30.0, 10.0
-LOOK_S = 0.02
+POLL_S = 0.02
 LONGEST_SOCKET = 107
 
 _CONFIG = """\
@@ -69,7 +69,7 @@ disabled_plugins = [
     conf_dir = "{directory}/cni"
 """
 
-# containerd asks `loopback` first, then what the configuration names; it wants an address on eth0 to be told of.
+# containerd calls `loopback` first, then the configured plugin, which must report an address of eth0.
 _PLUGIN = f"""\
 #!{BUSYBOX} sh
 case "$CNI_COMMAND" in
@@ -84,7 +84,7 @@ _NETWORK = {"cniVersion": "0.4.0", "name": "plimsoll", "plugins": [{"type": "pli
 
 
 class ContainerdError(PlimsollError):
-    """It did not start, or did not do what it was told; the message has the end of its log."""
+    """It did not start, or refused a command; the message has the end of its log."""
 
 
 class OwnContainerd:
@@ -104,18 +104,18 @@ class OwnContainerd:
         return f"unix://{self.socket}"
 
     def prepare(self, plugins: Path | None = None) -> None:
-        """Its files. `plugins`: somebody else's CNI plugins, configured by whoever asks."""
+        """Write its files. `plugins`: other CNI plugins, which the caller configures."""
         if len(self.socket) > LONGEST_SOCKET:
             raise ContainerdError(f"{self.socket} is too long a path for a socket: choose a shorter --state-dir")
         own_plugins = self.directory / "plugins"
-        for each in (self.directory / "cni", own_plugins, self.directory / "hugetlb"):
-            each.mkdir(parents=True, exist_ok=True)
+        for path in (self.directory / "cni", own_plugins, self.directory / "hugetlb"):
+            path.mkdir(parents=True, exist_ok=True)
         for name in ("loopback", "plimsoll-loopback"):
             (own_plugins / name).write_text(_PLUGIN)
             (own_plugins / name).chmod(0o755)
         if self._loopback:
             (self.directory / "cni" / "10-plimsoll.conflist").write_text(json.dumps(_NETWORK))
-        # Lowering oom_score_adj needs a capability; without it containerd must be told to live with what it has.
+        # Lowering oom_score_adj needs a capability; without it containerd must not try.
         config = _CONFIG.format(
             directory=self.directory,
             pause=PAUSE,
@@ -126,13 +126,13 @@ class OwnContainerd:
         (self.directory / "config.toml").write_text(config)
 
     def start(self, *before: str) -> None:
-        """Returns when it answers. `before`: words of a program that starts it, such as `unshare --mount`.
+        """Returns when it answers. `before`: the words of a program that starts it, such as `unshare --mount`.
 
-        Some kernels keep a v1 hierarchy that nobody has mounted (hugetlb, after somebody's umount). containerd's shim
-        then finds no cgroup at all and reports no OOM kill; so that hierarchy is mounted below our directory.
+        A kernel may keep a v1 hierarchy that is not mounted (hugetlb, after an umount). containerd's shim then finds no
+        cgroup and reports no OOM kill; so that hierarchy is mounted below our directory.
         """
         at = f"{self.directory}/hugetlb"
-        # It may be started again where it was mounted before: what we see is not what it sees.
+        # It may be mounted already in the mount namespace of an earlier start, which is not ours.
         mount = f"(mountpoint -q {at} || mount -t cgroup -o hugetlb none {at}) && " if hugetlb_unmounted() else ""
         with open(self.directory / "log", "ab") as log:
             self._process = subprocess.Popen(
@@ -147,7 +147,7 @@ class OwnContainerd:
         while self.ctr("version").returncode:
             if self._process.poll() is not None or time.monotonic() > deadline_s:
                 raise ContainerdError(f"containerd did not start; the end of {self.directory}/log:\n{self._log_end()}")
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
 
     def load_images(self) -> None:
         """Those of `images`, under all their names."""
@@ -162,7 +162,7 @@ class OwnContainerd:
         return self._process is None or self._process.poll() is not None
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """The daemon alone; containers go on."""
+        """Only the daemon; containers keep running."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
@@ -170,7 +170,7 @@ class OwnContainerd:
             self._process = None
 
     def end(self) -> list[str]:
-        """The daemon, its shims, its mounts and its files, whatever state they are in; what is left, in sentences."""
+        """Remove the daemon, its shims, its mounts and its files, whatever their state; returns what is left."""
         try:
             self.stop()
         except subprocess.TimeoutExpired:
@@ -181,13 +181,13 @@ class OwnContainerd:
                 os.kill(pid, signal.SIGKILL)
         deadline_s = time.monotonic() + END_S
         while (left := self._in_shims()) and time.monotonic() < deadline_s:
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
         for path in mounts_below(self.directory):
             with contextlib.suppress(OSError):
                 detach(path)
         shutil.rmtree(self.directory, ignore_errors=True)
-        troubles = [f"process {pid} of {self.socket}" for pid in left]
-        return troubles + ([f"{self.directory}"] if self.directory.exists() else [])
+        left_over = [f"process {pid} of {self.socket}" for pid in left]
+        return left_over + ([f"{self.directory}"] if self.directory.exists() else [])
 
     def shims(self) -> list[int]:
         """Processes that name our socket on their command line."""
@@ -195,19 +195,19 @@ class OwnContainerd:
 
     def _in_shims(self) -> list[int]:
         """The shims, and whatever runs below them."""
-        found = self.shims()
+        pids = self.shims()
         children: dict[int, list[int]] = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 with contextlib.suppress(OSError, IndexError, ValueError):
                     above = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
                     children.setdefault(above, []).append(int(entry.name))
-        for pid in found:  # grows while it is walked
-            found.extend(children.get(pid, ()))
-        return found
+        for pid in pids:  # grows while it is walked
+            pids.extend(children.get(pid, ()))
+        return pids
 
     def _end_leftover_daemon(self) -> None:
-        """One of an earlier run, which was killed itself."""
+        """From an earlier run that was killed."""
         for pid in _processes(b"containerd\0", f"{self.directory}/config.toml".encode()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -223,15 +223,15 @@ class OwnContainerd:
 
 
 def missing_packages() -> list[str]:
-    """Debian packages that hold what is not there."""
+    """The Debian packages of missing programs."""
     return sorted({package for program, package in PROGRAMS.items() if shutil.which(program) is None})
 
 
 def mounts_below(directory: Path) -> list[str]:
     """The deepest first."""
     top = f"{directory.resolve()}/"
-    found = [each.mount_point for each in mountinfo(Path("/proc/self/mountinfo").read_text())]
-    return sorted((path for path in found if path.startswith(top)), key=len, reverse=True)
+    paths = [mount.mount_point for mount in mountinfo(Path("/proc/self/mountinfo").read_text())]
+    return sorted((path for path in paths if path.startswith(top)), key=len, reverse=True)
 
 
 def hugetlb_unmounted() -> bool:
@@ -243,13 +243,13 @@ def hugetlb_unmounted() -> bool:
 
 
 def _processes(*words: bytes) -> list[int]:
-    """Of which the command line holds all of these."""
-    found = []
+    """Whose command line has all of these words."""
+    pids = []
     for entry in Path("/proc").iterdir():
         try:
             command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if command and all(each in command for each in words):
-            found.append(int(entry.name))
-    return found
+        if command and all(word in command for word in words):
+            pids.append(int(entry.name))
+    return pids

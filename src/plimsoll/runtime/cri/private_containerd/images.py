@@ -1,8 +1,7 @@
-"""Images made here, from one static busybox, under the names that manifests use: for runtimes without a registry.
+"""Images built from one static busybox, under the names that manifests use, for runtimes without a registry.
 
-One layer serves them all: busybox with its applets as links, and the few files that people expect. What differs is what
-an image runs by itself: a shell, a web server, or nothing for ever (`pause`). The archive is docker's, which every
-containerd can import.
+They share one layer: busybox with its applets as links, and a few usual files. They differ in their command: a shell, a
+web server, or a sleep (`pause`). The archive has docker's format, which every containerd can import.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _DIRECTORIES = ("bin", "dev", "etc", "proc", "root", "sys", "tmp", "usr", "usr/s
 _PAGE = (
     b"<!DOCTYPE html>\n<title>Welcome to nginx!</title>\n<h1>Welcome to nginx!</h1>\n<p>busybox httpd answers.</p>\n"
 )
-# Nobody of busybox answers to `bash`, and manifests call it.
+# busybox has no applet `bash`, but manifests call it.
 _BASH = b'#!/bin/sh\nexec /bin/sh "$@"\n'
 
 
@@ -65,8 +64,8 @@ def write_images(archive: Path, images: Sequence[LocalImage] = IMAGES, busybox: 
     manifest = []
     with tarfile.open(archive, "w") as written:
         _add(written, f"{digest}/layer.tar", layer)
-        # An image per name: a runtime tells of one with several names only the first.
-        for image, tag in [(each, name) for each in images for name in each.names]:
+        # An image per name: a runtime reports only the first name of an image.
+        for image, tag in [(entry, name) for entry in images for name in entry.names]:
             data = json.dumps(_config(image, tag, digest)).encode()
             name = hashlib.sha256(data).hexdigest() + ".json"
             _add(written, name, data)

@@ -1,0 +1,83 @@
+"""What every long-running coroutine needs: pauses that grow, a wake-up that is not lost, a restart after a failure."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+log = logging.getLogger(__name__)
+
+
+class ExponentialBackoff:
+    """Pauses between attempts: `first_s`, then twice the last one, never above `most_s`."""
+
+    def __init__(self, first_s: float, most_s: float) -> None:
+        self._first_s, self._most_s = first_s, most_s
+        self._next_s = first_s
+
+    def next_s(self) -> float:
+        """The pause to make now."""
+        pause_s, self._next_s = self._next_s, min(self._next_s * 2, self._most_s)
+        return pause_s
+
+    def reset(self) -> None:
+        """After a success."""
+        self._next_s = self._first_s
+
+
+class Wakeup:
+    """Wakes one waiting coroutine. Calls of `set` before it waits again count as one."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def set(self) -> None:
+        self._event.set()
+
+    async def wait(self, timeout_s: float | None = None) -> bool:
+        """True after `set`, also where it was called before; False when the time is up."""
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()
+        except TimeoutError:
+            return False
+        self._event.clear()
+        return True
+
+
+async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: ExponentialBackoff) -> None:
+    """Run it until it returns. When it raises, log the error and run it again after a pause."""
+    while True:
+        try:
+            await run()
+            return
+        except Exception:  # an error in one part must not end the whole process
+            pause_s = backoff.next_s()
+            log.exception("%s failed; restarting it in %g s", name, pause_s)
+        await asyncio.sleep(pause_s)
+
+
+async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
+    """Cancel those that still run, and wait until all have ended."""
+    pending = list(tasks)
+    for task in pending:
+        task.cancel()
+    await asyncio.gather(*pending, return_exceptions=True)
+
+
+async def run_command(
+    *command: str, timeout_s: float, environment: Mapping[str, str] | None = None
+) -> tuple[int, bytes, bytes]:
+    """Exit code, stdout and stderr of a command. It is killed when the time is up (TimeoutError) or on cancellation."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=pipe, stderr=pipe)
+    try:
+        async with asyncio.timeout(timeout_s):
+            output, errors = await process.communicate()
+    except (TimeoutError, asyncio.CancelledError):
+        process.kill()
+        await process.wait()
+        raise
+    return process.returncode or 0, output, errors

@@ -1,0 +1,86 @@
+"""One HTTP/1.1 client connection: httptools parses, asyncio streams carry. The caller opens it and encodes requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import httptools
+
+CHUNK = 1 << 16
+
+
+class MalformedResponseError(ConnectionError):
+    """The peer does not speak HTTP/1.1."""
+
+
+class TruncatedResponseError(ConnectionError):
+    """The connection ended before the response did."""
+
+
+class HttpClientConnection:
+    """`begin`, then read `parts` to the end; then it may take another request where `reusable` says so."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+        self._reset()
+
+    def _reset(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._parts: list[bytes] = []
+        self._headers_done = self._message_done = False
+        self.headers: dict[bytes, bytes] = {}  # by name in lower case
+        self.reusable = False
+
+    # Called by httptools.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.headers[name.lower()] = value
+
+    def on_headers_complete(self) -> None:
+        self._headers_done = True
+
+    def on_body(self, body: bytes) -> None:
+        self._parts.append(body)
+
+    def on_message_complete(self) -> None:
+        self._message_done = True
+        self.reusable = self._parser.should_keep_alive()
+
+    async def begin(self, request: bytes) -> int:
+        """Send the request; the status code of its response. EOFError where the connection ends without one."""
+        self._reset()
+        self._writer.write(request)
+        await self._writer.drain()
+        while not self._headers_done:
+            await self._feed()
+        return int(self._parser.get_status_code())
+
+    async def parts(self) -> AsyncIterator[bytes]:
+        """The body, as it arrives."""
+        while True:
+            parts, self._parts = self._parts, []
+            for part in parts:
+                yield part
+            if self._message_done:
+                return
+            try:
+                await self._feed()
+            except EOFError:  # a response without a length ends with the connection; a watch may end at any time
+                if b"content-length" in self.headers:
+                    raise TruncatedResponseError("the connection ended within the response") from None
+                self._message_done = True
+
+    async def _feed(self) -> None:
+        data = await self._reader.read(CHUNK)
+        if not data:
+            raise EOFError
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserError as error:
+            raise MalformedResponseError(f"invalid HTTP response: {error}") from error
+
+    def close(self) -> None:
+        with suppress(OSError, RuntimeError):  # the loop or the peer may be gone already
+            self._writer.close()

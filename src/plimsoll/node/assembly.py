@@ -1,0 +1,419 @@
+"""The composition root of a node: the agent with its runtime, its Node object in the API, its server.
+
+All parts run in one task group of one process. A part that fails beyond repair ends the process with an error;
+containers continue in the supervisor, or in their runtime, and the next start finds them. Only `end_pods` (for
+`plimsoll up`) removes everything.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import shlex
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from plimsoll.cgroups.drivers.detect import entry_directories, memory_root, this_host
+from plimsoll.cgroups.stats.usage import Pressures, host_pressure
+from plimsoll.errors import PlimsollError
+from plimsoll.kube import kubeconfig
+from plimsoll.kube.client import Client
+from plimsoll.kube.http import HttpTransport
+from plimsoll.linux.cpu_topology import node_topology
+from plimsoll.linux.identity import internal_ip, machine_identity
+from plimsoll.linux.mlock import lock_memory
+from plimsoll.linux.nice import raise_priority
+from plimsoll.linux.state_dir import private_directory
+from plimsoll.node.agent import Agent
+from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
+from plimsoll.node.metrics import NodeMeters
+from plimsoll.node.pod_source import PodsShown
+from plimsoll.node.pods.image_gc import remove_unused_images
+from plimsoll.node.pressure.eviction_manager import EvictionSink
+from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
+from plimsoll.node.pressure.manager import PressureManager, PressureSetup
+from plimsoll.node.pressure.oom_ledger import MonitoredContainer
+from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_identity
+from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
+from plimsoll.node.reporting.registration import Registration
+from plimsoll.node.resources.kubelet_cgroups import OwnPlace
+from plimsoll.node.resources.pleg import RuntimeHealth
+from plimsoll.node.resources.workloads import lean_pod_of
+from plimsoll.node.server.auth import EndpointAccess
+from plimsoll.node.server.server import NodePages, NodeServer, server_tls
+from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
+from plimsoll.node.stats.stats import NodePlace, Stats
+from plimsoll.node.stats.summary import summary_json
+from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
+from plimsoll.rules.config.parse import config_document
+from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
+from plimsoll.runtime.cri.answers import Filesystems
+from plimsoll.runtime.cri.runtime import CriRuntime
+from plimsoll.runtime.embedded.runtime import ProcessRuntime
+from plimsoll.runtime.interface import RuntimeCallError
+from plimsoll.version import git_version
+
+READY_S = 3.0  # how long registration waits for the node's pods to be known
+PAGE_AGE_S = 1.0
+UNENFORCED = "cgroups are not writable on this machine: limits are simulated and not enforced"
+
+log = logging.getLogger(__name__)
+
+
+class AgentOptions(msgspec.Struct, frozen=True):
+    """The options of `plimsoll node`, parsed. `state_dir`: where the agent keeps pods, logs and keys."""
+
+    name: str
+    host: str
+    port: int
+    kubeconfig: Path
+    state_dir: Path
+    labels: Mapping[str, str] = {}
+    keep_images: bool = False  # never pull an image that is present
+    allow_move_system_processes: bool = False
+    end_pods: bool = False  # at the end, remove everything that was created
+
+
+async def run_node(live: LiveNode, options: AgentOptions, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
+    """Run the node until `stop` is set. `announce` gets one line once the node is ready."""
+    node = NodeProcess(live, options)
+    for note in live.notes:
+        log.warning("%s", note)
+    try:
+        await node.run(stop, announce)
+    except* PlimsollError as group:
+        raise _first(group) from None
+
+
+def _first(group: BaseExceptionGroup[PlimsollError]) -> PlimsollError:
+    """The first error is shown; the other tasks were cancelled because of it."""
+    for error in group.exceptions:
+        return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    raise AssertionError("an exception group is never empty")
+
+
+class NodeProcess:
+    """One node. Constructed before anything runs, so that errors in the options are reported first."""
+
+    def __init__(self, live: LiveNode, options: AgentOptions) -> None:
+        self._live, self._options = live, options
+        home = private_directory(options.state_dir)
+        access, identity, ca = _credentials(options, home)
+        self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
+        client = Client(self._transport)
+        self._runtime = _runtime(live, home, options.kubeconfig)
+        self._facts = _facts(live, options, live.runtime or self._runtime)
+        self.registration = Registration(client, self._facts, live.setting, self._health, self._event)
+        self.meters = NodeMeters(options.name)
+        state = private_directory(home / "node")
+        self.agent = self._build_agent(client, state, hidden=(home, options.kubeconfig))
+        self._system_cgroups = OwnPlace(
+            live.setting.config, live.driver, may_move_system=options.allow_move_system_processes
+        )
+        self._runtime_health: RuntimeHealth | None = None
+        if isinstance(self._runtime, CriRuntime):
+            self._runtime_health = RuntimeHealth(self._runtime, self.registration.report_soon)
+        pods, place = PodsShown(self.agent), _place(live, options.name, home)
+        layers = self._runtime.writable_layers if isinstance(self._runtime, CriRuntime) else None
+        self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
+        self._pressure = self._build_pressure(place, state)
+        self.meters.oom_totals = self._pressure.oom_totals
+        self._server = NodeServer(
+            pods,
+            self._runtime,
+            self._pages(),
+            EndpointAccess(options.name, client, time.monotonic),
+            server_tls(identity.certificate, identity.key, ca),
+            time.time,
+        )
+        self._renewal = Renewal(client, options.name, identity, home, self._renewed)
+
+    def _build_agent(self, client: Client, state: Path, hidden: Sequence[Path]) -> Agent:
+        live, options = self._live, self._options
+        return Agent(
+            live.setting,
+            self._runtime,
+            live.driver,
+            live.tree,
+            client,
+            state,
+            options.name,
+            node=self.registration.node,
+            conditions=self._conditions,
+            node_ip=self._facts.internal_ip,
+            unenforced=UNENFORCED if live.driver.simulated else "",
+            meters=self.meters,
+            keeps_images=options.keep_images,
+            hidden=hidden,
+            topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
+        )
+
+    def _build_pressure(self, place: NodePlace, state: Path) -> PressureManager:
+        live, runtime = self._live, self._runtime
+        setup = PressureSetup(
+            live.setting,
+            live.extras,
+            live.files,
+            place,
+            state,
+            boot_id=self._facts.machine.boot_id,
+            log_prefix="" if live.files is None else memory_root(this_host()),
+        )
+        sink = _EvictionSink(self._event, self._pressure_changed, self.meters.evicted)
+        remove_images = None
+        if isinstance(runtime, CriRuntime) and not self._options.keep_images:
+            remove_images = partial(remove_unused_images, runtime)
+        return build_pressure(self.agent, self._stats, setup, sink, remove_images)
+
+    async def run(self, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
+        lock_memory()
+        raise_priority()
+        end_pods = self._options.end_pods
+        try:
+            port = await self._server.start(self._options.host, self._options.port)
+            self.registration.facts = msgspec.structs.replace(self._facts, port=port)
+            async with asyncio.TaskGroup() as group:
+                agent = group.create_task(self.agent.run(), name="agent")
+                others = [group.create_task(run, name=name) for name, run in self._tasks(port, announce).items()]
+                await stop.wait()
+                for task in others:
+                    task.cancel()
+                await (self.agent.end() if end_pods else self.agent.stop())
+                await agent
+        finally:
+            await self._server.close()
+            self._stats.close()
+            if end_pods and stop.is_set() and isinstance(self._runtime, ProcessRuntime):  # not after a failed agent
+                await end_supervisor(self._runtime)
+            await self._transport.close()
+
+    def _tasks(self, port: int, announce: Callable[[str], None]) -> dict[str, Coroutine[Any, Any, None]]:
+        tasks = {
+            "system cgroups": self._system_cgroups.keep(lambda note: log.warning("%s", note)),
+            "registration": self._register(port, announce),
+            "certificate": self._renewal.run(),
+            "pressure": self._pressure.run(),
+        }
+        if self._runtime_health is not None:
+            tasks["runtime health"] = self._runtime_health.run()
+        return tasks
+
+    async def _register(self, port: int, announce: Callable[[str], None]) -> None:
+        """A node is registered when its pods are known, so that it is Ready from its first status on."""
+        try:
+            async with asyncio.timeout(READY_S):
+                await self.agent.ready.wait()
+        except TimeoutError:
+            log.warning("the pods of this node are not known yet; registering without them")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.registration.run())
+            group.create_task(self._announce(port, announce))
+
+    async def _announce(self, port: int, announce: Callable[[str], None]) -> None:
+        await self.agent.ready.wait()
+        self.registration.report_soon()
+        await self.registration.registered.wait()
+        self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        announce(f"ready: node {self._options.name}, endpoint https://{self._options.host}:{port}")
+
+    # --- callbacks ---
+
+    def _health(self) -> NodeHealth:
+        errors = () if self.agent.ready.is_set() else ("container runtime status check may not have completed yet",)
+        if self._runtime_health is None:
+            images = tuple(ImageOnNode((name,)) for name in sorted(self._live.extras.images))
+        else:
+            images, errors = self._runtime_health.images, (*errors, *self._runtime_health.errors)
+        warnings = self.agent.container_cgroups.conditions()
+        return NodeHealth(frozenset(self._conditions()), errors, images, warnings)
+
+    def _conditions(self) -> tuple[NodeCondition, ...]:
+        return self._pressure.conditions()
+
+    def _pressure_changed(self) -> None:
+        """Report the conditions, and retry resizes that were deferred because of them."""
+        self.registration.report_soon()
+        self.agent.pods.resizes.retry("periodic_retry")
+
+    def _event(self, kind: str, reason: str, message: str) -> None:
+        """An event about the node; like the kubelet, with the node's name as uid."""
+        event_type: EventType = "Warning" if kind == "Warning" else "Normal"
+        reference = ObjectReference("Node", self._options.name, "", self._options.name, "", "v1")
+        self.agent.recorder.record(reference, event_type, reason, message)
+
+    def _renewed(self, identity: NodeIdentity) -> None:
+        self._transport.renew(identity.certificate, identity.key)
+        self._server.renew(identity.certificate, identity.key)
+
+    def _system_pids(self) -> dict[str, int]:
+        runtime = self._runtime
+        pid = runtime.supervisor_pid if isinstance(runtime, ProcessRuntime) else runtime.pid
+        return {"kubelet": os.getpid(), **({"runtime": pid} if pid else {})}
+
+    def _pages(self) -> NodePages:
+        stats, meters = self._stats, self.meters
+
+        def pressures() -> Pressures | None:
+            """Of the machine, unless the node is only a part of it."""
+            return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
+
+        async def summary() -> bytes:
+            await stats.measure_disks()
+            return summary_json(stats.sample(PAGE_AGE_S), pressures())
+
+        def metrics() -> str:
+            pods = self.agent.view.last.values()
+            containers = [container for pod in pods for container in pod.containers]
+            meters.see((sandbox for pod in pods for sandbox in pod.sandboxes), containers)
+            meters.see_resizes(self.agent.pods.resizes.pending(), self.agent.pods.resizes.in_progress())
+            return meters.page()
+
+        def cadvisor() -> str:
+            snapshot = stats.sample(PAGE_AGE_S)
+            return cadvisor_page(snapshot, stats.cpu_limits(snapshot))
+
+        return NodePages(
+            summary=summary,
+            metrics=metrics,
+            resource=lambda: resource_page(stats.sample(PAGE_AGE_S)),
+            cadvisor=cadvisor,
+            probes=meters.probes_page,
+            configuration=lambda: config_document(self._live.setting.config),
+            own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
+        )
+
+
+class _EvictionSink(NamedTuple):
+    event: Callable[[str, str, str], None]
+    condition_changed: Callable[[], None]
+    evicted: Callable[[str, float], None]
+
+
+def build_pressure(
+    agent: Agent,
+    stats: Stats,
+    setup: PressureSetup,
+    sink: EvictionSink,
+    remove_images: Callable[[], Awaitable[None]] | None = None,
+) -> PressureManager:
+    """`remove_images`: remove unused images, where the runtime has any."""
+    record = agent.events.emit_lifecycle
+    pods = MonitoredPods(agent.pods, agent.cgroups, agent.view, record, partial(_lift, agent))
+    reclaimers = Reclaimers(agent.cleanup.dead_containers, remove_images, setup.reclaim())
+    evictor = Evictor(agent.pods, agent.cgroups, agent.view, agent.checkpoint, stats, record, reclaimers)
+    manager = PressureManager(setup, pods, evictor, sink, agent.ready)
+    agent.cgroups.listeners += manager.listeners
+    return manager
+
+
+async def _lift(agent: Agent, container: MonitoredContainer, high: str) -> None:
+    if (worker := agent.pods.workers.get(container.pod_uid)) is not None:
+        await agent.container_cgroups.lift(lean_pod_of(worker.pod), container.name, container.id, high)
+
+
+def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, NodeIdentity, bytes]:
+    """How to reach the API server, with the newest certificate of this node; the CA that clients are checked with."""
+    access = kubeconfig.load(options.kubeconfig)
+    ca = access.ca
+    if access.certificate is None or access.key is None or ca is None:
+        raise PlimsollError(
+            f"{options.kubeconfig}: a node needs a client certificate and the CA certificate: "
+            f"plimsoll api token create --node {options.name} prints such a file"
+        )
+    identity = stored_identity(home, NodeIdentity(access.certificate, access.key))
+    return msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key), identity, ca
+
+
+def _runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime | CriRuntime:
+    if live.runtime is None:
+        return embedded_runtime(live, home, *secret)
+    return CriRuntime(socket_path(live.runtime.endpoint), outlives_us=True)
+
+
+def _facts(live: LiveNode, options: AgentOptions, runtime: RuntimeInfo | ProcessRuntime | CriRuntime) -> NodeFacts:
+    return NodeFacts(
+        name=options.name,
+        hostname=options.name,
+        internal_ip=internal_ip(options.host),
+        port=options.port,
+        machine=machine_identity(),
+        runtime_version=f"{runtime.name}://{runtime.version}",
+        kubelet_version=git_version(live.setting.profile),
+        labels=options.labels,
+        declared_capacity=live.declared_capacity,
+        simulated=live.driver.simulated,
+    )
+
+
+def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
+    """A node with declared capacity is not the whole machine: its usage is that of its pods."""
+    pods_path = live.tree.status().path
+    filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
+    return NodePlace(
+        name=name,
+        pods_path=pods_path,
+        node_path=pods_path if live.declared_capacity else "/",
+        nodefs=str(home),
+        imagefs=_existing(filesystems.images) or str(home),
+        containerfs=_existing(filesystems.containers),
+        capacity_bytes=live.setting.machine.memory_bytes if live.declared_capacity else None,
+        started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
+        system_started_s=time.time(),
+    )
+
+
+def _existing(mount_point: str) -> str:
+    """A runtime may have other mounts than the agent; one that the agent cannot see is ignored."""
+    return mount_point if os.path.isdir(mount_point) else ""
+
+
+def embedded_runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime:
+    """`secret`: paths hidden from containers, besides the state directory."""
+    config, files = live.setting.config, live.files
+    opened: Callable[[str], Sequence[int]] = (lambda _: ()) if files is None else partial(entry_directories, files)
+    return ProcessRuntime(
+        home / "runtime",
+        opened,
+        {
+            name: command if isinstance(command, str) else shlex.join(command)
+            for name, command in live.extras.images.items()
+        },
+        hidden=(home, *secret),
+        log_max_bytes=config.container_log_max_bytes,
+        log_max_files=config.container_log_max_files,
+    )
+
+
+async def end_supervisor(runtime: ProcessRuntime) -> None:
+    """Stop the supervisor of an agent that has exited, and kill what still runs in it."""
+    try:
+        await runtime.open()
+        await runtime.shutdown()
+    except RuntimeCallError as error:
+        log.error("cannot stop the supervisor: %s", error)
+
+
+async def remove_leftovers(live: LiveNode, home: Path) -> list[str]:
+    """Remove what a killed node agent has left on this machine; returns the errors."""
+    errors = []
+    if (home / "runtime" / "socket").exists():
+        await end_supervisor(embedded_runtime(live, home))
+    try:
+        status = live.tree.status()
+        if status.is_set_up or status.unfinished is not None:
+            await live.tree.teardown(kill=True)
+    except PlimsollError as error:
+        errors.append(str(error))
+    for uid in pods_on_disk(home / "node"):
+        try:
+            await asyncio.to_thread(remove_pod_files, home / "node", uid)
+        except OSError as error:
+            errors.append(f"{error.filename}: {error.strerror}")
+    return errors

@@ -1,0 +1,57 @@
+"""The project's own text, for checks that read all of it: which files there are, and their comments and strings."""
+
+from __future__ import annotations
+
+import io
+import tokenize
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "plimsoll"
+FSTRING = getattr(tokenize, "FSTRING_MIDDLE", -1)  # from Python 3.12
+
+Line = tuple[int, str]
+
+
+def python_files() -> list[Path]:
+    return [*sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "tests").rglob("*.py")), ROOT / "dev"]
+
+
+def pages() -> list[Path]:
+    return [
+        *sorted(ROOT.glob("*.md")),
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "examples").rglob("*.md")),
+    ]
+
+
+@lru_cache(1)
+def tokens(path: Path) -> list[tokenize.TokenInfo]:
+    return list(tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline))
+
+
+def prose(path: Path) -> Iterator[Line]:
+    """The lines of a page; of a Python file only its comments and strings, the latter with their quotes unless
+    they are docstrings. Each with its line number."""
+    if path.suffix == ".md":
+        yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        return
+    for token in tokens(path):
+        content = token.string
+        if token.type == tokenize.STRING:
+            content = content.lstrip("rbfuRBFU").removeprefix('"""')
+        elif token.type == FSTRING:
+            content = f'"{content}'
+        elif token.type != tokenize.COMMENT:
+            continue
+        yield from enumerate(content.splitlines(), token.start[0])
+
+
+def names(path: Path) -> Iterator[Line]:
+    """The identifiers of a Python file."""
+    if path.suffix != ".md":
+        for token in tokens(path):
+            if token.type == tokenize.NAME:
+                yield token.start[0], token.string

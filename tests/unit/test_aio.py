@@ -1,0 +1,87 @@
+"""Back-off, wake-up and restart, on a virtual clock."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from plimsoll.aio import ExponentialBackoff, Wakeup, run_command, supervise
+from tests.unit.virtual_clock import run_virtual
+
+
+def test_backoff_doubles_up_to_its_limit_and_resets() -> None:
+    backoff = ExponentialBackoff(0.5, 3.0)
+    assert [backoff.next_s() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
+    backoff.reset()
+    assert backoff.next_s() == 0.5
+
+
+def test_wakeup_before_the_wait_is_not_lost() -> None:
+    async def main() -> tuple[bool, bool, float]:
+        wakeup = Wakeup()
+        wakeup.set()
+        wakeup.set()
+        first, second = await wakeup.wait(10.0), await wakeup.wait(10.0)
+        return first, second, asyncio.get_running_loop().time()
+
+    assert run_virtual(main()) == (True, False, 10.0)  # two calls of `set` are one wake-up
+
+
+def test_wakeup_ends_a_wait() -> None:
+    async def main() -> tuple[bool, float]:
+        wakeup, loop = Wakeup(), asyncio.get_running_loop()
+        loop.call_later(3.0, wakeup.set)
+        return await wakeup.wait(), loop.time()
+
+    assert run_virtual(main()) == (True, 3.0)
+
+
+def test_supervise_restarts_with_growing_pauses_until_a_clean_return(caplog: pytest.LogCaptureFixture) -> None:
+    async def main() -> list[float]:
+        starts: list[float] = []
+
+        async def run() -> None:
+            starts.append(asyncio.get_running_loop().time())
+            if len(starts) < 5:
+                raise RuntimeError(f"attempt {len(starts)}")
+
+        await supervise("part", run, ExponentialBackoff(1.0, 4.0))
+        return starts
+
+    with caplog.at_level(logging.ERROR, "plimsoll.aio"):
+        assert run_virtual(main()) == [0.0, 1.0, 3.0, 7.0, 11.0]
+    assert caplog.messages[0] == "part failed; restarting it in 1 s"
+    assert len(caplog.messages) == 4 and caplog.records[0].exc_info is not None
+
+
+def test_supervise_can_be_cancelled_while_it_runs_and_while_it_pauses() -> None:
+    async def fails() -> None:
+        raise RuntimeError
+
+    async def main() -> tuple[float, float]:
+        loop = asyncio.get_running_loop()
+        for run in (asyncio.Event().wait, fails):
+            task = asyncio.create_task(supervise("part", run, ExponentialBackoff(60.0, 60.0)))  # type: ignore[arg-type]
+            await asyncio.sleep(5.0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        return loop.time(), 10.0
+
+    ended_s, expected_s = run_virtual(main())
+    assert ended_s == expected_s
+
+
+async def test_run_command_returns_the_exit_code_and_both_outputs() -> None:
+    assert await run_command("sh", "-c", 'echo "$A"; echo b >&2; exit 3', timeout_s=10, environment={"A": "a"}) == (
+        3,
+        b"a\n",
+        b"b\n",
+    )
+
+
+async def test_run_command_kills_at_the_timeout() -> None:
+    with pytest.raises(TimeoutError):
+        await run_command("sleep", "600", timeout_s=0.01)
