@@ -106,4 +106,4 @@ def test_the_picture(node: None) -> None:
     row = next(line for line in ran.out.splitlines() if "4a1f4a1f4a1f" in line)
     assert all(f"{amount}.0 MiB" in row for amount in (8, 16, 24, 32))
     assert any(mark in row for mark in "╋┼")
-    assert "not here: memory.pressure, cpu.pressure, io.pressure" in ran.out  # this guest's kernel has no PSI
+    assert "not available: memory.pressure, cpu.pressure, io.pressure" in ran.out  # this guest's kernel has no PSI
