@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -108,7 +109,17 @@ def test_what_has_no_log_yet(kube: Kubectl) -> None:
 # --- exec ---
 
 
-def test_exec_in_every_way(kube: Kubectl) -> None:
+@pytest.fixture(params=["true", "false"], ids=["WebSocket", "SPDY"])
+def either(kube: Kubectl, request: pytest.FixtureRequest) -> Kubectl:
+    """kubectl with both protocols: up to 1.29 it speaks only SPDY."""
+    chosen = copy.copy(kube)
+    chosen.environment = {**kube.environment, "KUBECTL_REMOTE_COMMAND_WEBSOCKETS": request.param}
+    return chosen
+
+
+def test_exec_in_every_way(either: Kubectl) -> None:
+    kube = either
+    kube.run("delete", "pod", "box", "--ignore-not-found", "--now")
     _run(kube, "box", HANDLES_TERM)
     running(kube, "box")
     both = kube("exec", "box", "--", "sh", "-c", "echo out; echo err >&2")
@@ -122,11 +133,13 @@ def test_exec_in_every_way(kube: Kubectl) -> None:
     sized = "tty; while [ \"$(stty size)\" = '0 0' ]; do sleep 0.05; done; stty size"  # it comes after the start
     size = kube.on_a_terminal("exec", "-it", "box", "--", "sh", "-c", sized, rows=33, columns=77)
     assert re.fullmatch(r"/dev/pts/\d+\r\n33 77\r\n", size)
-    spdy = kube.run("exec", "box", "--", "ls", env={"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false"})
-    assert "SPDY is not supported: exec uses WebSockets" in spdy.err
+    absent = kube.refused("exec", "box", "-c", "nope", "--", "ls")
+    assert "container nope is not valid for pod box" in absent
 
 
-def test_a_client_that_is_killed_takes_its_process_along(kube: Kubectl) -> None:
+def test_a_client_that_is_killed_takes_its_process_along(either: Kubectl) -> None:
+    kube = either
+    kube.run("delete", "pod", "left", "--ignore-not-found", "--now")
     _run(kube, "left", HANDLES_TERM)
     running(kube, "left")
     with kube.background("exec", "left", "--", "sh", "-c", "echo began; exec sleep 4242") as session:

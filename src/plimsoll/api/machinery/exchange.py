@@ -8,6 +8,7 @@ The scope has it under `WIRE`; requests from inside the process have none and us
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any
@@ -80,6 +81,9 @@ def framed(data: bytes) -> bytes:
     """One chunk of an HTTP/1.1 stream."""
     return b"%x\r\n%b\r\n" % (len(data), data)
 
+
+HIJACK = "plimsoll.hijack"  # in the scope of an upgrade that ASGI does not know: takes the connection over
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]

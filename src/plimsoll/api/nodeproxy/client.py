@@ -6,6 +6,7 @@ cluster's CA with its name, so no other process can answer for it; the server pr
 
 from __future__ import annotations
 
+import asyncio
 import ipaddress
 import ssl
 from collections.abc import Collection, Sequence
@@ -14,6 +15,7 @@ import msgspec
 
 from plimsoll.api.auth.ca import Authority
 from plimsoll.api.machinery.cluster import Cluster
+from plimsoll.api.machinery.exchange import Streams
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.kube.http import HttpTransport
@@ -24,6 +26,7 @@ from plimsoll.net.websocket import WebSocket
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_subdomain_problems
 
+CONNECT_S = 10.0
 _NODES, _PODS = stored_resource("nodes"), stored_resource("pods")
 
 
@@ -66,6 +69,16 @@ class NodeCalls:
             server_name=endpoint.node,
             subprotocols=subprotocols,
         )
+
+    async def connect(self, endpoint: NodeAddress) -> Streams:
+        """A connection of its own. UnreachableError where there is none."""
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                return await asyncio.open_connection(
+                    endpoint.host, endpoint.port, ssl=self._tls(), server_hostname=endpoint.node
+                )
+        except OSError as error:
+            raise UnreachableError(f"{endpoint.host}:{endpoint.port}: {error}") from error
 
     async def close(self) -> None:
         await self.keep_only(())

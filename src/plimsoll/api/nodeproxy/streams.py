@@ -1,7 +1,7 @@
 """Requests that the API server forwards to a node: `pods/log`, `pods/exec`, `nodes/proxy` (05 B6 Subresources).
 
 A log is streamed as it arrives. Exec is a WebSocket on both sides, and every message is forwarded unchanged, so its
-channels concern only kubectl and the node. SPDY, kubectl's older protocol, gets a 400 with the reason.
+channels concern only kubectl and the node. SPDY, the protocol of kubectl up to 1.29, is passed through (`tunnel`).
 """
 
 from __future__ import annotations
@@ -11,9 +11,10 @@ from contextlib import aclosing, suppress
 from urllib.parse import quote
 
 from plimsoll.api.machinery.call import ApiCall
-from plimsoll.api.machinery.exchange import Message, Receive, Scope, Send
+from plimsoll.api.machinery.exchange import HIJACK, Message, Receive, Scope, Send
 from plimsoll.api.machinery.status import StatusError, bad_request, internal_error, invalid
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, unreachable
+from plimsoll.api.nodeproxy.tunnel import is_spdy, pass_through, upgrade_request, upgraded
 from plimsoll.api.server.app import App
 from plimsoll.errors import FieldError
 from plimsoll.kube.request import ApiError as NodeRefused
@@ -56,13 +57,31 @@ class NodeStreams:
         path = "/" + quote(info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
         await self._forward(app, info.name, Request(method, path, accept="*/*"), receive, send)
 
-    async def no_upgrade(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
-        """exec over plain HTTP, or with SPDY, which kubectl tries when the WebSocket failed: raise the same error."""
-        _exec_target(app, call)
-        headers = dict(scope["headers"])
-        if b"spdy" in headers.get(b"upgrade", b"").lower():
-            raise bad_request("SPDY is not supported: exec uses WebSockets (kubectl 1.30 or newer)")
-        raise bad_request("Upgrade request required")
+    async def exec_over_http(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
+        """exec with an upgrade that ASGI does not know: SPDY is passed through, anything else is refused."""
+        node, container = _exec_target(app, call)
+        if HIJACK not in scope or not is_spdy(scope["headers"]):
+            raise bad_request("Upgrade request required")
+        endpoint = node_endpoint(app.cluster, node)
+        request = upgrade_request(f"{endpoint.host}:{endpoint.port}", _exec_path(call, container), scope["headers"])
+        try:
+            far = await self._calls.connect(endpoint)
+        except UnreachableError as error:
+            raise unreachable(error) from error
+        try:
+            answer = await upgraded(far, request)
+            if isinstance(answer, ApiResponse):
+                raise _refusal(answer)
+            client = scope[HIJACK]()
+            client[1].write(answer)
+            try:
+                await pass_through(client, far)
+            finally:
+                client[1].close()
+        except UnreachableError as error:
+            raise unreachable(error) from error
+        finally:
+            far[1].close()
 
     async def _forward(
         self, app: App, node: str, request: Request, receive: Receive, send: Send, *, errors_as_status: bool = False
@@ -99,15 +118,12 @@ class NodeStreams:
 
     async def exec(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         """A WebSocket that has not been accepted yet."""
-        info = call.info
         node, container = _exec_target(app, call)
         offered = [protocol for protocol in SUBPROTOCOLS if protocol in scope.get("subprotocols", ())]
         if not offered:
             raise bad_request(f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
-        query = [("command", argument) for argument in info.query["command"]]
-        query += [(name, info.option(name)) for name in _EXEC_OPTIONS if info.option(name)]
-        target = with_query(f"/exec/{info.namespace}/{info.name}/{container}", query)
         try:
+            target = _exec_path(call, container)
             far = await self._calls.websocket(node_endpoint(app.cluster, node), target, offered)
         except NodeRefused as error:
             raise StatusError(error.code, error.reason, error.message) from error
@@ -183,6 +199,13 @@ def _exec_target(app: App, call: ApiCall) -> tuple[str, str]:
     if not info.query.get("command"):
         raise bad_request("you must specify at least 1 command for the container")
     return node, container
+
+
+def _exec_path(call: ApiCall, container: str) -> str:
+    info = call.info
+    query = [("command", argument) for argument in info.query["command"]]
+    query += [(name, info.option(name)) for name in _EXEC_OPTIONS if info.option(name)]
+    return with_query(f"/exec/{info.namespace}/{info.name}/{container}", query)
 
 
 def _check_log_options(call: ApiCall) -> None:

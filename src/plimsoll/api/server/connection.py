@@ -15,7 +15,7 @@ from asyncio.sslproto import SSLProtocol
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from plimsoll.api.machinery.exchange import SURPLUS, WIRE, Wire
+from plimsoll.api.machinery.exchange import HIJACK, SURPLUS, WIRE, Streams, Wire
 
 KEEP_ALIVE_S = 120
 HEAD_BYTES, HEAD_S = 1024 * 1024, 32.0  # of a request's line and headers, as a kube-apiserver has it
@@ -76,9 +76,23 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if self.cycle is not before and self.cycle is not None:  # an upgrade has none
             self.scope[WIRE] = Wire(self.cycle)  # type: ignore[literal-required]
+            if self.parser.should_upgrade():
+                self.scope[HIJACK] = self.hijack  # type: ignore[literal-required]
             if self._is_surplus:
                 self.scope[SURPLUS] = self.limit  # type: ignore[literal-required]
                 self.cycle.keep_alive = False
+
+    def hijack(self) -> Streams:
+        """Hand the connection over: no HTTP from here on, the caller closes the writer."""
+        self.cycle.response_started = self.cycle.response_complete = True
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        reader = asyncio.StreamReader(loop=self.loop)
+        protocol = _Hijacked(self, reader)
+        self.transport.set_protocol(protocol)
+        protocol.connection_made(self.transport)
+        self.flow.resume_reading()
+        return reader, asyncio.StreamWriter(self.transport, protocol, reader, self.loop)
 
     def on_message_complete(self) -> None:
         self._body_open = False
@@ -117,6 +131,18 @@ class HttpConnection(HttpToolsProtocol):
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+
+
+class _Hijacked(asyncio.StreamReaderProtocol):
+    """The bytes of a connection that was HTTP; its end is still counted there."""
+
+    def __init__(self, http: HttpConnection, reader: asyncio.StreamReader) -> None:
+        super().__init__(reader, loop=http.loop)
+        self._http = http
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._http.connection_lost(exc)
 
 
 def limited(limit: int) -> type[HttpConnection]:

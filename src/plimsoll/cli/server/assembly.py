@@ -48,7 +48,7 @@ def control_plane(
             handlers={**REVIEWS, **certificate_requests(authority), **metrics.handlers()},
             streamers={
                 ("", "pods", "log"): streams.log,
-                ("", "pods", "exec"): streams.no_upgrade,
+                ("", "pods", "exec"): streams.exec_over_http,
                 ("", "nodes", "proxy"): streams.proxy,
             },
             sockets={("", "pods", "exec"): streams.exec},

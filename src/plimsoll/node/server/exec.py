@@ -210,8 +210,6 @@ def handshake_problem(request: HttpRequest) -> str:
     upgrade = request.header(b"upgrade").lower()
     if not request.wants_upgrade or not upgrade:
         return "Upgrade request required"
-    if b"spdy" in upgrade:
-        return "SPDY is not supported: exec uses WebSockets (kubectl 1.30 or newer)"
     if request.method != "GET" or upgrade != b"websocket" or request.header(b"sec-websocket-version") != b"13":
         return "exec needs a GET request for a WebSocket of version 13"
     if not request.header(b"sec-websocket-key") or not request.header(b"host"):

@@ -26,6 +26,7 @@ from plimsoll.metrics.exposition import CONTENT_TYPE
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.exec import (
     SUBPROTOCOLS,
+    V4,
     ExecOptions,
     exec_options,
     handshake_problem,
@@ -50,6 +51,7 @@ from plimsoll.node.server.logs import (
     logged_container_id,
     running_container_id,
 )
+from plimsoll.node.server.spdy import SpdyChannels, is_spdy, offered_versions
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.runtime.interface import ExecSession, ObservedContainer
@@ -195,6 +197,8 @@ class NodeServer:
     # --- exec ---
 
     def _exec(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
+        if is_spdy(request):
+            return self._exec_over_spdy(request, namespace, name, container)
         if problem := handshake_problem(request):
             raise HttpError(400, problem)
         offered = offered_subprotocols(request)
@@ -209,6 +213,17 @@ class NodeServer:
 
             socket = await WebSocket.accept(request.headers, request.target, subprotocol, reader, writer)
             await run_exec(socket, options, attach)
+
+        return Upgrade(run)
+
+    def _exec_over_spdy(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
+        if V4 not in offered_versions(request):
+            raise HttpError(403, f"unable to upgrade: unable to negotiate protocol: the server accepts [{V4}]")
+        options = exec_options(request.query)
+        attach = functools.partial(self._attach, options, namespace, name, container)
+
+        async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await run_exec(await SpdyChannels.accepted(options, reader, writer), options, attach)
 
         return Upgrade(run)
 
