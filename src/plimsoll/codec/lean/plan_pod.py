@@ -35,6 +35,7 @@ class _PodSpec(objects.PodSpec, frozen=True, gc=False):
     tolerations: tuple[objects.Toleration, ...] = _stepped_over("tolerations", ())
     node_selector: dict[str, str] | None = _stepped_over("nodeSelector")
     affinity: objects.Affinity | None = _stepped_over("affinity")
+    topology_spread_constraints: tuple[objects.TopologySpreadConstraint, ...] = _stepped_over("topologySpread", ())
 
 
 class _Metadata(objects.Metadata, frozen=True, gc=False):
