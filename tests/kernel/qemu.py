@@ -40,11 +40,7 @@ PROGRAMS = {
     "/sbin/modinfo": "kmod",
     "setpriv": "util-linux",
 }
-# In the order in which they need each other.
-MODULES = (
-    "virtio", "virtio_ring", "virtio_pci_modern_dev", "virtio_pci_legacy_dev", "virtio_pci",
-    "fuse", "virtiofs", "overlay", "virtio_blk",
-)  # fmt: skip
+MODULES = ("virtio_pci", "virtiofs", "overlay", "virtio_blk")  # and those that they depend on
 SHARES_READY_S = 10.0
 
 
@@ -56,18 +52,31 @@ def kernel() -> Path:
 
 
 def initial_disk(release: str) -> bytes:
-    """The initial RAM disk, made on the spot: busybox, nine modules and our init script."""
+    """The initial RAM disk, made on the spot: busybox, modules in the order of their dependencies, and our init script."""
+    modules: dict[str, bytes] = {}
+    for module in MODULES:
+        _add_module(modules, release, module)
     files = {
         "bin/busybox": Path(BUSYBOX).read_bytes(),
         "init": (SCRIPTS / "qemu-init.sh").read_bytes(),
         "fill-root.sh": (SCRIPTS / "fill-root.sh").read_bytes(),
-        "modules/order": " ".join(MODULES).encode(),
+        "modules/order": " ".join(modules).encode(),
+        **{f"modules/{name}.ko": content for name, content in modules.items()},
     }
-    for module in MODULES:
-        query = ["/sbin/modinfo", "-k", release, "-n", module]
-        path = subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
-        files[f"modules/{module}.ko"] = Path(path).read_bytes()
     return cpio(["bin", "modules", "proc", "dev", "sys"], files)
+
+
+def _add_module(modules: dict[str, bytes], release: str, name: str) -> None:
+    """After the modules that it depends on: the order differs between kernel releases."""
+
+    def modinfo(*options: str) -> str:
+        query = ["/sbin/modinfo", "-k", release, *options, name]
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.strip()
+
+    if name not in modules:
+        for needed in filter(None, modinfo("-F", "depends").split(",")):
+            _add_module(modules, release, needed)
+        modules[name] = Path(modinfo("-n")).read_bytes()
 
 
 def cpio(folders: Sequence[str], files: Mapping[str, bytes]) -> bytes:
