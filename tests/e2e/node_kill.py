@@ -37,6 +37,7 @@ PODS = "/api/v1/namespaces/default/pods"
 STAYING = 3
 SETTLE_S = 45.0
 SAID_S = 5.0
+DEADLINE_S = 60.0
 PATIENCE_S = 60.0
 _MARK = re.compile(rb"mark=([a-z0-9-]+/[a-z0-9]+)/1;")
 _PLACE = re.compile(r"/pod([0-9a-f-]{36})/")
@@ -214,11 +215,14 @@ class Story:
         return "" if phase == ("Failed" if wanted.code else "Succeeded") else shown
 
     async def _log(self, wanted: Wanted) -> str:
-        """Most say something, though perhaps a moment after they have started."""
-        deadline = time.monotonic() + SAID_S
+        """Most write something, perhaps a moment after they have started; an agent that has just come back may listen on
+        a port that the Node does not have yet."""
+        began = time.monotonic()
         while True:
-            text = (await self.ask("GET", f"{PODS}/{wanted.name}/log")).body.decode()
-            if text or wanted.kind == "comes" or time.monotonic() > deadline:
+            answer = await self.ask("GET", f"{PODS}/{wanted.name}/log")
+            text, waited_s = answer.body.decode(), time.monotonic() - began
+            is_complete = bool(text) or wanted.kind == "comes" or waited_s > SAID_S
+            if (answer.status == 200 and is_complete) or waited_s > DEADLINE_S:
                 return text
             await asyncio.sleep(0.1)
 
