@@ -19,6 +19,8 @@ from plimsoll.errors import PlimsollError
 
 SYN_STREAM, SYN_REPLY, RST_STREAM, SETTINGS, PING, GOAWAY, HEADERS, WINDOW_UPDATE = 1, 2, 3, 4, 6, 7, 8, 9
 FIN: Final = 1
+PROTOCOL = "SPDY/3.1"  # of the Upgrade header
+VERSION_HEADER = "X-Stream-Protocol-Version"  # of the protocol above the streams
 PROTOCOL_ERROR, REFUSED_STREAM, CANCEL = 1, 3, 5
 MAX_CONTROL_BYTES = 64 << 10
 MAX_HEADER_BYTES = 64 << 10  # unpacked

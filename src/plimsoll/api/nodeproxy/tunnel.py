@@ -12,12 +12,11 @@ from contextlib import suppress
 
 from plimsoll.aio import cancel_all
 from plimsoll.api.machinery.exchange import Streams
+from plimsoll.codec.spdy import PROTOCOL, VERSION_HEADER
 from plimsoll.kube.request import ApiResponse, UnreachableError
 
 CONNECT_S = 10.0
-HEAD_BYTES, BODY_BYTES, CHUNK = 1 << 14, 1 << 16, 1 << 16
-PROTOCOL = "SPDY/3.1"
-VERSION_HEADER = b"x-stream-protocol-version"
+BODY_BYTES, CHUNK = 1 << 16, 1 << 16
 
 
 def is_spdy(headers: Iterable[tuple[bytes, bytes]]) -> bool:
@@ -27,9 +26,8 @@ def is_spdy(headers: Iterable[tuple[bytes, bytes]]) -> bool:
 def upgrade_request(host: str, target: str, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Only the offered stream protocols are taken over from the client."""
     lines = [f"POST {target} HTTP/1.1", f"Host: {host}", "Connection: Upgrade", f"Upgrade: {PROTOCOL}"]
-    lines += [
-        f"X-Stream-Protocol-Version: {value.decode('latin-1')}" for name, value in headers if name == VERSION_HEADER
-    ]
+    wanted = VERSION_HEADER.lower().encode()
+    lines += [f"{VERSION_HEADER}: {value.decode('latin-1')}" for name, value in headers if name == wanted]
     return "\r\n".join([*lines, "Content-Length: 0", "", ""]).encode("latin-1")
 
 

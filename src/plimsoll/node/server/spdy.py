@@ -13,6 +13,8 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from plimsoll.codec.spdy import (
+    PROTOCOL,
+    VERSION_HEADER,
     GoneAway,
     PingReceived,
     SpdyConnection,
@@ -24,8 +26,6 @@ from plimsoll.codec.spdy import (
 from plimsoll.node.server.exec import CLOSE, ERROR, RESIZE, STDERR, STDIN, STDOUT, V4, ExecOptions
 from plimsoll.node.server.http import HttpRequest
 
-PROTOCOL = "SPDY/3.1"
-VERSION_HEADER = "X-Stream-Protocol-Version"
 CREATION_S = 30.0  # as the kubelet waits for the streams (streamCreationTimeout)
 CHUNK = 1 << 16
 EARLY_BYTES = 1 << 20  # input before all streams are open

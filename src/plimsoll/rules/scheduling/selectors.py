@@ -105,10 +105,17 @@ def required_node_names(pod: Pod) -> frozenset[str] | None:
     return node_names if terms else None
 
 
-def selects(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
-    """A disruption budget's selector: an absent or empty one selects nothing, and none selects a pod without labels."""
-    if selector is None or not labels or not (selector.match_labels or selector.match_expressions):
+def matches_selector(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
+    """As LabelSelectorAsSelector: an absent selector selects nothing, an empty one everything."""
+    if selector is None:
         return False
-    return all(labels.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
-        each.operator not in ("Gt", "Lt") and matches_label(each, labels) for each in selector.match_expressions
+    have = labels or {}
+    return all(have.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
+        term.operator not in ("Gt", "Lt") and matches_label(term, have) for term in selector.match_expressions
     )
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
+    """A disruption budget's selector: an empty one selects nothing either, and none selects a pod without labels."""
+    is_empty = selector is None or not (selector.match_labels or selector.match_expressions)
+    return bool(labels) and not is_empty and matches_selector(selector, labels)

@@ -25,7 +25,7 @@ from plimsoll.rules.model.objects import (
     TopologySpreadConstraint,
 )
 from plimsoll.rules.scheduling.fit import NO_EXECUTE, NO_SCHEDULE, FitVerdict, NodeLoad
-from plimsoll.rules.scheduling.selectors import is_tolerated, matches_affinity, matches_label
+from plimsoll.rules.scheduling.selectors import is_tolerated, matches_affinity, matches_selector
 
 HOSTNAME = "kubernetes.io/hostname"
 SPREAD = "node(s) didn't match pod topology spread constraints"
@@ -39,16 +39,6 @@ MAX_SCORE = 100
 Pair = tuple[str, str]  # node label, value
 Namespaces = Mapping[str, Mapping[str, str]]  # name → labels
 _NONE = PodAffinity()
-
-
-def selects(selector: LabelSelector | None, labels: Mapping[str, str] | None) -> bool:
-    """As LabelSelectorAsSelector: an absent selector selects nothing, an empty one everything."""
-    if selector is None:
-        return False
-    have = labels or {}
-    return all(have.get(key) == value for key, value in (selector.match_labels or {}).items()) and all(
-        term.operator not in ("Gt", "Lt") and matches_label(term, have) for term in selector.match_expressions
-    )
 
 
 def affinity_of(pod: Pod) -> PodAffinity:
@@ -104,9 +94,9 @@ class Term:
 
     def matches(self, pod: Pod, namespaces: Namespaces) -> bool:
         namespace = pod.metadata.namespace
-        if namespace not in self._namespaces and not selects(self._any_namespace, namespaces.get(namespace)):
+        if namespace not in self._namespaces and not matches_selector(self._any_namespace, namespaces.get(namespace)):
             return False
-        return selects(self._selector, pod.metadata.labels)
+        return matches_selector(self._selector, pod.metadata.labels)
 
 
 def _terms(owner: Pod, affinity: PodAffinity) -> tuple[Term, ...]:
@@ -158,7 +148,7 @@ class _Constraint:
         return sum(
             resident.pod.metadata.namespace == namespace
             and resident.pod.metadata.deletion_timestamp is None
-            and selects(self.selector, resident.pod.metadata.labels)
+            and matches_selector(self.selector, resident.pod.metadata.labels)
             for resident in load.residents.values()
         )
 
@@ -191,7 +181,7 @@ class Topology:
             if constraint.key not in labels:
                 return FitVerdict((SPREAD_LABEL,), unresolvable=True)
             least = min(by_pair.values(), default=0) if len(by_pair) >= constraint.min_domains else 0
-            own = selects(constraint.selector, self._pod.metadata.labels)
+            own = matches_selector(constraint.selector, self._pod.metadata.labels)
             if by_pair.get((constraint.key, labels[constraint.key]), 0) + own - least > constraint.max_skew:
                 return FitVerdict((SPREAD,))
         return None

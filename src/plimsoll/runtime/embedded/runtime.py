@@ -97,7 +97,8 @@ def _seccomp_program(spec: ContainerSpec, granted: Collection[str]) -> str:
     except (OSError, InvalidProfileError) as error:
         raise RuntimeCallError("make_container", f"container {spec.name}: seccomp profile: {error}") from None
     if not program:
-        raise RuntimeCallError("make_container", f"container {spec.name}: no seccomp filter for {machine} machines")
+        reason = f"no seccomp filter for {machine} machines: set seccompProfile.type: Unconfined"
+        raise RuntimeCallError("make_container", f"container {spec.name}: {reason}")
     return base64.b64encode(program).decode()
 
 

@@ -263,7 +263,11 @@ def _give_up_privileges(plan: LaunchPlan, *, isolated: bool) -> None:
 
 
 def install_seccomp(plan: LaunchPlan) -> None:
-    seccomp.install(binascii.a2b_base64(plan.seccomp))
+    try:
+        seccomp.install(binascii.a2b_base64(plan.seccomp))
+    except PermissionError:
+        reason = "without root, a seccomp filter needs allowPrivilegeEscalation: false; else use the profile Unconfined"
+        raise StartError(NOT_STARTED, START_ERROR, reason) from None
 
 
 def _reset_signals() -> None:
