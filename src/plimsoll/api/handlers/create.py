@@ -37,7 +37,7 @@ _NAME_TRIES = 8  # a generated name may be in use
 
 async def create(cluster: Cluster, call: ApiCall) -> Response:
     options = write_options(call.info, call.user_agent)
-    document = read_object(call, kind_of(call.info.resource), options)
+    document = await read_object(cluster, call, kind_of(call.info.resource), options)
     return await create_object(cluster, call, options, document)
 
 

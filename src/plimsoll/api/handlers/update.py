@@ -55,7 +55,7 @@ async def update(cluster: Cluster, call: ApiCall) -> Response:
     """PUT of an object or one of its subresources."""
     info, resource = call.info, call.info.resource
     options = write_options(info, call.user_agent)
-    sent = read_object(call, kind_of(resource), options)
+    sent = await read_object(cluster, call, kind_of(resource), options)
     metadata = sent.get("metadata") or {}
     check_place(metadata, info.namespace, info.name, namespaced=resource.namespaced)
     if strategy(resource).create_on_update and cluster.store.get(key(resource, info.namespace, info.name)) is None:

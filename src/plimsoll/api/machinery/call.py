@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 
 import msgspec
 
 from plimsoll.api.machinery.request_info import RequestInfo
+from plimsoll.api.machinery.turns import Pace, Turns
 from plimsoll.api.machinery.users import User
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -27,12 +28,17 @@ class ApiCall(msgspec.Struct):
     user_agent: str = ""
     warnings: list[str] = []
     guard: Guard = allow_any
+    pace: Pace = msgspec.field(default_factory=lambda: Pace(Turns()))
 
 
 class Response(msgspec.Struct, frozen=True):
-    """`body` is a stored object, to be printed in the form that the client accepts, or with `is_ready` final."""
+    """`body` is a stored object, to be printed in the form that the client accepts, or with `is_ready` final.
+
+    With `pieces` the answer is made while it is sent, in the form that the client accepts; `body` is empty.
+    """
 
     code: int
     body: bytes
     is_ready: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    pieces: AsyncIterator[bytes] | None = None

@@ -124,6 +124,10 @@ def too_large_body(limit: int = MAX_BODY_BYTES) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}", {})
 
 
+def slow_body(seconds: float) -> StatusError:
+    return StatusError(408, "Timeout", f"the body of the request was not complete after {seconds:g} s", {})
+
+
 def unsupported_body() -> StatusError:
     message = (
         "the body of the request was in an unknown format - accepted media types include: "

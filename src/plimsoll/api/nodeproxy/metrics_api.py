@@ -181,7 +181,7 @@ class NodeMetrics:
     # --- handlers ---
 
     async def _list_nodes(self, cluster: Cluster, call: ApiCall) -> Response:
-        nodes = _selected(cluster.documents("nodes"), call)
+        nodes = _selected(await cluster.many_documents("nodes", "", call.pace), call)
         await self._refresh_for(cluster, nodes, [])
         items = [metrics for node in nodes if (metrics := self._node(node)) is not None]
         return _list("NodeMetricsList", items)
@@ -195,7 +195,7 @@ class NodeMetrics:
         return _one("NodeMetrics", metrics)
 
     async def _list_pods(self, cluster: Cluster, call: ApiCall) -> Response:
-        pods = _selected(cluster.documents("pods", call.info.namespace), call)
+        pods = _selected(await cluster.many_documents("pods", call.info.namespace, call.pace), call)
         await self._refresh_for(cluster, [], pods)
         return _list("PodMetricsList", [metrics for pod in pods if (metrics := self._pod(pod)) is not None])
 

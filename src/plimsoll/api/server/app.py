@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -21,8 +21,10 @@ from plimsoll.api.auth.roles import path_verdict
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
 from plimsoll.api.handlers.watch import WatchStream
+from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
 from plimsoll.api.machinery.call import ApiCall, Response
-from plimsoll.api.machinery.cluster import Cluster, Limits
+from plimsoll.api.machinery.cluster import Cluster, Limits, prefix
+from plimsoll.api.machinery.encoding import as_yaml
 from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
 from plimsoll.api.machinery.metrics import Audit, RequestMetrics
 from plimsoll.api.machinery.negotiate import YAML, MediaType, accepted_form
@@ -36,11 +38,12 @@ from plimsoll.api.machinery.status import (
     unauthorized,
     unavailable,
 )
+from plimsoll.api.machinery.turns import Pace, Turns
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.bootstrap import bootstrap
+from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
-from plimsoll.api.server.rate_limit import Limiter
-from plimsoll.api.tables.views import Viewer, whole
+from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.store.errors import StoreClosedError, StoreError, WriteFailedError
 from plimsoll.store.store import Store
@@ -81,7 +84,8 @@ class App:
         self.meter = RequestMetrics()
         self.pages = StaticPages(options.profile)
         self.cluster: Cluster
-        self._limiter = Limiter(options.limits, time.monotonic)
+        self.turns = Turns()
+        self.fairness = Fairness(options.limits, self.meter, time.monotonic)
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
 
@@ -106,6 +110,7 @@ class App:
                 finally:
                     self._is_open = False
         finally:
+            self.cluster.worker.close()
             await store.close()
 
     def faults(self) -> dict[str, str]:
@@ -167,18 +172,35 @@ class App:
     async def _answer(self, request: Exchange) -> None:
         scope = request.scope
         path = scope["raw_path"].decode("latin-1")
-        user = self._authenticate(request)
+        try:
+            user = self._authenticate(request)
+        except StatusError:
+            await self.fairness.slow_down(ANONYMOUS)
+            raise
         query = parsed_query(scope["query_string"])
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
+            await self.fairness.slow_down(user)
             if path_verdict(user, path) != "allow":
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
             await _send_page(request, page)
             return
         if user == ANONYMOUS:
+            await self.fairness.slow_down(user)
             raise unauthorized()
+        limits = self.options.limits
+        if request.claim is not None and not request.claim(
+            user.name, 0 if is_exempt(user) else limits.user_connections
+        ):
+            await self.fairness.slow_down(user)
+            raise too_many_requests(
+                f"{limits.user_connections} connections of this user are open, which is the limit: close some, or try "
+                "again later",
+                retry_after_s=_SURPLUS_RETRY_S,
+            )
         info = request_info(scope["method"], path, query)
         if info is None:
+            await self.fairness.slow_down(user)
             headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
             await request.respond(404, _NOT_FOUND, headers)
             return
@@ -189,20 +211,46 @@ class App:
                 f"{scope[SURPLUS]} connections are open, which is the limit: close some, or try again later",
                 retry_after_s=_SURPLUS_RETRY_S,
             )
-        self._limiter.check(user.name, self.meter, is_watch=info.verb == "watch")
-        call = _authorized_call(request, info)
+        await self.fairness.admit(user, info.verb)
+        call = self._authorized_call(request, info)
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
             await streamer(self, call, scope, request.receive, request.send)
             return
         form = accepted_form(request.header(b"accept"), is_list=info.verb in ("list", "watch", "deletecollection"))
         if info.verb == "watch":
-            await self._watch(request, WatchStream(self.cluster, call, form), info)
+            async with self.fairness.watch(user):
+                seat = await self.fairness.take_seat(user, self._objects_read(info))
+                try:
+                    await self._watch(request, WatchStream(self.cluster, call, form, seat.leave), info)
+                finally:
+                    seat.leave()
             return
         if info.verb not in ("get", "list"):
-            call.body = await request.body(self.options.limits.body_bytes)
-        answer = await handle(self.cluster, call, form, self.options.handlers)
-        await self._send(request, call, answer, form)
+            is_review = not info.resource.storage and not is_exempt(user)
+            call.body = await request.body(limits.review_bytes if is_review else limits.body_bytes)
+        seat = await self.fairness.take_seat(user, self._objects_read(info))
+        try:
+            answer = await handle(self.cluster, call, form, self.options.handlers)
+            if len(answer.body) > PIECE_BYTES:
+                seat.leave()
+                seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1)
+            await self._send(request, call, answer, form)
+        finally:
+            seat.leave()
+
+    def _objects_read(self, info: RequestInfo) -> int:
+        """How many objects the request reads, at most: an estimate of its cost."""
+        if info.verb not in ("list", "watch", "deletecollection"):
+            return 1
+        if not info.resource.storage:
+            return LONG_OBJECTS + 1  # computed from others: the metrics of all pods
+        count = self.cluster.store.count(prefix(info.resource, info.namespace))
+        limit = info.option("limit")
+        selects = info.option("labelSelector") or info.option("fieldSelector")
+        if info.verb == "list" and not selects and limit.isdecimal() and len(limit) < 9 and int(limit):
+            return min(count, int(limit))
+        return count
 
     async def _send(self, request: Exchange, call: ApiCall, answer: Response, form: MediaType) -> None:
         info = call.info
@@ -215,8 +263,18 @@ class App:
                 body = whole(info.resource, body) + b"\n"
         headers = [*_JSON_HEADERS, *answer.headers, *_warning_headers(call.warnings)]
         if form.is_yaml:
-            body, headers[0] = _as_yaml(body), (b"content-type", YAML.encode())
+            headers[0] = (b"content-type", YAML.encode())
+        if answer.pieces is not None:
+            await request.respond_in_pieces(answer.code, answer.pieces, headers)
+            return
+        if form.is_yaml and info.verb not in ("list", "deletecollection"):
+            body = await self._as_yaml(body)
         await request.respond(answer.code, body, headers)
+
+    async def _as_yaml(self, body: bytes) -> bytes:
+        if len(body) <= YAML_AT_ONCE_BYTES:
+            return as_yaml(msgspec.json.decode(body))
+        return await self.cluster.worker.run(lambda: as_yaml(msgspec.json.decode(body)))
 
     async def _watch(self, request: Exchange, stream: WatchStream, info: RequestInfo) -> None:
         """Until the watch ends, the client disconnects or the server closes."""
@@ -235,8 +293,9 @@ class App:
         leaving.add_done_callback(left)
         try:
             await request.start(200, _JSON_HEADERS)
-            async for lines in stream.lines(request.wire):
-                await request.send({"type": "http.response.body", "body": lines, "more_body": True})
+            async with aclosing(stream.lines(request.wire)) as pieces:
+                async for lines in pieces:
+                    await request.send({"type": "http.response.body", "body": lines, "more_body": True})
         except asyncio.CancelledError:
             if not leaving.done() and self._is_open:
                 raise
@@ -255,7 +314,7 @@ class App:
         request = Exchange(scope, receive, send)
         await receive()
         try:
-            call = self._socket_call(request)
+            call = await self._socket_call(request)
             info = call.info
             serve = self.options.sockets.get((info.resource.group, info.resource.plural, info.subresource))
             if serve is None:
@@ -271,7 +330,7 @@ class App:
         finally:
             self._note(request, time.perf_counter() - began)
 
-    def _socket_call(self, request: Exchange) -> ApiCall:
+    async def _socket_call(self, request: Exchange) -> ApiCall:
         scope = request.scope
         user = self._authenticate(request)
         if user == ANONYMOUS:
@@ -280,8 +339,19 @@ class App:
         if info is None:
             raise no_such_resource()
         request.info = info
-        self._limiter.check(user.name, self.meter, is_watch=True)
-        return _authorized_call(request, info)
+        await self.fairness.admit(user, info.verb)
+        return self._authorized_call(request, info)
+
+    def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
+        return ApiCall(
+            info,
+            request.user,
+            content_type=request.header(b"content-type"),
+            user_agent=request.header(b"user-agent"),
+            warnings=[],
+            guard=authorize(request.user, info),
+            pace=Pace(self.turns, request.user.name),
+        )
 
     def _authenticate(self, request: Exchange) -> User:
         """Parts in this process put their user into the scope, which no connection can do (`in_process`)."""
@@ -303,17 +373,6 @@ class App:
             audit.write(_audit_entry(request, seconds, self.options.clock()))
 
 
-def _authorized_call(request: Exchange, info: RequestInfo) -> ApiCall:
-    return ApiCall(
-        info,
-        request.user,
-        content_type=request.header(b"content-type"),
-        user_agent=request.header(b"user-agent"),
-        warnings=[],
-        guard=authorize(request.user, info),
-    )
-
-
 async def _send_page(request: Exchange, page: StaticPage) -> None:
     if page.etag and request.header(b"if-none-match").strip('"') == page.etag:
         await request.respond(304, b"", [(b"etag", f'"{page.etag}"'.encode())])
@@ -332,13 +391,6 @@ def _warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
         shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
         headers.append((b"warning", f'299 - "{shown}"'.encode()))
     return headers
-
-
-def _as_yaml(body: bytes) -> bytes:
-    import yaml
-
-    text: str = yaml.dump(msgspec.json.decode(body), Dumper=yaml.CSafeDumper, allow_unicode=True)
-    return text.encode()
 
 
 def _audit_entry(request: Exchange, seconds: float, now_s: float) -> dict[str, object]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -20,6 +21,11 @@ from plimsoll.api.server.connection import KEEP_ALIVE_S, limited
 from plimsoll.errors import PlimsollError
 
 SHUTDOWN_S = 5
+HANDSHAKES, HANDSHAKE_S = 64, 10.0
+_BACKLOG = 2048
+_ACCEPT_PAUSE_S = 0.1
+
+log = logging.getLogger("plimsoll.api")
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -35,15 +41,67 @@ class ServerStartError(PlimsollError):
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the caller and sets `listening` when it listens."""
+    """Leaves signals to the caller, accepts connections itself, and sets `listening` when it does.
+
+    asyncio accepts all waiting connections at once, and each may keep memory for a minute without sending a byte. Here
+    one is accepted in each round of the event loop, and if many have not finished their TLS handshake, the oldest of
+    these is dropped: an honest client needs a moment for it, so under attack the others go first.
+    """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
+        self._accepting: asyncio.Task[None] | None = None
+        self._handshakes: dict[asyncio.Task[None], None] = {}  # oldest first
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        await super().startup([])
+        assert sockets is not None
+        (bound,) = sockets
+        bound.setblocking(False)
+        bound.listen(_BACKLOG)
+        self._accepting = asyncio.create_task(self._accept(bound))
         self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in (self._accepting, *self._handshakes):
+            if task is not None:
+                task.cancel()
+        await super().shutdown(sockets)
+
+    async def _accept(self, bound: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(bound)
+            except OSError as error:  # out of descriptors, or the client is gone already
+                log.warning("cannot accept a connection: %s", error)
+                await asyncio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            task = loop.create_task(self._connect(connection))
+            self._handshakes[task] = None
+            task.add_done_callback(self._handshakes.pop)
+            if len(self._handshakes) > HANDSHAKES:
+                next(iter(self._handshakes)).cancel()
+
+    async def _connect(self, connection: socket.socket) -> None:
+        config = self.config
+
+        def protocol() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                protocol, connection, ssl=config.ssl, ssl_handshake_timeout=HANDSHAKE_S if config.ssl else None
+            )
+        except OSError:
+            connection.close()  # the client's affair: it left, or does not speak TLS
+        except asyncio.CancelledError:
+            connection.close()
+            raise
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -66,7 +124,6 @@ def _config(app: App, listener: Listener) -> uvicorn.Config:
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=SHUTDOWN_S,
-        backlog=2048,
         ssl_context_factory=(lambda *_: tls) if tls is not None else None,
     )
 

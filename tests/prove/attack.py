@@ -1,0 +1,48 @@
+"""Attacks of a viewer on an API server with 5,000 pods: an administrator's GETs stay fast and the memory bounded."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+from tests.e2e.api_process import ApiProcess
+from tests.e2e.attacks_api import Target, attack, attacks
+
+PODS, SECONDS = 5_000, 8.0
+GOAL_P99_MS, GOAL_RSS_MB = 100.0, 300.0
+
+
+def main(seed: int) -> dict[str, int]:
+    with tempfile.TemporaryDirectory(prefix="plimsoll-attack-") as directory:
+        server = ApiProcess(Path(directory) / "state", Path(directory) / "api.log", "--no-scheduler").ready()
+        try:
+            return asyncio.run(_attacked(server, Path(directory)))
+        finally:
+            server.kill()
+
+
+async def _attacked(server: ApiProcess, scratch: Path) -> dict[str, int]:
+    target = Target(server, scratch)
+    await target.fill(PODS)
+    counts = {"attacks": 0, "failed": 0, "GETs of the administrator": 0, "highest p99 ms": 0, "highest RSS MB": 0}
+    print(f"{'':22}{'GETs':>6}{'p50 ms':>9}{'p99 ms':>9}{'worst':>9}{'new p99':>9}{'RSS MB':>8}")
+    for name, run in {"(no attack)": _nothing, **attacks()}.items():
+        found = await attack(target, run, SECONDS, PODS)
+        is_met = found.p99_ms <= GOAL_P99_MS and found.rss_mb <= GOAL_RSS_MB
+        print(
+            f"{name:22}{found.gets:6}{found.p50_ms:9.1f}{found.p99_ms:9.1f}{found.worst_ms:9.1f}{found.new_p99_ms:9.1f}"
+            f"{found.rss_mb:8.0f}{'' if is_met else '   MISSED'}",
+            flush=True,
+        )
+        counts["attacks"] += 1
+        counts["failed"] += not is_met
+        counts["GETs of the administrator"] += found.gets
+        counts["highest p99 ms"] = max(counts["highest p99 ms"], round(found.p99_ms))
+        counts["highest RSS MB"] = max(counts["highest RSS MB"], round(found.rss_mb))
+    assert server.process.poll() is None, "the server has ended"
+    return counts
+
+
+async def _nothing(target: Target) -> None:
+    await asyncio.sleep(3600)
