@@ -1,9 +1,11 @@
 """A viewer attacks the API server in every way that a client has, while an administrator reads one pod after the other.
 
 `attack` runs one way of attacking for some seconds and measures how long the administrator's GETs take meanwhile and
-how much memory the server uses. The server is a process of its own; the attackers share the process of the measurement,
-so each is written to do little work itself: its time would count as the server's. A GET is measured on a connection
-that the administrator keeps, and in one of ten cases on a new one.
+how much memory the server uses. The server and the attackers are processes of their own, the attackers with a low
+priority, as if they were on another machine. A GET is measured on a connection that the administrator keeps, and in one
+of ten cases on a new one.
+
+    python -m tests.e2e.attacks_api NAME URL DIRECTORY     attacks until it is ended
 """
 
 from __future__ import annotations
@@ -11,7 +13,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import ssl
+import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -22,13 +26,14 @@ import msgspec
 from plimsoll.api.auth.ca import Authority
 from plimsoll.api.machinery.users import MASTERS, VIEWERS
 from tests.bench.api_client import pod
-from tests.e2e.api_process import ApiProcess
 from tests.e2e.raw_http import Connection, request_bytes
 
+ROOT = Path(__file__).resolve().parents[2]
 PODS = "/api/v1/namespaces/default/pods"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 TABLE = (("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"),)
 YAML, JSON = (("Content-Type", "application/yaml"),), (("Content-Type", "application/json"),)
+NOTHING = "(no attack)"  # to compare with
 _REFUSED = (ConnectionError, asyncio.IncompleteReadError, EOFError, ssl.SSLError, TimeoutError)
 
 
@@ -44,28 +49,28 @@ class Measured(msgspec.Struct, frozen=True):
 class Target:
     """The server and the identities that talk to it."""
 
-    def __init__(self, server: ApiProcess, scratch: Path) -> None:
-        self.server, self.url = server, server.url
-        authority = Authority(server.state)
-        self.anonymous = ssl.create_default_context(cafile=str(authority.ca_file))
-        self.admin, self.viewer = (
-            self._context(authority, name, group, scratch) for name, group in (("root", MASTERS), ("eve", VIEWERS))
-        )
+    def __init__(self, url: str, directory: Path) -> None:
+        """`directory` has what `furnish` has written."""
+        self.url, self.directory = url, directory
+        self.anonymous = ssl.create_default_context(cafile=str(directory / "ca.pem"))
+        self.admin, self.viewer = (self._context(directory, name) for name in ("root", "eve"))
 
-    def _context(self, authority: Authority, name: str, group: str, scratch: Path) -> ssl.SSLContext:
-        issued = authority.issue(name, (group,))
-        context = ssl.create_default_context(cafile=str(authority.ca_file))
-        file = scratch / f"{name}.pem"
-        file.write_bytes(issued.certificate + issued.key)
-        context.load_cert_chain(file)
+    @staticmethod
+    def furnish(state: Path, directory: Path) -> None:
+        authority = Authority(state)
+        (directory / "ca.pem").write_bytes(authority.ca_file.read_bytes())
+        for name, group in (("root", MASTERS), ("eve", VIEWERS)):
+            issued = authority.issue(name, (group,))
+            (directory / f"{name}.pem").write_bytes(issued.certificate + issued.key)
+
+    @staticmethod
+    def _context(directory: Path, name: str) -> ssl.SSLContext:
+        context = ssl.create_default_context(cafile=str(directory / "ca.pem"))
+        context.load_cert_chain(directory / f"{name}.pem")
         return context
 
     async def connected(self, *, anonymous: bool = False) -> Connection:
         return await Connection.open(self.url, self.anonymous if anonymous else self.viewer)
-
-    def rss_mb(self) -> float:
-        text = Path(f"/proc/{self.server.process.pid}/status").read_text()
-        return int(text.split("VmRSS:")[1].split()[0]) / 1024
 
     async def fill(self, pods: int) -> None:
         names = iter(range(pods))
@@ -83,17 +88,24 @@ class Target:
 Attack = Callable[[Target], Awaitable[None]]
 
 
-async def attack(target: Target, run: Attack, seconds: float, pods: int) -> Measured:
-    """Measure while `run` is repeated; when the time is up it is cancelled."""
+def resident_mb(pid: int) -> float:
+    return int(Path(f"/proc/{pid}/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+
+
+async def attack(target: Target, pid: int, name: str, seconds: float, pods: int) -> Measured:
+    """Measure the server `pid` while another process attacks it; without a name nobody does."""
     times_s: list[float] = []
     new_s: list[float] = []
-    most_mb = target.rss_mb()
+    most_mb = resident_mb(pid)
     kept = await Connection.open(target.url, target.admin)
-    attacking = asyncio.create_task(_repeated(run, target))
-    end = time.perf_counter() + seconds
+    command = [sys.executable, "-m", "tests.e2e.attacks_api", name, target.url, str(target.directory)]
+    attacking = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE, cwd=ROOT)
     try:
+        assert attacking.stdout is not None
+        assert await attacking.stdout.readline() == b"attacking\n"
+        end = time.perf_counter() + seconds
         number = 0
-        while time.perf_counter() < end and not attacking.done():
+        while time.perf_counter() < end:
             number += 1
             data = request_bytes("GET", f"{PODS}/p{number * 7919 % pods}")
             is_new = number % 10 == 0
@@ -104,13 +116,12 @@ async def attack(target: Target, run: Attack, seconds: float, pods: int) -> Meas
             assert code == 200, code
             if is_new:
                 await connection.close()
-            most_mb = max(most_mb, target.rss_mb())
+            most_mb = max(most_mb, resident_mb(pid))
             await asyncio.sleep(0.005)
     finally:
         await kept.close()
-        attacking.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await attacking
+        attacking.kill()
+        await attacking.wait()
     times_s.sort()
     new_s.sort()
     return Measured(
@@ -126,10 +137,16 @@ def _quantile(sorted_s: list[float], share: float) -> float:
 
 
 async def _repeated(run: Attack, target: Target) -> None:
+    print("attacking", flush=True)
     while True:
         with contextlib.suppress(*_REFUSED):
             await run(target)
         await asyncio.sleep(0)
+
+
+def main(name: str, url: str, directory: str) -> None:
+    os.nice(10)
+    asyncio.run(_repeated(attacks()[name], Target(url, Path(directory))))
 
 
 # --- the ways ---
@@ -252,6 +269,10 @@ def _token_of(number: int) -> str:
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
+async def _nothing(target: Target) -> None:
+    await asyncio.sleep(3600)
+
+
 def attacks() -> dict[str, Attack]:
     """By name. Sizes are such that each is refused, or fills what a user may have."""
     lists = request_bytes("GET", "/api/v1/pods")
@@ -263,6 +284,7 @@ def attacks() -> dict[str, Attack]:
     merge = (("Content-Type", "application/merge-patch+json"),)
     giant = json.dumps({"metadata": {"annotations": {f"a{n}": "x" * 50 for n in range(40_000)}}}).encode()
     return {
+        NOTHING: _nothing,
         "wide JSON": flood(request_bytes("POST", REVIEWS, JSON, wide), 8),
         "deep JSON": flood(request_bytes("POST", REVIEWS, JSON, deep), 8),
         "wide YAML": flood(request_bytes("POST", REVIEWS, YAML, wide_yaml[:60_000]), 16),
@@ -306,3 +328,7 @@ def attacks() -> dict[str, Attack]:
         "new connections": connections(100, hello=True),
         "silent connections": connections(2_000, hello=False),
     }
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

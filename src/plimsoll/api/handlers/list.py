@@ -24,6 +24,7 @@ from plimsoll.store.records import Record
 
 FUTURE_WAIT_S = 3.0
 PIECE = 64  # objects of a list that is made at once
+_SELECTOR_AT_ONCE = 1024  # characters, about a millisecond
 _POLL_S = 0.02
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
@@ -109,7 +110,7 @@ class ListPage(msgspec.Struct, frozen=True):
 async def list_objects(cluster: Cluster, call: ApiCall, form: MediaType) -> Response:
     info = call.info
     options = list_options(info)
-    chosen = selection(info.resource, options.label_selector, options.field_selector)
+    chosen = await read_selection(cluster, call)
     return await listed(cluster, call, await _page(cluster, call, options, chosen), form)
 
 
@@ -122,7 +123,8 @@ async def listed(cluster: Cluster, call: ApiCall, page: ListPage, form: MediaTyp
         pieces = viewer.many(bodies, meta, cluster.clock(), call.pace)
         if form.is_yaml:
             whole = b"".join([piece async for piece in pieces])
-            return Response(200, await cluster.worker.run(lambda: as_yaml(msgspec.json.decode(whole))), is_ready=True)
+            shown = await cluster.worker.run(call.user.name, lambda: as_yaml(msgspec.json.decode(whole)))
+            return Response(200, shown, is_ready=True)
     elif form.is_yaml:
         pieces = yaml_list(resource, bodies, meta, call.pace)
     else:
@@ -135,7 +137,7 @@ async def listed(cluster: Cluster, call: ApiCall, page: ListPage, form: MediaTyp
 async def selected_records(cluster: Cluster, call: ApiCall) -> tuple[int, list[Record]]:
     """The current objects that a collection delete selects."""
     info = call.info
-    chosen = selection(info.resource, info.option("labelSelector"), info.option("fieldSelector"))
+    chosen = await read_selection(cluster, call)
     version, records = candidates(cluster, info, chosen)
     return version, await matching(records, chosen, call.pace)
 
@@ -148,6 +150,15 @@ def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[
         record = cluster.store.get(key(resource, namespace, name))
         return cluster.store.version, [] if record is None else [record]
     return cluster.store.list(prefix(resource, info.namespace))
+
+
+async def read_selection(cluster: Cluster, call: ApiCall) -> Selection:
+    """The selectors of a request; long ones are read in the worker."""
+    resource = call.info.resource
+    labels, fields = call.info.option("labelSelector"), call.info.option("fieldSelector")
+    if len(labels) + len(fields) <= _SELECTOR_AT_ONCE:
+        return selection(resource, labels, fields)
+    return await cluster.worker.run(call.user.name, lambda: selection(resource, labels, fields))
 
 
 async def matching(records: list[Record], chosen: Selection, pace: Pace) -> list[Record]:

@@ -22,7 +22,7 @@ from plimsoll.api.machinery.exchange import Wire, framed
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.request_info import ListOptions, list_options
-from plimsoll.api.machinery.selectors import Selectable, Selection, selectable, selection
+from plimsoll.api.machinery.selectors import Selectable, Selection, selectable
 from plimsoll.api.machinery.status import StatusError, expired, internal
 from plimsoll.api.machinery.turns import Pace
 from plimsoll.api.tables.views import Viewer, bookmark, whole
@@ -55,7 +55,12 @@ class WatchStream:
     """One watcher. The constructor raises every error that comes before the stream starts."""
 
     def __init__(
-        self, cluster: Cluster, call: ApiCall, form: MediaType, after_initial: Callable[[], None] = lambda: None
+        self,
+        cluster: Cluster,
+        call: ApiCall,
+        form: MediaType,
+        chosen: Selection,
+        after_initial: Callable[[], None] = lambda: None,
     ) -> None:
         info = call.info
         self._cluster = cluster
@@ -64,7 +69,7 @@ class WatchStream:
         self._after_initial = after_initial
         self._resource: ApiResource = info.resource
         self._options: ListOptions = list_options(info)
-        self._chosen = selection(info.resource, self._options.label_selector, self._options.field_selector)
+        self._chosen = chosen
         self._prefix = prefix(info.resource, info.namespace)
         self._viewer: Viewer | None = None
         if form.view:

@@ -121,6 +121,10 @@ class Exchange:
         self.wire: Wire | None = scope.pop(WIRE, None)
         self.claim: Claim | None = scope.pop(CLAIM, None)
 
+    def is_lost(self) -> bool:
+        """Whether the client is known to have disconnected."""
+        return self.wire is not None and self.wire.is_lost
+
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
 
@@ -183,6 +187,6 @@ class Exchange:
         await self.start(code, headers)
         async for piece in pieces:
             await self.send({"type": "http.response.body", "body": piece, "more_body": True})
-            if self.wire is not None and self.wire.is_lost:
+            if self.is_lost():
                 return
         await self.send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import TypeVar
 
 PIECE_S = 0.002
@@ -39,16 +38,10 @@ class Turns:
         await turn
 
     def _give(self, loop: asyncio.AbstractEventLoop) -> None:
-        is_given = False
-        while self._waiting and not is_given:
-            user = next(iter(self._waiting))
-            turns = self._waiting.pop(user)
-            turn = turns.popleft()
-            if turns:
-                self._waiting[user] = turns  # now the last
+        while (turn := _next_turn(self._waiting)) is not None:
             if not turn.done():
                 turn.set_result(None)
-                is_given = True
+                break
         self._is_scheduled = bool(self._waiting)
         if self._is_scheduled:
             loop.call_soon(self._give, loop)  # behind the task that was woken
@@ -57,39 +50,73 @@ class Turns:
 class Pace:
     """The pace of one request: `if pace.is_due(): await pace.turn()` between steps of a millisecond at most."""
 
-    __slots__ = ("_end", "_turns", "_user")
+    __slots__ = ("_end", "_is_lost", "_turns", "user")
 
-    def __init__(self, turns: Turns, user: str = "") -> None:
-        self._turns, self._user = turns, user
+    def __init__(self, turns: Turns, user: str = "", is_lost: Callable[[], bool] = lambda: False) -> None:
+        self._turns, self.user, self._is_lost = turns, user, is_lost
         self._end = time.perf_counter() + PIECE_S
 
     def is_due(self) -> bool:
         return time.perf_counter() >= self._end
 
     async def turn(self) -> None:
-        await self._turns.next(self._user)
+        """Raises ClientLostError: nobody waits for the rest."""
+        await self._turns.next(self.user)
+        if self._is_lost():
+            raise ClientLostError
         self._end = time.perf_counter() + PIECE_S
 
 
+class ClientLostError(Exception):
+    """The client has disconnected."""
+
+
 class Worker:
-    """One thread for work that cannot be cut into pieces: parsing and printing large documents."""
+    """One thread for work that cannot be cut into pieces: parsing and printing large documents; users take turns."""
 
     def __init__(self) -> None:
         self._thread = ThreadPoolExecutor(1, "large-documents")  # starts with its first work
-        self._waiting = 0
+        self._turns: dict[str, deque[asyncio.Future[None]]] = {}  # of those that wait; the first user is next
+        self._is_busy = False
+        self._interval_s = 0.0  # as it was
 
-    async def run(self, work: Callable[[], _Result]) -> _Result:
-        if not self._waiting:
-            before, set_interval = sys.getswitchinterval(), sys.setswitchinterval
-            self._restore = partial(set_interval, before)
-            set_interval(_SWITCH_S)
-        self._waiting += 1
-        try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
-        finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._restore()
+    async def run(self, user: str, work: Callable[[], _Result]) -> _Result:
+        loop = asyncio.get_running_loop()
+        if self._is_busy:
+            turn: asyncio.Future[None] = loop.create_future()
+            self._turns.setdefault(user, deque()).append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._leave()
+                raise
+        else:
+            self._is_busy, self._interval_s = True, sys.getswitchinterval()
+            sys.setswitchinterval(_SWITCH_S)
+        running = loop.run_in_executor(self._thread, work)
+        running.add_done_callback(lambda _: self._leave())
+        return await asyncio.shield(running)
+
+    def _leave(self) -> None:
+        while (turn := _next_turn(self._turns)) is not None:
+            if not turn.done():
+                turn.set_result(None)  # the worker is its own now
+                return
+        self._is_busy = False
+        sys.setswitchinterval(self._interval_s)
 
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
+
+
+def _next_turn(waiting: dict[str, deque[asyncio.Future[None]]]) -> asyncio.Future[None] | None:
+    """Take the first of the first user, who is the last from now on."""
+    user = next(iter(waiting), None)
+    if user is None:
+        return None
+    turns = waiting.pop(user)
+    turn = turns.popleft()
+    if turns:
+        waiting[user] = turns
+    return turn

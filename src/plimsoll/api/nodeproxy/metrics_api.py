@@ -17,10 +17,10 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from plimsoll.api.handlers.dispatch import Handler, Route
+from plimsoll.api.handlers.list import read_selection
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.encoding import line
-from plimsoll.api.machinery.selectors import label_terms
 from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint
 from plimsoll.api.server.app import App
@@ -181,7 +181,7 @@ class NodeMetrics:
     # --- handlers ---
 
     async def _list_nodes(self, cluster: Cluster, call: ApiCall) -> Response:
-        nodes = _selected(await cluster.many_documents("nodes", "", call.pace), call)
+        nodes = await _selected(cluster, "nodes", call)
         await self._refresh_for(cluster, nodes, [])
         items = [metrics for node in nodes if (metrics := self._node(node)) is not None]
         return _list("NodeMetricsList", items)
@@ -195,7 +195,7 @@ class NodeMetrics:
         return _one("NodeMetrics", metrics)
 
     async def _list_pods(self, cluster: Cluster, call: ApiCall) -> Response:
-        pods = _selected(await cluster.many_documents("pods", call.info.namespace, call.pace), call)
+        pods = await _selected(cluster, "pods", call)
         await self._refresh_for(cluster, [], pods)
         return _list("PodMetricsList", [metrics for pod in pods if (metrics := self._pod(pod)) is not None])
 
@@ -235,13 +235,15 @@ def _is_new(pod: JsonObject, now_s: float) -> bool:
     return False
 
 
-def _selected(documents: list[JsonObject], call: ApiCall) -> list[JsonObject]:
-    terms = label_terms(call.info.option("labelSelector"))
-    return [
-        document
-        for document in documents
-        if all(matches_label(term, document["metadata"].get("labels") or {}) for term in terms)
-    ]
+async def _selected(cluster: Cluster, storage: str, call: ApiCall) -> list[JsonObject]:
+    terms, pace = (await read_selection(cluster, call)).labels, call.pace
+    selected = []
+    for document in await cluster.many_documents(storage, call.info.namespace, pace):
+        if pace.is_due():
+            await pace.turn()
+        if all(matches_label(term, document["metadata"].get("labels") or {}) for term in terms):
+            selected.append(document)
+    return selected
 
 
 def _frame(document: JsonObject, usage: PodMetrics) -> JsonObject:

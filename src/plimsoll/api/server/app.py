@@ -20,6 +20,7 @@ from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.roles import path_verdict
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
+from plimsoll.api.handlers.list import read_selection
 from plimsoll.api.handlers.watch import WatchStream
 from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -38,7 +39,7 @@ from plimsoll.api.machinery.status import (
     unauthorized,
     unavailable,
 )
-from plimsoll.api.machinery.turns import Pace, Turns
+from plimsoll.api.machinery.turns import ClientLostError, Pace, Turns
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.bootstrap import bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
@@ -57,6 +58,7 @@ log = logging.getLogger("plimsoll.api")
 
 _JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
 _SURPLUS_RETRY_S = 5
+_CLIENT_LOST = 499  # in metrics and the audit log, as nginx has it
 _NOT_FOUND = b"404 page not found\n"
 
 
@@ -156,6 +158,8 @@ class App:
             await self._answer(request)
         except StatusError as error:
             await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
+        except ClientLostError:
+            request.code = request.code or _CLIENT_LOST
         except (WriteFailedError, StoreClosedError) as error:
             log.error("%s %s: %s", scope["method"], scope["path"], error)
             refusal = unavailable(str(error))
@@ -222,14 +226,16 @@ class App:
             async with self.fairness.watch(user):
                 seat = await self.fairness.take_seat(user, self._objects_read(info))
                 try:
-                    await self._watch(request, WatchStream(self.cluster, call, form, seat.leave), info)
+                    chosen = await read_selection(self.cluster, call)
+                    await self._watch(request, WatchStream(self.cluster, call, form, chosen, seat.leave), info)
                 finally:
                     seat.leave()
             return
         if info.verb not in ("get", "list"):
             is_review = not info.resource.storage and not is_exempt(user)
             call.body = await request.body(limits.review_bytes if is_review else limits.body_bytes)
-        seat = await self.fairness.take_seat(user, self._objects_read(info))
+        is_long = bool(call.body) and not is_exempt(user) and "yaml" in call.content_type
+        seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1 if is_long else self._objects_read(info))
         try:
             answer = await handle(self.cluster, call, form, self.options.handlers)
             if len(answer.body) > PIECE_BYTES:
@@ -268,13 +274,13 @@ class App:
             await request.respond_in_pieces(answer.code, answer.pieces, headers)
             return
         if form.is_yaml and info.verb not in ("list", "deletecollection"):
-            body = await self._as_yaml(body)
+            body = await self._as_yaml(body, call.user.name)
         await request.respond(answer.code, body, headers)
 
-    async def _as_yaml(self, body: bytes) -> bytes:
+    async def _as_yaml(self, body: bytes, user: str) -> bytes:
         if len(body) <= YAML_AT_ONCE_BYTES:
             return as_yaml(msgspec.json.decode(body))
-        return await self.cluster.worker.run(lambda: as_yaml(msgspec.json.decode(body)))
+        return await self.cluster.worker.run(user, lambda: as_yaml(msgspec.json.decode(body)))
 
     async def _watch(self, request: Exchange, stream: WatchStream, info: RequestInfo) -> None:
         """Until the watch ends, the client disconnects or the server closes."""
@@ -350,7 +356,7 @@ class App:
             user_agent=request.header(b"user-agent"),
             warnings=[],
             guard=authorize(request.user, info),
-            pace=Pace(self.turns, request.user.name),
+            pace=Pace(self.turns, request.user.name, request.is_lost),
         )
 
     def _authenticate(self, request: Exchange) -> User:

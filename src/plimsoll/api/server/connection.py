@@ -34,6 +34,10 @@ RESERVE = 1024  # connections beyond the limit that still get an answer
 SSLProtocol.max_size = 32 * 1024
 
 
+class TooManyPipelinedError(Exception):
+    """More requests on one connection than may wait there."""
+
+
 class Peers:
     """The connections of one server by their users, and what they have not read."""
 
@@ -128,6 +132,7 @@ class HttpConnection(HttpToolsProtocol):
         super().on_headers_complete()
         if len(self.pipeline) > PIPELINED:
             self.transport.abort()
+            raise TooManyPipelinedError  # ends the parsing of what else was received
         if self.cycle is not before and self.cycle is not None:  # an upgrade has none
             self.scope[WIRE] = Wire(self.cycle)  # type: ignore[literal-required]
             self.scope[CLAIM] = self.claim  # type: ignore[literal-required]
@@ -204,6 +209,7 @@ class HttpConnection(HttpToolsProtocol):
                 timer.cancel()
         self._head_timer = self._idle_timer = None
         self._forget()
+        self.pipeline.clear()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
