@@ -48,7 +48,8 @@ class Wire:
         cycle = self._cycle
         if cycle.flow.write_paused and not cycle.disconnected:
             await cycle.flow.drain()
-        if cycle.disconnected:
+        if self.is_lost:
+            cycle.disconnected = True  # so that uvicorn does not miss the response
             return
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
@@ -70,13 +71,13 @@ class Wire:
     @property
     def is_lost(self) -> bool:
         """Whether the client has disconnected: what is still sent goes nowhere."""
-        return self._cycle.disconnected
+        return self._cycle.disconnected or self._cycle.transport.is_closing()
 
     @property
     def is_open(self) -> bool:
         """Whether a started stream accepts more at once: the client is connected and reads what it is sent."""
         cycle = self._cycle
-        return not (cycle.flow.write_paused or cycle.disconnected or cycle.response_complete)
+        return not (cycle.flow.write_paused or self.is_lost or cycle.response_complete)
 
     def push(self, chunks: bytes) -> None:
         """More of a stream, `framed`. Only while it `is_open`."""
@@ -112,7 +113,7 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
-        self.send = send
+        self._send = send
         self.headers: Headers = dict(scope["headers"])
         self.user: User = ANONYMOUS
         self.info: RequestInfo | None = None
@@ -155,6 +156,10 @@ class Exchange:
                 raise too_large_body(limit_bytes)
             more = message.get("more_body", False)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def send(self, message: Message) -> None:
+        if not self.is_lost():
+            await self._send(message)
 
     async def disconnected(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from asyncio.sslproto import SSLProtocol
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -52,7 +53,7 @@ class Peers:
         if len(self.unknown) > UNKNOWN:
             oldest = next(iter(self.unknown))
             del self.unknown[oldest]
-            oldest.transport.abort()
+            oldest.drop()
 
     def own(self, connection: HttpConnection, user: str, limit: int) -> bool:
         owned = self._owned.get(user, 0)
@@ -82,6 +83,7 @@ class HttpConnection(HttpToolsProtocol):
     limit = 0  # of connections; 0: none
     peers = Peers()
 
+    _running: RequestResponseCycle | None = None  # uvicorn knows only the newest of several requests
     _owner = ""
     _unread_bytes = 0
     _unread_timer: asyncio.TimerHandle | None = None
@@ -98,7 +100,7 @@ class HttpConnection(HttpToolsProtocol):
             surplus = len(self.connections) - self.limit
             self._is_surplus = surplus > 0
             if surplus > RESERVE:
-                transport.abort()
+                self.drop()
         self.peers.add(self)
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         if tls is not None:
@@ -117,7 +119,7 @@ class HttpConnection(HttpToolsProtocol):
         answered = cycle is not None and cycle.response_complete
         self._spilled_bytes = self._spilled_bytes + len(data) if self._body_open and answered else 0
         if self._head_bytes > HEAD_BYTES or self._spilled_bytes > SPILL_BYTES:
-            self.transport.abort()
+            self.drop()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -131,7 +133,7 @@ class HttpConnection(HttpToolsProtocol):
         before: RequestResponseCycle | None = self.cycle
         super().on_headers_complete()
         if len(self.pipeline) > PIPELINED:
-            self.transport.abort()
+            self.drop()
             raise TooManyPipelinedError  # ends the parsing of what else was received
         if self.cycle is not before and self.cycle is not None:  # an upgrade has none
             self.scope[WIRE] = Wire(self.cycle)  # type: ignore[literal-required]
@@ -154,15 +156,27 @@ class HttpConnection(HttpToolsProtocol):
         self._owner = user
         return True
 
+    def drop(self) -> None:
+        """End it at once; what is being answered stops."""
+        self._end_running()
+        self.transport.abort()
+
+    def _end_running(self) -> None:
+        for cycle in (self._running, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self._running = None
+
     def pause_writing(self) -> None:
         super().pause_writing()
         # What TLS has encrypted waits once more below it.
         self._unread_bytes = 2 * self.transport.get_write_buffer_size()
         may_wait = self.peers.note_unread(self._owner, self._unread_bytes)
         if self._unread_timer is None:
-            self._unread_timer = self.loop.call_later(UNREAD_S, self.transport.abort)
+            self._unread_timer = self.loop.call_later(UNREAD_S, self.drop)
         if not may_wait:
-            self.transport.abort()
+            self.drop()
 
     def resume_writing(self) -> None:
         self._have_read()
@@ -187,6 +201,10 @@ class HttpConnection(HttpToolsProtocol):
         self._forget()
         super().handle_websocket_upgrade()
 
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
     def hijack(self) -> Streams:
         """Hand the connection over: no HTTP from here on, the caller closes the writer."""
         self.cycle.response_started = self.cycle.response_complete = True
@@ -210,6 +228,7 @@ class HttpConnection(HttpToolsProtocol):
         self._head_timer = self._idle_timer = None
         self._forget()
         self.pipeline.clear()
+        self._end_running()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -237,7 +256,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+        self._head_timer = self.loop.call_later(HEAD_S, self.drop)
 
 
 class _Hijacked(asyncio.StreamReaderProtocol):

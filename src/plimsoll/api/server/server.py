@@ -148,6 +148,7 @@ def _bound_socket(listener: Listener) -> socket.socket:
 @contextlib.asynccontextmanager
 async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
     """Yield the server's URL once it answers; shut it down at the end."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are one for each bad request of a client
     bound = _bound_socket(listener)
     address = f"{listener.host}:{bound.getsockname()[1]}"
     app.pages.set_address(address)
