@@ -15,7 +15,7 @@ from functools import cache
 import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
-from plimsoll.api.machinery.turns import Pace, Worker
+from plimsoll.api.machinery.turns import Worker
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.gates import resolved_gates
@@ -108,18 +108,9 @@ class Cluster:
         return None if record is None else decoded(record)
 
     def documents(self, storage: str, namespace: str = "") -> list[JsonObject]:
-        """Committed objects of one namespace, or of all, of kinds that are few."""
+        """Committed objects of one namespace, or of all,"""
         _, records = self.store.list(prefix(stored_resource(storage), namespace))
         return [decoded(record) for record in records]
-
-    async def many_documents(self, storage: str, namespace: str, pace: Pace) -> list[JsonObject]:
-        """The same for kinds of which there may be thousands, in pieces."""
-        documents = []
-        for record in self.store.list(prefix(stored_resource(storage), namespace))[1]:
-            if pace.is_due():
-                await pace.turn()
-            documents.append(decoded(record))
-        return documents
 
 
 def decoded(record: Record) -> JsonObject:

@@ -19,8 +19,9 @@ import msgspec
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.handlers.list import read_selection
 from plimsoll.api.machinery.call import ApiCall, Response
-from plimsoll.api.machinery.cluster import Cluster
+from plimsoll.api.machinery.cluster import Cluster, decoded, prefix
 from plimsoll.api.machinery.encoding import line
+from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint
 from plimsoll.api.server.app import App
@@ -33,6 +34,7 @@ GROUP = "metrics.k8s.io"
 EVERY_S, FRESH_S = 15.0, 2.0
 MORE_S, TRIES, NEW_S = 0.55, 3, 10.0  # how long to wait for what is missing, how often, and how new it must be
 ANSWER_S = 2.0  # how long a request waits for a node that does not answer
+_SHOWN = ("name", "namespace", "creationTimestamp", "labels")
 _SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)(?: (\d+))?$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -236,19 +238,33 @@ def _is_new(pod: JsonObject, now_s: float) -> bool:
 
 
 async def _selected(cluster: Cluster, storage: str, call: ApiCall) -> list[JsonObject]:
+    """The selected pods or nodes, with what their metrics need: thousands of whole pods would be much memory."""
     terms, pace = (await read_selection(cluster, call)).labels, call.pace
     selected = []
-    for document in await cluster.many_documents(storage, call.info.namespace, pace):
+    for record in cluster.store.list(prefix(stored_resource(storage), call.info.namespace))[1]:
         if pace.is_due():
             await pace.turn()
+        document = decoded(record)
         if all(matches_label(term, document["metadata"].get("labels") or {}) for term in terms):
-            selected.append(document)
+            selected.append(_trimmed(document))
     return selected
+
+
+def _trimmed(document: JsonObject) -> JsonObject:
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    return {
+        "metadata": {name: value for name, value in document["metadata"].items() if name in _SHOWN},
+        "spec": {
+            "nodeName": spec.get("nodeName") or "",
+            "containers": [{"name": container["name"]} for container in spec.get("containers") or ()],
+        },
+        "status": {"containerStatuses": status.get("containerStatuses") or []},
+    }
 
 
 def _frame(document: JsonObject, usage: PodMetrics) -> JsonObject:
     metadata = document["metadata"]
-    kept = {key: metadata[key] for key in ("name", "namespace", "creationTimestamp", "labels") if key in metadata}
+    kept = {key: metadata[key] for key in _SHOWN if key in metadata}
     return {"metadata": kept, "timestamp": rfc3339(usage.after.at_s), "window": f"{usage.window_s:.3f}s"}
 
 

@@ -87,7 +87,7 @@ class App:
         self.pages = StaticPages(options.profile)
         self.cluster: Cluster
         self.turns = Turns()
-        self.fairness = Fairness(options.limits, self.meter, time.monotonic)
+        self.fairness = Fairness(options.limits, self.meter, self.turns, time.monotonic)
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
 

@@ -23,6 +23,7 @@ import msgspec
 from plimsoll.api.machinery.cluster import Limits
 from plimsoll.api.machinery.metrics import RequestMetrics
 from plimsoll.api.machinery.status import too_many_requests
+from plimsoll.api.machinery.turns import Turns
 from plimsoll.api.machinery.users import MASTERS, User
 
 PAUSE_S = 1.0  # before a refusal of a limited user
@@ -51,8 +52,8 @@ class Flow(msgspec.Struct, eq=False):
 
 
 class Fairness:
-    def __init__(self, limits: Limits, meter: RequestMetrics, clock: Callable[[], float]) -> None:
-        self._limits, self._meter, self._clock = limits, meter, clock
+    def __init__(self, limits: Limits, meter: RequestMetrics, turns: Turns, clock: Callable[[], float]) -> None:
+        self._limits, self._meter, self._turns, self._clock = limits, meter, turns, clock
         self._flows: dict[str, Flow] = {}
 
     async def admit(self, user: User, verb: str) -> None:
@@ -63,10 +64,13 @@ class Fairness:
         is_over = flow.tokens < cost
         if not is_over:
             flow.tokens -= cost
-            if exempt or verb == "watch" or meter.in_flight < limits.in_flight:
+            if exempt:
+                return
+            if verb == "watch" or meter.in_flight < limits.in_flight:
+                await self._turns.next(user.name)  # hundreds that arrive together are answered one by one
                 return
         what = "too many requests" if is_over else "too many concurrent requests"
-        await self._refuse(exempt, f"{what}, please try again later", 1)
+        await self._refuse(user, f"{what}, please try again later", 1)
 
     async def slow_down(self, user: User) -> None:
         """Count a page (health, discovery) or an error before any request; it is answered, above the rate later."""
@@ -77,11 +81,13 @@ class Fairness:
             flow.tokens -= 1
         else:
             await asyncio.sleep(PAUSE_S)
+        await self._turns.next(user.name)
 
-    async def _refuse(self, exempt: bool, message: str, retry_after_s: int) -> NoReturn:
+    async def _refuse(self, user: User, message: str, retry_after_s: int) -> NoReturn:
         self._meter.refused += 1
-        if not exempt:
+        if not is_exempt(user):
             await asyncio.sleep(PAUSE_S)
+            await self._turns.next(user.name)
         raise too_many_requests(message, retry_after_s=retry_after_s)
 
     def _flow(self, name: str, exempt: bool) -> Flow:
@@ -112,7 +118,7 @@ class Fairness:
         elif len(flow.waiting) < limits.user_waiting:
             await self._wait(flow)
         else:
-            await self._refuse(False, self._no_seat(), 5)
+            await self._refuse(user, self._no_seat(), 5)
         return Seat(flow)
 
     async def _wait(self, flow: Flow) -> None:
@@ -146,9 +152,9 @@ class Fairness:
         limits, exempt = self._limits, is_exempt(user)
         flow = self._flow(user.name, exempt)
         if not exempt and flow.watches >= limits.user_watches:
-            await self._refuse(False, f"{limits.user_watches} watches of this user are open, which is the limit", 5)
+            await self._refuse(user, f"{limits.user_watches} watches of this user are open, which is the limit", 5)
         if self._meter.all_watchers >= limits.watchers:
-            await self._refuse(exempt, f"{limits.watchers} watches are open, which is the limit", 5)
+            await self._refuse(user, f"{limits.watchers} watches are open, which is the limit", 5)
         flow.watches += 1
         try:
             yield
