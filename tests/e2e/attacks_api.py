@@ -93,7 +93,7 @@ def resident_mb(pid: int) -> float:
 
 
 async def attack(target: Target, pid: int, name: str, seconds: float, pods: int) -> Measured:
-    """Measure the server `pid` while another process attacks it; without a name nobody does."""
+    """Measure the server `pid` while another process attacks it; `NOTHING` only runs."""
     times_s: list[float] = []
     new_s: list[float] = []
     most_mb = resident_mb(pid)

@@ -15,9 +15,9 @@ from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
 from plimsoll.api.machinery.encoding import as_yaml, encoded
 from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.request_info import ListOptions, RequestInfo, list_options
+from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.selectors import Selection, selection
 from plimsoll.api.machinery.status import bad_request, expired, not_found, too_large_version
-from plimsoll.api.machinery.turns import Pace
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, item_list, yaml_list
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Record
@@ -168,7 +168,7 @@ async def matching(records: list[Record], chosen: Selection, pace: Pace) -> list
     matches: list[Record] = []
     for record in records:
         if pace.is_due():
-            await pace.turn()
+            await pace.pause()
         if chosen.matches(record.body):
             matches.append(record)
     return matches

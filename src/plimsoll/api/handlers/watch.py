@@ -22,9 +22,9 @@ from plimsoll.api.machinery.exchange import Wire, framed
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.request_info import ListOptions, list_options
+from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.selectors import Selectable, Selection, selectable
 from plimsoll.api.machinery.status import StatusError, expired, internal
-from plimsoll.api.machinery.turns import Pace
 from plimsoll.api.tables.views import Viewer, bookmark, whole
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.feed import Push, Watch
@@ -111,7 +111,7 @@ class WatchStream:
                     if piece:
                         yield piece
                     if self._pace.is_due():
-                        await self._pace.turn()
+                        await self._pace.pause()
         except ExpiredError as error:
             yield b'{"type":"ERROR","object":%s}\n' % encoded(expired(str(error)).status())
 
@@ -141,7 +141,7 @@ class WatchStream:
             if piece:
                 yield piece
             if pace.is_due():
-                await pace.turn()
+                await pace.pause()
         if options.send_initial and options.bookmarks:
             yield self._bookmark(None, ends_initial=True)
 

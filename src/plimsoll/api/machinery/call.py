@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import msgspec
 
 from plimsoll.api.machinery.request_info import RequestInfo
-from plimsoll.api.machinery.turns import Pace, Turns
+from plimsoll.api.machinery.rounds import Pace, Rounds
 from plimsoll.api.machinery.users import User
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -28,7 +28,7 @@ class ApiCall(msgspec.Struct):
     user_agent: str = ""
     warnings: list[str] = []
     guard: Guard = allow_any
-    pace: Pace = msgspec.field(default_factory=lambda: Pace(Turns()))
+    pace: Pace = msgspec.field(default_factory=lambda: Pace(Rounds()))
 
 
 class Response(msgspec.Struct, frozen=True):

@@ -15,7 +15,7 @@ from functools import cache
 import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
-from plimsoll.api.machinery.turns import Worker
+from plimsoll.api.machinery.rounds import Worker
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.gates import resolved_gates

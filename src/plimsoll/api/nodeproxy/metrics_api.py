@@ -243,7 +243,7 @@ async def _selected(cluster: Cluster, storage: str, call: ApiCall) -> list[JsonO
     selected = []
     for record in cluster.store.list(prefix(stored_resource(storage), call.info.namespace))[1]:
         if pace.is_due():
-            await pace.turn()
+            await pace.pause()
         document = decoded(record)
         if all(matches_label(term, document["metadata"].get("labels") or {}) for term in terms):
             selected.append(_trimmed(document))

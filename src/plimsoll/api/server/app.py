@@ -30,6 +30,7 @@ from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Re
 from plimsoll.api.machinery.metrics import Audit, RequestMetrics
 from plimsoll.api.machinery.negotiate import YAML, MediaType, accepted_form
 from plimsoll.api.machinery.request_info import RequestInfo, parsed_query, request_info
+from plimsoll.api.machinery.rounds import ClientLostError, Pace, Rounds
 from plimsoll.api.machinery.status import (
     StatusError,
     internal_error,
@@ -39,7 +40,6 @@ from plimsoll.api.machinery.status import (
     unauthorized,
     unavailable,
 )
-from plimsoll.api.machinery.turns import ClientLostError, Pace, Turns
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.bootstrap import bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
@@ -86,8 +86,8 @@ class App:
         self.meter = RequestMetrics()
         self.pages = StaticPages(options.profile)
         self.cluster: Cluster
-        self.turns = Turns()
-        self.fairness = Fairness(options.limits, self.meter, self.turns, time.monotonic)
+        self.rounds = Rounds()
+        self.fairness = Fairness(options.limits, self.meter, self.rounds, time.monotonic)
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
 
@@ -356,7 +356,7 @@ class App:
             user_agent=request.header(b"user-agent"),
             warnings=[],
             guard=authorize(request.user, info),
-            pace=Pace(self.turns, request.user.name, request.is_lost),
+            pace=Pace(self.rounds, request.user.name, request.is_lost),
         )
 
     def _authenticate(self, request: Exchange) -> User:

@@ -1,4 +1,4 @@
-"""No user can hold up the others: what a user may have in hand, by the cost of the requests.
+"""No user can block the others: what a user may have in hand, by the cost of the requests.
 
 As in API Priority and Fairness each user is a flow. Administrators, nodes and the control plane are exempt: they have
 only a rate, which is high. Everyone else, and all without credentials together, are limited:
@@ -22,8 +22,8 @@ import msgspec
 
 from plimsoll.api.machinery.cluster import Limits
 from plimsoll.api.machinery.metrics import RequestMetrics
+from plimsoll.api.machinery.rounds import Rounds
 from plimsoll.api.machinery.status import too_many_requests
-from plimsoll.api.machinery.turns import Turns
 from plimsoll.api.machinery.users import MASTERS, User
 
 PAUSE_S = 1.0  # before a refusal of a limited user
@@ -52,8 +52,8 @@ class Flow(msgspec.Struct, eq=False):
 
 
 class Fairness:
-    def __init__(self, limits: Limits, meter: RequestMetrics, turns: Turns, clock: Callable[[], float]) -> None:
-        self._limits, self._meter, self._turns, self._clock = limits, meter, turns, clock
+    def __init__(self, limits: Limits, meter: RequestMetrics, rounds: Rounds, clock: Callable[[], float]) -> None:
+        self._limits, self._meter, self._rounds, self._clock = limits, meter, rounds, clock
         self._flows: dict[str, Flow] = {}
 
     async def admit(self, user: User, verb: str) -> None:
@@ -67,7 +67,7 @@ class Fairness:
             if exempt:
                 return
             if verb == "watch" or meter.in_flight < limits.in_flight:
-                await self._turns.next(user.name)  # hundreds that arrive together are answered one by one
+                await self._rounds.next(user.name)  # hundreds that arrive together are answered one by one
                 return
         what = "too many requests" if is_over else "too many concurrent requests"
         await self._refuse(user, f"{what}, please try again later", 1)
@@ -81,13 +81,13 @@ class Fairness:
             flow.tokens -= 1
         else:
             await asyncio.sleep(PAUSE_S)
-        await self._turns.next(user.name)
+        await self._rounds.next(user.name)
 
     async def _refuse(self, user: User, message: str, retry_after_s: int) -> NoReturn:
         self._meter.refused += 1
         if not is_exempt(user):
             await asyncio.sleep(PAUSE_S)
-            await self._turns.next(user.name)
+            await self._rounds.next(user.name)
         raise too_many_requests(message, retry_after_s=retry_after_s)
 
     def _flow(self, name: str, exempt: bool) -> Flow:
@@ -122,19 +122,19 @@ class Fairness:
         return Seat(flow)
 
     async def _wait(self, flow: Flow) -> None:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        flow.waiting.append(turn)
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        flow.waiting.append(place)
         is_seated = False
         try:
             async with asyncio.timeout(SEAT_WAIT_S):
-                await turn  # a seat is handed over
+                await place  # a seat is handed over
             is_seated = True
         except TimeoutError:
             self._meter.refused += 1
             raise too_many_requests(self._no_seat(), retry_after_s=5) from None
         finally:
-            if turn in flow.waiting:
-                flow.waiting.remove(turn)
+            if place in flow.waiting:
+                flow.waiting.remove(place)
             elif not is_seated:  # handed over too late
                 Seat(flow).leave()
 
@@ -173,8 +173,8 @@ class Seat:
         if flow is None:
             return
         while flow.waiting:
-            turn = flow.waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)  # it has the seat now
+            place = flow.waiting.popleft()
+            if not place.done():
+                place.set_result(None)  # it has the seat now
                 return
         flow.seats -= 1

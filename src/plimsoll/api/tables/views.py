@@ -15,8 +15,8 @@ from plimsoll.api.machinery.encoding import as_yaml, encoded
 from plimsoll.api.machinery.event_versions import as_new
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import MediaType, View
+from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.status import bad_request
-from plimsoll.api.machinery.turns import Pace
 from plimsoll.api.tables.pod_printer import pod_conditions
 from plimsoll.api.tables.printers import Printer, printer
 from plimsoll.rules.model.json_object import JsonObject
@@ -82,7 +82,7 @@ def item_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes, 
     async def items() -> AsyncIterator[bytes]:
         for body in bodies:
             if pace.is_due():
-                await pace.turn()
+                await pace.pause()
             yield stored_form(resource, body)
 
     return gathered(head, items(), b"]}\n")
@@ -96,7 +96,7 @@ def yaml_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes, 
     async def items() -> AsyncIterator[bytes]:
         for body in bodies:
             if pace.is_due():
-                await pace.turn()
+                await pace.pause()
             yield as_yaml([_decode(stored_form(resource, body))])
 
     return gathered(head, items(), tail, b"")
@@ -134,7 +134,7 @@ class Viewer:
         async def items() -> AsyncIterator[bytes]:
             for body in bodies:
                 if pace.is_due():
-                    await pace.turn()
+                    await pace.pause()
                 document = document_of(body)
                 yield (
                     self._row(document, now_s) if self.view == "Table" else self._partial(encoded(document["metadata"]))

@@ -236,7 +236,7 @@ async def test_of_connections_without_a_user_the_oldest_goes_first(
             assert (await answer(reader))[0] == 200
 
 
-async def test_an_answer_that_nobody_reads_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_answer_that_is_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection_module, "UNREAD_S", 0.5)
     async with served(tmp_path) as (app, url):
         await with_pods(url, 80)

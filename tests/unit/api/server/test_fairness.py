@@ -9,8 +9,8 @@ import pytest
 
 from plimsoll.api.machinery.cluster import Limits
 from plimsoll.api.machinery.metrics import RequestMetrics
+from plimsoll.api.machinery.rounds import Rounds
 from plimsoll.api.machinery.status import StatusError
-from plimsoll.api.machinery.turns import Turns
 from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, NODES, VIEWERS, User
 from plimsoll.api.server.fairness import COST, LONG_OBJECTS, PAUSE_S, SEAT_WAIT_S, Fairness
 from tests.virtual_time import run_in_virtual_time
@@ -25,7 +25,7 @@ def fairness(**limits: float) -> Fairness:
     return Fairness(
         Limits(**limits),  # type: ignore[arg-type]
         RequestMetrics(),
-        Turns(),
+        Rounds(),
         lambda: asyncio.get_running_loop().time(),
     )
 

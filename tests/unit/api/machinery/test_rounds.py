@@ -1,4 +1,4 @@
-"""Long work in pieces: one piece in each round of the event loop, of each user in turn."""
+"""Long work in pieces: one piece in each round of the event loop, of alternating users."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import time
 
 import pytest
 
-from plimsoll.api.machinery.turns import ClientLostError, Pace, Turns, Worker
+from plimsoll.api.machinery.rounds import ClientLostError, Pace, Rounds, Worker
 
 
-async def test_one_piece_in_each_round_and_users_in_turn() -> None:
-    turns, pieces, rounds = Turns(), list[str](), 0
+async def test_one_piece_in_each_round_and_users_alternate() -> None:
+    scheduler, pieces, rounds = Rounds(), list[str](), 0
 
     async def work(user: str) -> None:
         for _ in range(3):
-            await turns.next(user)
+            await scheduler.next(user)
             pieces.append(f"{user}{rounds}")
 
     tasks = [asyncio.create_task(work(user)) for user in ("a", "a", "a", "b")]
@@ -30,9 +30,9 @@ async def test_one_piece_in_each_round_and_users_in_turn() -> None:
     assert [piece[0] for piece in pieces[6:]] == ["a"] * 6
 
 
-async def test_a_cancelled_wait_takes_no_turn() -> None:
-    turns = Turns()
-    given_up, next_one = (asyncio.create_task(turns.next("a")) for _ in range(2))
+async def test_a_cancelled_wait_takes_no_round() -> None:
+    scheduler = Rounds()
+    given_up, next_one = (asyncio.create_task(scheduler.next("a")) for _ in range(2))
     await asyncio.sleep(0)
     given_up.cancel()
     async with asyncio.timeout(5):
@@ -40,12 +40,12 @@ async def test_a_cancelled_wait_takes_no_turn() -> None:
 
 
 async def test_work_for_a_client_that_has_left_ends() -> None:
-    pace = Pace(Turns(), "a", is_lost=lambda: True)
+    pace = Pace(Rounds(), "a", is_lost=lambda: True)
     with pytest.raises(ClientLostError):
-        await pace.turn()
+        await pace.pause()
 
 
-async def test_the_worker_serves_users_in_turn_and_the_loop_runs_meanwhile() -> None:
+async def test_the_worker_serves_users_alternate_and_the_loop_runs_meanwhile() -> None:
     worker, order, started, may_end = Worker(), list[str](), threading.Event(), threading.Event()
     interval_s = sys.getswitchinterval()
 
