@@ -5,8 +5,8 @@ connection above the limit is a surplus connection: the server answers its first
 closes it; above the reserve it answers nothing. A connection belongs to the user of its first request (`Peers`): those
 without a user are few, the oldest is dropped for a new one, and other users than administrators and nodes have a limit.
 
-An answer that the client does not read waits in the connection's buffer. It is dropped after `UNREAD_S`, or as soon as its user, or
-all together, have more of them than a server has memory for.
+An answer that the client does not read waits in the connection's buffer. It is dropped after `UNREAD_S`, or as soon as
+its user, or all together, have more of them than a server has memory for.
 
 Timers are per connection and not per request: the idle timer checks the clock when it fires.
 """
