@@ -6,6 +6,7 @@ killed server leaves no stale lock behind; the pid in it is only for the error m
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -32,8 +33,9 @@ def lock(directory: Path) -> int:
         text = os.pread(fd, 32, 0).strip()
         os.close(fd)
         raise StoreLockedError(directory, int(text) if text.isdigit() else None) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # a full disk
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
 
 

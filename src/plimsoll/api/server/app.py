@@ -46,7 +46,7 @@ from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.store.errors import StoreClosedError, StoreError, WriteFailedError
+from plimsoll.store.errors import StoreClosedError, WriteFailedError
 from plimsoll.store.store import Store
 
 # Another part that runs as long as the server: the controllers, the scheduler.
@@ -75,6 +75,7 @@ class Options(msgspec.Struct, frozen=True):
     streamers: dict[tuple[str, str, str], Streamer] = {}
     sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for WebSockets
     audit: Audit | None = None
+    reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
 
 
@@ -97,12 +98,17 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Open the store, create what every cluster has, start the services; the reverse at the end."""
         options = self.options
-        store = await Store.open(options.state_directory / "store")
+        store = await Store.open(options.state_directory / "store", reserve_bytes=options.reserve_bytes)
         try:
             self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
             if not self.cluster.in_place:
                 self.pages.leave_out("pods/resize")
-            await bootstrap(self.cluster)
+            if store.fault:
+                log.error("%s", store.fault)
+            try:
+                await bootstrap(self.cluster)
+            except WriteFailedError as error:
+                log.error("reads are served, writes are not: %s", error)
             async with AsyncExitStack() as stack:
                 for service in options.services:
                     await stack.enter_async_context(service(self))
@@ -119,7 +125,7 @@ class App:
         """Health checks by name; an empty text means that it passed."""
         if not self._is_open:
             return {"ping": "", "store": "not open", "shutdown": "the server is not serving"}
-        return {"ping": "", "store": self.cluster.store.refusal or ""}
+        return {"ping": "", "store": self.cluster.store.fault}
 
     def end_watches(self) -> None:
         """End every watch, so that shutdown does not wait for clients that never disconnect."""
@@ -130,22 +136,8 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
         else:
             await self._websocket(scope, receive, send)
-
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self.running())
-            except StoreError as error:
-                await send({"type": "lifespan.startup.failed", "message": str(error)})
-                return
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
 
     # --- one request ---
 

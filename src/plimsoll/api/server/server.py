@@ -117,7 +117,7 @@ def _config(app: App, listener: Listener) -> uvicorn.Config:
         http=limited(app.options.limits.connections),
         ws="wsproto",
         loop="asyncio",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
@@ -147,26 +147,26 @@ def _bound_socket(listener: Listener) -> socket.socket:
 
 @contextlib.asynccontextmanager
 async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
-    """Yield the server's URL once it answers; shut it down at the end."""
+    """Yield the server's URL once it answers; shut it down at the end. Raises StoreError, ServerStartError."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are one for each bad request of a client
-    bound = _bound_socket(listener)
-    address = f"{listener.host}:{bound.getsockname()[1]}"
-    app.pages.set_address(address)
-    server = _Server(_config(app, listener))
-    running = asyncio.create_task(server.serve(sockets=[bound]))
-    listening = asyncio.create_task(server.listening.wait())
-    await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
-    if running.done():
-        listening.cancel()
-        bound.close()
-        running.result()
-        raise ServerStartError("the API server did not start; its log has the reason")
-    try:
-        yield f"{'https' if listener.tls else 'http'}://{address}"
-    finally:
-        app.end_watches()
-        server.should_exit = True
-        await running
+    with contextlib.closing(_bound_socket(listener)) as bound:
+        address = f"{listener.host}:{bound.getsockname()[1]}"
+        app.pages.set_address(address)
+        async with app.running():
+            server = _Server(_config(app, listener))
+            running = asyncio.create_task(server.serve(sockets=[bound]))
+            listening = asyncio.create_task(server.listening.wait())
+            await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                listening.cancel()
+                running.result()
+                raise ServerStartError("the API server did not start; its log has the reason")
+            try:
+                yield f"{'https' if listener.tls else 'http'}://{address}"
+            finally:
+                app.end_watches()
+                server.should_exit = True
+                await running
 
 
 async def serve(app: App, listener: Listener, announce: Callable[[str], None], stop: asyncio.Event) -> None:

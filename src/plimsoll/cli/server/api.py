@@ -72,8 +72,9 @@ async def run(
 ) -> None:
     """Serve until a signal arrives; `announced` is called with the address and the kubeconfig."""
     import contextlib
+    import errno
 
-    from plimsoll.api.auth.authenticator import server_names, write_admin_kubeconfig
+    from plimsoll.api.auth.authenticator import ADMIN_FILE, server_names, write_admin_kubeconfig
     from plimsoll.api.auth.ca import Authority
     from plimsoll.api.machinery.metrics import Audit
     from plimsoll.api.server.server import Listener, serve
@@ -100,9 +101,14 @@ async def run(
         app = control_plane(state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit)
 
         def announce(url: str) -> None:
-            path = write_admin_kubeconfig(state, authority, url)
-            write_private(state / "address", url.encode())
-            announced(url, path)
+            try:
+                write_admin_kubeconfig(state, authority, url)
+                write_private(state / "address", url.encode())
+            except OSError as error:  # with a full disk reads are still served; the old file has the last address
+                if error.errno != errno.ENOSPC or not (state / ADMIN_FILE).exists():
+                    raise
+                click.echo(f"plimsoll: {state / ADMIN_FILE} is not updated: {error.strerror}", err=True)
+            announced(url, state / ADMIN_FILE)
             freeze_garbage()
 
         allow_many_files()

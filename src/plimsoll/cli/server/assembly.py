@@ -22,6 +22,7 @@ from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 
 SCHEDULER = "system:kube-scheduler"
+RESERVE_BYTES = 8 * 1024 * 1024
 
 
 def control_plane(
@@ -53,6 +54,7 @@ def control_plane(
             },
             sockets={("", "pods", "exec"): streams.exec},
             audit=audit,
+            reserve_bytes=RESERVE_BYTES,
         )
     )
 
