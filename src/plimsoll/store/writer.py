@@ -59,11 +59,11 @@ class Writer:
         self._unmoved_bytes = 0  # about what the WAL has taken since the last checkpoint
         self._deletions_only = _FULL if disk.is_full else ""
         self._failure = ""  # of the last transaction
-        self._looking: asyncio.TimerHandle | None = None
+        self._check_timer: asyncio.TimerHandle | None = None
         self.refusal: str | None = disk.refusal
         self.meter = StoreMetrics()
         if disk.is_full:
-            self._look_later()
+            self._check_later()
         self.on_commit: Callable[[int, float], None] | None = None
 
     @property
@@ -90,8 +90,8 @@ class Writer:
     async def close(self, used: int) -> None:
         """Stop the thread and close the database; `used` is the highest version that was assigned."""
         self._is_closing = True
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._check_timer is not None:
+            self._check_timer.cancel()
         if self._queue or self._writing:
             try:
                 await self.durable([])
@@ -148,7 +148,7 @@ class Writer:
             return
         self._failure = ""
         if self._deletions_only:
-            self._look_later()
+            self._check_later()
         seconds, size = done.result(), len(batch.changes)
         self.meter.commits += 1
         self.meter.committed_changes += size
@@ -182,30 +182,30 @@ class Writer:
             self.refusal = reason
         else:
             self._failure = reason
-            self._look_later()
+            self._check_later()
         self.meter.failed_commits += 1
         self._discard()
         # Those behind it in the queue were decided on states that will never be stored.
         self._writing, self._queue = self._writing + self._queue, []
         self._answer(lambda: WriteFailedError(self._disk.path, reason, lasting=lasting))
 
-    def _look_later(self) -> None:
-        if self._looking is None:
-            self._looking = self._loop.call_later(_RETRY_S, self._look_again)
+    def _check_later(self) -> None:
+        if self._check_timer is None:
+            self._check_timer = self._loop.call_later(_RETRY_S, self._check_again)
 
-    def _look_again(self) -> None:
-        """While writes fail: look whether they would succeed, in case that no one tries."""
-        self._looking = None
+    def _check_again(self) -> None:
+        """While writes fail: check whether they would succeed, as there may be no client that tries."""
+        self._check_timer = None
         if self.refusal is None and self.fault and not self._is_closing:
             self._thread.submit(self._disk.has_room_again).add_done_callback(
-                lambda done: self._loop.call_soon_threadsafe(self._looked, done)
+                lambda done: self._loop.call_soon_threadsafe(self._checked, done)
             )
 
-    def _looked(self, done: Future[bool]) -> None:
+    def _checked(self, done: Future[bool]) -> None:
         if done.exception() is None and done.result():
             self._deletions_only = self._failure = ""
         else:
-            self._look_later()
+            self._check_later()
 
     def _answer(self, error: Callable[[], WriteFailedError] | None) -> None:
         writes, self._writing = self._writing, []

@@ -121,25 +121,50 @@ def _appended(path: Path) -> Any:
     return os.fdopen(handle, "ab", buffering=0)
 
 
+_PASSPHRASE = click.option(
+    "--passphrase-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A file with the passphrase, or any secret of at least 12 bytes, that encrypts the backup.",
+)
+
+
 @api.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@_PASSPHRASE
 @click.pass_obj
-def backup(state_dir: Path | None, file: Path) -> None:
-    """Copy the store to FILE; the server may be running."""
-    from plimsoll.store.backup import backup as copy
+def backup(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
+    """Copy the objects to FILE; the server may be running.
 
-    copy(default_state(state_dir) / "store", file)
+    With --passphrase-file also the CA, its keys and the tokens, all of it encrypted.
+    """
+    from plimsoll.cli.server.backup import back_up
+
+    back_up(default_state(state_dir), file, passphrase_file)
     click.echo(f"{file}")
+    if passphrase_file is None:
+        click.echo("plimsoll: without keys and tokens; give --passphrase-file to include them", err=True)
 
 
 @api.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@_PASSPHRASE
 @click.pass_obj
-def restore(state_dir: Path | None, file: Path) -> None:
-    """Restore the store from FILE; the server must not be running. The old store is moved aside."""
-    from plimsoll.store.backup import restore as put_back
+def restore(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
+    """Restore FILE; the server must not be running. What it replaces is moved aside."""
+    from plimsoll.api.auth.sealed_archive import is_sealed
+    from plimsoll.cli.server.backup import put_back
+    from plimsoll.store.backup import restore as restore_store
 
-    aside = put_back(file, default_state(state_dir) / "store")
+    state = default_state(state_dir)
+    if is_sealed(file):
+        if passphrase_file is None:
+            raise click.UsageError(f"{file} is encrypted: give --passphrase-file FILE")
+        aside = put_back(state, file, passphrase_file)
+    else:
+        if passphrase_file is not None:
+            raise click.UsageError(f"{file} is not encrypted: omit --passphrase-file")
+        aside = restore_store(file, state / "store")
     click.echo("restored" if aside is None else f"restored; the old store is in {aside}")
 
 
