@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -68,8 +69,9 @@ def test_keys_tokens_and_objects_come_back(tmp_path: Path) -> None:
     try:
         with httpx.Client(base_url=server.url, verify=admin_tls(kubeconfig)) as admin:
             assert admin.get(f"{MAPS}/m").json()["data"] == {"x": "y"}
-            eve = {"Authorization": f"Bearer {token}"}
-        with httpx.Client(base_url=server.url, verify=str(second / "pki" / "ca.crt"), headers=eve) as viewer:
+        eve = {"Authorization": f"Bearer {token}"}
+        trust = ssl.create_default_context(cafile=str(second / "pki" / "ca.crt"))
+        with httpx.Client(base_url=server.url, verify=trust, headers=eve) as viewer:
             assert viewer.get(f"{MAPS}/m").status_code == 200
         for binary in installed()[:1]:
             shown = subprocess.run(

@@ -141,15 +141,15 @@ def _chunks(file: Path, passphrase: bytes) -> Iterator[bytes]:
             raise ArchiveError(f"{file} is not an encrypted backup")
         cipher = _cipher(passphrase, source.read(_SALT_BYTES))
         number, is_last = 0, False
+        left = os.fstat(source.fileno()).st_size - len(MAGIC) - _SALT_BYTES
         while not is_last:
             head = source.read(_LENGTH.size)
             size = _LENGTH.unpack(head)[0] if len(head) == _LENGTH.size else 0
             sealed = source.read(size) if _TAG_BYTES <= size <= _CHUNK_BYTES + _TAG_BYTES else b""
             if not size or len(sealed) != size:
                 raise ArchiveError(f"{file} is not complete, or is damaged")
-            position = source.tell()
-            is_last = not source.read(1)
-            source.seek(position)
+            left -= _LENGTH.size + size
+            is_last = not left
             try:
                 yield cipher.decrypt(_nonce(number), sealed, b"last" if is_last else b"more")
             except InvalidTag:
