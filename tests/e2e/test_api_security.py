@@ -350,7 +350,7 @@ async def test_tokens_are_not_kept_and_the_audit_log_has_no_secrets(server: Serv
         assert (await client.post(PODS, json=pod("new"))).status_code == 403
     kept = b"".join(path.read_bytes() for path in server.state.rglob("*") if path.is_file())
     assert token.encode() not in kept
-    assert b'"user":"secretive"' in (server.state / "audit").read_bytes()
+    assert b'"username":"secretive"' in (server.state / "audit").read_bytes()
 
 
 # --- limits ---

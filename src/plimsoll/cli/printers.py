@@ -261,16 +261,18 @@ def message(event: JsonObject) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Indented JSON; on a terminal also escapes what JSON does not."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=4).decode()
+    """Indented JSON; format characters are escapes, on a terminal also what else JSON does not escape."""
+    from plimsoll.codec.yaml.writer import json_escaped
+
+    text = json_escaped(msgspec.json.format(msgspec.json.encode(value), indent=4).decode())
     return "\n".join(map(inert, text.splitlines())) if on_terminal() else text
 
 
 def yaml_text(value: Any) -> str:
-    """YAML; PyYAML escapes control characters."""
-    import yaml
+    """YAML, with control and format characters as escapes."""
+    from plimsoll.codec.yaml.writer import dumped
 
-    return str(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True)).rstrip("\n")
+    return dumped(msgspec.to_builtins(value), sort_keys=False).rstrip("\n")
 
 
 def shown(value: Any, output: str) -> str:

@@ -32,7 +32,6 @@ def line(document: Any) -> bytes:
 
 
 def as_yaml(document: Any) -> bytes:
-    import yaml
+    from plimsoll.codec.yaml.writer import dumped
 
-    text: str = yaml.dump(document, Dumper=yaml.CSafeDumper, allow_unicode=True)
-    return text.encode()
+    return dumped(document, sort_keys=True).encode()

@@ -22,12 +22,13 @@ from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
 from plimsoll.api.handlers.list import read_selection
 from plimsoll.api.handlers.watch import WatchStream
+from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, Limits, prefix
 from plimsoll.api.machinery.encoding import as_yaml
 from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
-from plimsoll.api.machinery.metrics import Audit, RequestMetrics
+from plimsoll.api.machinery.metrics import RequestMetrics
 from plimsoll.api.machinery.negotiate import YAML, MediaType, accepted_form
 from plimsoll.api.machinery.request_info import RequestInfo, parsed_query, request_info
 from plimsoll.api.machinery.rounds import ClientLostError, Pace, Rounds
@@ -366,9 +367,9 @@ class App:
         else:
             resource = info.resource
             self.meter.count(info.verb, resource.group, resource.plural, info.subresource, code, seconds)
-        audit = self.options.audit
-        if audit is not None and audit.wants(info.verb if info else "get", code):
-            audit.write(_audit_entry(request, seconds, self.options.clock()))
+        if self.options.audit is not None:
+            now_s = self.options.clock()
+            self.options.audit.note(request, now_s - seconds, now_s)
 
 
 async def _send_page(request: Exchange, page: StaticPage) -> None:
@@ -389,19 +390,3 @@ def _warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
         shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
         headers.append((b"warning", f'299 - "{shown}"'.encode()))
     return headers
-
-
-def _audit_entry(request: Exchange, seconds: float, now_s: float) -> dict[str, object]:
-    info = request.info
-    entry: dict[str, object] = {
-        "time": round(now_s, 6),
-        "user": request.user.name,
-        "client": (request.scope.get("client") or ("",))[0],
-        "method": request.scope["method"],
-        "path": request.scope["path"],
-        "code": request.code,
-        "ms": round(seconds * 1000, 3),
-    }
-    if info is not None:
-        entry |= {"verb": info.verb, "resource": info.resource.plural, "namespace": info.namespace, "name": info.name}
-    return entry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -37,7 +36,12 @@ _STATE = click.option(
 )
 @click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
 @click.option(
-    "--audit-log", metavar="FILE", type=click.Path(path_type=Path), help="Write one line of JSON per request."
+    "--audit-log-path",
+    "--audit-log",
+    "audit_log",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write an audit.k8s.io/v1 event for each change, exec and error; at most 11 files of 100 MiB.",
 )
 @click.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
 @click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
@@ -76,7 +80,7 @@ async def run(
 
     from plimsoll.api.auth.authenticator import ADMIN_FILE, server_names, write_admin_kubeconfig
     from plimsoll.api.auth.ca import Authority
-    from plimsoll.api.machinery.metrics import Audit
+    from plimsoll.api.machinery.audit import Audit, AuditFile
     from plimsoll.api.server.server import Listener, serve
     from plimsoll.cli.daemon import allow_many_files, freeze_garbage, host_and_port, stop_event
     from plimsoll.cli.server.assembly import control_plane
@@ -97,7 +101,7 @@ async def run(
     with contextlib.ExitStack() as stack:
         audit = None
         if audit_log is not None:
-            audit = Audit(stack.enter_context(_appended(audit_log)))
+            audit = Audit(stack.enter_context(contextlib.closing(AuditFile(audit_log))))
         app = control_plane(state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit)
 
         def announce(url: str) -> None:
@@ -113,12 +117,6 @@ async def run(
 
         allow_many_files()
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
-
-
-def _appended(path: Path) -> Any:
-    """Open the audit log, readable by the owner only: it contains names of users and objects."""
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    return os.fdopen(handle, "ab", buffering=0)
 
 
 _PASSPHRASE = click.option(

@@ -10,7 +10,7 @@ from plimsoll.api.auth.authenticator import authenticator
 from plimsoll.api.auth.ca import Authority, kubeconfig
 from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.handlers.reviews import REVIEWS
-from plimsoll.api.machinery.metrics import Audit
+from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.users import NODE_PREFIX
 from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
