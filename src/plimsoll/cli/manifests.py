@@ -1,7 +1,7 @@
 """Manifests from files, directories and standard input, with every problem by file, document and line.
 
-`read_inputs` reads pods for the verbs that explain. `apply` and `delete` read every object; they send nothing unless
-all of it is readable.
+`read_inputs` reads pods as they are written, `stored_inputs` as an API server stores them. `apply` and `delete` read
+every object; they send nothing unless all of it is readable.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from plimsoll.codec.manifests.unknown_fields import unknown_fields
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from plimsoll.errors import FieldError, StructuredError
 from plimsoll.rules.explain.refusal import refusal_errors
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.defaulting import admitted, defaulted
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -141,11 +141,33 @@ def on_node(inputs: Inputs, node: Node | None) -> Inputs:
     return Inputs(pods, inputs.problems, passed)
 
 
-def refused(given: GivenManifest, setting: NodeConfig, desired: Pod | None = None) -> list[ManifestProblem]:
-    """The fields of the pod that cannot be read, and what an API server would reject about the rest."""
-    gates = setting.policy.gates
-    pod = defaulted(given.pod, gates=gates) if desired is None else desired
-    return problems_of(refusal_errors(pod, given.unreadable, gates), given.found, given.file, given.document)
+def refused(given: GivenManifest, desired: Pod, gates: Gates) -> list[ManifestProblem]:
+    """The fields of the pod that cannot be read, and what an API server would reject about the defaulted rest."""
+    return problems_of(refusal_errors(desired, given.unreadable, gates), given.found, given.file, given.document)
+
+
+class InvalidManifestsError(StructuredError):
+    problems: Sequence[ManifestProblem]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+def stored_inputs(names: Sequence[str], gates: Gates) -> Inputs:
+    """The pods as an API server stores them: admitted, defaulted and valid.
+
+    For every verb that computes with them: the requests of a pod with limits only exist after defaulting (01 D-1).
+    Raises InvalidManifestsError with all problems.
+    """
+    inputs = read_inputs(names)
+    problems, pods = list(inputs.problems), []
+    for given in inputs.pods:
+        stored = defaulted(given.pod, gates=gates)
+        problems += refused(given, stored, gates)
+        pods.append(msgspec.structs.replace(given, pod=stored))
+    if problems:
+        raise InvalidManifestsError(problems)
+    return Inputs(pods, [], inputs.passed)
 
 
 def problems_of(

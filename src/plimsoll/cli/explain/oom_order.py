@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from plimsoll.cli.explain.usage import assumed
-from plimsoll.cli.manifests import read_inputs, refused
+from plimsoll.cli.manifests import stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.parameters import names_state_option
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
@@ -78,10 +78,7 @@ def oom_order_command(
 def _from_files(
     files: Sequence[str], usage_text: str, usage_file: str | None, setting: NodeConfig, notes: list[str]
 ) -> list[OomCandidate]:
-    inputs = read_inputs(files)
-    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
-    if problems:
-        raise click.ClickException("\n".join(map(str, problems)))
+    inputs = stored_inputs(files, setting.policy.gates)
     if not inputs.pods:
         raise click.ClickException("the input contains no pods")
     works = [workload(given.pod, setting, title=given.found.title) for given in inputs.pods]

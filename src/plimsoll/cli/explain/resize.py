@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from plimsoll.cli.manifests import GivenManifest, Inputs, on_node, read_inputs, refused
+from plimsoll.cli.manifests import GivenManifest, on_node, stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.resize.answer import ResizeAnswer, lines, resize_answer
 from plimsoll.cli.resize.forecast import cpu_refusal
@@ -67,15 +67,8 @@ def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, outpu
     return answer.exit_code
 
 
-def _sound(inputs: Inputs, setting: NodeConfig) -> Inputs:
-    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
-    if problems:
-        raise click.ClickException("\n".join(map(str, problems)))
-    return inputs
-
-
 def _only_pod(file: str, setting: NodeConfig) -> GivenManifest:
-    inputs = _sound(read_inputs([file]), setting)
+    inputs = stored_inputs([file], setting.policy.gates)
     if len(inputs.pods) != 1:
         raise click.ClickException(f"{file}: contains {len(inputs.pods)} pods, expected one")
     return inputs.pods[0]
@@ -87,7 +80,7 @@ def _beside(
     """The other pods of the node, and notes. A dump of the node may contain the pod itself."""
     if not files:
         return [], ()
-    inputs = on_node(_sound(read_inputs(files), setting), node)
+    inputs = on_node(stored_inputs(files, setting.policy.gates), node)
     return [other.pod for other in inputs.pods if not _is_same(other.pod, pod)], inputs.passed
 
 

@@ -80,7 +80,7 @@ def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
         desired = defaulted_on(given.pod, setting)
-        wrong = refused(given, setting, desired)
+        wrong = refused(given, desired, setting.policy.gates)
         problems += wrong
         if not wrong:
             good.append(msgspec.structs.replace(given, pod=desired))

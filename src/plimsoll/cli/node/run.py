@@ -168,21 +168,16 @@ def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
     """The pod of the file, with the defaults of the API server, and its ConfigMaps."""
     import uuid
 
-    from plimsoll.cli.manifests import read_inputs
+    from plimsoll.cli.manifests import stored_inputs
     from plimsoll.codec.defaults.objects import with_kind_defaults
     from plimsoll.codec.schema.schema import KINDS
-    from plimsoll.rules.admission.validation import create_errors
+    from plimsoll.rules.model.gates import DEFAULT_GATES
     from plimsoll.rules.timestamps import rfc3339
 
-    inputs = read_inputs([file])
-    if inputs.problems:
-        raise click.ClickException("\n".join(map(str, inputs.problems)))
+    inputs = stored_inputs([file], DEFAULT_GATES)
     if len(inputs.pods) != 1:
         raise click.UsageError(f"{file} contains {len(inputs.pods)} pods, expected one")
     given = inputs.pods[0]
-    errors = [*given.unreadable, *create_errors(given.pod)]
-    if errors:
-        raise click.ClickException("\n".join(f"{file}: {error}" for error in errors))
     kind = next(each for each in KINDS if each.name == "Pod")
     document = with_kind_defaults(kind, given.found.document)
     metadata = {
@@ -194,6 +189,8 @@ def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
     }
     pod = {**document, "metadata": metadata, "status": {}}
     pod["spec"] = {**pod["spec"], "nodeName": NODE}
+    if given.pod.spec.priority is not None:
+        pod["spec"]["priority"] = given.pod.spec.priority
     return pod, _config_maps(file)
 
 
