@@ -13,16 +13,16 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.lean.lean import read_as_far
-from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, path_steps, written_path
-from plimsoll.codec.manifests.unknown_fields import unknown_fields
+from plimsoll.codec.manifests.admitted_pods import AdmittedPod, admitted_pod, found_classes
+from plimsoll.codec.manifests.manifests import FoundPod, found_pods, path_steps, written_path
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from plimsoll.errors import FieldError, StructuredError
 from plimsoll.rules.explain.refusal import refusal_errors
 from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.resources.defaulting import admitted, defaulted
+from plimsoll.rules.model.policies import RuntimeClass
+from plimsoll.rules.resources.defaulting import defaulted
 
 SUFFIXES = (".yaml", ".yml", ".json")
 MAX_DEPTH = 1000  # kubectl allows 10000; real manifests have less than 100, and depth costs time
@@ -58,8 +58,10 @@ class Inputs(msgspec.Struct, frozen=True):
 def read_inputs(names: Sequence[str]) -> Inputs:
     """All pods and all problems in the named files."""
     inputs = Inputs([], [], [])
+    found: list[tuple[str, YamlDocument, FoundPod]] = []
+    classes: dict[str, RuntimeClass] = {}
     for file, data in files_in(names, inputs.problems):
-        before = len(inputs.pods) + len(inputs.problems) + len(inputs.passed)
+        before = len(found) + len(classes) + len(inputs.problems) + len(inputs.passed)
         for index, document in enumerate(read(data, MAX_DEPTH), 1):
             if isinstance(document, YamlError):
                 inputs.problems.append(
@@ -68,9 +70,12 @@ def read_inputs(names: Sequence[str]) -> Inputs:
             else:
                 for path, line in document.duplicates:
                     inputs.passed.append(f"{file}:{line}: {written_path(path)} is set twice; the last value is used")
-                _read_document(file, document, inputs)
-        if before == len(inputs.pods) + len(inputs.problems) + len(inputs.passed):
+                found += [(file, document, each) for each in _pods_in(file, document, inputs)]
+                classes.update(_classes_in(file, document, inputs))
+        if before == len(found) + len(classes) + len(inputs.problems) + len(inputs.passed):
             inputs.passed.append(f"{file}: empty")
+    for file, document, each in found:  # after all files: a RuntimeClass may follow its pods
+        inputs.pods.append(_given(file, document, admitted_pod(each, classes), inputs.passed))
     return inputs
 
 
@@ -98,23 +103,30 @@ def _manifests_below(directory: str) -> list[str]:
     )
 
 
-def _read_document(file: str, document: YamlDocument, inputs: Inputs) -> None:
+def _pods_in(file: str, document: YamlDocument, inputs: Inputs) -> Iterator[FoundPod]:
     for found in found_pods(document.value):
-        if isinstance(found, Passed):
-            if found.is_error:
-                inputs.problems.append(ManifestProblem(file, document.index, document.line_of(found.at), found.reason))
-            else:
-                inputs.passed.append(f"{file}: {found.reason}")
-            continue
-        pod, unreadable = read_as_far(found.document, Pod)
-        for unknown in unknown_fields(found.document):
-            if unknown.is_error:
-                unreadable.append(FieldError("FieldValueForbidden", unknown.field, unknown.message()))
-            else:
-                field = found.written(unknown.field)
-                line = document.line_of(path_steps(field))
-                inputs.passed.append(f"{file}:{line}: {field}: {unknown.message()}")
-        inputs.pods.append(GivenManifest(found, admitted(pod), tuple(unreadable), file, document))
+        if isinstance(found, FoundPod):
+            yield found
+        elif found.is_error:
+            inputs.problems.append(ManifestProblem(file, document.index, document.line_of(found.at), found.reason))
+        else:
+            inputs.passed.append(f"{file}: {found.reason}")
+
+
+def _classes_in(file: str, document: YamlDocument, inputs: Inputs) -> Iterator[tuple[str, RuntimeClass]]:
+    for found in found_classes(document.value):
+        for error in found.errors:
+            line = document.line_of((*found.at, *path_steps(error.field)))
+            inputs.problems.append(ManifestProblem(file, document.index, line, str(error)))
+        yield found.runtime_class.metadata.name, found.runtime_class
+
+
+def _given(file: str, document: YamlDocument, read: AdmittedPod, passed: list[str]) -> GivenManifest:
+    for unknown in read.ignored:
+        field = read.found.written(unknown.field)
+        passed.append(f"{file}:{document.line_of(path_steps(field))}: {field}: {unknown.message()}")
+    passed += [f"{file}: {note}" for note in read.notes]
+    return GivenManifest(read.found, read.pod, read.unreadable, file, document)
 
 
 def on_node(inputs: Inputs, node: Node | None) -> Inputs:
