@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.manifests.admitted_pods import AdmittedPod, admitted_pod, found_classes
+from plimsoll.codec.manifests.fragments import Completed, fragment, named, with_list_items
 from plimsoll.codec.manifests.manifests import FoundPod, found_pods, path_steps, written_path
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from plimsoll.errors import FieldError, StructuredError
@@ -25,6 +26,7 @@ from plimsoll.rules.model.policies import RuntimeClass
 from plimsoll.rules.resources.defaulting import defaulted
 
 SUFFIXES = (".yaml", ".yml", ".json")
+_KUBELET_SETTINGS = "; these are settings of the kubelet: use --config FILE"
 MAX_DEPTH = 1000  # kubectl allows 10000; real manifests have less than 100, and depth costs time
 
 
@@ -55,14 +57,18 @@ class Inputs(msgspec.Struct, frozen=True):
     passed: list[str]  # documents without a pod, one line each
 
 
-def read_inputs(names: Sequence[str]) -> Inputs:
-    """All pods and all problems in the named files."""
+def read_inputs(names: Sequence[str], *, fragments: bool = False, patched: FoundPod | None = None) -> Inputs:
+    """All pods and all problems in the named files.
+
+    `fragments`: also parts of pods, with notes of what is assumed. `patched`: a document without a kind is a strategic
+    merge patch of this pod.
+    """
     inputs = Inputs([], [], [])
     found: list[tuple[str, YamlDocument, FoundPod]] = []
     classes: dict[str, RuntimeClass] = {}
     for file, data in files_in(names, inputs.problems):
         before = len(found) + len(classes) + len(inputs.problems) + len(inputs.passed)
-        for index, document in enumerate(read(data, MAX_DEPTH), 1):
+        for index, document in enumerate(_documents(file, data, fragments, inputs.passed), 1):
             if isinstance(document, YamlError):
                 inputs.problems.append(
                     ManifestProblem(file, document.document or index, document.line, document.message)
@@ -70,7 +76,7 @@ def read_inputs(names: Sequence[str]) -> Inputs:
             else:
                 for path, line in document.duplicates:
                     inputs.passed.append(f"{file}:{line}: {written_path(path)} is set twice; the last value is used")
-                found += [(file, document, each) for each in _pods_in(file, document, inputs)]
+                found += [(file, document, each) for each in _pods_in(file, document, inputs, fragments, patched)]
                 classes.update(_classes_in(file, document, inputs))
         if before == len(found) + len(classes) + len(inputs.problems) + len(inputs.passed):
             inputs.passed.append(f"{file}: empty")
@@ -103,12 +109,50 @@ def _manifests_below(directory: str) -> list[str]:
     )
 
 
-def _pods_in(file: str, document: YamlDocument, inputs: Inputs) -> Iterator[FoundPod]:
-    for found in found_pods(document.value):
+def _is_kubelet_part(value: JsonObject) -> bool:
+    from plimsoll.rules.config.table import BY_NAME
+
+    return "kind" not in value and bool(value) and value.keys() <= {name.partition(".")[0] for name in BY_NAME}
+
+
+def _patched(pod: FoundPod, patch: JsonObject) -> FoundPod:
+    from plimsoll.codec.patch.strategic import apply_strategic
+    from plimsoll.codec.schema.schema import schema
+
+    return msgspec.structs.replace(pod, document=apply_strategic(schema("v1", "Pod"), pod.document, patch))
+
+
+def _documents(
+    file: str, data: bytes, fragments: bool, passed: list[str]
+) -> Iterator[YamlDocument] | list[YamlDocument | YamlError]:
+    documents = list(read(data, MAX_DEPTH))
+    if fragments and any(isinstance(each, YamlError) for each in documents):
+        text, changed = with_list_items(data.decode(errors="replace"))
+        repaired = list(read(text.encode(), MAX_DEPTH))
+        if changed and not any(isinstance(each, YamlError) for each in repaired):
+            lines = ", ".join(map(str, changed))
+            passed.append(f"{file}: no YAML: `- ` is assumed before `name:` in line {lines}")
+            return repaired
+    return documents
+
+
+def _pods_in(
+    file: str, document: YamlDocument, inputs: Inputs, fragments: bool, patched: FoundPod | None
+) -> Iterator[FoundPod]:
+    if patched is not None and "kind" not in document.value:
+        inputs.passed.append(f"{file}: no kind: taken as a patch of {patched.title}")
+        yield _patched(patched, document.value)
+        return
+    part = fragment(document.value) if fragments else None
+    for found in found_pods(document.value) if part is None else [part.found]:
         if isinstance(found, FoundPod):
-            yield found
+            completed = part or (named(found) if fragments else Completed(found, ()))
+            if completed.assumed:
+                inputs.passed.append(f"{file}: assumed: {', '.join(completed.assumed)}")
+            yield completed.found
         elif found.is_error:
-            inputs.problems.append(ManifestProblem(file, document.index, document.line_of(found.at), found.reason))
+            reason = found.reason + (_KUBELET_SETTINGS if fragments and _is_kubelet_part(document.value) else "")
+            inputs.problems.append(ManifestProblem(file, document.index, document.line_of(found.at), reason))
         else:
             inputs.passed.append(f"{file}: {found.reason}")
 
@@ -165,13 +209,15 @@ class InvalidManifestsError(StructuredError):
         return "\n".join(map(str, self.problems))
 
 
-def stored_inputs(names: Sequence[str], gates: Gates) -> Inputs:
+def stored_inputs(
+    names: Sequence[str], gates: Gates, *, fragments: bool = False, patched: FoundPod | None = None
+) -> Inputs:
     """The pods as an API server stores them: admitted, defaulted and valid.
 
     For every verb that computes with them: the requests of a pod with limits only exist after defaulting (01 D-1).
     Raises InvalidManifestsError with all problems.
     """
-    inputs = read_inputs(names)
+    inputs = read_inputs(names, fragments=fragments, patched=patched)
     problems, pods = list(inputs.problems), []
     for given in inputs.pods:
         stored = defaulted(given.pod, gates=gates)

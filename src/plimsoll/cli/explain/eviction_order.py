@@ -129,7 +129,7 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
 def _from_files(
     files: Sequence[str], setting: NodeConfig, question: _Question, options: dict[str, Any]
 ) -> EvictionOrder:
-    inputs = stored_inputs(files, setting.policy.gates)
+    inputs = stored_inputs(files, setting.policy.gates, fragments=True)
     if not inputs.pods:
         raise click.ClickException("the input contains no pods")
     pods = [
@@ -146,7 +146,9 @@ def _from_files(
         elif (known := reported.get((key[0] or "default", key[1])) or reported.get(key)) is not None:
             usage[pod.metadata.uid] = known
     silent = len(pods) - len(usage)
-    notes = [f"{silent} of {len(pods)} pods have no known usage: the kubelet ranks such pods first"] if silent else []
+    notes = list(inputs.passed)
+    if silent:
+        notes.append(f"{silent} of {len(pods)} pods have no known usage: the kubelet ranks such pods first")
     return _decided(pods, usage, setting, question, "assumed", notes)
 
 

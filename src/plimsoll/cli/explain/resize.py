@@ -44,17 +44,21 @@ from plimsoll.rules.scheduling.fit import allocated_load
 def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, output: str, **options: Any) -> int:
     """Forecast a resize of the pod OLD to NEW: the verdict, restarts, and the cgroup writes in order.
 
+    NEW is the whole pod, or a patch as `kubectl patch` takes it.
+
     Exit code 0: accepted; 1: Deferred or Infeasible; 2: rejected by the API server.
 
     \b
     Examples:
       plimsoll explain resize pod.yaml bigger.yaml
+      plimsoll explain resize pod.yaml patch.json
       plimsoll explain resize pod.yaml bigger.yaml --capacity cpu=8,memory=16Gi --others pods.json
       plimsoll explain resize pod.yaml smaller.yaml --used 300Mi --node node.yaml --profile 1.36
     """
     question = NodeQuestion(options)
     setting, notes = question.setting()
-    before, after = _only_pod(old, setting), _only_pod(new, setting)
+    before = _only_pod(old, setting, notes)
+    after = _only_pod(new, setting, notes, before)
     beside, passed = _beside(others, question.node, before.pod, setting)
     answer = _answer(before, after, beside, used, setting, question.node)
     if output == "json":
@@ -67,8 +71,10 @@ def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, outpu
     return answer.exit_code
 
 
-def _only_pod(file: str, setting: NodeConfig) -> GivenManifest:
-    inputs = stored_inputs([file], setting.policy.gates)
+def _only_pod(file: str, setting: NodeConfig, notes: list[str], old: GivenManifest | None = None) -> GivenManifest:
+    patched = None if old is None else old.found
+    inputs = stored_inputs([file], setting.policy.gates, fragments=True, patched=patched)
+    notes += inputs.passed
     if len(inputs.pods) != 1:
         raise click.ClickException(f"{file}: contains {len(inputs.pods)} pods, expected one")
     return inputs.pods[0]

@@ -35,7 +35,7 @@ DIFF_VALUES = {
 def run(
     files: Sequence[str], question: NodeQuestion, *, output: str, diff: str | None, advise: bool, brief: bool
 ) -> int:
-    inputs = on_node(read_inputs(files), question.node)
+    inputs = on_node(read_inputs(files, fragments=True), question.node)
     if diff is not None:
         return _run_diff(inputs, question, diff, output)
     setting, notes = question.setting()
