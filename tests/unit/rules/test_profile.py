@@ -59,5 +59,5 @@ def test_notes_belong_to_differences() -> None:
 
 @pytest.mark.parametrize("name", ["", "1.28", "v1.36", "documents "])
 def test_unknown_names(name: str) -> None:
-    with pytest.raises(InvalidConfigError, match=r"known: 1\.27, 1\.36"):
+    with pytest.raises(InvalidConfigError, match=r"known: documents, 1\.36"):
         profile_named(name)
