@@ -11,6 +11,7 @@ import pytest
 from tests.unit.api.api_client import MERGE, PODS, STRATEGIC, ApiClient, api, pod
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 LIMIT_RANGES = "/api/v1/namespaces/default/limitranges"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
@@ -52,6 +53,40 @@ async def test_priority_classes_keep_their_value_and_the_system_its_classes(tmp_
         )
         assert (await ask("POST", CLASSES, {"metadata": {"name": "system-x"}, "value": 1})).code == 422
         assert (await ask("DELETE", f"{CLASSES}/system-node-critical")).code == 403
+
+
+async def test_runtime_classes(tmp_path: Path) -> None:
+    """A pod gets overhead, selector and tolerations of its class; the class keeps its handler."""
+    async with api(tmp_path) as ask:
+        scheduling = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}
+        document = {"metadata": {"name": "kata"}, "handler": "kata-qemu", "overhead": {"podFixed": {"memory": "120Mi"}}}
+        await ask.ok("POST", RUNTIME_CLASSES, {**document, "scheduling": scheduling})
+        spec = (await ask.ok("POST", PODS, pod("a", runtimeClassName="kata", nodeSelector={"a": "b"})))["spec"]
+        assert spec["overhead"] == {"memory": "120Mi"}
+        assert spec["nodeSelector"] == {"a": "b", "disk": "ssd"}
+        assert {"key": "kata", "operator": "Exists"} in spec["tolerations"]
+        said = await ask("PATCH", f"{RUNTIME_CLASSES}/kata", {"handler": "runc"}, MERGE)
+        wanted = 'RuntimeClass.node.k8s.io "kata" is invalid: handler: Invalid value: "runc": field is immutable'
+        assert (said.code, said.message) == (422, wanted)
+        await ask.ok("PATCH", f"{RUNTIME_CLASSES}/kata", {"overhead": None}, MERGE)
+        assert "overhead" not in (await ask.ok("POST", PODS, pod("b", runtimeClassName="kata")))["spec"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"runtimeClassName": "kata"}, 'pod rejected: RuntimeClass "kata" not found'),
+        ({"runtimeClassName": "runc", "nodeSelector": {"disk": "hdd"}}, "conflict: runtimeClass.scheduling.nodeSelector[disk] = ssd; pod.spec.nodeSelector[disk] = hdd"),
+        ({"runtimeClassName": "runc", "overhead": {"cpu": "1"}}, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+        ({"overhead": {"cpu": "1"}}, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"),
+    ],
+)  # fmt: skip
+async def test_runtime_classes_refused(tmp_path: Path, spec: Any, why: str) -> None:
+    async with api(tmp_path) as ask:
+        document = {"metadata": {"name": "runc"}, "handler": "runc", "overhead": {"podFixed": {"cpu": "250m"}}}
+        await ask.ok("POST", RUNTIME_CLASSES, {**document, "scheduling": {"nodeSelector": {"disk": "ssd"}}})
+        said = await ask("POST", PODS, pod("x", **spec))
+        assert (said.code, said.message) == (403, f'pods "x" is forbidden: {why}')
 
 
 @pytest.mark.parametrize(
