@@ -40,7 +40,7 @@ class NodeOptions(TypedDict, total=False):
     """The node that a question is about. Every option may be left out."""
 
     capacity: Mapping[str, object]  # {"cpu": 4, "memory": "16Gi"}; default: this machine
-    profile: Literal["1.27", "1.36"]  # default: 1.27
+    profile: Literal["documents", "1.36"]  # default: documents
     kubelet_config: Mapping[str, Any] | str | bytes  # a KubeletConfiguration, as an object or as YAML
     cgroup_version: CgroupVersion  # default: this machine's, or 2 with `capacity`
     cgroup_driver: Driver  # default: the kubelet configuration's

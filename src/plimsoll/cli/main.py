@@ -107,7 +107,7 @@ def root() -> None:
     \b
     Examples:
       plimsoll explain pod.yaml
-      plimsoll explain pod.yaml --diff 1.27,1.36
+      plimsoll explain pod.yaml --diff documents,1.36
       kubectl get pods -A -o json | plimsoll explain -
       plimsoll explain memory-high --request 1Gi --limit 2Gi
     """

@@ -84,7 +84,7 @@ def _node(profile: str) -> Cells:
         status, info = part(node, "status"), part(node, "status", "nodeInfo")
         addresses = status.get("addresses") or []
         kernel = info.get("kernelVersion") or UNKNOWN
-        if profile != "1.27" and info.get("architecture"):
+        if profile != "documents" and info.get("architecture"):
             kernel = f"{kernel} ({info['architecture']})"
         return [
             _name(node),

@@ -59,7 +59,7 @@ class MainForm(click.Command):
 @click.argument("files", nargs=-1, metavar="FILE|DIR|-...")
 @node_options
 @click.option("-o", "--output", type=click.Choice(["tree", "table", "json", "yaml", "sh"]), default="tree")
-@click.option("--diff", metavar="A,B", help="Show only the differences: 1.27,1.36 or cgroupfs,systemd or v1,v2 …")
+@click.option("--diff", metavar="A,B", help="Show only the differences: documents,1.36 or cgroupfs,systemd or v1,v2 …")
 @click.option("--advise", is_flag=True, help="Suggest the smallest change that makes each pod Guaranteed.")
 @click.option("--brief", is_flag=True, help="Omit formulas.")
 def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:

@@ -18,7 +18,7 @@ from plimsoll.rules.node.node_config import NodeConfig
 
 # The option that each value of --diff belongs to.
 DIFF_VALUES = {
-    "1.27": "profile",
+    "documents": "profile",
     "1.36": "profile",
     "cgroupfs": "driver",
     "systemd": "driver",

@@ -122,7 +122,7 @@ async def test_limit_ranges_fill_in_and_refuse(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize(("profile", "code"), [("1.27", 200), ("1.36", 403)])
+@pytest.mark.parametrize(("profile", "code"), [("documents", 200), ("1.36", 403)])
 async def test_limit_ranges_on_resize_by_profile(tmp_path: Path, profile: str, code: int) -> None:
     async with api(tmp_path, profile) as ask:
         await ask.ok("POST", PODS, pod(requests={"cpu": "1"}))
@@ -170,7 +170,7 @@ async def test_one_of_many_gets_the_last_of_a_quota(tmp_path: Path) -> None:
         assert await used(ask) == {"pods": "3"}
 
 
-@pytest.mark.parametrize("profile", ["1.27", "1.36"])
+@pytest.mark.parametrize("profile", ["documents", "1.36"])
 async def test_quota_on_resize(tmp_path: Path, profile: str) -> None:
     async with api(tmp_path, profile) as ask:
         await quota(ask, cpu="1")
