@@ -250,6 +250,15 @@ class Agent:
                 worker.wake()
         return others
 
+    def container_paths(self) -> list[str]:
+        """The cgroups of running containers."""
+        return [
+            path
+            for uid, observed in self.view.last.items()
+            for name, path in self.cgroups.paths(uid).items()
+            if name in {container.name for container in observed.containers if container.phase == "running"}
+        ]
+
     def _mirror_of(self, uid: str) -> Mirror | None:
         worker = self.pods.workers.get(uid)
         if worker is None:
