@@ -384,7 +384,7 @@ def _facts(live: LiveNode, options: AgentOptions, runtime: RuntimeInfo | Process
 
 
 def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
-    """A node with declared capacity is not the whole machine: its usage is that of its pods."""
+    """A node with declared capacity is not the whole machine: eviction counts its pods."""
     pods_path = live.tree.status().path
     filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
     return NodePlace(
@@ -394,7 +394,6 @@ def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
         nodefs=str(home),
         imagefs=_existing(filesystems.images) or str(home),
         containerfs=_existing(filesystems.containers),
-        capacity_bytes=live.setting.machine.memory_bytes if live.declared_capacity else None,
         started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
         system_started_s=time.time(),
     )

@@ -38,7 +38,14 @@ class MissingCgroupError(StructuredError):
 
     path: str
     name: str
-    template = "{path} does not exist, but {name} is enforced on it: create it, or change enforceNodeAllocatable"
+    missing: Sequence[str] = ()  # v1: its directories that do not exist, where others do
+
+    def __str__(self) -> str:
+        if not self.missing:
+            lack, advice = "does not exist", "create it"
+        else:
+            lack, advice = "exists in some hierarchies only", f"create it there too (mkdir {' '.join(self.missing)})"
+        return f"{self.path} {lack}, but {self.name} is enforced on it: {advice}, or change enforceNodeAllocatable"
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -227,7 +234,7 @@ class Transaction:
             observed = planned.snapshot.get(path)
             if observed is None:
                 if cgroup.level == "reserved":
-                    raise MissingCgroupError(path, cgroup.name)
+                    raise MissingCgroupError(path, cgroup.name, self._driver.incomplete(path))
             elif cgroup.level in ("pods", "class", "pod") and not ownership.is_owned(self._state, path, observed.inode):
                 raise ownership.ForeignTreeError(path)
 

@@ -43,6 +43,7 @@ RATE_S = 10.0  # the kubelet's housekeeping interval: rates over less are noise
 FIRST_RATE_S = 1.0  # the minimum for a new container: ten periods of its quota
 _POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
 _CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
+MACHINE = "/"  # the root cgroup: a kubelet reports the usage of the machine, not of its pods
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
 _FDS_PER_READER = 11  # the most that v1 needs
 
@@ -78,7 +79,7 @@ class PodPlace(msgspec.Struct, frozen=True):
 
 
 class NodePlace(msgspec.Struct, frozen=True):
-    """`node_path`: the cgroup of the whole node."""
+    """`node_path`: the cgroup whose memory counts for eviction; statistics of the node are those of the machine."""
 
     name: str
     pods_path: str
@@ -86,7 +87,6 @@ class NodePlace(msgspec.Struct, frozen=True):
     imagefs: str
     containerfs: str = ""  # of writable layers; empty: on imagefs
     node_path: str = "/"
-    capacity_bytes: int | None = None  # None: that of the machine
     started_s: float = 0.0  # of the machine
     system_started_s: float = 0.0  # of the agent
 
@@ -183,7 +183,7 @@ class Stats:
         node = self._node_sample()
         self._last = StatsSnapshot(now_s, node, pods)
         paths = {path for place in places for path in (place.cgroup, *(one.cgroup for one in place.containers))}
-        self._readers.keep_only(paths | {self._node.pods_path, self._node.node_path})
+        self._readers.keep_only(paths | {self._node.pods_path, MACHINE})
         self._rates.forget_before(now_s)
         self._close_when_idle()
         return self._last
@@ -243,7 +243,7 @@ class Stats:
 
     def _node_sample(self) -> NodeSample:
         place, meminfo = self._node, meminfo_bytes((self._proc / "meminfo").read_text())
-        own = self._readers.read(place.node_path, _NODE_PARTS) or CgroupUsage()
+        own = self._readers.read(MACHINE, _NODE_PARTS) or CgroupUsage()
         if own.memory is None or own.cpu is None or own.cpu.usage_us is None:
             own = _machine_usage(own, meminfo, (self._proc / "stat").read_text())
         pods = self._readers.read(place.pods_path, _POD_PARTS)
@@ -253,7 +253,7 @@ class Stats:
             self._measured("node", own),
             None if pods is None else self._measured("pods", pods),
             {name: self._measured(f"/{name}", own) for name, own in system.items() if own is not None},
-            place.capacity_bytes or meminfo["MemTotal"],
+            meminfo["MemTotal"],
             file_system(place.nodefs),
             file_system(place.imagefs),
             file_system(place.containerfs or place.imagefs),

@@ -216,6 +216,16 @@ def test_after_a_reboot_nothing_is_known(tmp_path: Path) -> None:
     assert node.kernel.children(TOP) == ["besteffort", "burstable"]
 
 
+def test_the_hierarchies_that_a_reserved_cgroup_lacks_are_named() -> None:
+    error = MissingCgroupError(
+        "/system", "system-reserved", ["/sys/fs/cgroup/pids/system", "/sys/fs/cgroup/cpu/system"]
+    )
+    assert str(error) == (
+        "/system exists in some hierarchies only, but system-reserved is enforced on it: create it there too "
+        "(mkdir /sys/fs/cgroup/pids/system /sys/fs/cgroup/cpu/system), or change enforceNodeAllocatable"
+    )
+
+
 def test_a_reserved_cgroup_must_exist(tmp_path: Path) -> None:
     node = Node(tmp_path)
     asyncio.run(node.kernel.remove(RESERVED))
