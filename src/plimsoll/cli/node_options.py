@@ -139,6 +139,11 @@ class NodeQuestion:
         driver = document.get("cgroupDriver") if isinstance(document, dict) else None
         return str(driver) if driver else None
 
+    def configures(self, name: str) -> bool:
+        """Whether the configuration file or a flag sets this field of a KubeletConfiguration."""
+        document = self._document()
+        return name in self.flags or (isinstance(document, dict) and name in document)
+
     def setting(self, **changed: str | None) -> tuple[NodeConfig, list[str]]:
         """The resolved node, and notes about its configuration for the user."""
         options = {**self.options, **changed}

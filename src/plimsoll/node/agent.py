@@ -110,6 +110,7 @@ class Agent:
             state_dir / "logs",
             node_names(),
             makes_etc=not runtime.makes_cgroups,
+            bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
         )
         self.volumes = Volumes(state_dir, hidden)

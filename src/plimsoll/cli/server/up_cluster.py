@@ -21,7 +21,7 @@ import click
 import msgspec
 
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
-from plimsoll.cli.node.machine import driver_of, node_name, opened
+from plimsoll.cli.node.machine import configures, driver_of, node_name, opened
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.errors import PlimsollError
 from plimsoll.node.machine import LiveNode
@@ -35,6 +35,7 @@ START_S = 20.0  # to wait for the pods; then report those that do not run
 END_S = 4.0  # of the five seconds that a shutdown may take; the rest is for the cleanup
 API_LISTEN, NODE_LISTEN = "127.0.0.1:6443", "127.0.0.1:10250"
 POLL_S = 0.1
+POD_PIDS = 4096  # processes in one pod
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -192,10 +193,15 @@ class LocalCluster:
 
     def node_parameters(self, *, simulate: bool = False) -> dict[str, Any]:
         """The options of `plimsoll node`, parsed."""
-        from plimsoll.cli.node.command import node
+        return _parsed(self._node_arguments(simulate=simulate))
 
+    def _node_arguments(self, *, simulate: bool) -> list[str]:
+        """With a limit on the processes of a pod, if the user's configuration sets none: a kubelet has no such limit by
+        default, but here a fork bomb would stop the user's own machine."""
         arguments = self._options.node_arguments(self._state, simulate=simulate, endpoint=self._endpoint())
-        return node.make_context("node", arguments, parent=click.get_current_context()).params
+        if configures(_parsed(arguments), "podPidsLimit"):
+            return arguments
+        return [*arguments, "--pod-max-pids", str(POD_PIDS)]
 
     def _open(self, *, simulate: bool) -> LiveNode:
         live = opened(self.node_parameters(simulate=simulate))
@@ -223,7 +229,7 @@ class LocalCluster:
         file = self._state / "node.kubeconfig"
         write_private(file, node_kubeconfig(Authority(self._state), url, self._name))
         arguments = ["node", "--kubeconfig", str(file), "--name", self._name, "--listen", NODE_LISTEN, "--end-pods"]
-        arguments += self._options.node_arguments(self._state, simulate=simulate, endpoint=self._endpoint())
+        arguments += self._node_arguments(simulate=simulate)
         arguments += self._options.log_arguments()
         self._node = DaemonProcess("node agent", arguments, self._state / "node.log")
         await self._node.start()
@@ -382,3 +388,11 @@ def _problems(pods: list[JsonObject]) -> Iterator[str]:
         why += [each.get("message", "") for each in status.get("conditions") or () if each.get("status") != "True"]
         reason = status.get("message") or next(filter(None, why), "no status yet")
         yield f"pod {pod['metadata']['name']} is not running: {status.get('phase', 'Unknown')}, {inert(reason)}"
+
+
+def _parsed(arguments: list[str]) -> dict[str, Any]:
+    """The options of `plimsoll node`."""
+    from plimsoll.cli.node.command import node
+
+    # A copy: click removes the words that it has parsed.
+    return node.make_context("node", list(arguments), parent=click.get_current_context()).params

@@ -35,7 +35,7 @@ from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError
 from plimsoll.linux.machine import meminfo_bytes
 from plimsoll.node.stats.disk_usage import MAX_AGE_S, DiskUsage, FileSystem, UsageRequest, WritableLayers, file_system
 from plimsoll.node.stats.process_usage import PROC, process_numbers, process_usage
-from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage, working_set_bytes
+from plimsoll.rules.eviction.usage import NO_FS_USAGE, ContainerUsage, FsUsage, PodUsage, working_set_bytes
 from plimsoll.rules.resources.cpu import shares_from_weight
 
 IDLE_S = 60.0  # open files keep the kernel from freeing removed cgroups
@@ -76,6 +76,7 @@ class PodPlace(msgspec.Struct, frozen=True):
     started_s: float = 0.0
     containers: tuple[ContainerPlace, ...] = ()
     volumes: tuple[VolumePlace, ...] = ()
+    files: str = ""  # the directory of its /etc/hosts and termination messages, where that is on disk
 
 
 class NodePlace(msgspec.Struct, frozen=True):
@@ -108,11 +109,12 @@ class PodSample(msgspec.Struct, frozen=True):
     measured: Measured | None
     containers: tuple[ContainerSample, ...]
     volumes: Mapping[str, FsUsage]
+    files: FsUsage = NO_FS_USAGE
 
     def stored(self) -> FsUsage:
-        """Local ephemeral storage: writable layers, logs and local volumes."""
+        """Local ephemeral storage: writable layers, logs, local volumes, /etc/hosts and termination messages."""
         local = [self.volumes[volume.name] for volume in self.place.volumes if volume.on_disk]
-        parts = [*(one.rootfs for one in self.containers), *(one.logs for one in self.containers), *local]
+        parts = [*(one.rootfs for one in self.containers), *(one.logs for one in self.containers), *local, self.files]
         return FsUsage(sum(part.used_bytes or 0 for part in parts), sum(part.inodes or 0 for part in parts))
 
 
@@ -214,6 +216,7 @@ class Stats:
             for path in (
                 *(container.log_directory for container in place.containers if container.log_directory),
                 *(volume.directory for volume in place.volumes),
+                *((place.files,) if place.files else ()),
             )
         ]
         age_s = MAX_AGE_S if max_age_s is None else max_age_s
@@ -239,6 +242,7 @@ class Stats:
             None if own is None else self._measured(f"{place.uid} {place.cgroup}", own),
             tuple(containers),
             {volume.name: self.disks.of(volume.directory) for volume in place.volumes},
+            self.disks.of(place.files),
         )
 
     def _node_sample(self) -> NodeSample:

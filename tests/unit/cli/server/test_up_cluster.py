@@ -15,6 +15,7 @@ import pytest
 
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
 from plimsoll.cli.node.machine import driver_of, node_name
+from plimsoll.cli.node_options import NodeQuestion
 from plimsoll.cli.server.up_cluster import LocalCluster, UpOptions, _free
 from plimsoll.cli.server.up_containerd import UpContainerd
 from plimsoll.cli.terminal import Paint
@@ -54,6 +55,20 @@ def test_the_arguments_of_the_node_agent(tmp_path: Path) -> None:
         "--state-dir": str(tmp_path),
     }
     assert words[-1] == "--simulate"
+
+
+@pytest.mark.parametrize(("own", "limit"), [(None, 4096), (100, 100), (-1, -1)])
+def test_the_processes_of_a_pod_are_limited_unless_the_configuration_says_otherwise(
+    tmp_path: Path, own: int | None, limit: int
+) -> None:
+    """A kubelet has no limit by default; `up` runs on the machine of its user, where a fork bomb must end."""
+    config = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    file = tmp_path / "kubelet.json"
+    file.write_text(json.dumps(config if own is None else {**config, "podPidsLimit": own}))
+    with click.Context(click.Command("up")):
+        cluster = LocalCluster(UpOptions(state_dir=tmp_path, config_file=str(file)), Paint(False))
+        setting, _ = NodeQuestion({**cluster.node_parameters(), "runtime": "process"}).setting()
+    assert setting.config.pod_pids_limit == limit
 
 
 def test_the_log_level_is_that_of_every_part() -> None:
