@@ -65,7 +65,7 @@ def inside(daemon: Containerd) -> tuple[str, ...]:
 @contextmanager
 def containerd_node(
     directory: Path,
-    profile: str = "1.27",
+    profile: str = "documents",
     *,
     endpoint: str = "",
     options: tuple[str, ...] = (),

@@ -32,9 +32,9 @@ _STATE = click.option(
 @click.option(
     "--profile",
     "profile_name",
-    default="1.27",
+    default="documents",
     show_default=True,
-    help="The Kubernetes release to follow: 1.27 or 1.36.",
+    help="The profile to follow: documents or 1.36.",
 )
 @click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
 @click.option(

@@ -42,7 +42,7 @@ NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 class UpOptions(msgspec.Struct, frozen=True):
     state_dir: Path | None = None
     listen: str | None = None
-    profile: str = "1.27"
+    profile: str = "documents"
     feature_gates: str = ""
     capacity: str | None = None
     config_file: str | None = None
@@ -275,7 +275,9 @@ class LocalCluster:
         setting = live.setting
         kernel = "simulated kernel" if live.driver.simulated else f"cgroup v{live.driver.version}, {setting.driver}"
         size = f"{setting.machine.cores} CPU, {setting.capacity['memory']} memory"
-        head = f"Kubernetes {setting.profile.name} is up, {took_s:.1f} s: node {self._name} ({size}; {kernel})"
+        head = (
+            f"Kubernetes is up (profile {setting.profile.name}), {took_s:.1f} s: node {self._name} ({size}; {kernel})"
+        )
         click.echo(paint(head, "bold"))
         click.echo(f"   {url}   (Ctrl-C removes everything except the objects in {self._state})\n")
         for line in printed(node_report(live, pods), live.driver.simulated, paint) if pods else ():
