@@ -7,7 +7,7 @@ from typing import Any
 
 from plimsoll.api.handlers.create import create_object
 from plimsoll.api.handlers.update import write
-from plimsoll.api.machinery.bodies import read_body
+from plimsoll.api.machinery.bodies import off_loop, read_body
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, key, kind_of
 from plimsoll.api.machinery.encoding import encoded
@@ -178,7 +178,10 @@ async def _create(
     if metadata.pop("uid", None):
         why = "uid mismatch: the provided object specified uid, and no object was found to match it"
         raise conflict(call.info.resource, call.info.name, why)
-    merged = _merged(cluster, call, options, None, {**applied, "metadata": metadata}, manager)
+    named = {**applied, "metadata": metadata}
+    merged = await off_loop(
+        cluster, call, len(call.body), lambda: _merged(cluster, call, options, None, named, manager)
+    )
     return await create_object(cluster, call, options, merged, tracked=True)
 
 

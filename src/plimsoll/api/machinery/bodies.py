@@ -12,7 +12,7 @@ from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.negotiate import JSON, PROTOBUF, YAML, media_type
 from plimsoll.api.machinery.request_info import WriteOptions
-from plimsoll.api.machinery.status import bad_request, unsupported_body
+from plimsoll.api.machinery.status import bad_request, too_many_values, unsupported_body
 from plimsoll.codec.protobuf.kube import ProtobufError, from_protobuf
 from plimsoll.codec.schema.decode import Decoded, DecodeError, decode, decode_document, strict_error
 from plimsoll.codec.schema.schema import SchemaKind, schema
@@ -21,16 +21,23 @@ from plimsoll.rules.model.json_object import JsonObject
 
 # Of a body that is read at once: a few milliseconds. YAML is some fifty times as slow as JSON, and with aliases a small
 # text may become a large document.
-AT_ONCE_BYTES, YAML_AT_ONCE_BYTES = 128 * 1024, 4 * 1024
+AT_ONCE_BYTES, YAML_AT_ONCE_BYTES = 64 * 1024, 4 * 1024
+MAX_CONTAINERS = 200_000  # objects and lists: creating them is one step of the JSON decoder, which nothing interrupts
 _Read = TypeVar("_Read")
 
 
 async def read_body(cluster: Cluster, call: ApiCall, read: Callable[[], _Read], *, is_yaml: bool) -> _Read:
     """What `read` makes of the body, in the worker if it is large. `read` changes nothing but the call's warnings."""
-    size = len(call.body)
-    if (size <= YAML_AT_ONCE_BYTES and b"*" not in call.body) if is_yaml else size <= AT_ONCE_BYTES:
-        return read()
-    return await cluster.worker.run(call.user.name, read)
+    if len(call.body) > AT_ONCE_BYTES and call.body.count(b"[") + call.body.count(b"{") > MAX_CONTAINERS:
+        raise too_many_values(MAX_CONTAINERS)
+    if is_yaml and (len(call.body) > YAML_AT_ONCE_BYTES or b"*" in call.body):
+        return await cluster.worker.run(call.user.name, read)
+    return await off_loop(cluster, call, len(call.body), read)
+
+
+async def off_loop(cluster: Cluster, call: ApiCall, size: int, work: Callable[[], _Read]) -> _Read:
+    """The result of work on a document of this size, in the worker if it is large."""
+    return work() if size <= AT_ONCE_BYTES else await cluster.worker.run(call.user.name, work)
 
 
 async def read_object(cluster: Cluster, call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:

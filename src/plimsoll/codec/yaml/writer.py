@@ -24,17 +24,22 @@ _SUSPECT = re.compile(
 def dumped(document: Any, *, sort_keys: bool) -> str:
     import yaml
 
-    text: str = yaml.dump(document, Dumper=_dumper(), sort_keys=sort_keys, allow_unicode=True)
-    if text.isascii() or not _SUSPECT.search(text):
-        return text
-    return _SUSPECT.sub(lambda found: _escaped(found[0]), text)  # they occur only in double quotes
+    return yaml_escaped(yaml.dump(document, Dumper=_dumper(), sort_keys=sort_keys, allow_unicode=True))
+
+
+def has_format(text: str) -> bool:
+    """Whether it must be in double quotes, for `yaml_escaped`."""
+    return not text.isascii() and any(map(_is_format, _SUSPECT.findall(text)))
+
+
+def yaml_escaped(text: str) -> str:
+    """YAML text with format characters as escapes, which occur only in double quotes (`has_format`)."""
+    return text if text.isascii() else _SUSPECT.sub(lambda found: _escaped(found[0]), text)
 
 
 def json_escaped(text: str) -> str:
     """JSON text with format characters as escapes; in valid JSON they occur only in strings."""
-    if text.isascii() or not _SUSPECT.search(text):
-        return text
-    return _SUSPECT.sub(lambda found: _json_escaped(found[0]), text)
+    return text if text.isascii() else _SUSPECT.sub(lambda found: _json_escaped(found[0]), text)
 
 
 def _is_format(character: str) -> bool:
@@ -63,8 +68,7 @@ def _dumper() -> type[yaml.CSafeDumper]:
         """Quotes what it must escape, also what libyaml would print as it is."""
 
     def text(dumper: Dumper, value: str) -> yaml.ScalarNode:
-        is_suspect = not value.isascii() and any(map(_is_format, _SUSPECT.findall(value)))
-        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if is_suspect else None)
+        return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if has_format(value) else None)
 
     Dumper.add_representer(str, text)
     return Dumper
