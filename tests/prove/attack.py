@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.e2e.api_process import ApiProcess
 from tests.e2e.attacks_api import Target, attack, attacks
 
-PODS, SECONDS = 5_000, 8.0
+PODS, SECONDS = 5_000, 5.0
 GOAL_P99_MS, GOAL_RSS_MB = 100.0, 300.0
 
 
