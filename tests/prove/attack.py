@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.e2e.api_process import ApiProcess
 from tests.e2e.attacks_api import Target, attack, attacks
 
-PODS, SECONDS = 5_000, 5.0
+PODS, SECONDS = 5_000, 4.0
 GOAL_P99_MS, GOAL_RSS_MB = 100.0, 300.0
 
 
@@ -27,12 +27,13 @@ async def _attacked(server: ApiProcess, scratch: Path) -> dict[str, int]:
     target = Target(server.url, scratch)
     await target.fill(PODS)
     counts = {"attacks": 0, "failed": 0, "GETs of the administrator": 0, "highest p99 ms": 0, "highest RSS MB": 0}
-    print(f"{'':22}{'GETs':>6}{'p50 ms':>9}{'p99 ms':>9}{'worst':>9}{'new p99':>9}{'RSS MB':>8}")
+    print(f"{'':22}{'GETs':>6}{'p50 ms':>9}{'p99 ms':>9}{'worst':>9}{'wall p99':>10}{'new p99':>9}{'RSS MB':>8}")
     for name in attacks():
         found = await attack(target, server.process.pid, name, SECONDS, PODS)
         is_met = found.p99_ms <= GOAL_P99_MS and found.rss_mb <= GOAL_RSS_MB
         print(
-            f"{name:22}{found.gets:6}{found.p50_ms:9.1f}{found.p99_ms:9.1f}{found.worst_ms:9.1f}{found.new_p99_ms:9.1f}"
+            f"{name:22}{found.gets:6}{found.p50_ms:9.1f}{found.p99_ms:9.1f}{found.worst_ms:9.1f}"
+            f"{found.wall_p99_ms:10.1f}{found.new_p99_ms:9.1f}"
             f"{found.rss_mb:8.0f}{'' if is_met else '   MISSED'}",
             flush=True,
         )
