@@ -1,7 +1,7 @@
 """The admission chain: what a cluster adds to an object, and what it refuses, in Kubernetes' order (05 B6, 01 §8).
 
-    NamespaceLifecycle → LimitRanger → ServiceAccount → Priority → DefaultTolerationSeconds → (validation) → LimitRanger
-    → resize capacity → ResourceQuota (`quota`, inside the write)
+    NamespaceLifecycle → LimitRanger → ServiceAccount → Priority → DefaultTolerationSeconds → NodeRestriction
+    (`node_restriction`) → (validation) → LimitRanger → resize capacity → ResourceQuota (`quota`, inside the write)
 
 Each step reads the policies it needs, calls a rule and writes the result into a copy of the document.
 """
@@ -15,6 +15,7 @@ from plimsoll.api.strategies.pods import lean_pod, version_of
 from plimsoll.codec.defaults.resources import written
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.limit_range import is_limited, limit_range_refusal, limit_ranged
+from plimsoll.rules.admission.node_restriction import is_mirror
 from plimsoll.rules.admission.resize import capacity_verdict
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
@@ -54,7 +55,8 @@ def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
     """A new pod with what the cluster adds to it; raises 403."""
     document = _limit_ranged(cluster, document)
     spec = dict(document.get("spec") or {})
-    _set_service_account(spec)
+    if not is_mirror(document):  # it has no access to the API, so it gets no service account
+        _set_service_account(spec)
     _set_priority(cluster, spec, document["metadata"]["name"])
     _set_tolerations(spec)
     return {**document, "spec": spec}
