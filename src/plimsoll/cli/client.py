@@ -70,9 +70,10 @@ class ClusterClient:
 
     async def ask(self, request: Request) -> JsonObject:
         """The object in the response. Raises ApiError."""
-        from plimsoll.kube.request import document
+        from plimsoll.kube.request import JSON, document
 
-        return document(await self.transport.send(request))
+        is_object = request.accept == JSON  # a table has another kind
+        return document(await self.transport.send(request), request.kind if is_object else "")
 
     async def lines(self, request: Request) -> AsyncIterator[bytes]:
         """The lines of a watch. Raises ApiError if the server refuses it."""
@@ -127,11 +128,16 @@ async def _with_cluster(
     access: Access, namespace: str, work: Callable[[ClusterClient], Coroutine[Any, Any, Result]]
 ) -> Result:
     from plimsoll.kube.http import HttpTransport
-    from plimsoll.kube.request import UnreachableError
+    from plimsoll.kube.request import UnreachableError, UnusableAnswerError
 
     transport = HttpTransport(access, agent="plimsoll")
     try:
         return await work(ClusterClient(transport, namespace))
+    except UnusableAnswerError as error:
+        raise NoClusterError(
+            f"{access.server}: {error}\n"
+            "Is this the address of a Kubernetes API server? Check --kubeconfig and --context."
+        ) from error
     except UnreachableError as error:
         raise NoClusterError(f"{error}\nIs the server running? `plimsoll up` starts one on this machine.") from error
     except TimeoutError:

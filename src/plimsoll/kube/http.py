@@ -20,7 +20,7 @@ import msgspec
 from plimsoll import __version__
 from plimsoll.kube.exec_plugin import plugin_credentials
 from plimsoll.kube.kubeconfig import Access
-from plimsoll.kube.request import ApiResponse, Request, UnreachableError
+from plimsoll.kube.request import ApiResponse, Request, UnreachableError, UnusableAnswerError
 from plimsoll.net.http import HttpClientConnection
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 CONNECT_S, ANSWER_S = 10.0, 30.0
 MAX_IDLE = 8
+MAX_LINE_BYTES, MAX_BODY_BYTES = 32 << 20, 256 << 20  # objects have at most 3 MiB, pages 500 of them
 
 
 class HttpTransport:
@@ -51,8 +52,7 @@ class HttpTransport:
     async def send(self, request: Request) -> ApiResponse:
         async with asyncio.timeout(ANSWER_S):
             async with self._exchange(request) as (connection, status):
-                body = b"".join([part async for part in connection.parts()])
-                return ApiResponse(status, body)
+                return ApiResponse(status, await self._whole(connection))
 
     async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         """First an ApiResponse with the status (and the body of an error), then each line as it arrives."""
@@ -63,18 +63,31 @@ class HttpTransport:
                     yield part
                     continue
                 *whole, rest = (rest + part).split(b"\n")
+                if len(rest) > MAX_LINE_BYTES:
+                    raise UnusableAnswerError(f"{self._access.server}: a line has more than {MAX_LINE_BYTES} bytes")
                 for line in filter(None, whole):
                     yield line
+        if rest:
+            yield rest
 
     async def stream(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         """The same in pieces, as they arrive."""
         async with self._exchange(request) as (connection, status):
             if status >= 400:
-                yield ApiResponse(status, b"".join([part async for part in connection.parts()]))
+                yield ApiResponse(status, await self._whole(connection))
                 return
             yield ApiResponse(status, b"")
             async for part in connection.parts():
                 yield part
+
+    async def _whole(self, connection: HttpClientConnection) -> bytes:
+        parts, size = [], 0
+        async for part in connection.parts():
+            size += len(part)
+            if size > MAX_BODY_BYTES:
+                raise UnusableAnswerError(f"{self._access.server}: a response has more than {MAX_BODY_BYTES} bytes")
+            parts.append(part)
+        return b"".join(parts)
 
     async def websocket(self, path: str, subprotocols: Sequence[str]) -> WebSocket:
         """A WebSocket to the same server, as the same user."""

@@ -17,12 +17,13 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff, supervise
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.errors import PlimsollError
@@ -70,6 +71,7 @@ UNKNOWN_PODS_S = 5.0
 END_S = 4.0  # Ctrl-C removes everything within five seconds
 CRI_END_S = 12.0  # a CRI runtime is slower; `up` does not wait for it, and removes the rest itself
 CLOSE_S = 2.0
+RESTART_FIRST_S, RESTART_MOST_S = 1.0, 30.0
 
 
 class Agent:
@@ -151,6 +153,7 @@ class Agent:
             lambda: known_node().metadata.uid,
         )
         self.static.changed = self.mirrors.wake
+        self._bound_pods = Reflector(request.PODS, fields=f"spec.nodeName={node_name}")
         self._stopping = asyncio.Event()
         self._unknown_pods = asyncio.Event()  # the runtime has a pod that is not known here
         self.ready = asyncio.Event()  # the first list has arrived
@@ -181,14 +184,14 @@ class Agent:
                     for name, coroutine in (
                         ("runtime view", self.view.run()),
                         ("cgroups", self.cgroups.run()),
-                        ("statuses", self.reporter.run()),
-                        ("events", self.recorder.run()),
+                        ("statuses", _kept_up("statuses", self.reporter.run)),
+                        ("events", _kept_up("events", self.recorder.run)),
                         ("checkpoint", self.checkpoint.run()),
                         ("runtime changes", self._follow_runtime()),
-                        ("pods", self._follow_pods()),
+                        ("pods", _kept_up("pods", self._follow_pods)),
                         ("resizes", self.pods.run_resizes()),
                         ("static pods", self.static.run()),
-                        ("mirror pods", self.mirrors.run()),
+                        ("mirror pods", _kept_up("mirror pods", self.mirrors.run)),
                         ("CPUs", self._pinning.run(self._uids_with_processes, cpus_freed)),
                         ("housekeeping", self._housekeeping()),
                         ("unknown pods", self._remove_unknown_pods()),
@@ -227,8 +230,7 @@ class Agent:
         self._stopping.set()
 
     async def _follow_pods(self) -> None:
-        reflector = Reflector(request.PODS, fields=f"spec.nodeName={self.node_name}")
-        async for changes in self._client.follow(reflector, lambda error: log.warning("pods: %s", error)):
+        async for changes in self._client.follow(self._bound_pods, lambda error: log.warning("pods: %s", error)):
             self.pods.all_known = self.static.all_read.is_set()
             self.pods.take(self._without_mirrors(changes))
             if not self.ready.is_set():
@@ -300,6 +302,11 @@ class Agent:
                 await self.cleanup.leftovers()
             except (PlimsollError, OSError) as error:
                 log.warning("removing unknown pods: %s", error)
+
+
+async def _kept_up(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """A task that works with answers of the API server: whatever they contain, the pods of the node go on."""
+    await supervise(name, run, ExponentialBackoff(RESTART_FIRST_S, RESTART_MOST_S))
 
 
 def plain_node(name: str, setting: NodeConfig) -> Node:

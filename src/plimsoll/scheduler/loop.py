@@ -118,7 +118,7 @@ class Scheduler:
             for change in changes:
                 try:
                     changed(change)
-                except InvalidObjectError as error:
+                except (InvalidObjectError, msgspec.ValidationError) as error:
                     log.warning("%s: ignored: %s", "/".join(change.key), error)
             self._synced += first
             first = False

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.terminal import inert
@@ -126,7 +125,7 @@ async def _from_manifests(cluster: ClusterClient, manifests: list[Manifest]) -> 
 
 async def _gone(cluster: ClusterClient, target: Target) -> None:
     """Watch the object until it is deleted, or replaced by another with the same name."""
-    from plimsoll.kube.request import get, watching
+    from plimsoll.kube.request import document, get, watch_event, watching
 
     kind, namespace, name = target
     uid = ""
@@ -134,7 +133,7 @@ async def _gone(cluster: ClusterClient, target: Target) -> None:
         answer = await cluster.answer(get(kind.resource, name, namespace))
         if answer.status == 404:
             return
-        metadata = msgspec.json.decode(answer.body).get("metadata") or {}
+        metadata = document(answer, kind.kind).get("metadata") or {}
         if uid and metadata.get("uid") != uid:
             return
         uid = str(metadata.get("uid") or "")
@@ -145,8 +144,8 @@ async def _gone(cluster: ClusterClient, target: Target) -> None:
             fields=f"metadata.name={name}",
         )
         async for line in cluster.lines(watch):
-            event = msgspec.json.decode(line)
-            if event["type"] == "DELETED":
+            event = watch_event(line)
+            if event.type == "DELETED":
                 return
-            if event["type"] == "ERROR":
+            if event.type == "ERROR":
                 break

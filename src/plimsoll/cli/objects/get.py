@@ -125,7 +125,7 @@ async def _follow(
     columns: Columns,
     options: dict[str, Any],
 ) -> None:
-    from plimsoll.kube.request import ApiError, watching
+    from plimsoll.kube.request import ApiError, watch_event, watching
 
     fields = options["field_selector"] if not name else f"metadata.name={name}"
     request = watching(
@@ -137,13 +137,13 @@ async def _follow(
     )
     definitions = listed.get("columnDefinitions") or []
     async for line in cluster.lines(msgspec.structs.replace(request, accept=ACCEPT)):
-        event = msgspec.json.decode(line)
-        if event["type"] == "BOOKMARK":
+        event = watch_event(line)
+        if event.type == "BOOKMARK":
             continue
-        if event["type"] == "ERROR":
-            status = event["object"]
+        if event.type == "ERROR":
+            status = event.object
             raise ApiError(int(status.get("code") or 500), str(status.get("reason")), str(status.get("message")))
-        changed = as_table(event["object"])
+        changed = as_table(event.object)
         changed.setdefault("columnDefinitions", definitions)
         definitions = changed["columnDefinitions"] or definitions
         _print({**changed, "columnDefinitions": definitions}, kind, False, columns, options)
