@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,27 @@ def access(data: bytes, base: Path, where: str, context: str = "") -> Access:
         namespace=str(entry.get("namespace") or "default"),
         user=user_name,
     )
+
+
+def files_of(path: Path) -> tuple[Path, ...]:
+    """The file itself, and every file that it names: with any of them somebody could be this user. Absolute."""
+    path = Path(os.path.abspath(path))
+    try:
+        config = _document(path.read_bytes(), str(path))
+    except OSError as error:
+        raise KubeconfigError(f"{path}: {error.strerror}") from None
+    named = [
+        path.parent / str(entry[member][field])
+        for listed, member, fields in (
+            ("clusters", "cluster", ("certificate-authority",)),
+            ("users", "user", ("client-certificate", "client-key", "tokenFile")),
+        )
+        for entry in config.get(listed) or ()
+        if isinstance(entry, dict) and isinstance(entry.get(member), dict)
+        for field in fields
+        if entry[member].get(field)
+    ]
+    return (path, *(Path(os.path.abspath(each)) for each in named))
 
 
 def in_cluster(environment: Mapping[str, str], directory: Path = IN_CLUSTER) -> Access:
