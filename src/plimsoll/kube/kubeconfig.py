@@ -85,7 +85,7 @@ def access(data: bytes, base: Path, where: str, context: str = "") -> Access:
 
 
 def files_of(path: Path) -> tuple[Path, ...]:
-    """The file itself, and every file that it names: with any of them somebody could be this user. Absolute."""
+    """The file itself, and every file that it names: with any of them another process could be this user. Absolute."""
     path = Path(os.path.abspath(path))
     try:
         config = _document(path.read_bytes(), str(path))

@@ -87,6 +87,7 @@ class Agent:
         *,
         clock: Callable[[], float] = time.time,
         node: Callable[[], Node] | None = None,
+        read_node: Callable[[], Awaitable[None]] | None = None,
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
         node_ip: str = "127.0.0.1",
         unenforced: str = "",
@@ -95,9 +96,9 @@ class Agent:
         hidden: Sequence[Path] = (),
         topology: CpuTopology | None = None,
     ) -> None:
-        """`node`: the Node as the API server has it, for labels and taints. `unenforced`: why limits have no effect
-        here. `keeps_images`: a present image is never pulled again. `hidden`: directories that no hostPath may show,
-        besides the state directory. `topology`: of the node's CPUs."""
+        """`node`: the Node as the API server has it, for labels and taints; `read_node` reads it again. `unenforced`:
+        why limits have no effect here. `keeps_images`: a present image is never pulled again. `hidden`: directories
+        that no hostPath may show, besides the state directory. `topology`: of the node's CPUs."""
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client = client
         self.meters = meters or NodeMeters(node_name)
@@ -136,6 +137,7 @@ class Agent:
         self.pods = Pods(
             setting, self._make_worker, self.checkpoint, self.cpus, self._pinning, self.reporter, self.events,
             self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
+            read_node,
         )  # fmt: skip
         limits = limits_with_max(setting.config.crash_loop_max_period_s)
         self._services = NodeServices(

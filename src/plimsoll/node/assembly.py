@@ -147,6 +147,7 @@ class NodeProcess:
             state,
             options.name,
             node=self.registration.node,
+            read_node=self.registration.read,
             conditions=self._conditions,
             node_ip=self._facts.internal_ip,
             unenforced=UNENFORCED if live.driver.simulated else "",

@@ -134,6 +134,10 @@ class Registration:
         self._record_transitions(before, conditions)
         self.registered.set()
 
+    async def read(self) -> None:
+        """Read the Node now: another client may have changed its labels, taints or resources."""
+        self._node = await self._ask(request.get(request.NODES, self.facts.name))
+
     async def report(self) -> bool:
         """Whether a status was sent. A deleted Node is registered again."""
         try:
