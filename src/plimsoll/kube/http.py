@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from plimsoll import __version__
-from plimsoll.kube.exec_plugin import plugin_credentials
+from plimsoll.kube.exec_plugin import Credentials, PluginCredentials
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import ApiResponse, Request, UnreachableError, UnusableAnswerError
 from plimsoll.net.http import HttpClientConnection
@@ -46,12 +46,15 @@ class HttpTransport:
         self._prefix, self._authority = target.path, target.netloc
         self._agent = agent
         self._tls = tls
-        self._token = ""
+        self._plugin = PluginCredentials(access.plugin) if access.plugin is not None else None
+        self._tls_of: Credentials | None = None  # the plugin's credentials that the TLS context has
         self._idle: list[HttpClientConnection] = []
 
     async def send(self, request: Request) -> ApiResponse:
         async with asyncio.timeout(ANSWER_S):
             async with self._exchange(request) as (connection, status):
+                if status == 401 and self._plugin is not None:
+                    self._plugin.forget()  # the next request gets new credentials
                 return ApiResponse(status, await self._whole(connection))
 
     async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
@@ -165,8 +168,12 @@ class HttpTransport:
         return HttpClientConnection(reader, writer)
 
     async def _context(self) -> ssl.SSLContext | None:
-        if self._secure and self._tls is None:
-            self._tls = await _tls(self._access)
+        credentials = None
+        if self._secure and self._plugin is not None and self._access.certificate is None:
+            credentials = await self._plugin.current()
+        if self._secure and (self._tls is None or credentials != self._tls_of):
+            self._tls, self._tls_of = _tls(self._access, credentials), credentials
+            self._close_idle()
         return self._tls
 
     @property
@@ -195,19 +202,18 @@ class HttpTransport:
             return ""
         if access.token_file:
             return (await asyncio.to_thread(Path(access.token_file).read_text)).strip()
-        if access.plugin is not None and not self._token:
-            self._token = (await plugin_credentials(access.plugin)).token
-        return access.token or self._token
+        if access.token or self._plugin is None:
+            return access.token
+        return (await self._plugin.current()).token
 
 
-async def _tls(access: Access) -> ssl.SSLContext:
+def _tls(access: Access, credentials: Credentials | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=access.ca.decode() if access.ca else None)
     if not access.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     certificate, key = access.certificate, access.key
-    if access.plugin is not None and certificate is None:
-        credentials = await plugin_credentials(access.plugin)
+    if credentials is not None and certificate is None:
         certificate, key = credentials.certificate, credentials.key
     if certificate is not None and key is not None:
         # OpenSSL reads keys from files only; this file is 0600 and removed before the first byte is sent.

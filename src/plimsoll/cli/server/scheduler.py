@@ -27,13 +27,12 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
     """
     import asyncio
 
-    from plimsoll.kube.kubeconfig import in_cluster, load
+    from plimsoll.kube.kubeconfig import chosen as chosen_access
     from plimsoll.logs import log_to_stderr
     from plimsoll.rules.profile import profile_named
 
     chosen = profile_named(profile)
-    file = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
-    access = load(file, context) if file is not None else in_cluster(os.environ)
+    access = chosen_access(kubeconfig, context, os.environ)
     log_to_stderr()
     click.echo(f"scheduling for {access.server} as Kubernetes {chosen.name}")
     asyncio.run(_run(access, chosen))

@@ -224,7 +224,7 @@ def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObje
     have: Mapping[str, Any] = node.get("status") or {}
     change: JsonObject = {}
     for field in ("allocatable", "capacity"):
-        # Extended resources (example.com/dongle) that the node does not report itself belong to whoever added them.
+        # Extended resources (example.com/dongle) that the node does not report belong to the client that added them.
         gone = {name: None for name in have.get(field) or {} if name not in status[field] and "/" not in name}
         amounts = {name: text for name, text in status[field].items() if (have.get(field) or {}).get(name) != text}
         if gone or amounts:

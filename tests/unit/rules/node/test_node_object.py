@@ -201,8 +201,8 @@ MORE: list[tuple[str, Any, Any, set[str]]] = [
     ("capacity", lambda status: status["capacity"].update(cpu="2"), {"cpu": "48"}, {"capacity"}),
     (
         "pages gone",
-        lambda status: status["capacity"].update({"hugepages-2Mi": "1"}),
-        {"hugepages-2Mi": None},
+        lambda status: status["capacity"].update({"hugepages-64Ki": "1"}),
+        {"hugepages-64Ki": None},
         {"capacity"},
     ),
     ("port", lambda status: status["daemonEndpoints"]["kubeletEndpoint"].update(Port=1), None, {"daemonEndpoints"}),
