@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
+from plimsoll.linux.machine import has_app_armor, has_selinux
 from tests.e2e.kubectl import Kubectl
-from tests.e2e.real_node import NODE, PODS, RealNode, kubectl_for, pod_of, real_node
+from tests.e2e.real_node import NODE, PODS, RealNode, kubectl_for, pod_of, real_node, reasons
 from tests.e2e.waiting import until
 
 PATH = f"/api/v1/nodes/{NODE}"
@@ -72,6 +73,22 @@ def test_a_resource(kube: Kubectl) -> None:
     amounts = {"capacity": {"example.com/dongle": "1"}, "allocatable": {"example.com/dongle": "1"}}
     _patch(kube, f"{PATH}/status", {"status": amounts})
     _runs(kube, "resource")
+
+
+def test_settings_of_the_kernel(kube: Kubectl) -> None:
+    """AppArmor where there is none: refused as by a kubelet. SELinux where there is none: no effect, and an event."""
+    container = {"name": "c", "image": "busybox", "command": ["sleep", "3600"]}
+    if not has_app_armor():
+        profile = {"appArmorProfile": {"type": "RuntimeDefault"}}
+        spec = {"containers": [container], "securityContext": profile, "nodeName": NODE}
+        kube.api("POST", PODS, {"metadata": {"name": "armoured"}, "spec": spec})
+        status = until(lambda: {"Failed": _status(kube, "armoured")}.get(_status(kube, "armoured")["phase"]))
+        text = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
+        assert (status["reason"], text in status["message"]) == ("AppArmor", True)
+    if not has_selinux():
+        _waiting(kube, "labelled", securityContext={"seLinuxOptions": {"level": "s0"}})
+        _runs(kube, "labelled")
+        assert "NoEffect" in until(lambda: {*reasons(kube, "labelled")} & {"NoEffect"})
 
 
 def test_what_never_comes_is_refused(kube: Kubectl) -> None:

@@ -30,6 +30,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
+from plimsoll.linux.machine import has_app_armor, has_selinux
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
@@ -57,10 +58,12 @@ from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.backoff import limits_with_max
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
+from plimsoll.rules.lifecycle.security_context import app_armor_profiles
 from plimsoll.rules.lifecycle.status import NodeView
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
 from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.node.admission import NO_APP_ARMOR
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.runtime.interface import ContainerRuntime
 
@@ -114,6 +117,7 @@ class Agent:
             node_names(),
             makes_etc=not runtime.makes_cgroups,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
+            has_selinux=has_selinux(),
         )
         self.volumes = Volumes(state_dir, hidden)
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
@@ -137,7 +141,7 @@ class Agent:
         self.pods = Pods(
             setting, self._make_worker, self.checkpoint, self.cpus, self._pinning, self.reporter, self.events,
             self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
-            read_node,
+            read_node, lambda pod: (NO_APP_ARMOR,) if app_armor_profiles(pod) and not has_app_armor() else (),
         )  # fmt: skip
         limits = limits_with_max(setting.config.crash_loop_max_period_s)
         self._services = NodeServices(

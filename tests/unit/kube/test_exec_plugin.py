@@ -74,7 +74,7 @@ async def test_a_name_is_searched_in_path_only(tmp_path: Path, monkeypatch: pyte
 async def test_what_the_plugin_is_told(version: str, tmp_path: Path) -> None:
     program(
         tmp_path / "token",
-        f"""echo "$KUBERNETES_EXEC_INFO $A $1" > {tmp_path}/told; echo '{answer(version, token="t")}'""",
+        f"""echo "$KUBERNETES_EXEC_INFO $A $1" > {tmp_path}/given; echo '{answer(version, token="t")}'""",
     )
     file = written(
         tmp_path,
@@ -85,11 +85,11 @@ async def test_what_the_plugin_is_told(version: str, tmp_path: Path) -> None:
         provideClusterInfo=True,
     )
     assert (await plugin_credentials(found(file))).token == "t"
-    told, variable, argument = (tmp_path / "told").read_text().rsplit(maxsplit=2)
+    given, variable, argument = (tmp_path / "given").read_text().rsplit(maxsplit=2)
     assert (variable, argument) == ("b", "--x")
     cluster = {"server": "https://h:1", "tls-server-name": "x", "config": {"audience": "a"}}
     spec = {"interactive": False, "cluster": cluster}
-    assert json.loads(told) == {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
+    assert json.loads(given) == {"apiVersion": version, "kind": "ExecCredential", "spec": spec}
 
 
 async def test_credentials_are_used_until_they_expire(tmp_path: Path) -> None:

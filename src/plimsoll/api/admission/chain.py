@@ -55,6 +55,7 @@ def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
     """A new pod with what the cluster adds to it; raises 403."""
     document = _limit_ranged(cluster, document)
     spec = dict(document.get("spec") or {})
+    _check_supported(spec, document["metadata"]["name"])
     if not is_mirror(document):  # it has no access to the API, so it gets no service account
         _set_service_account(spec)
     _set_priority(cluster, spec, document["metadata"]["name"])
@@ -125,6 +126,14 @@ def _limit_ranged(cluster: Cluster, document: JsonObject) -> JsonObject:
     filled = written(document, after, before)
     metadata = {**document["metadata"], "annotations": after.metadata.annotations}
     return {**filled, "metadata": metadata}
+
+
+def _check_supported(spec: JsonObject, name: str) -> None:
+    """What no node of this cluster could do: there are no RuntimeClasses and no ResourceClaims."""
+    if runtime_class := spec.get("runtimeClassName"):
+        raise forbidden(_PODS, name, f'pod rejected: RuntimeClass "{runtime_class}" not found')
+    if spec.get("resourceClaims"):
+        raise forbidden(_PODS, name, "spec.resourceClaims: this API server has no ResourceClaims: remove it")
 
 
 def _set_service_account(spec: JsonObject) -> None:

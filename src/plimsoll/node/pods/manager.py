@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -87,9 +87,12 @@ class Pods:
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
         removed: Callable[[], None] = lambda: None,
         read_node: Callable[[], Awaitable[None]] | None = None,
+        refusals: Callable[[RunPod], Sequence[AdmissionRefusal]] = lambda _: (),
     ) -> None:
         """`node`: with labels, taints and size. `removed` is called when nothing of a pod is left here. `read_node`
-        makes `node` as new as the API server; it raises PlimsollError or TimeoutError."""
+        makes `node` as new as the API server; it raises PlimsollError or TimeoutError. `refusals`: why this machine
+        cannot run a pod at all."""
+        self._refusals = refusals
         self._config, self._make_worker, self._checkpoint, self._cpus = config, make_worker, checkpoint, cpus
         self._pinning, self._reporter, self._events, self._meters = pinning, reporter, events, meters
         self._clock, self._node, self._conditions, self._on_removed = clock, node, conditions, removed
@@ -214,6 +217,7 @@ class Pods:
             profile=self._config.profile,
             gates=self._config.policy.gates,
             managers=lambda: self._cpus.refusal(allocated),
+            also=self._refusals(pod),
         )
         if not isinstance(verdict, Admitted):
             if not is_node_new and self._may_be_outdated(pod, verdict):

@@ -15,6 +15,7 @@ from plimsoll.node.pods.observe import oom_base_key
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.resize.actuator import PodResize
 from plimsoll.rules.lifecycle.events import sandbox_failed
+from plimsoll.rules.lifecycle.security_context import without_effect
 from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure
 from plimsoll.rules.model.runnable import RunPod, containers_of
 from plimsoll.runtime.interface import RuntimeCallError, SandboxSpec
@@ -75,6 +76,8 @@ class PodStart:
         if actions.sandbox_attempt is None:
             return actions.sandbox_id
         self._node.meters.started_pods.add()
+        if sentence := without_effect(pod, has_selinux=self._node.paths.has_selinux):
+            self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
             return await self._node.runtime.make_sandbox(spec)
         except RuntimeCallError as error:

@@ -308,6 +308,7 @@ class RunContainer(Container, frozen=True, gc=False):
     ports: tuple[RunPort, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[RefusedField, ...] = ()
+    restart_policy_rules: tuple[RefusedField, ...] = ()
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None
@@ -361,6 +362,8 @@ class RunSpec(PodSpec, frozen=True, gc=False):
     automount_service_account_token: bool | None = None
     enable_service_links: bool | None = None
     runtime_class_name: str | None = None
+    resource_claims: tuple[RefusedField, ...] = ()
+    hostname_override: str | None = None
     readiness_gates: tuple[ReadinessGate, ...] = ()
 
 
