@@ -43,7 +43,7 @@ class ExecPlugin(msgspec.Struct, frozen=True):
     api_version: str = PLUGIN_VERSIONS[0]
     install_hint: str = ""
     interactive: InteractiveMode = "IfAvailable"
-    cluster: dict[str, Any] | None = None  # what the plugin is told about it, with provideClusterInfo
+    cluster: dict[str, Any] | None = None  # what the plugin gets about it, with provideClusterInfo
 
 
 class Access(msgspec.Struct, frozen=True):

@@ -71,7 +71,7 @@ async def test_a_name_is_searched_in_path_only(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("version", [V1, BETA])
-async def test_what_the_plugin_is_told(version: str, tmp_path: Path) -> None:
+async def test_what_the_plugin_gets(version: str, tmp_path: Path) -> None:
     program(
         tmp_path / "token",
         f"""echo "$KUBERNETES_EXEC_INFO $A $1" > {tmp_path}/given; echo '{answer(version, token="t")}'""",

@@ -123,7 +123,7 @@ def _build(state: str) -> str:
         elif os.path.isdir(path):
             _make_directory(target, 0o755)
     for name in DIRECTORIES:
-        _make_directory(os.path.join(top, name), WRITABLE.get(name, 0o700 if name == "root" else 0o755))
+        _make_directory(os.path.join(top, name), WRITABLE.get(name, 0o755))
     os.symlink("/run", os.path.join(top, "var/run"))
     for name in _etc_names():
         parent = os.path.join(top, "etc", os.path.dirname(name))
