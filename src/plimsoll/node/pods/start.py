@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+import msgspec
+
 from plimsoll.node.pods.container_spec import sandbox_spec
 from plimsoll.node.pods.container_start import ContainerStart, Starter
 from plimsoll.node.pods.observe import oom_base_key
@@ -79,7 +81,8 @@ class PodStart:
         if sentence := without_effect(pod, has_selinux=self._node.paths.has_selinux):
             self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
-            return await self._node.runtime.make_sandbox(spec)
+            handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)
+            return await self._node.runtime.make_sandbox(msgspec.structs.replace(spec, runtime_handler=handler))
         except RuntimeCallError as error:
             self._node.meters.started_pods_errors.add()
             self._node.events.emit_lifecycle(pod, sandbox_failed(error.reason))

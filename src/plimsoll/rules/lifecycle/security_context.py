@@ -136,8 +136,6 @@ def app_armor_profiles(pod: RunPod) -> bool:
 def _refused_by_pod(pod: RunPod, has_selinux: bool) -> Iterator[str]:
     if pod.spec.host_users is False:
         yield "spec.hostUsers"
-    if pod.spec.runtime_class_name:
-        yield "spec.runtimeClassName"
     if pod.spec.resource_claims:
         yield "spec.resourceClaims"
     context = pod.spec.security_context

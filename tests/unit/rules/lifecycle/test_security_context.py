@@ -99,7 +99,6 @@ OWN = "spec.containers[1].securityContext"
         (None, {"supplementalGroupsPolicy": "Strict"}, {}, "spec.securityContext.supplementalGroupsPolicy"),
         (None, {"seLinuxChangePolicy": "MountOption"}, {}, "spec.securityContext.seLinuxChangePolicy"),
         (None, None, {"hostUsers": False}, "spec.hostUsers"),
-        (None, None, {"runtimeClassName": "gvisor"}, "spec.runtimeClassName"),
         (None, None, {"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
     ],
 )
