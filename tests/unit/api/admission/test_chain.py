@@ -68,6 +68,10 @@ async def test_runtime_classes(tmp_path: Path) -> None:
         said = await ask("PATCH", f"{RUNTIME_CLASSES}/kata", {"handler": "runc"}, MERGE)
         wanted = 'RuntimeClass.node.k8s.io "kata" is invalid: handler: Invalid value: "runc": field is immutable'
         assert (said.code, said.message) == (422, wanted)
+        said = await ask("PATCH", f"{RUNTIME_CLASSES}/kata", {"overhead": {"podFixed": {"cpu": "-1"}}}, MERGE)
+        assert (said.code, "must be greater than or equal to 0" in said.message) == (422, True)
+        created = await ask("PUT", f"{RUNTIME_CLASSES}/other", {"metadata": {"name": "other"}, "handler": "runc"})
+        assert created.code == 201
         await ask.ok("PATCH", f"{RUNTIME_CLASSES}/kata", {"overhead": None}, MERGE)
         assert "overhead" not in (await ask.ok("POST", PODS, pod("b", runtimeClassName="kata")))["spec"]
 
