@@ -15,7 +15,7 @@ from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.objects.selection import listed, named, selector_options
 from plimsoll.cli.printers import message, when
-from plimsoll.cli.terminal import inert, table
+from plimsoll.cli.terminal import hanging, inert, table
 from plimsoll.cli.verb import Verb
 from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.rules.cgroups.reasons import human_bytes, human_cores
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 
 LABEL = 18
+MIB = 1 << 20
 _HIDDEN = ("managedFields", "uid", "resourceVersion", "selfLink")
 _NOT_LISTED = ("apiVersion", "kind", "metadata")
 
@@ -208,7 +209,7 @@ def _node(document: JsonObject, pods: Sequence[JsonObject], now_s: float) -> Ite
     for title in ("capacity", "allocatable"):
         yield f"{title.capitalize()}:"
         amounts = _part(status, title)
-        yield from table([[inert(f"  {name}"), inert(str(amount))] for name, amount in amounts.items()])
+        yield from table([[inert(f"  {name}"), inert(_readable(str(amount)))] for name, amount in amounts.items()])
     info = _part(status, "nodeInfo")
     for title, key in (
         ("Kubelet", "kubeletVersion"),
@@ -244,6 +245,12 @@ def _allocated(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
                 total.append(_share(name, sums[kind, name], allocatable.get(name, ZERO)))
         head = ("  Pod", "QoS", "CPU requests", "CPU limits", "Memory requests", "Memory limits")
         yield from table([*rows, total], head)
+
+
+def _readable(amount: str) -> str:
+    """`16318480Ki` as `15.5 GiB`; -o json has the exact text."""
+    whole = read_amounts({"": amount}).get("")
+    return human_bytes(whole.value) if whole is not None and (amount.endswith("i") or whole.value >= MIB) else amount
 
 
 def read_amounts(amounts: JsonObject) -> Any:
@@ -315,7 +322,8 @@ def _map(title: str, values: Any) -> Iterator[str]:
 
 def _field(title: str, value: Any, indent: int = 0) -> str:
     head = f"{title}:" if title else ""
-    return f"{' ' * indent}{inert(head):<{max(LABEL - indent, 1)}} {inert(_scalar(value))}".rstrip()
+    start = f"{' ' * indent}{inert(head):<{max(LABEL - indent, 1)}} "
+    return f"{start}{hanging(inert(_scalar(value)), len(start))}".rstrip()
 
 
 def _scalar(value: Any) -> str:

@@ -187,3 +187,10 @@ def test_the_version_of_the_client() -> None:
     from plimsoll import __version__
 
     assert run("version", "--client").out == f"Client Version: v{__version__}\n"
+
+
+def test_options_of_a_cluster_may_precede_the_verb() -> None:
+    first = run("-n", "shop", "--kubeconfig=/nowhere", "get", "pods")
+    assert (first.code, first.err) == (2, run("get", "-n", "shop", "--kubeconfig=/nowhere", "pods").err)
+    assert "specify a command after -n" in run("-n", "shop").err
+    assert "No such option '-n'" in run("-n", "shop", "tree").err
