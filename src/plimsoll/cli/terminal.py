@@ -127,7 +127,7 @@ def hanging(text: str, indent: int) -> str:
 
 
 def _wrapped(text: str, size: int) -> list[str]:
-    """Lines of at most `size` columns, broken at blanks where that is possible; all have the indentation of the first."""
+    """Lines of at most `size` columns, broken at blanks where possible; all have the indentation of the first."""
     if display_width(text) <= size:
         return [text]
     indent = " " * min(len(text) - len(text.lstrip()), size // 2)

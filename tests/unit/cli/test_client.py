@@ -75,7 +75,7 @@ def test_a_server_that_is_not_reachable(tmp_path: Path, words: list[str]) -> Non
 
 
 WRONG = [
-    ("get: nothing", ["get"], "Missing argument"),
+    ("get: nothing", ["get"], "specify a kind"),
     ("apply: nothing", ["apply"], "Missing option '-f'"),
     ("delete: nothing", ["delete"], "specify objects or -f FILE"),
     ("delete: both", ["delete", "pod", "x", "-f", "y"], "specify objects or -f FILE"),

@@ -12,7 +12,7 @@ from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.objects.output import PLAIN, TEMPLATES, ObjectPrinter, output_option, sort_key
 from plimsoll.cli.objects.selection import named, selector_options
 from plimsoll.cli.printers import ACCEPT, Columns, TableForm, as_table, header, rows
-from plimsoll.cli.terminal import inert
+from plimsoll.cli.terminal import inert, on_terminal
 from plimsoll.cli.verb import Verb
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 @click.command("get", cls=Verb)
-@click.argument("words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
+@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
 @cluster_options
 @selector_options(every=False)
 @output_option("wide", *PLAIN, *TEMPLATES)
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("-L", "--label-columns", multiple=True, metavar="LABEL,...", help="Show these labels as columns.")
 @click.option("--no-headers", is_flag=True, help="No column names.")
 @click.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
+@click.option("--raw", default="", metavar="PATH", help="Print what the server has at this path: /healthz")
 @click.option("--show-managed-fields", is_flag=True, help="Keep managedFields in JSON and YAML.")
 @click.option(
     "--allow-missing-template-keys/--no-missing-template-keys",
@@ -53,6 +54,12 @@ def get(words: tuple[str, ...], **options: Any) -> int:
       plimsoll get pods -o jsonpath='{range .items[*]}{.metadata.name}{"\\n"}{end}'
       plimsoll get pods -o custom-columns=NAME:.metadata.name,QOS:.status.qosClass
     """
+    if options["raw"]:
+        if words:
+            raise click.UsageError("--raw takes no other arguments")
+        return answered(options, lambda cluster: _raw(cluster, options["raw"]))
+    if not words:
+        raise click.UsageError("specify a kind: `plimsoll get pods`, `plimsoll get pod NAME`")
     options["watch"] = options["watch"] or options["watch_only"]
     output = options["output"]
     documents = None
@@ -64,6 +71,19 @@ def get(words: tuple[str, ...], **options: Any) -> int:
             managed=options["show_managed_fields"],
         )
     return answered(options, lambda cluster: _get(cluster, words, documents, options))
+
+
+async def _raw(cluster: ClusterClient, path: str) -> int:
+    from plimsoll.kube.request import Request, api_error
+
+    if not path.startswith("/"):
+        raise click.UsageError(f"--raw {path}: must begin with /")
+    answer = await cluster.answer(Request("GET", path, accept="*/*"))
+    if answer.status >= 400:
+        raise api_error(answer)
+    text = answer.body.decode("utf-8", "backslashreplace")
+    click.echo("\n".join(map(inert, text.split("\n"))) if on_terminal() else text, nl=False)
+    return 0
 
 
 async def _get(
