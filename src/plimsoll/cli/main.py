@@ -17,8 +17,6 @@ from typing import Any
 import click
 
 from plimsoll import __version__
-from plimsoll.cli.failure import FailedError
-from plimsoll.errors import PlimsollError
 
 # verb → (module, its click command, the line in --help)
 VERBS = {
@@ -151,7 +149,7 @@ def root() -> None:
     \b
     Examples:
       plimsoll explain pod.yaml
-      plimsoll explain pod.yaml --diff 1.27,1.36
+      plimsoll explain pod.yaml --diff documents,1.36
       kubectl get pods -A -o json | plimsoll explain -
       plimsoll explain memory-high --request 1Gi --limit 2Gi
     """
@@ -173,11 +171,8 @@ def main(args: list[str] | None = None) -> int:
         return _refused(error.format_message() + hint)
     except click.ClickException as error:
         return _refused(error.format_message())
-    except FailedError as error:
-        _print_error(str(error))
-        return 1
-    except PlimsollError as error:
-        return _refused(str(error))
+    except _deliberate_error() as error:
+        return _failed(error)
     except (BrokenPipeError, SystemExit):  # the reader (head, less) has closed the pipe; click makes an exit of it
         _abandon_output()
         return 0
@@ -187,11 +182,27 @@ def main(args: list[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
+def _deliberate_error() -> type[Exception]:
+    """Imported only when an exception arrives: `--help` needs no structs."""
+    from plimsoll.errors import PlimsollError
+
+    return PlimsollError
+
+
 def _fill_closed_streams() -> None:
     """A caller may have closed them (`<&-`); Python sets them to None then."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
+
+
+def _failed(error: Exception) -> int:
+    from plimsoll.cli.failure import FailedError
+
+    if not isinstance(error, FailedError):
+        return _refused(str(error))
+    _print_error(str(error))
+    return 1
 
 
 def _refused(message: str) -> int:

@@ -36,6 +36,11 @@ log = logging.getLogger(__name__)
 _STAT_BYTES = 1 << 12
 
 
+def logs_task_stats() -> bool:
+    """As klog.V(4).Infof: an information that is written only at a higher verbosity."""
+    return log.isEnabledFor(logging.DEBUG)
+
+
 class TaskCounter:
     """Keeps an fd of /proc and, on v1, the netlink socket open for many counts."""
 
@@ -62,8 +67,8 @@ class TaskCounter:
             states = self._by_kernel(directory, self._taskstats) if self._taskstats else self._by_proc(directory)
         except CgroupGoneError:
             return None
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s", log_line(directory.path, states))
+        if logs_task_stats():
+            log.info("%s", log_line(directory.path, states))
         return states
 
     def _by_kernel(self, directory: Directory, taskstats: Taskstats) -> TaskStates:

@@ -129,10 +129,10 @@ def blocks(stream: BinaryIO, file: str = "-") -> Iterator[tuple[list[bytes], int
 
 def manifest_lines(file: str, data: bytes) -> list[bytes]:
     """The pods of a manifest, as `explain` reads it, as JSON lines."""
-    from plimsoll.cli.manifests import Inputs, ManifestsError, read_input
+    from plimsoll.cli.manifests import Inputs, ManifestsError, add_inputs
 
     inputs = Inputs([], [], [])
-    read_input("<stdin>" if file == "-" else file, data, inputs)
+    add_inputs(inputs, [("<stdin>" if file == "-" else file, data)])
     if inputs.problems:
         raise ManifestsError(inputs.problems, "nothing was planned")
     for note in inputs.passed:
