@@ -13,6 +13,7 @@ import click
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.files import file_options
 from plimsoll.cli.objects.selection import listed, named, selector_options
 from plimsoll.cli.printers import message, when
 from plimsoll.cli.terminal import hanging, inert, table
@@ -342,7 +343,8 @@ def _part(document: JsonObject, name: str) -> JsonObject:
 
 
 @click.command("describe", cls=Verb)
-@click.argument("words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND [NAME...] | KIND/NAME...")
+@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND [NAME...] | KIND/NAME...")
+@file_options(required=False)
 @cluster_options
 @selector_options(every=False)
 @click.option("--show-events/--no-events", default=True, help="Events of each object.  [default: true]")
@@ -380,13 +382,13 @@ async def _objects(
     from plimsoll.kube.request import get
 
     found: list[tuple[DiscoveredKind, JsonObject]] = []
-    for kind, name in await named(cluster, words):
-        if name:
-            namespace = cluster.namespace if kind.namespaced else ""
-            found.append((kind, await cluster.ask(get(kind.resource, name, namespace))))
+    for each in await named(cluster, words, options):
+        kind = each.kind
+        if each.name:
+            found.append((kind, await cluster.ask(get(kind.resource, each.name, each.namespace))))
         else:
             kind_fields = {"apiVersion": kind.api_version, "kind": kind.kind}
-            found += [(kind, {**kind_fields, **item}) for item in await listed(cluster, kind, options)]
+            found += [(kind, {**kind_fields, **item}) for item in await listed(cluster, each, options)]
     return found
 
 
