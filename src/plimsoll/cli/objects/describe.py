@@ -150,7 +150,11 @@ def _container(container: JsonObject, status: JsonObject, now_s: float) -> Itera
         ("In the kernel", _actual(_part(status, "resources"))),
     ):
         if amounts:
-            yield _field(title, ", ".join(f"{name} {amount}" for name, amount in amounts.items()), 4)
+            written = (
+                f"{name} {_readable(str(amount)) if str(amount).isdecimal() else amount}"
+                for name, amount in amounts.items()
+            )
+            yield _field(title, ", ".join(written), 4)
     policies = [
         f"{each.get('resourceName')} {each.get('restartPolicy')}" for each in container.get("resizePolicy") or ()
     ]
@@ -249,7 +253,7 @@ def _allocated(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
 
 
 def _readable(amount: str) -> str:
-    """`16318480Ki` as `15.5 GiB`; -o json has the exact text."""
+    """`16318480Ki` as `15.5 GiB`, `1073741824` as `1.0 GiB`; -o json has the exact text."""
     whole = read_amounts({"": amount}).get("")
     return human_bytes(whole.value) if whole is not None and (amount.endswith("i") or whole.value >= MIB) else amount
 
