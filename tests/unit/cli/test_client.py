@@ -76,6 +76,15 @@ VERBS = [
     ("logs", ["logs", "x"]),
     ("exec", ["exec", "x", "--", "true"]),
     ("events", ["events"]),
+    ("label", ["label", "pod", "x", "a=b"]),
+    ("annotate", ["annotate", "pod", "x", "a=b"]),
+    ("scale", ["scale", "deployment/x", "--replicas=1"]),
+    ("wait", ["wait", "--for=delete", "pod/x"]),
+    ("top", ["top", "pods"]),
+    ("cordon", ["cordon", "x"]),
+    ("drain", ["drain", "x"]),
+    ("create", ["create", "namespace", "x"]),
+    ("version", ["version"]),
     ("resize", ["resize", "x", "--cpu", "1"]),
     ("pressure", ["pressure"]),
     ("oom", ["oom"]),
@@ -101,7 +110,7 @@ def test_a_server_that_is_not_reachable(tmp_path: Path, words: list[str]) -> Non
 
 
 WRONG = [
-    ("get: nothing", ["get"], "Missing argument"),
+    ("get: nothing", ["get"], "specify a kind"),
     ("apply: nothing", ["apply"], "Missing option '-f'"),
     ("delete: nothing", ["delete"], "specify objects or -f FILE"),
     ("delete: both", ["delete", "pod", "x", "-f", "y"], "specify objects or -f FILE"),

@@ -12,6 +12,7 @@ import msgspec
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.files import file_options
 from plimsoll.cli.objects.selection import ObjectName, selected, selector_options
 from plimsoll.cli.parameters import DurationParam
 from plimsoll.cli.terminal import inert
@@ -28,7 +29,8 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 @click.command("wait", cls=Verb)
-@click.argument("words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
+@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
+@file_options(required=False)
 @click.option(
     "--for",
     "wanted",
