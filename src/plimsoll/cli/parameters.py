@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from plimsoll.errors import InvalidQuantityError
+from plimsoll.errors import InvalidConfigError, InvalidQuantityError
+from plimsoll.rules.gotext import duration_seconds
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity
 
@@ -40,6 +41,20 @@ class FactorParam(click.FloatRange):
         if number != number:
             self.fail(f"{value!r} is not a number", param, ctx)
         return number
+
+
+class DurationParam(click.ParamType[float]):
+    """Seconds: a Go duration such as `1m30s`, or a number."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        try:
+            return float(value) if str(value).lstrip("-").isdecimal() else duration_seconds(str(value))
+        except InvalidConfigError:
+            self.fail(f"{value!r} is not a duration such as 90s, 5m or 1h30m", param, ctx)
 
 
 class QuantitiesParam(click.ParamType[ResourceList]):

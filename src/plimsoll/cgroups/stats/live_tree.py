@@ -103,7 +103,8 @@ FILES_V2 = (
 )
 FILES_V1 = (
     *("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes", "memory.oom_control"),
-    *("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat", "pids.current", "pids.max"),
+    *("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat", "cpuacct.usage"),
+    *("pids.current", "pids.max"),
     *PRESSURE_FILES,
 )
 PAUSE = "pause"
@@ -233,7 +234,8 @@ def _cpu(texts: Texts, used: CpuUsage | None) -> CpuUsageView | None:
     milli = quota * 1000 // period if quota is not None and quota >= 0 and period else None  # −1 on v1: no limit
     if used is None:
         return CpuUsageView(milli, weight)
-    return CpuUsageView(milli, weight, used.periods or 0, used.throttled_periods or 0, used.throttled_us or 0)
+    counts = used.periods or 0, used.throttled_periods or 0, used.throttled_us or 0
+    return CpuUsageView(milli, weight, *counts, used.usage_us)
 
 
 def _shares(pressures: Pressures | None) -> dict[str, float]:
