@@ -134,9 +134,10 @@ class Agent:
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
         in_place = setting.config.gate("InPlacePodVerticalScaling")
-        view = NodeView((node_ip,), runtime.name, setting.profile, in_place)
         reports = PodReports(
-            self.reporter, self.cgroups.readings, lambda: view, setting.policy.gates, clock, self._mirror_of,
+            self.reporter, self.cgroups.readings,
+            lambda: NodeView((node_ip,), runtime.name, setting.profile, in_place),
+            setting.policy.gates, clock, self._mirror_of,
             "" if self.cgroups.enforced else unenforced or "cgroups of this machine cannot be written",
         )  # fmt: skip
 
