@@ -91,7 +91,7 @@ async def it_never_runs_outside_its_cgroups(pod: Pod) -> None:
 async def exec_joins_cgroups_and_namespaces(pod: Pod) -> None:
     container = await pod.start(*SLEEP)
     seen = await pod.seen(container)
-    session = await pod.runtime.attach(container, ("cat", "-"), stdin=True, tty=False)
+    session = await pod.runtime.exec(container, ("cat", "-"), stdin=True, tty=False)
     try:
         await session.write(b"there?")
         async for _ in session.stdout():
@@ -108,7 +108,7 @@ async def exec_joins_cgroups_and_namespaces(pod: Pod) -> None:
 
 async def streams_of_exec(pod: Pod) -> None:
     container = await pod.start(*SLEEP)
-    session = await pod.runtime.attach(container, ("/bin/sh", "-c", "cat; echo end >&2; exit 9"), stdin=True, tty=False)
+    session = await pod.runtime.exec(container, ("/bin/sh", "-c", "cat; echo end >&2; exit 9"), stdin=True, tty=False)
     sent = b"x" * 300_000
 
     async def read() -> bytes:
@@ -127,7 +127,7 @@ async def streams_of_exec(pod: Pod) -> None:
 
 async def a_terminal_of_exec(pod: Pod) -> None:
     container = await pod.start(*SLEEP)
-    session = await pod.runtime.attach(container, ("/bin/sh",), stdin=True, tty=True)
+    session = await pod.runtime.exec(container, ("/bin/sh",), stdin=True, tty=True)
     await session.resize(101, 37)
     await session.write(b"stty size; tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all-three; exit 5\n")
     async with asyncio.timeout(DEADLINE_S):
@@ -140,7 +140,7 @@ async def a_terminal_of_exec(pod: Pod) -> None:
 
 async def end_of_file_on_a_terminal(pod: Pod) -> None:
     container = await pod.start(*SLEEP)
-    session = await pod.runtime.attach(container, ("cat",), stdin=True, tty=True)
+    session = await pod.runtime.exec(container, ("cat",), stdin=True, tty=True)
     await session.write(b"line\n")
     await session.close_stdin()
     async with asyncio.timeout(DEADLINE_S):
@@ -187,7 +187,7 @@ async def a_program_that_is_not_there(pod: Pod) -> None:
     with pytest.raises(RuntimeCallError, match="executable file not found"):
         await pod.runtime.run_in(running, ("no-such-program",), DEADLINE_S)
     with pytest.raises(RuntimeCallError, match="no such file or directory"):
-        await pod.runtime.attach(running, ("/no/such/program",), stdin=True, tty=True)
+        await pod.runtime.exec(running, ("/no/such/program",), stdin=True, tty=True)
 
 
 async def two_containers_share_localhost(pod: Pod) -> None:

@@ -386,5 +386,15 @@ class ExecRequest(Message, frozen=True):
     stderr: Annotated[bool, 6] = False
 
 
-class ExecResponse(Message, frozen=True):
+class AttachRequest(Message, frozen=True):
+    container_id: Annotated[str, 1] = ""
+    stdin: Annotated[bool, 2] = False
+    tty: Annotated[bool, 3] = False
+    stdout: Annotated[bool, 4] = False
+    stderr: Annotated[bool, 5] = False
+
+
+class StreamingResponse(Message, frozen=True):
+    """Of Exec and Attach: where the streams are."""
+
     url: Annotated[str, 1] = ""

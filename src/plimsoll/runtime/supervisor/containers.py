@@ -7,10 +7,11 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from plimsoll.linux import namespaces
 from plimsoll.runtime.supervisor import child, rootfs, spawn
+from plimsoll.runtime.supervisor.attach import MAX_READERS, OutputReaders
 from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream, log_place
 from plimsoll.runtime.supervisor.loop import EventLoop
 from plimsoll.runtime.supervisor.plan import LaunchPlan, plan_from
@@ -124,6 +125,26 @@ class Containers:
         else:
             gone()
 
+    def attach(self, container_id: str, outputs: Mapping[str, int]) -> int:
+        """Copy its output to these pipes from now on. Returns its terminal, or where its stdin is written; −1 for
+        neither. Whatever is passed or returned stays the caller's or the container's."""
+        container = self.running(container_id)
+        if any(len(readers) >= MAX_READERS for readers in container.readers.values()):
+            raise RequestError(f"{MAX_READERS} clients are attached to container {container_id} already")
+        for name, fd in outputs.items():
+            if name in container.readers:
+                container.readers[name].add(os.dup(fd))
+        child = container.child
+        return child.terminal if child is not None and child.terminal >= 0 else container.stdin
+
+    def end_stdin(self, container_id: str) -> None:
+        """If it is to end with the first client that was attached (`stdinOnce`)."""
+        container = self._register.containers.get(container_id)
+        if container is None or container.stdin < 0 or not plan_from(json.loads(container.plan)).stdin_once:
+            return
+        os.close(container.stdin)
+        container.stdin = -1
+
     def reopen_log(self, container_id: str) -> None:
         container = self.get(container_id)
         if container.log is not None:
@@ -230,7 +251,14 @@ class Containers:
             if not stream.read():
                 self._loop.watch(stream.fd, None)
                 stream.close()
+                readers.end()
 
+        readers = OutputReaders(
+            self._loop,
+            lambda: self._loop.watch(stream.fd, None),
+            lambda: self._loop.watch(stream.fd, readable) if stream.fd >= 0 else None,
+        )
+        stream.copy, container.readers[stream.name] = readers.take, readers
         container.streams.append(stream)
         self._loop.watch(stream.fd, readable)
 
@@ -275,7 +303,9 @@ class Containers:
             if stream.fd >= 0:
                 self._loop.watch(stream.fd, None)
                 stream.drain()
-        container.streams = []
+        for readers in container.readers.values():
+            readers.end()
+        container.streams, container.readers = [], {}
         if container.log is not None:
             container.log.close()
             container.log = None

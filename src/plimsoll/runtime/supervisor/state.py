@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plimsoll.runtime.supervisor import spawn, wire
+from plimsoll.runtime.supervisor.attach import OutputReaders
 from plimsoll.runtime.supervisor.journal import SupervisorJournal
 from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream
 from plimsoll.runtime.supervisor.loop import EventLoop, Timer
@@ -91,6 +92,7 @@ class ContainerRecord:
         "on_end",
         "on_start",
         "plan",
+        "readers",
         "start_ticks",
         "stdin",
         "stop_signal",
@@ -122,6 +124,7 @@ class ContainerRecord:
         self.child: ChildProcess | None = None
         self.failure: Failure | None = None
         self.streams: list[LogStream] = []
+        self.readers: dict[str, OutputReaders] = {}  # attached clients, by stream
         self.log: LogFile | None = None
         self.stdin = -1
         self.cgroup_fd = -1  # only where there is no pid namespace whose end kills what is left

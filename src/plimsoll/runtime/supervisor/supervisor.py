@@ -206,6 +206,16 @@ class Supervisor:
         self._runs.kill(call.connection, int(call.message["run"]))
         call.answer()
 
+    def _call_attach(self, call: SupervisorCall) -> None:
+        """The descriptors are the pipes of stdout and stderr; the answer has the terminal or stdin, if there is one."""
+        outputs = dict(zip(("stdout", "stderr"), call.fds, strict=True))
+        entry = self._containers.attach(call.message["container"], outputs)
+        call.answer({}, [entry] if entry >= 0 else [])
+
+    def _call_end_stdin(self, call: SupervisorCall) -> None:
+        self._containers.end_stdin(call.message["container"])
+        call.answer()
+
     def _call_socket(self, call: SupervisorCall) -> None:
         sandbox = self._register.sandboxes.get(call.message["sandbox"])
         if sandbox is None or not sandbox.ready:
