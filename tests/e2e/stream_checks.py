@@ -1,7 +1,4 @@
-"""exec, attach, cp, port-forward and debug with one kubectl against one node. `STREAMS` are run by both runtimes.
-
-A pod of these checks runs `python3` or `sh`; what an image has is the runtime's business, see `PodMaker`.
-"""
+"""exec, attach, cp, port-forward and debug with one kubectl against one node; both runtimes pass the same checks."""
 
 from __future__ import annotations
 
@@ -18,26 +15,14 @@ from tests.e2e.real_node import NODE, pod_of, running, status_of
 from tests.e2e.waiting import until
 
 Document = dict[str, Any]
-Check = Callable[[Kubectl, str, Path], None]
+Check = Callable[[Kubectl, Path], None]
 
 # The size comes by itself, soon after the start.
 RESIZED = 'until [ "$(stty size)" = "33 77" ]; do sleep 0.05; done; echo resized'
-# Writes what it gets back, in capitals, until the other side has sent everything; then says goodbye.
-SERVER = """
-import socketserver, sys
-class Shout(socketserver.StreamRequestHandler):
-    def handle(self):
-        while data := self.connection.recv(65536):
-            self.wfile.write(data.upper())
-        self.wfile.write(b"bye")
-class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address, daemon_threads, request_queue_size = True, True, 64
-servers = [Server(("127.0.0.1", port), Shout) for port in map(int, sys.argv[1:])]
-import threading
-for each in servers:
-    threading.Thread(target=each.serve_forever).start()
-print("listening", flush=True)
-"""
+# Gives back what it gets, in capitals, until the other side has sent everything; then says goodbye.
+SHOUT = "tr a-z A-Z; printf bye"
+SERVER = f"for port in 8080 8081; do busybox nc -ll -p $port -e sh -c '{SHOUT}' & done; echo listening; wait"
+IMAGE = "busybox"
 
 
 def make(kube: Kubectl, name: str, *containers: Document, **spec: object) -> Document:
@@ -51,12 +36,12 @@ def make(kube: Kubectl, name: str, *containers: Document, **spec: object) -> Doc
     return running(kube, name)
 
 
-def shell(script: str, image: str, **more: object) -> Document:
-    return {"name": "c", "image": image, "command": ["sh", "-c", script], **more}
+def shell(script: str, **more: object) -> Document:
+    return {"name": "c", "image": IMAGE, "command": ["sh", "-c", script], **more}
 
 
-def exec_and_its_streams(kube: Kubectl, image: str, tmp: Path) -> None:
-    make(kube, "plain", shell("sleep 1000", image))
+def exec_and_its_streams(kube: Kubectl, tmp: Path) -> None:
+    make(kube, "plain", shell("sleep 1000"))
     done = kube.run("exec", "plain", "--", "sh", "-c", "echo out; echo err >&2; exit 3")
     assert (done.code, done.out) == (3, "out\n") and "err\n" in done.err, done
     lines = "".join(f"line {number}\n" for number in range(20_000))
@@ -68,8 +53,8 @@ def exec_and_its_streams(kube: Kubectl, image: str, tmp: Path) -> None:
     assert "42" in shown.split(), shown
 
 
-def copy_both_ways(kube: Kubectl, image: str, tmp: Path) -> None:
-    make(kube, "copied", shell("sleep 1000", image))
+def copy_both_ways(kube: Kubectl, tmp: Path) -> None:
+    make(kube, "copied", shell("sleep 1000"))
     source = tmp / "source"
     source.mkdir()
     (source / "large").write_bytes(os.urandom(3 << 20))
@@ -81,15 +66,15 @@ def copy_both_ways(kube: Kubectl, image: str, tmp: Path) -> None:
         assert (tmp / "back" / name).read_bytes() == (source / name).read_bytes()
 
 
-def attach_and_run(kube: Kubectl, image: str, tmp: Path) -> None:
-    make(kube, "talks", shell("while read line; do echo got $line; done", image, stdin=True, stdinOnce=True))
+def attach_and_run(kube: Kubectl, tmp: Path) -> None:
+    make(kube, "talks", shell("while read line; do echo got $line; done", stdin=True, stdinOnce=True))
     assert kube("attach", "-i", "talks", stdin="one\ntwo\n").out == "got one\ngot two\n"
     until(lambda: status_of(kube, "talks", "c").get("restartCount") == 1)  # its stdin ended with the client
-    make(kube, "ticks", shell("while :; do echo tick; sleep 0.1; done", image))
+    make(kube, "ticks", shell("while :; do echo tick; sleep 0.1; done"))
     with kube.background("attach", "ticks") as following:
         following.wait_for(lambda lines: lines.count("tick") > 3)
     running(kube, "ticks")
-    run = ("run", f"--image={image}", "--restart=Never", "--quiet")
+    run = ("run", f"--image={IMAGE}", "--restart=Never", "--quiet")
     piped = kube(*run, "piped", "-i", "--rm", "--", "sh", "-c", "cat; echo end", stdin="into it\n")
     assert "into it\nend\n" in piped.out, piped
     failed = kube.run(*run, "failing", "-i", "--rm", "--", "sh", "-c", "cat; exit 7", stdin="x\n")
@@ -100,8 +85,8 @@ def attach_and_run(kube: Kubectl, image: str, tmp: Path) -> None:
     assert "resized" in shown and shown.split().count("hey") >= 2, shown  # the terminal's echo, and the program's
 
 
-def port_forward(kube: Kubectl, image: str, tmp: Path) -> None:
-    make(kube, "serves", {"name": "c", "image": image, "command": ["python3", "-c", SERVER, "8080", "8081"]})
+def port_forward(kube: Kubectl, tmp: Path) -> None:
+    make(kube, "serves", shell(SERVER))
     until(lambda: "listening" in kube("logs", "serves").out)
     with kube.background("port-forward", "pod/serves", ":8080", ":8081") as forwarding:
         lines = forwarding.wait_for(lambda lines: sum("127.0.0.1:" in line for line in lines) == 2)
@@ -139,18 +124,19 @@ def port_forward(kube: Kubectl, image: str, tmp: Path) -> None:
         assert "localhost:9" in shown and "refused" in shown, shown
 
 
-def debug(kube: Kubectl, image: str, tmp: Path) -> None:
-    make(kube, "target", shell("exec sleep 1234", image))
-    looking = ("debug", "target", f"--image={image}", "--target=c", "-c", "looks", "-i", "--quiet")
-    shown = kube(*looking, "--", "sh", "-c", "cat; tr '\\0' ' ' < /proc/1/cmdline", stdin="typed\n").out
-    assert "typed\n" in shown and "sleep 1234" in shown, shown
+def debug(kube: Kubectl, tmp: Path) -> None:
+    make(kube, "target", shell("exec sleep 1234"))
+    looking = ("debug", "target", f"--image={IMAGE}", "--target=c", "-c", "looks", "-it", "--quiet")
+    script = "read line; echo got $line; tr '\\0' ' ' < /proc/1/cmdline"
+    shown = kube.on_a_terminal(*looking, "--", "sh", "-c", script, keys="typed\r")
+    assert "got typed" in shown and "sleep 1234" in shown, shown
     (status,) = until(lambda: status_of(kube, "target").get("ephemeralContainerStatuses") or [])
-    assert until(lambda: _ended(kube, "target", "looks")) == 0
+    until(lambda: _ended(kube, "target", "looks") == 0)
     assert status_of(kube, "target", "c")["restartCount"] == 0 and status["name"] == "looks"
     assert pod_of(kube, "target")["status"]["qosClass"] == "BestEffort"
-    kube("debug", "target", f"--image={image}", "--copy-to=copy", "--", "sleep", "1000")
+    kube("debug", "target", f"--image={IMAGE}", "--copy-to=copy", "--", "sleep", "1000")
     assert len(running(kube, "copy")["containerStatuses"]) == 2
-    node = kube("debug", f"node/{NODE}", f"--image={image}", "-i", "--", "sh", "-c", "cat /host/etc/hostname", stdin="")
+    node = kube("debug", f"node/{NODE}", f"--image={IMAGE}", "-i", "--", "sh", "-c", "cat /host/etc/hostname", stdin="")
     assert "node-debugger" in node.out + node.err
 
 

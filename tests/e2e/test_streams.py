@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
+from tests.e2e.containerd_node import containerd_node
 from tests.e2e.kubectl import Kubectl, NoKubectlError, of_minor
 from tests.e2e.real_node import RealNode, kubectl_for, real_node
 from tests.e2e.stream_checks import CHECKS
@@ -16,27 +18,36 @@ MINORS = [(1, 27), (1, 28), (1, 29), (1, 32), (1, 36), (1, 37)]
 ALWAYS = {(1, 27), (1, 36)}  # the others are for `./dev prove streams`
 
 
-@pytest.fixture(scope="module")
-def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[RealNode]:
-    with real_node(tmp_path_factory.mktemp("streams") / "cluster") as made:
-        exercised("streams", "this machine, embedded runtime")
+@pytest.fixture(scope="module", params=["embedded", "containerd"])
+def node(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    exercised: Callable[[str, str], None],
+) -> Iterator[RealNode]:
+    directory = tmp_path_factory.mktemp("streams") / "cluster"
+    with ExitStack() as stack:
+        if request.param == "embedded":
+            made = stack.enter_context(real_node(directory))
+        else:
+            made, _ = stack.enter_context(containerd_node(directory))
+        exercised("streams", f"this machine, {request.param}")
         yield made
 
 
-@pytest.fixture(
-    params=[
-        pytest.param(minor, id=f"1.{minor[1]}", marks=() if minor in ALWAYS else pytest.mark.long) for minor in MINORS
-    ]
-)
-def kube_of(request: pytest.FixtureRequest, node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
+@pytest.fixture
+def kube_of(minor: tuple[int, int], node: RealNode, tmp_path: Path) -> Iterator[Kubectl]:
     try:
-        binary = of_minor(request.param)
+        binary = of_minor(minor)
     except NoKubectlError as error:
         pytest.skip(str(error))
     with kubectl_for(node, tmp_path, binary) as made:
         yield made
 
 
+@pytest.mark.parametrize(
+    "minor",
+    [pytest.param(minor, id=f"1.{minor[1]}", marks=() if minor in ALWAYS else pytest.mark.long) for minor in MINORS],
+)
 @pytest.mark.parametrize("check", CHECKS)
 def test_streams(kube_of: Kubectl, check: str, tmp_path: Path) -> None:
-    CHECKS[check](kube_of, "busybox", tmp_path)
+    CHECKS[check](kube_of, tmp_path)

@@ -99,6 +99,7 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     stop_signal: str = ""
     resources: CriResources = CriResources()
     cgroup: str = ""  # path of the container's own cgroup if the agent creates it (embedded runtime)
+    target_id: str = ""  # a container whose processes it sees, instead of its own
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 

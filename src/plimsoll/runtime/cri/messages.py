@@ -12,7 +12,7 @@ import msgspec
 
 from plimsoll.codec.protobuf.structs import Unsigned
 
-POD, CONTAINER, NODE = 0, 1, 2  # NamespaceMode
+POD, CONTAINER, NODE, TARGET = 0, 1, 2, 3  # NamespaceMode
 SANDBOX_READY = 0  # PodSandboxState
 CREATED, RUNNING, EXITED, UNKNOWN = 0, 1, 2, 3  # ContainerState
 SYSTEMD, CGROUPFS = 0, 1  # CgroupDriver
@@ -130,6 +130,7 @@ class NamespaceOption(Message, frozen=True):
     network: Annotated[int, 1] = POD
     pid: Annotated[int, 2] = POD
     ipc: Annotated[int, 3] = POD
+    target_id: Annotated[str, 4] = ""
 
 
 class LinuxSandboxSecurityContext(Message, frozen=True):

@@ -169,8 +169,8 @@ class TerminalSession:
 
 
 class AttachSession:
-    """`inward`: the container's terminal, or where its stdin is written; −1 where it has neither. `end_stdin` ends the
-    container's stdin, if that is to end with its first client."""
+    """`inward`: the container's terminal, or where its stdin is written; −1 where it has neither. `end_stdin` is called
+    when the client's input has ended."""
 
     def __init__(
         self, inward: int, stdout: int, stderr: int, end_stdin: Callable[[], Awaitable[None]], *, stdin: bool, tty: bool
@@ -183,6 +183,10 @@ class AttachSession:
     async def write(self, data: bytes) -> None:
         if self._inward is not None and self._takes_input:
             self._takes_input = await self._inward.write(data, self._closed)
+
+    def end_output(self) -> None:
+        self._stdout.close()
+        self._stderr.close()
 
     async def close_stdin(self) -> None:
         """A terminal stays open for the next client."""
@@ -210,9 +214,9 @@ class AttachSession:
         if not self._closed.done():
             self._closed.set_result((0, False))
         await self.close_stdin()
-        for end in (self._inward, self._stdout, self._stderr):
-            if end is not None:
-                end.close()
+        self.end_output()
+        if self._inward is not None:
+            self._inward.close()
 
 
 def _set_size(terminal: int, columns: int, rows: int) -> None:

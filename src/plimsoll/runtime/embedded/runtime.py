@@ -192,6 +192,7 @@ class ProcessRuntime(SupervisorClient):
             "image_id": spec.image_ref,
             "log_file": os.path.join(sandbox.log_directory, spec.log_path) if spec.log_path else "",
             "cgroup": spec.cgroup,
+            "target_id": spec.target_id,
             "annotations": dict(spec.annotations),
         }
         await self._call("make_container", container=record, plan=plan_document(spec))
@@ -284,7 +285,7 @@ class ProcessRuntime(SupervisorClient):
     async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
         try:
-            _, entry = await self._call_for_fds("attach", [pipe[1] for pipe in pipes], container=container_id)
+            answer, entry = await self._call_for_fds("attach", [pipe[1] for pipe in pipes], container=container_id)
         except RuntimeCallError:
             wire.close_fds(pipe[0] for pipe in pipes)
             raise
@@ -292,11 +293,15 @@ class ProcessRuntime(SupervisorClient):
             wire.close_fds(pipe[1] for pipe in pipes)
 
         async def end_stdin() -> None:
+            if not answer["stdin_once"]:
+                session.end_output()
+                return
             with contextlib.suppress(RuntimeCallError):  # the container has ended, or the supervisor
                 await self._call("end_stdin", container=container_id)
 
         inward = entry[0] if entry else -1
-        return AttachSession(inward, pipes[0][0], pipes[1][0], end_stdin, stdin=stdin, tty=tty)
+        session = AttachSession(inward, pipes[0][0], pipes[1][0], end_stdin, stdin=stdin, tty=tty)
+        return session
 
     async def _run(
         self, number: int, container_id: str, command: tuple[str, ...], streams: list[int], **how: object

@@ -125,9 +125,9 @@ class Containers:
         else:
             gone()
 
-    def attach(self, container_id: str, outputs: Mapping[str, int]) -> int:
-        """Copy its output to these pipes from now on. Returns its terminal, or where its stdin is written; −1 for
-        neither. Whatever is passed or returned stays the caller's or the container's."""
+    def attach(self, container_id: str, outputs: Mapping[str, int]) -> tuple[int, bool]:
+        """Copy its output to these pipes from now on. Returns its terminal, or where its stdin is written (−1 for
+        neither), and whether stdin ends with its first client. Descriptors stay the caller's or the container's."""
         container = self.running(container_id)
         if any(len(readers) >= MAX_READERS for readers in container.readers.values()):
             raise RequestError(f"{MAX_READERS} clients are attached to container {container_id} already")
@@ -135,7 +135,8 @@ class Containers:
             if name in container.readers:
                 container.readers[name].add(os.dup(fd))
         child = container.child
-        return child.terminal if child is not None and child.terminal >= 0 else container.stdin
+        entry = child.terminal if child is not None and child.terminal >= 0 else container.stdin
+        return entry, plan_from(json.loads(container.plan)).stdin_once
 
     def end_stdin(self, container_id: str) -> None:
         """If it is to end with the first client that was attached (`stdinOnce`)."""
@@ -174,10 +175,11 @@ class Containers:
 
     def _start(self, container: ContainerRecord, sandbox: Sandbox, cgroups: tuple[int, ...]) -> None:
         plan = plan_from(json.loads(container.plan))
-        streams = self._open_streams(container, sandbox, plan)
+        streams, target = self._open_streams(container, sandbox, plan), -1
         try:
             view = self._view(plan, bool(cgroups)) if self._settings.isolation else None
-            pids = self._pids_for(sandbox)
+            target = self._target_pids(container, sandbox)
+            pids = self._pids_for(sandbox) if target < 0 else target
             if pids != spawn.NEW_PIDS and cgroups:
                 container.cgroup_fd = os.dup(cgroups[0])
 
@@ -187,7 +189,7 @@ class Containers:
             place = self.sandboxes.place(sandbox, cgroups, view)
             container.child = self._spawn(plan, place, streams, ready, pids)
         finally:
-            for fd in {fd for fd in streams if fd >= 0}:
+            for fd in {fd for fd in (*streams, target) if fd >= 0}:
                 os.close(fd)
         container.pid = container.child.pid
         container.start_ticks = spawn.start_ticks(container.pid)
@@ -199,9 +201,15 @@ class Containers:
             return spawn.OUR_PIDS
         return sandbox.pids if sandbox.share_pids else spawn.NEW_PIDS
 
+    def _target_pids(self, container: ContainerRecord, sandbox: Sandbox) -> int:
+        """The pid namespace of the container that this one looks at; −1 where the sandbox decides."""
+        if not container.target_id or self._pids_for(sandbox) != spawn.NEW_PIDS:
+            return -1
+        return namespaces.open_namespace(namespaces.PID, self.running(container.target_id).pid)
+
     def _has_own_pids(self, container: ContainerRecord) -> bool:
         sandbox = self._register.sandboxes.get(container.sandbox_id)
-        return sandbox is not None and self._pids_for(sandbox) == spawn.NEW_PIDS
+        return not container.target_id and sandbox is not None and self._pids_for(sandbox) == spawn.NEW_PIDS
 
     def _view(self, plan: LaunchPlan, in_cgroup: bool) -> rootfs.RootView:
         return rootfs.RootView(

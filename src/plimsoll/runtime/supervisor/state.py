@@ -98,6 +98,7 @@ class ContainerRecord:
         "stop_signal",
         "stop_timer",
         "streams",
+        "target_id",
     )
 
     def __init__(self, record: JournalRecord) -> None:
@@ -120,6 +121,7 @@ class ContainerRecord:
         self.annotations: dict[str, str] = record.get("annotations", {})
         self.start_ticks: int = record.get("start_ticks", 0)
         self.cgroup: str = record.get("cgroup", "")
+        self.target_id: str = record.get("target_id", "")  # whose pid namespace it is in; not needed once it runs
         self.plan = b""  # JSON as received: parsed at the start and for each exec, small in between
         self.child: ChildProcess | None = None
         self.failure: Failure | None = None

@@ -209,8 +209,8 @@ class Supervisor:
     def _call_attach(self, call: SupervisorCall) -> None:
         """The descriptors are the pipes of stdout and stderr; the answer has the terminal or stdin, if there is one."""
         outputs = dict(zip(("stdout", "stderr"), call.fds, strict=True))
-        entry = self._containers.attach(call.message["container"], outputs)
-        call.answer({}, [entry] if entry >= 0 else [])
+        entry, stdin_once = self._containers.attach(call.message["container"], outputs)
+        call.answer({"stdin_once": stdin_once}, [entry] if entry >= 0 else [])
 
     def _call_end_stdin(self, call: SupervisorCall) -> None:
         self._containers.end_stdin(call.message["container"])

@@ -51,7 +51,7 @@ def shown(
 ) -> tuple[RunContainerStatus, ...]:
     context = StatusContext(pod, what, about, PROFILES[profile], "rt", is_ending, allocated or {})
     containers = pod.spec.init_containers if is_init else pod.spec.containers
-    return container_statuses(context, containers, before, is_init=is_init)
+    return container_statuses(context, containers, before, "initContainers" if is_init else "containers")
 
 
 def one(*args: Any, **options: Any) -> RunContainerStatus:
