@@ -140,6 +140,8 @@ class ExecStream:
                 data = await self._reader.read(CHUNK)
                 if not data:
                     why = "the stream broke: the runtime closed the connection"
+                    if self._status:  # containerd closes without ending the stream
+                        self._ended()
                     break
                 for event in self._spdy.receive(data):
                     await self._take(event)
@@ -165,6 +167,8 @@ class ExecStream:
 
     def _ended(self) -> None:
         """By the Status; a server that sends none is content."""
+        if self._exit.done():
+            return
         try:
             self._exit.set_result(exit_code(msgspec.json.decode(self._status or b'{"status":"Success"}')))
         except RuntimeCallError as error:

@@ -119,6 +119,19 @@ async def test_a_stream_that_breaks_is_an_error() -> None:
             await session.wait()
 
 
+async def test_a_status_before_the_end_of_the_connection_counts() -> None:
+    """containerd closes the connection, and not its stream before."""
+
+    async def serve(server: Server) -> None:
+        while len(server.streams) < 4:
+            await server.read()
+        server.send(ERROR, FAILED)
+        server.leave()
+
+    async with _session(serve) as (session, _):
+        assert await session.wait() == 3
+
+
 async def test_no_server_is_an_error() -> None:
     with pytest.raises(RuntimeCallError, match="Attach"):
         await ExecStream.connect("Attach", "http://127.0.0.1:1/exec/token", stdin=False, tty=False)
