@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +14,7 @@ import pytest
 from tests.e2e.containerd_node import containerd_node
 from tests.e2e.kubectl import Kubectl, NoKubectlError, of_minor
 from tests.e2e.real_node import RealNode, kubectl_for, real_node
-from tests.e2e.stream_checks import CHECKS
+from tests.e2e.stream_checks import CHECKS, SERVER, make, shell
 
 pytestmark = pytest.mark.xdist_group("streams")  # one node for all
 MINORS = [(1, 27), (1, 28), (1, 29), (1, 32), (1, 36), (1, 37)]
@@ -51,3 +54,30 @@ def kube_of(minor: tuple[int, int], node: RealNode, tmp_path: Path) -> Iterator[
 @pytest.mark.parametrize("check", CHECKS)
 def test_streams(kube_of: Kubectl, check: str, tmp_path: Path) -> None:
     CHECKS[check](kube_of, tmp_path)
+
+
+def test_the_verbs_of_plimsoll(node: RealNode, kube: Kubectl) -> None:
+    make(kube, "serves", shell(SERVER))
+    make(kube, "talks", shell("while read line; do echo got $line; done", stdin=True, stdinOnce=True))
+    command = [str(Path(sys.executable).with_name("plimsoll"))]
+    where = ("--kubeconfig", str(node.kubeconfig))
+    attached = subprocess.run(
+        [*command, "attach", *where, "-i", "talks"], input=b"one\ntwo\n", capture_output=True, check=True
+    )
+    assert attached.stdout == b"got one\ngot two\n"
+    forwarding = subprocess.Popen(
+        [*command, "port-forward", *where, "serves", ":8080", ":9"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert forwarding.stdout is not None and forwarding.stderr is not None
+    try:
+        ports = [int(forwarding.stdout.readline().split(b":")[1].split()[0]) for _ in range(2)]
+        with socket.create_connection(("127.0.0.1", ports[0]), timeout=60) as near:
+            near.sendall(b"hello ")
+            near.shutdown(socket.SHUT_WR)
+            assert b"".join(iter(lambda: near.recv(100), b"")) == b"HELLO bye"
+        with socket.create_connection(("127.0.0.1", ports[1]), timeout=60) as near:
+            assert near.recv(10) == b""
+        assert b"error forwarding port 9 to pod serves_default" in forwarding.stderr.readline()
+    finally:
+        forwarding.kill()
+        forwarding.communicate()

@@ -39,6 +39,8 @@ VERBS = {
     "delete": ("plimsoll.cli.objects.delete", "delete", "Delete objects and wait until they are gone."),
     "logs": ("plimsoll.cli.objects.logs", "logs", "Print the logs of a container."),
     "exec": ("plimsoll.cli.objects.exec", "exec_", "Execute a command in a container."),
+    "attach": ("plimsoll.cli.objects.exec", "attach", "Attach to the process of a running container."),
+    "port-forward": ("plimsoll.cli.objects.port_forward", "port_forward", "Forward local ports to ports of a pod."),
     "events": ("plimsoll.cli.objects.events", "events", "List events, newest last."),
     "resize": (
         "plimsoll.cli.resize.command",
