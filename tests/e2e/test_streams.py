@@ -17,11 +17,14 @@ from tests.e2e.real_node import RealNode, kubectl_for, real_node
 from tests.e2e.stream_checks import CHECKS, SERVER, make, shell
 
 pytestmark = pytest.mark.xdist_group("streams")  # one node for all
-MINORS = [(1, 27), (1, 28), (1, 29), (1, 32), (1, 36), (1, 37)]
-ALWAYS = {(1, 27), (1, 36)}  # the others are for `./dev prove streams`
+MINORS = {
+    "embedded": ((1, 27), (1, 28), (1, 29), (1, 32), (1, 36), (1, 37)),
+    "containerd": ((1, 27), (1, 36)),
+}
+ALWAYS = {("embedded", (1, 27)), ("embedded", (1, 36)), ("containerd", (1, 27))}  # others: `./dev prove streams`
 
 
-@pytest.fixture(scope="module", params=["embedded", "containerd"])
+@pytest.fixture(scope="module")
 def node(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -47,15 +50,7 @@ def kube_of(minor: tuple[int, int], node: RealNode, tmp_path: Path) -> Iterator[
         yield made
 
 
-@pytest.mark.parametrize(
-    "minor",
-    [pytest.param(minor, id=f"1.{minor[1]}", marks=() if minor in ALWAYS else pytest.mark.long) for minor in MINORS],
-)
-@pytest.mark.parametrize("check", CHECKS)
-def test_streams(kube_of: Kubectl, check: str, tmp_path: Path) -> None:
-    CHECKS[check](kube_of, tmp_path)
-
-
+@pytest.mark.parametrize("node", ["embedded"], indirect=True, scope="module")
 def test_the_verbs_of_plimsoll(node: RealNode, kube: Kubectl) -> None:
     make(kube, "serves", shell(SERVER))
     make(kube, "talks", shell("while read line; do echo got $line; done", stdin=True, stdinOnce=True))
@@ -81,3 +76,23 @@ def test_the_verbs_of_plimsoll(node: RealNode, kube: Kubectl) -> None:
     finally:
         forwarding.kill()
         forwarding.communicate()
+
+
+@pytest.mark.parametrize(
+    ("node", "minor"),
+    [
+        pytest.param(
+            runtime,
+            minor,
+            id=f"{runtime}-1.{minor[1]}",
+            marks=() if (runtime, minor) in ALWAYS else pytest.mark.long,
+        )
+        for runtime, minors in MINORS.items()
+        for minor in minors
+    ],
+    indirect=["node"],
+    scope="module",
+)
+@pytest.mark.parametrize("check", CHECKS)
+def test_streams(kube_of: Kubectl, check: str, tmp_path: Path) -> None:
+    CHECKS[check](kube_of, tmp_path)

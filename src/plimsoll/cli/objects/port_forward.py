@@ -104,7 +104,9 @@ async def _receive(writer: asyncio.StreamWriter, socket: WebSocket, spdy: SpdyCo
                     await writer.drain()
                 case StreamData(stream=1, data=data):
                     problem += data[: CHUNK - len(problem)]
-            if isinstance(event, StreamReset) or (isinstance(event, StreamData) and event.is_last):
+            if not isinstance(event, StreamReset) and not (isinstance(event, StreamData) and event.is_last):
+                continue
+            if event.stream in open_streams:
                 open_streams.discard(event.stream)
                 if event.stream == DATA and writer.can_write_eof():
                     writer.write_eof()

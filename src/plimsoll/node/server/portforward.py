@@ -76,6 +76,7 @@ class Pair:
         self.kept: deque[bytes] = deque()
         self.kept_bytes = 0
         self.has_ended = False  # the client's half of the data stream
+        self.is_answered = False  # the pod's half has ended
         self.taken_s = 0.0  # when the pod took something last
         self.arrived = asyncio.Event()
 
@@ -173,7 +174,7 @@ class ForwardedConnection:
         has_ended = False
         try:
             problem = await self._forwarded(request, pair)
-            end = self._spdy.data(pair.data, b"", is_last=True) if pair.data else b""
+            end = self._spdy.data(pair.data, b"", is_last=True) if pair.data and not pair.is_answered else b""
             if pair.error:
                 end += self._spdy.data(pair.error, problem.encode(), is_last=True)
             await self._send(end)
@@ -199,6 +200,7 @@ class ForwardedConnection:
         try:
             problem = await self._to_client(pair, reader)
             if not problem:
+                pair.is_answered = True
                 await self._send(self._spdy.data(pair.data, b"", is_last=True))
                 await inward
         finally:

@@ -50,6 +50,7 @@ class Client:
                         case StreamData(stream=stream, data=piece, is_last=is_last):
                             self.streams[stream] = self.streams.get(stream, b"") + piece
                             if is_last:
+                                assert stream not in self.ended, "a stream ends once"
                                 self.ended.add(stream)
 
 
