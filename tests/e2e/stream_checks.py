@@ -126,13 +126,13 @@ def port_forward(kube: Kubectl, tmp: Path) -> None:
 
 def debug(kube: Kubectl, tmp: Path) -> None:
     make(kube, "target", shell("exec sleep 1234"))
-    looking = ("debug", "target", f"--image={IMAGE}", "--target=c", "-c", "looks", "-it", "--quiet")
+    words = ("debug", "target", f"--image={IMAGE}", "--target=c", "-c", "shell", "-it", "--quiet")
     script = "read line; echo got $line; tr '\\0' ' ' < /proc/1/cmdline"
-    shown = kube.on_a_terminal(*looking, "--", "sh", "-c", script, keys="typed\r")
+    shown = kube.on_a_terminal(*words, "--", "sh", "-c", script, keys="typed\r")
     assert "got typed" in shown and "sleep 1234" in shown, shown
     (status,) = until(lambda: status_of(kube, "target").get("ephemeralContainerStatuses") or [])
-    until(lambda: _ended(kube, "target", "looks") == 0)
-    assert status_of(kube, "target", "c")["restartCount"] == 0 and status["name"] == "looks"
+    until(lambda: _ended(kube, "target", "shell") == 0)
+    assert status_of(kube, "target", "c")["restartCount"] == 0 and status["name"] == "shell"
     assert pod_of(kube, "target")["status"]["qosClass"] == "BestEffort"
     kube("debug", "target", f"--image={IMAGE}", "--copy-to=copy", "--", "sleep", "1000")
     assert len(running(kube, "copy")["containerStatuses"]) == 2

@@ -23,7 +23,7 @@ from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_ca
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 
-FIRST_MODERN_MINOR = 32  # from here on (/resize, sidecars, pod-level resources) a node is nearer to 1.36 than to 1.27
+FIRST_MODERN_MINOR = 32  # from here on (/resize, sidecars, pod-level resources) 1.36 is nearer than the documents
 _VERSION = re.compile(r"v1\.(\d+)")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -135,9 +135,14 @@ class NodeQuestion:
         """The cgroup driver that an option or the configuration names, if any."""
         if self.options["driver"]:
             return str(self.options["driver"])
-        document = None if self.config_document is None else self.config_document.value
+        document = self._document()
         driver = document.get("cgroupDriver") if isinstance(document, dict) else None
         return str(driver) if driver else None
+
+    def configures(self, name: str) -> bool:
+        """Whether the configuration file or a flag sets this field of a KubeletConfiguration."""
+        document = self._document()
+        return name in self.flags or (isinstance(document, dict) and name in document)
 
     def setting(self, **changed: str | None) -> tuple[NodeConfig, list[str]]:
         """The resolved node, and notes about its configuration for the user."""
@@ -159,12 +164,15 @@ class NodeQuestion:
             notes.append(f"these settings have no effect: {', '.join(parsed.without_effect)}")
         return setting, notes + (_node_notes(self.node, setting) if self.node is not None else [])
 
-    def _parsed(self, profile: Profile) -> ParsedConfig:
+    def _document(self) -> Any:
         document = None if self.config_document is None else self.config_document.value
         if isinstance(document, dict) and document.keys() == {"kubeletconfig"}:
-            document = document["kubeletconfig"]  # as the configz endpoint of a node wraps it
+            return document["kubeletconfig"]  # as the configz endpoint of a node wraps it
+        return document
+
+    def _parsed(self, profile: Profile) -> ParsedConfig:
         try:
-            return reading(document, profile, self.flags)
+            return reading(self._document(), profile, self.flags)
         except InvalidConfigsError as error:
             lines = [self._located(problem) for problem in error.errors]
             raise click.ClickException(
@@ -219,7 +227,7 @@ def _node_notes(node: Node, setting: NodeConfig) -> list[str]:
     info = node.status.node_info
     version = _VERSION.match(info.kubelet_version)
     if version is not None:
-        nearer = "1.36" if int(version[1]) >= FIRST_MODERN_MINOR else "1.27"
+        nearer = "1.36" if int(version[1]) >= FIRST_MODERN_MINOR else "documents"
         if nearer != setting.profile.name:
             notes.append(f"the Node runs kubelet {info.kubelet_version}: use --profile {nearer}")
     runtime = {"containerd": "containerd", "cri-o": "crio"}.get(info.container_runtime_version.partition(":")[0])

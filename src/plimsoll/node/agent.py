@@ -34,6 +34,7 @@ from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
 from plimsoll.node.pods.container_spec import NodePaths, node_names
 from plimsoll.node.pods.manager import Pods
+from plimsoll.node.pods.runtime_classes import RuntimeClasses
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.pods.status import PodReports
 from plimsoll.node.pods.worker import PodWorker
@@ -110,6 +111,7 @@ class Agent:
             state_dir / "logs",
             node_names(),
             makes_etc=not runtime.makes_cgroups,
+            bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
         )
         self.volumes = Volumes(state_dir, hidden)
@@ -124,9 +126,10 @@ class Agent:
         self.container_cgroups = self._container_cgroups(driver)
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
+        in_place = setting.config.gate("InPlacePodVerticalScaling")
+        view = NodeView((node_ip,), runtime.name, setting.profile, in_place)
         reports = PodReports(
-            self.reporter, self.cgroups.readings, lambda: NodeView((node_ip,), runtime.name, setting.profile),
-            setting.policy.gates, clock, self._mirror_of,
+            self.reporter, self.cgroups.readings, lambda: view, setting.policy.gates, clock, self._mirror_of,
             "" if self.cgroups.enforced else unenforced or "cgroups of this machine cannot be written",
         )  # fmt: skip
 
@@ -138,7 +141,8 @@ class Agent:
         limits = limits_with_max(setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
-            self._pinning, self.pods.resizes, self.volumes, ConfigMapCache(client, clock), self.paths,
+            self._pinning, self.pods.resizes, self.volumes, ConfigMapCache(client, clock),
+            RuntimeClasses(client), self.paths,
             Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
         )  # fmt: skip
@@ -249,6 +253,15 @@ class Agent:
             if is_news:
                 worker.wake()
         return others
+
+    def container_paths(self) -> list[str]:
+        """The cgroups of running containers."""
+        return [
+            path
+            for uid, observed in self.view.last.items()
+            for name, path in self.cgroups.paths(uid).items()
+            if name in {container.name for container in observed.containers if container.phase == "running"}
+        ]
 
     def _mirror_of(self, uid: str) -> Mirror | None:
         worker = self.pods.workers.get(uid)

@@ -11,7 +11,7 @@ from tests.unit.api.api_client import MERGE, PODS, STRATEGIC, ApiClient, ApiRepl
 
 DEMO = f"{PODS}/demo"
 DEBUG = f"{DEMO}/ephemeralcontainers"
-LOOKS = {"name": "looks", "image": "busybox", "targetContainerName": "c"}
+DEBUGGER = {"name": "debugger", "image": "busybox", "targetContainerName": "c"}
 
 
 async def add(ask: ApiClient, *containers: dict[str, Any], **others: Any) -> ApiReply:
@@ -21,15 +21,15 @@ async def add(ask: ApiClient, *containers: dict[str, Any], **others: Any) -> Api
 async def test_containers_are_added_one_after_the_other_and_nothing_else_changes(tmp_path: Path) -> None:
     async with api(tmp_path, "1.36") as ask:
         await ask.ok("POST", PODS, pod())
-        found = (await add(ask, LOOKS, activeDeadlineSeconds=5)).json
+        found = (await add(ask, DEBUGGER, activeDeadlineSeconds=5)).json
         assert found["metadata"]["generation"] == 2 and "activeDeadlineSeconds" not in found["spec"]
         (first,) = found["spec"]["ephemeralContainers"]
         assert first["terminationMessagePath"] == "/dev/termination-log"  # defaulted
         found = (await add(ask, {"name": "more", "image": "busybox", "stdin": True, "tty": True})).json
-        assert {each["name"] for each in found["spec"]["ephemeralContainers"]} == {"looks", "more"}
+        assert {each["name"] for each in found["spec"]["ephemeralContainers"]} == {"debugger", "more"}
         assert found["status"]["qosClass"] == "BestEffort"
         assert (await ask.ok("GET", DEBUG))["spec"] == found["spec"]
-        again = (await add(ask, LOOKS)).json
+        again = (await add(ask, DEBUGGER)).json
         assert again["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
 
 
@@ -71,12 +71,12 @@ async def test_what_may_not_be_added(tmp_path: Path, container: dict[str, Any], 
 async def test_existing_ones_stay_as_they_are(tmp_path: Path) -> None:
     async with api(tmp_path, "1.36") as ask:
         await ask.ok("POST", PODS, pod())
-        await add(ask, LOOKS)
-        changed = await add(ask, {**LOOKS, "image": "other"})
-        assert 'existing ephemeral containers "looks" may not be changed' in changed.json["message"]
+        await add(ask, DEBUGGER)
+        changed = await add(ask, {**DEBUGGER, "image": "other"})
+        assert 'existing ephemeral containers "debugger" may not be changed' in changed.json["message"]
         removed = await ask("PATCH", DEBUG, {"spec": {"ephemeralContainers": None}}, MERGE)
-        assert 'existing ephemeral containers "looks" may not be removed' in removed.json["message"]
-        plain = await ask("PATCH", DEMO, {"spec": {"ephemeralContainers": [{**LOOKS, "name": "two"}]}}, STRATEGIC)
+        assert 'existing ephemeral containers "debugger" may not be removed' in removed.json["message"]
+        plain = await ask("PATCH", DEMO, {"spec": {"ephemeralContainers": [{**DEBUGGER, "name": "two"}]}}, STRATEGIC)
         assert plain.code == 422
         relabelled = await ask("PATCH", DEMO, {"metadata": {"labels": {"a": "b"}}}, MERGE)
         assert relabelled.code == 200
@@ -84,5 +84,5 @@ async def test_existing_ones_stay_as_they_are(tmp_path: Path) -> None:
 
 async def test_a_new_pod_has_none(tmp_path: Path) -> None:
     async with api(tmp_path, "1.36") as ask:
-        refused = await ask("POST", PODS, pod(ephemeralContainers=[LOOKS]))
+        refused = await ask("POST", PODS, pod(ephemeralContainers=[DEBUGGER]))
         assert "spec.ephemeralContainers: Forbidden: cannot be set on create" in refused.json["message"]

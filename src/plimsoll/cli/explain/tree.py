@@ -16,7 +16,7 @@ INDENT = "    "
 def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise: bool = False) -> Iterator[str]:
     node = found.node
     title = f"node {inert(node.name)}".rstrip()
-    facts = f"Kubernetes {node.profile} · cgroup v{node.cgroup_version} · {node.driver} · {node.runtime}"
+    facts = f"profile {node.profile} · cgroup v{node.cgroup_version} · {node.driver} · {node.runtime}"
     yield f"{paint(title, 'bold')}  {paint(facts, 'dim')}"
     yield f"{INDENT}capacity     {_listed(node.capacity)}"
     yield f"{INDENT}allocatable  {_listed(node.allocatable)}"
@@ -78,11 +78,16 @@ class _TreeWriter:
         yield f"effective requests: {_listed(pod.requests)}"
         if pod.limits:
             yield f"effective limits: {_listed(pod.limits)}"
+        if pod.overhead:
+            owner = f" (RuntimeClass {inert(pod.runtime_class)})" if pod.runtime_class else ""
+            yield f"overhead, counted in both: {_listed(pod.overhead)}{owner}"
         yield f"eviction for memory: {pod.eviction.sentence()}"
         if pod.exclusive_cpus:
             yield f"exclusive CPUs: {pod.exclusive_cpus}"
         for warning in pod.warnings:
             yield f"{paint('warning', 'yellow')}: {inert(warning)}"
+        for note in () if self.brief else pod.notes:
+            yield f"note: {inert(note)}"
 
     def _file_lines(self, file: DesiredFile, lead: str) -> Iterator[str]:
         reason = file.reason

@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.cli.terminal import Paint, colourful
 from plimsoll.errors import PlimsollError
 
@@ -30,9 +31,9 @@ TOUR = (
         "--config {}/documents/004-kubelet-config.yaml --feature-gates MemoryQoS=true --driver systemd",
     ),
     (
-        "What changes for the pod between 1.27 and 1.36.",
+        "What changes for the pod between the documents and 1.36.",
         "explain {}/documents/002-qos-demo.yaml --capacity cpu=48,memory=263192560Ki "
-        "--feature-gates MemoryQoS=true --diff 1.27,1.36",
+        "--feature-gates MemoryQoS=true --diff documents,1.36",
     ),
     ("A calculator for one number.", "explain memory-high --request 1Gi --limit 2Gi"),
 )
@@ -44,7 +45,7 @@ TOUR = (
 @click.option(
     "--listen", metavar="HOST:PORT", help="Address of the API server. [default: 127.0.0.1:6443, or any free port]"
 )
-@click.option("--profile", default="1.27", show_default=True, help="The Kubernetes release to follow: 1.27 or 1.36.")
+@click.option("--profile", default="documents", show_default=True, help="The profile to follow: documents or 1.36.")
 @click.option("--feature-gates", metavar="LIST", default="", help="Feature gates of the API server and the node.")
 @click.option("--capacity", metavar="LIST", help="Capacity of the node: cpu=8,memory=4Gi. [default: this machine]")
 @click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration for the node.")
@@ -57,6 +58,7 @@ TOUR = (
     help="Run containers with a private containerd in the state directory; installs it if missing (Debian, root).",
 )
 @click.option("--demo/--no-demo", default=True, help="Whether to run the three pods of examples/three-classes.yaml.")
+@log_options
 def up(tour: bool, **options: Any) -> int:
     """Start a Kubernetes cluster on this machine: API server, scheduler, a node with real limits, three pods.
 
@@ -84,6 +86,7 @@ def up(tour: bool, **options: Any) -> int:
         if os.geteuid() != 0:
             raise PlimsollError("--with-containerd: containerd needs root")
         own_mounts()
+    log_level(dict(options))  # both options together are refused before anything starts
     demo = EXAMPLES / "three-classes.yaml" if options.pop("demo") else None
     return asyncio.run(run(UpOptions(demo=demo, **options), paint))
 
@@ -106,7 +109,7 @@ def _next_steps(paint: Paint) -> None:
     for line in (
         "plimsoll explain YOUR-MANIFEST.yaml            (./dev run explain …, or .venv/bin/plimsoll)",
         "kubectl get pods -A -o json | plimsoll explain -",
-        "plimsoll explain YOUR-MANIFEST.yaml --diff 1.27,1.36",
+        "plimsoll explain YOUR-MANIFEST.yaml --diff documents,1.36",
     ):
         click.echo(f"  {line}")
 

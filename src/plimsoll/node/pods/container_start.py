@@ -140,7 +140,7 @@ class Starter:
         return await self._node.runtime.make_container(what.sandbox, what.sandbox_id, spec)
 
     async def _target_id(self, pod: RunPod, name: str) -> str:
-        """Of the running container that an ephemeral one is to look at; "" without a name."""
+        """Of the running container whose processes an ephemeral one sees; "" without a name."""
         if not name:
             return ""
         newest = (await self._node.view.pod(pod.metadata.uid)).newest(name)

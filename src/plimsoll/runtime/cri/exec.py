@@ -1,8 +1,8 @@
 """The live streams of exec and attach, over the runtime's streaming server: Exec and Attach return its URL.
 
 The server speaks SPDY/3.1 with the remote command protocol, version 4: one stream each for stdin, stdout, stderr, the
-size of the terminal, and how it ended (a Status). It also has a WebSocket form, but there containerd before 2.0 cannot
-be told that stdin has ended. One task reads.
+size of the terminal, and how it ended (a Status). It also has a WebSocket form, in which containerd before 2.0 has no
+message for the end of stdin. One task reads.
 """
 
 from __future__ import annotations

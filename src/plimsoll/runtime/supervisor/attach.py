@@ -30,6 +30,11 @@ class OutputReaders:
     def __len__(self) -> int:
         return len(self._pending)
 
+    @property
+    def are_full(self) -> bool:
+        """Whether some pipe has not taken everything."""
+        return any(self._pending.values())
+
     def add(self, fd: int) -> None:
         """The write end of a pipe, which is closed here."""
         if self._has_ended:
@@ -56,10 +61,10 @@ class OutputReaders:
             left = pending[os.write(fd, pending) :]
         except BlockingIOError:
             left = pending
-        except OSError:  # nobody reads any more
+        except OSError:  # its reader is gone
             self._close(fd)
             return
-        was_paused = any(self._pending.values())
+        was_paused = self.are_full
         self._pending[fd] = left
         if len(left) < len(pending) or not left:
             self._stop_timer(fd)
@@ -81,7 +86,7 @@ class OutputReaders:
         self._stop_timer(fd)
         self._loop.watch(fd, None)
         os.close(fd)
-        was_paused = any(self._pending.values())
+        was_paused = self.are_full
         del self._pending[fd]
         self._set_pace(was_paused=was_paused)
 
@@ -92,8 +97,7 @@ class OutputReaders:
     def _set_pace(self, *, was_paused: bool) -> None:
         if self._has_ended:
             return
-        is_paused = any(self._pending.values())
-        if is_paused:
+        if self.are_full:
             self._pause()
         elif was_paused:
             self._resume()

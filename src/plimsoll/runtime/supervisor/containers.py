@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from plimsoll.linux import namespaces
 from plimsoll.runtime.supervisor import child, rootfs, spawn
 from plimsoll.runtime.supervisor.attach import MAX_READERS, OutputReaders
-from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream, log_place
+from plimsoll.runtime.supervisor.log_writer import LogFile, LogPace, LogStream, log_place
 from plimsoll.runtime.supervisor.loop import EventLoop
 from plimsoll.runtime.supervisor.plan import LaunchPlan, plan_from
 from plimsoll.runtime.supervisor.sandboxes import Sandboxes
@@ -33,6 +33,7 @@ class Containers:
         self._loop, self._settings, self._register, self._spawn = loop, settings, register, start
         self._by_pid: dict[int, ContainerRecord] = {}
         self._supervisor = os.getpid()
+        self._flooding: set[LogStream] = set()  # not read for now
         self._hidden: tuple[str, ...] = ()
         self._hidden_until_s = 0.0
         self.sandboxes: Sandboxes  # set by the supervisor: the two refer to each other
@@ -202,7 +203,7 @@ class Containers:
         return sandbox.pids if sandbox.share_pids else spawn.NEW_PIDS
 
     def _target_pids(self, container: ContainerRecord, sandbox: Sandbox) -> int:
-        """The pid namespace of the container that this one looks at; −1 where the sandbox decides."""
+        """The pid namespace of the container whose processes this one sees; −1 where the sandbox decides."""
         if not container.target_id or self._pids_for(sandbox) != spawn.NEW_PIDS:
             return -1
         return namespaces.open_namespace(namespaces.PID, self.running(container.target_id).pid)
@@ -255,17 +256,32 @@ class Containers:
         return child.Streams(theirs_in, *ends)
 
     def _follow(self, container: ContainerRecord, stream: LogStream) -> None:
+        pace = container.log_pace = container.log_pace or LogPace(time.monotonic())
+
         def readable() -> None:
+            began_s = time.monotonic()
             if not stream.read():
                 self._loop.watch(stream.fd, None)
                 stream.close()
                 readers.end()
+                return
+            now_s = time.monotonic()
+            pause_s = pace.pause_s(now_s - began_s, now_s, len(self._flooding) + 1)
+            if pause_s > 0:
+                self._loop.watch(stream.fd, None)
+                self._flooding.add(stream)
+                self._loop.after(pause_s, resume)
 
-        readers = OutputReaders(
-            self._loop,
-            lambda: self._loop.watch(stream.fd, None),
-            lambda: self._loop.watch(stream.fd, readable) if stream.fd >= 0 else None,
-        )
+        def resume() -> None:
+            self._flooding.discard(stream)
+            listen()
+
+        def listen() -> None:
+            """Read again, unless it is paused for another reason, or its container has ended."""
+            if stream.fd >= 0 and stream not in self._flooding and not readers.are_full:
+                self._loop.watch(stream.fd, readable)
+
+        readers = OutputReaders(self._loop, lambda: self._loop.watch(stream.fd, None), listen)
         stream.copy, container.readers[stream.name] = readers.take, readers
         container.streams.append(stream)
         self._loop.watch(stream.fd, readable)
@@ -313,7 +329,7 @@ class Containers:
                 stream.drain()
         for readers in container.readers.values():
             readers.end()
-        container.streams, container.readers = [], {}
+        container.streams, container.readers, container.log_pace = [], {}, None
         if container.log is not None:
             container.log.close()
             container.log = None

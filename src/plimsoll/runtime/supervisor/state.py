@@ -14,7 +14,7 @@ from typing import Any
 from plimsoll.runtime.supervisor import spawn, wire
 from plimsoll.runtime.supervisor.attach import OutputReaders
 from plimsoll.runtime.supervisor.journal import SupervisorJournal
-from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream
+from plimsoll.runtime.supervisor.log_writer import LogFile, LogPace, LogStream
 from plimsoll.runtime.supervisor.loop import EventLoop, Timer
 from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
 
@@ -97,6 +97,7 @@ class ContainerRecord:
         "stdin",
         "stop_signal",
         "stop_timer",
+        "log_pace",
         "streams",
         "target_id",
     )
@@ -127,6 +128,7 @@ class ContainerRecord:
         self.failure: Failure | None = None
         self.streams: list[LogStream] = []
         self.readers: dict[str, OutputReaders] = {}  # attached clients, by stream
+        self.log_pace: LogPace | None = None  # while it runs
         self.log: LogFile | None = None
         self.stdin = -1
         self.cgroup_fd = -1  # only where there is no pid namespace whose end kills what is left

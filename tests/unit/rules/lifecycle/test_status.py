@@ -29,7 +29,7 @@ from tests.unit.rules.run_pods import START_S, Json, a_pod, memory, run, seen, s
 
 NOW_S = START_S + 100
 NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.36"])
-OLD_NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.27"])
+OLD_NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["documents"])
 CRASH = memory(failures={"a": StartFailure("CrashLoopBackOff", "back-off 10s …")})
 EVICTED = TerminationVerdict("Evicted", "The node was low on resource: memory. ", 1, is_disruption=True)
 PROBE = {"exec": {"command": ["true"]}}
@@ -343,6 +343,15 @@ def test_addresses(fields: Any, sandbox: ObservedSandbox, ip: str) -> None:
     assert [each.ip for each in shown.pod_ips] == ([ip] if ip else [])
     assert (shown.host_ip, [each.ip for each in shown.host_ips]) == ("192.0.2.1", ["192.0.2.1"])
     assert status(a_pod("a", **fields), seen(sandbox=sandbox), node=OLD_NODE).host_ips == ()
+
+
+def test_without_in_place_resize_a_status_has_no_allocated_resources() -> None:
+    """Gate InPlacePodVerticalScaling: the kubelet sets both fields only with it (03 §2)."""
+    pod = a_pod({"name": "a", "resources": {"requests": {"cpu": "1"}}})
+    for shows in (True, False):
+        node = msgspec.structs.replace(OLD_NODE, shows_allocated=shows)
+        (found,) = status(pod, seen(run("a")), node=node).container_statuses
+        assert (found.allocated_resources is not None, found.resources is not None) == (shows, shows)
 
 
 def test_quality_of_service_and_generation() -> None:
