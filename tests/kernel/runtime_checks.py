@@ -169,7 +169,7 @@ async def a_client_that_leaves_a_terminal(pod: Pod) -> None:
 async def a_container_in_the_pids_of_another(pod: Pod) -> None:
     """As an ephemeral container with a target."""
     target = await pod.start("sleep", "1234")
-    beside = await pod.start("/bin/sh", "-c", "tr '\\0' ' ' </proc/1/cmdline; exec sleep 1000", target_id=target)
+    beside = await pod.start("/bin/sh", "-c", "tr '\\0' ' ' </proc/1/cmdline; echo; exec sleep 1000", target_id=target)
     await pod.says(beside, "sleep 1234")
     pids = [(await pod.seen(each)).pid for each in (target, beside)]
     assert len({os.readlink(f"/proc/{pid}/ns/pid") for pid in pids}) == 1

@@ -169,32 +169,34 @@ class TerminalSession:
 
 
 class AttachSession:
-    """`inward`: the container's terminal, or where its stdin is written; −1 where it has neither. `end_stdin` is called
-    when the client's input has ended."""
+    """`inward`: the container's terminal, or where its stdin is written; −1 where this client has neither.
+    `stdin_once`: no one else can write there, so the container's stdin ends with this client."""
 
     def __init__(
-        self, inward: int, stdout: int, stderr: int, end_stdin: Callable[[], Awaitable[None]], *, stdin: bool, tty: bool
+        self, inward: int, stdout: int, stderr: int, *, stdin: bool, stdin_once: bool = False, tty: bool = False
     ) -> None:
         self._inward = StreamEnd(inward) if inward >= 0 else None
         self._stdout, self._stderr = StreamEnd(stdout), StreamEnd(stderr)
-        self._takes_input, self._tty, self._end_stdin = stdin and self._inward is not None, tty, end_stdin
+        self._takes_input, self._stdin_once, self._tty = stdin, stdin_once, tty
         self._closed: Ending = asyncio.get_running_loop().create_future()
 
     async def write(self, data: bytes) -> None:
         if self._inward is not None and self._takes_input:
             self._takes_input = await self._inward.write(data, self._closed)
 
-    def end_output(self) -> None:
+    async def close_stdin(self) -> None:
+        """A terminal stays open for the next client, and so does a stdin that may have many: then the session ends."""
+        if not self._takes_input or self._tty:
+            return
+        self._takes_input = False
+        if self._inward is not None:
+            self._inward.close()
+        if not self._stdin_once:
+            self._end_output()
+
+    def _end_output(self) -> None:
         self._stdout.close()
         self._stderr.close()
-
-    async def close_stdin(self) -> None:
-        """A terminal stays open for the next client."""
-        if self._inward is not None and not self._tty:
-            self._inward.close()
-            if self._takes_input:
-                self._takes_input = False
-                await self._end_stdin()
 
     async def resize(self, columns: int, rows: int) -> None:
         if self._inward is not None and self._tty and self._inward.fd >= 0:
@@ -213,8 +215,7 @@ class AttachSession:
     async def close(self) -> None:
         if not self._closed.done():
             self._closed.set_result((0, False))
-        await self.close_stdin()
-        self.end_output()
+        self._end_output()
         if self._inward is not None:
             self._inward.close()
 

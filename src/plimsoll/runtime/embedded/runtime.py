@@ -291,23 +291,16 @@ class ProcessRuntime(SupervisorClient):
     async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
         pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
         try:
-            answer, entry = await self._call_for_fds("attach", [pipe[1] for pipe in pipes], container=container_id)
+            answer, entry = await self._call_for_fds(
+                "attach", [pipe[1] for pipe in pipes], container=container_id, stdin=stdin
+            )
         except RuntimeCallError:
             wire.close_fds(pipe[0] for pipe in pipes)
             raise
         finally:
             wire.close_fds(pipe[1] for pipe in pipes)
-
-        async def end_stdin() -> None:
-            if not answer["stdin_once"]:
-                session.end_output()
-                return
-            with contextlib.suppress(RuntimeCallError):  # the container has ended, or the supervisor
-                await self._call("end_stdin", container=container_id)
-
-        inward = entry[0] if entry else -1
-        session = AttachSession(inward, pipes[0][0], pipes[1][0], end_stdin, stdin=stdin, tty=tty)
-        return session
+        inward, is_once = entry[0] if entry else -1, bool(answer["stdin_once"])
+        return AttachSession(inward, pipes[0][0], pipes[1][0], stdin=stdin, stdin_once=is_once, tty=tty)
 
     async def _run(
         self, number: int, container_id: str, command: tuple[str, ...], streams: list[int], **how: object

@@ -126,9 +126,11 @@ class Containers:
         else:
             gone()
 
-    def attach(self, container_id: str, outputs: Mapping[str, int]) -> tuple[int, bool]:
-        """Copy its output to these pipes from now on. Returns its terminal, or where its stdin is written (−1 for
-        neither), and whether stdin ends with its first client. Descriptors stay the caller's or the container's."""
+    def attach(
+        self, container_id: str, outputs: Mapping[str, int], give: Callable[[int, bool], None], *, stdin: bool
+    ) -> None:
+        """Copy its output to these pipes from now on. `give` gets its terminal or, for input, where its stdin is
+        written (−1 for neither), and whether that ends with this client (`stdinOnce`): then no other gets it."""
         container = self.running(container_id)
         if any(len(readers) >= MAX_READERS for readers in container.readers.values()):
             raise RequestError(f"{MAX_READERS} clients are attached to container {container_id} already")
@@ -136,16 +138,14 @@ class Containers:
             if name in container.readers:
                 container.readers[name].add(os.dup(fd))
         child = container.child
-        entry = child.terminal if child is not None and child.terminal >= 0 else container.stdin
-        return entry, plan_from(json.loads(container.plan)).stdin_once
-
-    def end_stdin(self, container_id: str) -> None:
-        """If it is to end with the first client that was attached (`stdinOnce`)."""
-        container = self._register.containers.get(container_id)
-        if container is None or container.stdin < 0 or not plan_from(json.loads(container.plan)).stdin_once:
+        if child is not None and child.terminal >= 0:
+            give(child.terminal, False)
             return
-        os.close(container.stdin)
-        container.stdin = -1
+        is_once = plan_from(json.loads(container.plan)).stdin_once
+        give(container.stdin if stdin else -1, is_once)
+        if stdin and is_once and container.stdin >= 0:
+            os.close(container.stdin)
+            container.stdin = -1
 
     def reopen_log(self, container_id: str) -> None:
         container = self.get(container_id)

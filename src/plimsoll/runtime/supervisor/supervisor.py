@@ -208,13 +208,12 @@ class Supervisor:
 
     def _call_attach(self, call: SupervisorCall) -> None:
         """The descriptors are the pipes of stdout and stderr; the answer has the terminal or stdin, if there is one."""
-        outputs = dict(zip(("stdout", "stderr"), call.fds, strict=True))
-        entry, stdin_once = self._containers.attach(call.message["container"], outputs)
-        call.answer({"stdin_once": stdin_once}, [entry] if entry >= 0 else [])
 
-    def _call_end_stdin(self, call: SupervisorCall) -> None:
-        self._containers.end_stdin(call.message["container"])
-        call.answer()
+        def give(entry: int, is_once: bool) -> None:
+            call.answer({"stdin_once": is_once}, [entry] if entry >= 0 else [])
+
+        outputs = dict(zip(("stdout", "stderr"), call.fds, strict=True))
+        self._containers.attach(call.message["container"], outputs, give, stdin=bool(call.message["stdin"]))
 
     def _call_socket(self, call: SupervisorCall) -> None:
         sandbox = self._register.sandboxes.get(call.message["sandbox"])
