@@ -103,7 +103,7 @@ async def it_goes_like_others(pod: Pod) -> None:
     """Whatever priority the supervisor itself has."""
     assert await pod.output("nice") == "0\n"
     container = await pod.start(*SLEEP)
-    session = await pod.runtime.attach(container, ("nice",), stdin=False, tty=False)
+    session = await pod.runtime.exec(container, ("nice",), stdin=False, tty=False)
     assert b"".join([data async for data in session.stdout()]) == b"0\n"
     await session.close()
     supervisor = int(read(f"/proc/{(await pod.seen(container)).pid}/stat").rpartition(")")[2].split()[1])
@@ -177,7 +177,7 @@ async def host_sockets_can_not_be_reached(pod: Pod) -> None:
     )
     try:
         container = await pod.start(*SLEEP, image_ref=WITH_PYTHON)
-        session = await pod.runtime.attach(container, (PYTHON, "-I", "-S", "-c", code), stdin=True, tty=False)
+        session = await pod.runtime.exec(container, (PYTHON, "-I", "-S", "-c", code), stdin=True, tty=False)
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(f"{place}/socket")
             listening.listen()

@@ -165,7 +165,7 @@ async def main():
     container = await runtime.make_container(
         spec, sandbox, ContainerSpec("c", 0, "i", "host", command, log_path="c/0.log", mounts=mounts))
     await runtime.start_container(container)
-    await runtime.attach(container, ("sleep", "777"), stdin=True, tty=False)
+    await runtime.exec(container, ("sleep", "777"), stdin=True, tty=False)
     print(container, flush=True)
     await asyncio.sleep(1000)
 
@@ -333,7 +333,7 @@ async def test_nothing_leaks(pod: Pod) -> None:
     async def one_life() -> None:
         container = await pod.start(*SLEEP, mounts=(ContainerMount("/usr", "/v", True),))
         await pod.runtime.run_in(container, ("true",), DEADLINE_S)
-        session = await pod.runtime.attach(container, ("cat",), stdin=True, tty=True)
+        session = await pod.runtime.exec(container, ("cat",), stdin=True, tty=True)
         await session.close()
         with contextlib.suppress(RuntimeCallError):
             await pod.runtime.run_in(container, ("no-such-program",), DEADLINE_S)
@@ -436,7 +436,7 @@ async def main():
     child = int(log.read_text().splitlines()[-1].split()[-1])
     done = await runtime.run_in(container, ("/bin/sh", "-c", "echo hi; exit 3"), 10)
     assert (done.exit_code, done.output) == (3, b"hi\\n"), done
-    session = await runtime.attach(container, ("/bin/sh", "-c", "tty; exit 4"), stdin=True, tty=True)
+    session = await runtime.exec(container, ("/bin/sh", "-c", "tty; exit 4"), stdin=True, tty=True)
     said = b"".join([data async for data in session.stdout()])
     assert b"/dev/pts/" in said and await session.wait() == 4, said
     await runtime.stop_container(container, 5)

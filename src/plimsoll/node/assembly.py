@@ -137,6 +137,7 @@ class NodeProcess:
             EndpointAccess(options.name, client, time.monotonic),
             server_tls(identity.certificate, identity.key, ca),
             time.time,
+            live.setting.config.streaming_idle_s,
         )
         self._renewal = Renewal(client, options.name, identity, home, self._renewed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterable
@@ -17,7 +18,7 @@ from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ExecSession, ObservedContainer, RuntimeCallError
+from plimsoll.runtime.interface import ExecSession, ObservedContainer, ObservedSandbox, RuntimeCallError
 from tests.unit.node.played_session import PlayedSession
 
 NODE = "n1"
@@ -44,6 +45,9 @@ class PlayedPods:
     def documents(self) -> Iterable[JsonObject]:
         return self.pods.values()
 
+    def sandbox(self, uid: str) -> ObservedSandbox | None:
+        return ObservedSandbox("s", pod_uid=uid)
+
     def container(self, container_id: str) -> ObservedContainer | None:
         return self.containers.get(container_id)
 
@@ -55,12 +59,22 @@ class PlayedContainers:
         self.logs, self.sessions = logs, list[PlayedSession]()
         self.asked: list[tuple[str, tuple[str, ...], bool, bool]] = []
 
-    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
         self.asked.append((container_id, command, stdin, tty))
         if command[0] != "echo":
             raise RuntimeCallError("exec", f'"{command[0]}": no such file')
         self.sessions.append(PlayedSession(echo=True))
         return self.sessions[-1]
+
+    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
+        self.asked.append((container_id, (), stdin, tty))
+        self.sessions.append(PlayedSession(echo=True))
+        return self.sessions[-1]
+
+    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
+        """The pod's network is the test's own."""
+        assert sandbox_id == "s"
+        return socket.socket(family, socket.SOCK_STREAM)
 
     def log_file(self, container: ObservedContainer) -> Path:
         return self.logs / f"{container.attempt}.log"

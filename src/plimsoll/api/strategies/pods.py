@@ -15,6 +15,7 @@ from plimsoll.codec.lean.lean import from_document, quantity_hook
 from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.disabled_fields import without_resize_fields
+from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
 from plimsoll.rules.admission.validation import create_errors
@@ -82,6 +83,17 @@ class PodStrategy(Strategy):
 
     def resize_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return resize_errors(version_of(old), version_of(new), context.gates, context.profile)
+
+    def prepared_for_ephemeral_containers(self, old: JsonObject, new: JsonObject) -> JsonObject:
+        """Everything but the ephemeral containers is restored."""
+        spec = {**old["spec"], "ephemeralContainers": (new.get("spec") or {}).get("ephemeralContainers")}
+        if not spec["ephemeralContainers"]:
+            del spec["ephemeralContainers"]
+        metadata = {**old["metadata"], "resourceVersion": new["metadata"].get("resourceVersion")}
+        return {**old, "metadata": metadata, "spec": spec}
+
+    def ephemeral_container_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return ephemeral_container_errors(version_of(old), version_of(new), context.gates)
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         """Status, and with it labels, annotations and finalizers; owners and spec stay."""

@@ -96,6 +96,7 @@ def container_spec(
     pod_ips: tuple[str, ...] = (),
     resources: CriResources | None = None,
     cgroup: str = "",
+    target_id: str = "",
 ) -> ContainerSpec:
     """`mounts`: of its volumes. Raises ContainerConfigError, and OSError if a file cannot be written."""
     name = checked_label(container.name, "container")
@@ -131,6 +132,7 @@ def container_spec(
         stop_signal=(lifecycle.stop_signal or "") if lifecycle is not None else "",
         resources=CriResources() if resources is None else resources,
         cgroup=cgroup,
+        target_id=target_id,
         labels={**_pod_labels(pod.metadata), CONTAINER_NAME: name},
         annotations={
             CONTAINER_HASH: container_hash(container),

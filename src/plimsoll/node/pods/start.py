@@ -90,7 +90,9 @@ class PodStart:
 
     async def _start_one(self, pod: RunPod, what: ContainerStart) -> StartFailure | None:
         failure = await self._starter.start(pod, what)
-        kind = "init_container" if what.start.is_init else "container"
+        kind = {"initContainers": "init_container", "ephemeralContainers": "ephemeral_container"}.get(
+            what.start.kind, "container"
+        )
         self._node.meters.started_containers.add(kind)
         if failure is not None:
             self._node.meters.start_errors.add(kind, failure.reason)

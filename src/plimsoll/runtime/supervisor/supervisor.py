@@ -207,6 +207,15 @@ class Supervisor:
         self._runs.kill(call.connection, int(call.message["run"]))
         call.answer()
 
+    def _call_attach(self, call: SupervisorCall) -> None:
+        """The descriptors are the pipes of stdout and stderr; the answer has the terminal or stdin, if there is one."""
+
+        def give(entry: int, is_once: bool) -> None:
+            call.answer({"stdin_once": is_once}, [entry] if entry >= 0 else [])
+
+        outputs = dict(zip(("stdout", "stderr"), call.fds, strict=True))
+        self._containers.attach(call.message["container"], outputs, give, stdin=bool(call.message["stdin"]))
+
     def _call_socket(self, call: SupervisorCall) -> None:
         sandbox = self._register.sandboxes.get(call.message["sandbox"])
         if sandbox is None or not sandbox.ready:
