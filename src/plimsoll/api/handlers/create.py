@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.admission.chain import admitted_pod, check_limit_ranges, check_namespace
+from plimsoll.api.admission.node_restriction import check_create
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.machinery.bodies import off_loop, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -107,9 +108,9 @@ async def prepared(
         return as_core(new) if resource.group == "events.k8s.io" else new
 
     new = await off_loop(cluster, call, len(call.body), completed)
-    call.guard(new)
     if resource.storage == "pods":
         new = admitted_pod(cluster, new)
+    check_create(cluster, call, new)
     rules = strategy(resource)
     new = rules.prepared_for_create(new, context)
 

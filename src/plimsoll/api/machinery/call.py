@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import msgspec
 
 from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.rounds import Pace, Rounds
 from plimsoll.api.machinery.users import User
-from plimsoll.rules.model.json_object import JsonObject
-
-# Called with the object of a request where only the object decides whether the user may (a node's own pods).
-# Raises StatusError.
-Guard = Callable[[JsonObject], None]
-
-
-def allow_any(_: JsonObject) -> None:
-    """The user may do this to every object."""
 
 
 class ApiCall(msgspec.Struct):
@@ -27,7 +18,6 @@ class ApiCall(msgspec.Struct):
     content_type: str = ""
     user_agent: str = ""
     warnings: list[str] = []
-    guard: Guard = allow_any
     pace: Pace = msgspec.field(default_factory=lambda: Pace(Rounds()))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.api.auth.authorizer import authorize
-from plimsoll.api.auth.roles import path_verdict
+from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
 from plimsoll.api.handlers.list import read_selection
@@ -178,7 +178,7 @@ class App:
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
             await self.fairness.slow_down(user)
-            if path_verdict(user, path) != "allow":
+            if not may_read_path(user, path):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
             await _send_page(request, page)
             return
@@ -342,13 +342,13 @@ class App:
         return self._authorized_call(request, info)
 
     def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
+        authorize(request.user, info, self.cluster.node_graph)
         return ApiCall(
             info,
             request.user,
             content_type=request.header(b"content-type"),
             user_agent=request.header(b"user-agent"),
             warnings=[],
-            guard=authorize(request.user, info),
             pace=Pace(self.rounds, request.user.name, request.is_lost),
         )
 
