@@ -323,6 +323,8 @@ class NodeLife(RuleBasedStateMachine):
         if record.verdict is not None:
             return f"it is to end: {record.verdict.reason}"
         conditions = agent.pods.resizes.conditions(worker.uid)
+        if conditions.pending is not None and "The node had condition" in conditions.pending.message:
+            return "deferred for a condition that the node no longer has"
         if conditions.progress is not None or (conditions.pending is None) != is_allocated(
             worker.pod, record.allocation
         ):
