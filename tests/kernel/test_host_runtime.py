@@ -365,14 +365,16 @@ async def test_memory_of_fifty_containers(pod: Pod) -> None:
 WITHOUT_OVERLAY = """
 import os, socket, sys
 from plimsoll.linux import namespaces
-from plimsoll.runtime.supervisor import rootfs
+from plimsoll.runtime.supervisor import host_view, rootfs
 from plimsoll.runtime.supervisor.plan import Bind
 
 stage, state, reachable = sys.argv[1:4]
 namespaces.unshare(namespaces.MOUNT)
 binds = (Bind("/usr", "/data/of/pod", True), Bind(state + "/../volume", "/volume"))
-rootfs.enter(rootfs.RootView(stage, secret=(state,), binds=binds, overlay=False, outside=os.getpid()))
-for path in ("/root", "/home", "/run", "/tmp", "/var/lib"):
+base = host_view.directory(state)
+view = rootfs.RootView(stage, base=base, secret=(state,), binds=binds, overlay=False, outside=os.getpid())
+rootfs.enter(view)
+for path in ("/root", "/home", "/run", "/tmp", "/var/lib", "/opt", "/srv"):
     assert not os.path.isdir(path) or os.listdir(path) == [], path
 assert not os.path.exists(state) and open("/etc/passwd").read()
 assert not os.path.exists("/etc/shadow") or open("/etc/shadow").read() == ""
@@ -394,7 +396,7 @@ except OSError as error:
 def test_the_view_without_overlayfs(tmp_path: Path, cgroups: Cgroups) -> None:
     for name in ("stage", "state", "volume"):
         (tmp_path / name).mkdir()
-    place, mounts = folder(f"/opt/{cgroups.name}"), host_mounts(tmp_path)
+    place, mounts = folder(f"/usr/local/{cgroups.name}"), host_mounts(tmp_path)
     try:
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(f"{place}/socket")

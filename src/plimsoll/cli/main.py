@@ -88,6 +88,9 @@ VERBS = {
 }
 
 
+CLUSTER_OPTIONS = ("-n", "--namespace", "--context", "--kubeconfig")
+
+
 class LazyGroup(click.Group):
     """Lists the verbs without importing their modules."""
 
@@ -110,6 +113,17 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in VERBS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options of a cluster may precede the verb, as in `kubectl -n shop get pods`."""
+        leading, rest = [], list(args)
+        while rest and rest[0].partition("=")[0] in CLUSTER_OPTIONS:
+            taken = 1 if "=" in rest[0] else 2
+            leading += rest[:taken]
+            rest = rest[taken:]
+        if leading and (not rest or rest[0] not in VERBS):
+            ctx.fail(f"specify a command after {leading[0]}")
+        return super().parse_args(ctx, [*rest[:1], *leading, *rest[1:]])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from plimsoll.api.auth.ca import Authority, Issued
+from plimsoll.api.auth.ca import Authority, Issued, endpoint_name
 from plimsoll.kube import request
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
@@ -119,7 +119,7 @@ class World:
 
     @property
     def server_access(self) -> Access:
-        return Access(f"https://127.0.0.1:{self.port}", server_name=NODE)
+        return Access(f"https://127.0.0.1:{self.port}", server_name=endpoint_name(NODE))
 
     def client_tls(self, shown: Issued | None) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.authority.ca_file))
@@ -135,7 +135,7 @@ class World:
         return HttpTransport(self.server_access, tls=self.authority.client_context())
 
     def with_token(self, token: str) -> HttpTransport:
-        access = Access(f"https://127.0.0.1:{self.port}", server_name=NODE, token=token)
+        access = Access(f"https://127.0.0.1:{self.port}", server_name=endpoint_name(NODE), token=token)
         return HttpTransport(access, tls=self.client_tls(None))
 
     def with_certificate(self, user: str, *groups: str) -> HttpTransport:

@@ -18,6 +18,7 @@ from plimsoll.api.admission.chain import (
     check_limit_ranges_on_resize,
     limit_ranged_resize,
 )
+from plimsoll.api.admission.node_restriction import check_update
 from plimsoll.api.admission.quota import charge, quota_keys
 from plimsoll.api.handlers.create import create_object, defaulted, write_context
 from plimsoll.api.machinery.bodies import read_object
@@ -90,7 +91,6 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         if record is None:
             raise not_found(resource, info.name)
         old = decoded(record)
-        call.guard(old)
         new = _step(cluster, call, options, old, mutate)
         nothing: list[Decision] = [None] * len(keys)
         if _same(old, new):
@@ -124,6 +124,7 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
     errors = update_errors(old["metadata"], sent_metadata)
     new = defaulted(cluster, resource, sent, info.name, old)
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
+    check_update(call, old, new)
     new = _prepared(rules, info.subresource, live, new, context)
     if not tracked:
         new = track_update(kind, live, new, options.field_manager, info.subresource, context.now)

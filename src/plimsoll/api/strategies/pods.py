@@ -124,11 +124,15 @@ class PodStrategy(Strategy):
         return errors
 
     def warnings(self, document: JsonObject) -> list[str]:
+        spec = document.get("spec") or {}
         return [
-            text
-            for kind in ("initContainers", "containers")
-            for index, container in enumerate((document.get("spec") or {}).get(kind) or [])
-            for text in _container_warnings(container, f"spec.{kind}[{index}]")
+            *_without_effect(spec),
+            *(
+                text
+                for kind in ("initContainers", "containers")
+                for index, container in enumerate(spec.get(kind) or [])
+                for text in _container_warnings(container, f"spec.{kind}[{index}]")
+            ),
         ]
 
     def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
@@ -223,6 +227,18 @@ def _state_errors(before: JsonObject, after: JsonObject, field: str, policy: Any
             path = f"status.{field}[{index}].state"
             errors.append(forbidden(path, "may not be transitioned to non-terminated state"))
     return errors
+
+
+def _without_effect(spec: JsonObject) -> list[str]:
+    """What this cluster accepts and does not do."""
+    warnings = []
+    if spec.get("imagePullSecrets"):
+        warnings.append("spec.imagePullSecrets: no effect: this API server has no Secrets, images are pulled without")
+    if spec.get("automountServiceAccountToken"):
+        warnings.append("spec.automountServiceAccountToken: no effect: there are no service account tokens here")
+    if spec.get("schedulingGroup"):
+        warnings.append("spec.schedulingGroup: no effect: each pod is scheduled by itself")
+    return warnings
 
 
 def _container_warnings(container: JsonObject, path: str) -> list[str]:

@@ -309,6 +309,7 @@ class RunContainer(Container, frozen=True, gc=False):
     ports: tuple[RunPort, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[RefusedField, ...] = ()
+    restart_policy_rules: tuple[RefusedField, ...] = ()
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None
@@ -362,6 +363,8 @@ class RunSpec(PodSpec, frozen=True, gc=False):
     service_account_name: str = ""
     automount_service_account_token: bool | None = None
     enable_service_links: bool | None = None
+    resource_claims: tuple[RefusedField, ...] = ()
+    hostname_override: str | None = None
     readiness_gates: tuple[ReadinessGate, ...] = ()
 
 

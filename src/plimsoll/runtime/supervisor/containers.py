@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from plimsoll.linux import namespaces
-from plimsoll.runtime.supervisor import child, rootfs, spawn
+from plimsoll.runtime.supervisor import child, host_view, rootfs, spawn
 from plimsoll.runtime.supervisor.attach import MAX_READERS, OutputReaders
 from plimsoll.runtime.supervisor.log_writer import LogFile, LogPace, LogStream, log_place
 from plimsoll.runtime.supervisor.loop import EventLoop
@@ -20,7 +20,6 @@ from plimsoll.runtime.supervisor.settings import Settings
 from plimsoll.runtime.supervisor.spawn import Failure
 from plimsoll.runtime.supervisor.state import ContainerRecord, JournalRecord, Register, Sandbox
 
-_HIDDEN_FOR_S = 2.0
 OOM_WANTED, OOM_HAVE = "plimsoll.io/oom-score-adj-wanted", "plimsoll.io/oom-score-adj-have"
 
 
@@ -34,8 +33,6 @@ class Containers:
         self._by_pid: dict[int, ContainerRecord] = {}
         self._supervisor = os.getpid()
         self._flooding: set[LogStream] = set()  # not read for now
-        self._hidden: tuple[str, ...] = ()
-        self._hidden_until_s = 0.0
         self.sandboxes: Sandboxes  # set by the supervisor: the two refer to each other
 
     def get(self, container_id: str) -> ContainerRecord:
@@ -216,8 +213,8 @@ class Containers:
         return rootfs.RootView(
             self._settings.stage,
             plan.root,
+            "" if plan.root else host_view.directory(self._settings.state),
             self._settings.secret,
-            self._hidden_paths(),
             plan.expose,
             plan.binds,
             plan.working_dir,
@@ -227,13 +224,6 @@ class Containers:
             outside=self._supervisor,
             cgroups=in_cgroup and self._settings.unified,
         )
-
-    def _hidden_paths(self) -> tuple[str, ...]:
-        """Cached for a moment: a path that appears after a container has started is not hidden from it anyway."""
-        now_s = time.monotonic()
-        if now_s > self._hidden_until_s:
-            self._hidden, self._hidden_until_s = rootfs.hidden_paths(self._settings.secret), now_s + _HIDDEN_FOR_S
-        return self._hidden
 
     def _open_streams(self, container: ContainerRecord, sandbox: Sandbox, plan: LaunchPlan) -> child.Streams:
         """Set up the log and our ends of the streams; the caller closes the child's ends, which are returned."""

@@ -146,6 +146,7 @@ class Supervisor:
             "pid": os.getpid(),
             "isolation": self._settings.isolation,
             "limitations": self._settings.limitations,
+            "settings": self._settings.choices(),
             "sandboxes": [sandbox.seen() for sandbox in self._register.sandboxes.values()],
             "containers": [container.seen() for container in self._register.containers.values()],
         }
