@@ -47,6 +47,8 @@ VERBS = {
     "wait": ("plimsoll.cli.objects.wait", "wait", "Wait for a condition or a value of objects."),
     "logs": ("plimsoll.cli.objects.logs", "logs", "Print the logs of containers."),
     "exec": ("plimsoll.cli.objects.exec", "exec_", "Execute a command in a container."),
+    "attach": ("plimsoll.cli.objects.exec", "attach", "Attach to the process of a running container."),
+    "port-forward": ("plimsoll.cli.objects.port_forward", "port_forward", "Forward local ports to ports of a pod."),
     "events": ("plimsoll.cli.objects.events", "events", "List events, newest last."),
     "top": ("plimsoll.cli.objects.top", "top", "Show the CPU and memory that pods or nodes use."),
     "cordon": ("plimsoll.cli.objects.drain", "cordon", "Mark nodes as unschedulable."),

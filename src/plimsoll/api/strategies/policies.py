@@ -153,13 +153,15 @@ class PriorityClassStrategy(Strategy):
 
 class RuntimeClassStrategy(Strategy):
     unconditional_update = False
+    create_on_update = True
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         return runtime_class_errors(from_document(document, RuntimeClass))
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         before, after = old.get("handler") or "", new.get("handler") or ""
-        return [] if before == after else [immutable("handler", after)]
+        errors = self.create_errors(new, context)
+        return errors if before == after else [*errors, immutable("handler", after)]
 
 
 class DisruptionBudgetStrategy(Strategy):

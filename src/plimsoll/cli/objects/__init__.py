@@ -1,1 +1,1 @@
-"""The commands about objects of a cluster: get, describe, apply, delete, logs, exec, drain, wait and others."""
+"""The commands about objects of a cluster: get, describe, apply, logs, exec, port-forward, drain, wait and others."""

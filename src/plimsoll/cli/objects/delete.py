@@ -135,13 +135,13 @@ def _request(target: ObjectName, options: dict[str, Any]) -> Request:
 
 async def gone(cluster: ClusterClient, resource: ResourcePath, namespace: str, name: str, uid: str = "") -> None:
     """Watch the object until it is deleted, or replaced by another with the same name."""
-    from plimsoll.kube.request import document, get, watching
+    from plimsoll.kube.request import document, get, watch_event, watching
 
     while True:
         answer = await cluster.answer(get(resource, name, namespace))
         if answer.status == 404:
             return
-        metadata = document(answer).get("metadata") or {}
+        metadata = document(answer, resource.kind).get("metadata") or {}
         if uid and metadata.get("uid") != uid:
             return
         uid = str(metadata.get("uid") or "")
@@ -149,8 +149,8 @@ async def gone(cluster: ClusterClient, resource: ResourcePath, namespace: str, n
         async for line in cluster.lines(
             watching(resource, version, namespace=namespace, fields=f"metadata.name={name}")
         ):
-            event = msgspec.json.decode(line)
-            if event["type"] == "DELETED":
+            event = watch_event(line)
+            if event.type == "DELETED":
                 return
-            if event["type"] == "ERROR":
+            if event.type == "ERROR":
                 break

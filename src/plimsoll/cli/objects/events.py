@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.printers import EVENTS_HEADER, Columns, last_seen, row, shown
@@ -39,7 +38,7 @@ def events(about: str, types: str, watch: bool, output: str | None, **options: A
 async def _events(
     cluster: ClusterClient, about: str, types: set[str], watch: bool, output: str | None, options: dict[str, Any]
 ) -> int:
-    from plimsoll.kube.request import EVENTS, listing, watching
+    from plimsoll.kube.request import EVENTS, listing, watch_event, watching
 
     everywhere = bool(options["all_namespaces"])
     namespace, fields = "" if everywhere else cluster.namespace, ""
@@ -66,9 +65,9 @@ async def _events(
     if watch:
         version = str((listed.get("metadata") or {}).get("resourceVersion") or "")
         async for change in cluster.lines(watching(EVENTS, version, namespace=namespace, fields=fields)):
-            event = msgspec.json.decode(change)
-            if event["type"] in ("ADDED", "MODIFIED") and _of(event["object"], types):
-                for text in columns.lines([row(event["object"], _now_s(), namespace=everywhere)]):
+            event = watch_event(change)
+            if event.type in ("ADDED", "MODIFIED") and _of(event.object, types):
+                for text in columns.lines([row(event.object, _now_s(), namespace=everywhere)]):
                     click.echo(text)
     return 0
 

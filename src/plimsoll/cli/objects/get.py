@@ -234,7 +234,7 @@ def _print_change(documents: ObjectPrinter, kind: DiscoveredKind, event: JsonObj
 async def _events(
     cluster: ClusterClient, what: ObjectName, listed: JsonObject, accept: str, options: dict[str, Any]
 ) -> Any:
-    from plimsoll.kube.request import ApiError, watching
+    from plimsoll.kube.request import ApiError, watch_event, watching
 
     request = watching(
         what.kind.resource,
@@ -244,13 +244,13 @@ async def _events(
         labels=options["selector"],
     )
     async for line in cluster.lines(msgspec.structs.replace(request, accept=accept)):
-        event = msgspec.json.decode(line)
-        if event["type"] == "BOOKMARK":
+        event = watch_event(line)
+        if event.type == "BOOKMARK":
             continue
-        if event["type"] == "ERROR":
-            status = event["object"]
+        if event.type == "ERROR":
+            status = event.object
             raise ApiError(int(status.get("code") or 500), str(status.get("reason")), str(status.get("message")))
-        yield event
+        yield {"type": event.type, "object": event.object}
 
 
 def _items(document: JsonObject) -> list[JsonObject]:

@@ -112,14 +112,14 @@ async def _until_met(cluster: ClusterClient, name: ObjectName, wanted: Wanted, d
 
 async def _changed(cluster: ClusterClient, name: ObjectName, version: str, wanted: Wanted) -> bool:
     """Whether a change met the condition; false if the watch ended first."""
-    from plimsoll.kube.request import watching
+    from plimsoll.kube.request import watch_event, watching
 
     request = watching(name.kind.resource, version, namespace=name.namespace, fields=f"metadata.name={name.name}")
     async for line in cluster.lines(request):
-        event = msgspec.json.decode(line)
-        if event["type"] == "ERROR":
+        event = watch_event(line)
+        if event.type == "ERROR":
             return False
-        if event["type"] != "BOOKMARK" and wanted.met(None if event["type"] == "DELETED" else event["object"]):
+        if event.type != "BOOKMARK" and wanted.met(None if event.type == "DELETED" else event.object):
             return True
     return False
 
