@@ -375,6 +375,8 @@ def test_get_names_for_a_shell(verbs: Verbs, monkeypatch: pytest.MonkeyPatch) ->
         return [each.removeprefix("plain,") for each in run().out.splitlines()]
 
     assert completed("logs", "we") == ["web-1", "web-2"]
+    assert completed("exec", "we") == ["web-1", "web-2"]
+    assert completed("resize", "we") == ["web-1", "web-2"]
     assert completed("get", "pod", "we") == ["web-1", "web-2"]
     assert completed("delete", "pod/we") == ["pod/web-1", "pod/web-2"]
     assert completed("describe", "po") == ["poddisruptionbudgets", "pods"]
