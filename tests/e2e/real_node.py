@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 from plimsoll.cgroups.drivers.detect import this_host
-from tests.e2e.kubectl import Kubectl, any_binary
+from tests.e2e.kubectl import Binary, Kubectl, any_binary
 from tests.e2e.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -210,9 +210,9 @@ def _plimsoll() -> list[str]:
 
 
 @contextmanager
-def kubectl_for(node: RealNode, home: Path) -> Iterator[Kubectl]:
+def kubectl_for(node: RealNode, home: Path, binary: Binary | None = None) -> Iterator[Kubectl]:
     """Afterwards the node has no pods any more."""
-    made = Kubectl(any_binary(), node.kubeconfig, home)
+    made = Kubectl(binary or any_binary(), node.kubeconfig, home)
     yield made
     made.api("DELETE", f"{PODS}?gracePeriodSeconds=1")
     until(lambda: not made.api("GET", PODS)["items"])

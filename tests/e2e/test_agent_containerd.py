@@ -223,7 +223,8 @@ def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nothing(node: R
     until(lambda: status_of(kube, "sized", "c")["resources"]["limits"] == {"cpu": "500m", "memory": "96Mi"})
     resized("8Mi", "500m")
     until(lambda: status_of(kube, "sized").get("resize") == "InProgress")
-    assert values()[0] == 96 * MIB
+    until(lambda: 24 * MIB < values()[0] < 40 * MIB, lambda: str(values()))  # as far as the usage allows
+    assert values()[2] == 96 * MIB
     resized("48Mi", "250m")
     until(lambda: values() == (48 * MIB, 25_000, 48 * MIB, 25_000))
     after = until(lambda: (found := status_of(kube, "sized", "c"))["resources"]["limits"]["memory"] == "48Mi" and found)

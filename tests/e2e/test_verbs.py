@@ -13,12 +13,14 @@ import subprocess
 import sys
 import termios
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plimsoll.cli.terminal import display_width
 from tests.e2e.fake_cluster import FakeCluster
 from tests.e2e.manifests import container, guaranteed, pod, together
 from tests.e2e.verbs import Verbs, namespace
@@ -279,6 +281,57 @@ def test_live_eviction_order(verbs: Verbs) -> None:
     ran = run(*asked, "--eviction-hard", "memory.available<500Mi")
     assert "hard threshold 500Mi: not met" in ran.out
     assert "the thresholds come from the options" in ran.out
+
+
+NARROW = [
+    ["get", "pods", "-o", "wide", "--show-labels"],
+    ["get", "pods,nodes", "-o", "wide"],
+    ["get", "pods", "-A"],
+    ["describe", "pods"],
+    ["describe", "node", "n1"],
+    ["events", "-A"],
+    ["pressure"],
+    ["oom", "-n", ""],
+]
+
+
+def test_output_fits_a_terminal(verbs: Verbs, monkeypatch: pytest.MonkeyPatch) -> None:
+    """80 columns; full width in a pipe."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    names = [f"a-rather-long-name-of-a-deployment-7d4b9c6f5-{index}" for index in range(3)]
+    verbs.apply(*(pod(name, labels={"app": name, "example.com/some-label": "some-value"}) for name in names))
+    for name in names:
+        verbs.running(name)
+    until(lambda: "Scheduled" in verbs("events"))
+    for words in NARROW:
+        text = verbs(*words, terminal=True)
+        assert max(map(display_width, text.splitlines())) <= 80, f"{words}\n{text}"
+        assert "\x1b" not in text
+    assert max(map(len, verbs("get", "pods", "-o", "wide", "--show-labels").splitlines())) > 150
+    table = verbs("get", "pods", terminal=True).splitlines()
+    assert all(line.split()[0] == name for line, name in zip(table[1:], names, strict=True))  # no need to cut
+
+
+def test_a_closed_pipe_is_quiet(verbs: Verbs) -> None:
+    verbs.apply(*(pod(f"p{index}") for index in range(3)))
+    plimsoll = str(Path(sys.executable).with_name("plimsoll"))
+    for words in (["get", "pods", "-o", "json"], ["get", "pods", "-w"], ["describe", "pods"]):
+        with subprocess.Popen(
+            [plimsoll, *verbs.words(*words)], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        ) as process:
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.close()
+            verbs("label", "pods", "--all", f"seen={process.pid}", "--overwrite")  # what a watch prints
+            if "-w" in words:
+                until(lambda: _ended(process, verbs))
+            assert process.stderr.read() == b"", words
+
+
+def _ended(process: subprocess.Popen[bytes], verbs: Verbs) -> bool:
+    """A watch notices the closed pipe when it prints the next line."""
+    verbs("annotate", "pods", "--all", f"at={time.monotonic()}", "--overwrite")
+    return process.poll() is not None
 
 
 def test_documents_are_harmless(verbs: Verbs) -> None:

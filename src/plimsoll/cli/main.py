@@ -47,6 +47,8 @@ VERBS = {
     "wait": ("plimsoll.cli.objects.wait", "wait", "Wait for a condition or a value of objects."),
     "logs": ("plimsoll.cli.objects.logs", "logs", "Print the logs of containers."),
     "exec": ("plimsoll.cli.objects.exec", "exec_", "Execute a command in a container."),
+    "attach": ("plimsoll.cli.objects.exec", "attach", "Attach to the process of a running container."),
+    "port-forward": ("plimsoll.cli.objects.port_forward", "port_forward", "Forward local ports to ports of a pod."),
     "events": ("plimsoll.cli.objects.events", "events", "List events, newest last."),
     "top": ("plimsoll.cli.objects.top", "top", "Show the CPU and memory that pods or nodes use."),
     "cordon": ("plimsoll.cli.objects.drain", "cordon", "Mark nodes as unschedulable."),
@@ -86,6 +88,9 @@ VERBS = {
 }
 
 
+CLUSTER_OPTIONS = ("-n", "--namespace", "--context", "--kubeconfig")
+
+
 class LazyGroup(click.Group):
     """Lists the verbs without importing their modules."""
 
@@ -108,6 +113,17 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in VERBS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Options of a cluster may precede the verb, as in `kubectl -n shop get pods`."""
+        leading, rest = [], list(args)
+        while rest and rest[0].partition("=")[0] in CLUSTER_OPTIONS:
+            taken = 1 if "=" in rest[0] else 2
+            leading += rest[:taken]
+            rest = rest[taken:]
+        if leading and (not rest or rest[0] not in VERBS):
+            ctx.fail(f"specify a command after {leading[0]}")
+        return super().parse_args(ctx, [*rest[:1], *leading, *rest[1:]])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -124,13 +124,36 @@ def _shortened(cell: str, size: int) -> str:
     return f"{cell[:start]}…{cell[end:]}"
 
 
+def hanging(text: str, indent: int) -> str:
+    """On a terminal, a text that begins in column `indent` and is too long continues there in the next line."""
+    screen = screen_width()
+    if not screen or indent + display_width(text) <= screen:
+        return text
+    return f"\n{' ' * indent}".join(_wrapped(text, max(screen - indent, LEAST_TEXT)))
+
+
 def _wrapped(text: str, size: int) -> list[str]:
+    """Lines of at most `size` columns, broken at blanks where possible; all have the indentation of the first."""
     if display_width(text) <= size:
         return [text]
-    import textwrap
-
-    indent = " " * (len(text) - len(text.lstrip()))
-    return textwrap.wrap(text, max(size, 1), subsequent_indent=indent, break_on_hyphens=False) or [text]
+    indent = " " * min(len(text) - len(text.lstrip()), size // 2)
+    lines: list[str] = []
+    line = ""
+    for word in text.split():
+        joined = f"{line} {word}" if line else indent + word
+        if display_width(joined) <= size:
+            line = joined
+            continue
+        if line:
+            lines.append(line)
+        line = indent + word
+        while display_width(line) > size:
+            cut = size
+            while display_width(line[:cut]) > size:
+                cut -= 1
+            lines.append(line[: max(cut, 1)])
+            line = indent + line[max(cut, 1) :]
+    return [*lines, line]
 
 
 def echo_json(value: Any) -> None:

@@ -1,7 +1,8 @@
 """Commands that read their options as kubectl does.
 
-A flag may have a value after `=` (`--wait=false`), never after a blank: `--wait pod` is a flag and an argument. So is
-the value of an option where it is optional (`--dry-run`, `--dry-run=client`).
+A short option may have `=` before its value (`-o=json`). A flag may have a value after `=` (`--wait=false`), never
+after a blank: `--wait pod` is a flag and an argument. So is the value of an option where it is optional (`--dry-run`,
+`--dry-run=client`).
 """
 
 from __future__ import annotations
@@ -42,6 +43,9 @@ class Verb(click.Command):
                 yield f"{name}={option.bare}"
             elif option is not None and option.is_flag and not option.count and equals:
                 yield from _flag(option, name, value)
+            elif option is not None and equals and not name.startswith("--"):  # -o=json
+                yield name
+                yield value
             else:
                 yield word
                 if option is not None and not option.is_flag and not equals:

@@ -36,7 +36,8 @@ class DiscoveredKind(msgspec.Struct, frozen=True):
 
     @property
     def resource(self) -> ResourcePath:
-        return ResourcePath(f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}", self.plural)
+        base = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return ResourcePath(base, self.plural, self.kind)
 
     @property
     def api_version(self) -> str:

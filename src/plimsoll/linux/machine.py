@@ -76,3 +76,17 @@ def _number(path: str) -> int:
 def _text(path: str) -> str:
     with open(path, encoding="ascii") as file:
         return file.read()
+
+
+def has_app_armor() -> bool:
+    """Whether the kernel enforces AppArmor profiles."""
+    try:
+        with open("/sys/module/apparmor/parameters/enabled", encoding="ascii") as file:
+            return file.read(1) == "Y"
+    except OSError:
+        return False
+
+
+def has_selinux() -> bool:
+    """Whether the kernel has a loaded SELinux policy, enforcing or permissive."""
+    return os.path.exists("/sys/fs/selinux/enforce")

@@ -111,12 +111,13 @@ class NodeProcess:
         access, identity, ca = _credentials(options, home)
         self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
         client = Client(self._transport)
-        self._runtime = _runtime(live, home, options.kubeconfig)
+        secrets = kubeconfig.files_of(options.kubeconfig)
+        self._runtime = _runtime(live, home, *secrets)
         self._facts = _facts(live, options, live.runtime or self._runtime)
         self.registration = Registration(client, self._facts, live.setting, self._health, self._event)
         self.meters = NodeMeters(options.name)
         state = private_directory(home / "node")
-        self.agent = self._build_agent(client, state, hidden=(home, options.kubeconfig))
+        self.agent = self._build_agent(client, state, hidden=(home, *secrets))
         self._system_cgroups = OwnPlace(
             live.setting.config, live.driver, may_move_system=options.allow_move_system_processes
         )
@@ -136,6 +137,7 @@ class NodeProcess:
             EndpointAccess(options.name, client, time.monotonic),
             server_tls(identity.certificate, identity.key, ca),
             time.time,
+            live.setting.config.streaming_idle_s,
         )
         self._renewal = Renewal(client, options.name, identity, home, self._renewed)
 
@@ -150,6 +152,7 @@ class NodeProcess:
             state,
             options.name,
             node=self.registration.node,
+            read_node=self.registration.read,
             conditions=self._conditions,
             node_ip=self._facts.internal_ip,
             unenforced=UNENFORCED if live.driver.simulated else "",
@@ -231,6 +234,9 @@ class NodeProcess:
         self.registration.report_soon()
         await self.registration.registered.wait()
         self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        for sentence in runtime_notes(self._runtime) if isinstance(self._runtime, ProcessRuntime) else ():
+            log.warning("%s", sentence)
+            self._event("Warning", "EmbeddedRuntime", sentence)
         announce(f"ready: node {self._options.name}, endpoint https://{self._options.host}:{port}")
 
     # --- callbacks ---
@@ -421,10 +427,21 @@ def embedded_runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntim
     )
 
 
+def runtime_notes(runtime: ProcessRuntime) -> list[str]:
+    """What users should know about the running supervisor, in sentences."""
+    notes = list(runtime.limitations)
+    if runtime.differences:
+        notes.append(
+            f"the supervisor of the containers was started with other settings ({', '.join(runtime.differences)}), and "
+            "keeps them while it has pods: drain the node and restart the agent to replace it"
+        )
+    return notes
+
+
 async def end_supervisor(runtime: ProcessRuntime) -> None:
     """Stop the supervisor of an agent that has exited, and kill what still runs in it."""
     try:
-        await runtime.open()
+        await runtime.open(as_found=True)
         await runtime.shutdown()
     except RuntimeCallError as error:
         log.error("cannot stop the supervisor: %s", error)

@@ -14,7 +14,7 @@ from plimsoll.node.stats.stats import ContainerPlace, PodPlace, VolumePlace
 from plimsoll.node.volumes.pod_dirs import files_directory, log_directory
 from plimsoll.rules.eviction.usage import is_local
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ObservedContainer
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox
 
 
 class PodsShown:
@@ -36,6 +36,9 @@ class PodsShown:
                 if container.id == container_id:
                     return container
         return None
+
+    def sandbox(self, uid: str) -> ObservedSandbox | None:
+        return self._agent.view.last.get(uid, NOTHING).sandbox()
 
     # --- for statistics ---
 

@@ -123,6 +123,27 @@ def test_a_failing_pod() -> None:
         assert line in lines, "\n".join(lines)
 
 
+def test_amounts_are_readable() -> None:
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"capacity": {"cpu": "4", "memory": "16318480Ki", "ephemeral-storage": "1073741824", "pods": "110"}},
+    }
+    text = "\n".join(described("Node", node, None, [], NOW_S))
+    amounts = (
+        "cpu                4",
+        "memory             15.5 GiB",
+        "ephemeral-storage  1.0 GiB",
+        "pods               110",
+    )
+    assert all(f"  {each}" in text.splitlines() for each in amounts), text
+    resources = {"limits": {"memory": "1073741824", "cpu": "2"}, "requests": {"memory": "64Mi"}}
+    pod = {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "resources": resources}]}}
+    lines = list(described("Pod", pod, None, [], NOW_S))
+    assert "    Limits:        memory 1.0 GiB, cpu 2" in lines
+    assert "    Requests:      memory 64Mi" in lines
+
+
 STATUSES = [
     ("success", {"status": "Success"}, 0, ""),
     ("an exit code", {"status": "Failure", "details": {"causes": [{"reason": "ExitCode", "message": "42"}]}}, 42, ""),

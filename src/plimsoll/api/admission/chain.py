@@ -1,7 +1,8 @@
 """The admission chain: what a cluster adds to an object, and what it refuses, in Kubernetes' order (05 B6, 01 §8).
 
     NamespaceLifecycle → LimitRanger → ServiceAccount → Priority → DefaultTolerationSeconds → RuntimeClass
-    → (validation) → LimitRanger → resize capacity → ResourceQuota (`quota`, inside the write)
+    → NodeRestriction (`node_restriction`) → (validation) → LimitRanger → resize capacity → ResourceQuota (`quota`,
+    inside the write)
 
 Each step reads the policies it needs, calls a rule and writes the result into a copy of the document.
 """
@@ -16,6 +17,7 @@ from plimsoll.codec.defaults.resources import written
 from plimsoll.codec.defaults.runtime_class import with_class
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.limit_range import is_limited, limit_range_refusal, limit_ranged
+from plimsoll.rules.admission.node_restriction import is_mirror
 from plimsoll.rules.admission.resize import capacity_verdict
 from plimsoll.rules.admission.runtime_class import not_found as class_not_found
 from plimsoll.rules.admission.runtime_class import runtime_class_refusal
@@ -57,7 +59,9 @@ def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
     """A new pod with what the cluster adds to it; raises 403."""
     document = _limit_ranged(cluster, document)
     spec = dict(document.get("spec") or {})
-    _set_service_account(spec)
+    _check_supported(spec, document["metadata"]["name"])
+    if not is_mirror(document):  # it has no access to the API, so it gets no service account
+        _set_service_account(spec)
     _set_priority(cluster, spec, document["metadata"]["name"])
     _set_tolerations(spec)
     return _with_runtime_class(cluster, {**document, "spec": spec})
@@ -126,6 +130,12 @@ def _limit_ranged(cluster: Cluster, document: JsonObject) -> JsonObject:
     filled = written(document, after, before)
     metadata = {**document["metadata"], "annotations": after.metadata.annotations}
     return {**filled, "metadata": metadata}
+
+
+def _check_supported(spec: JsonObject, name: str) -> None:
+    """What no node of this cluster could do."""
+    if spec.get("resourceClaims"):
+        raise forbidden(_PODS, name, "spec.resourceClaims: this API server has no ResourceClaims: remove it")
 
 
 def _with_runtime_class(cluster: Cluster, document: JsonObject) -> JsonObject:

@@ -124,10 +124,13 @@ RESOURCES: tuple[ApiResource, ...] = (
         ("po",),
         ("all",),
         subresources=(
+            Subresource("attach", "PodAttachOptions", ("create", "get")),
             Subresource("binding", "Binding", _CREATE),
+            Subresource("ephemeralcontainers", "Pod", _EDIT),
             Subresource("eviction", "Eviction", _CREATE, "policy", "v1"),
             Subresource("exec", "PodExecOptions", ("create", "get")),
             Subresource("log", "Pod", ("get",)),
+            Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
             Subresource("resize", "Pod", _EDIT),
             _status("Pod"),
         ),

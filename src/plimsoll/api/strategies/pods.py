@@ -15,6 +15,7 @@ from plimsoll.codec.lean.lean import from_document, quantity_hook
 from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.disabled_fields import without_resize_fields
+from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
 from plimsoll.rules.admission.validation import create_errors
@@ -83,6 +84,17 @@ class PodStrategy(Strategy):
     def resize_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return resize_errors(version_of(old), version_of(new), context.gates, context.profile)
 
+    def prepared_for_ephemeral_containers(self, old: JsonObject, new: JsonObject) -> JsonObject:
+        """Everything but the ephemeral containers is restored."""
+        spec = {**old["spec"], "ephemeralContainers": (new.get("spec") or {}).get("ephemeralContainers")}
+        if not spec["ephemeralContainers"]:
+            del spec["ephemeralContainers"]
+        metadata = {**old["metadata"], "resourceVersion": new["metadata"].get("resourceVersion")}
+        return {**old, "metadata": metadata, "spec": spec}
+
+    def ephemeral_container_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return ephemeral_container_errors(version_of(old), version_of(new), context.gates)
+
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         """Status, and with it labels, annotations and finalizers; owners and spec stay."""
         metadata = with_old(new["metadata"], old["metadata"], "ownerReferences")
@@ -112,11 +124,15 @@ class PodStrategy(Strategy):
         return errors
 
     def warnings(self, document: JsonObject) -> list[str]:
+        spec = document.get("spec") or {}
         return [
-            text
-            for kind in ("initContainers", "containers")
-            for index, container in enumerate((document.get("spec") or {}).get(kind) or [])
-            for text in _container_warnings(container, f"spec.{kind}[{index}]")
+            *_without_effect(spec),
+            *(
+                text
+                for kind in ("initContainers", "containers")
+                for index, container in enumerate(spec.get(kind) or [])
+                for text in _container_warnings(container, f"spec.{kind}[{index}]")
+            ),
         ]
 
     def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
@@ -211,6 +227,18 @@ def _state_errors(before: JsonObject, after: JsonObject, field: str, policy: Any
             path = f"status.{field}[{index}].state"
             errors.append(forbidden(path, "may not be transitioned to non-terminated state"))
     return errors
+
+
+def _without_effect(spec: JsonObject) -> list[str]:
+    """What this cluster accepts and does not do."""
+    warnings = []
+    if spec.get("imagePullSecrets"):
+        warnings.append("spec.imagePullSecrets: no effect: this API server has no Secrets, images are pulled without")
+    if spec.get("automountServiceAccountToken"):
+        warnings.append("spec.automountServiceAccountToken: no effect: there are no service account tokens here")
+    if spec.get("schedulingGroup"):
+        warnings.append("spec.schedulingGroup: no effect: each pod is scheduled by itself")
+    return warnings
 
 
 def _container_warnings(container: JsonObject, path: str) -> list[str]:

@@ -184,6 +184,36 @@ def teardown(output: str, kill: bool, **options: Any) -> None:
         asyncio.run(end_supervisor(embedded_runtime(live, live.home)))
 
 
+def _supervisor_notes(live: LiveNode) -> list[str]:
+    """Of the embedded runtime's supervisor, if one runs. Which paths it hides is the agent's to compare."""
+    if not (live.home / "runtime" / "socket").exists():
+        return []
+    import asyncio
+
+    from plimsoll.node.assembly import embedded_runtime, runtime_notes
+    from plimsoll.runtime.embedded.connection import reached
+    from plimsoll.runtime.interface import RuntimeCallError
+
+    listening = reached(live.home / "runtime")
+    if listening is None:
+        return []  # it was killed; the next agent starts another
+    listening.close()
+
+    async def read() -> list[str]:
+        runtime = embedded_runtime(live, live.home)
+        await runtime.open(as_found=True)
+        try:
+            runtime.differences = tuple(name for name in runtime.differences if name != "hidden paths")
+            return runtime_notes(runtime)
+        finally:
+            await runtime.close()
+
+    try:
+        return asyncio.run(read())
+    except RuntimeCallError as error:
+        return [f"the supervisor of the containers does not answer: {error}"]
+
+
 def _print_status(live: LiveNode, found: Any) -> None:
     from plimsoll.cgroups.engine.executor import step_text
     from plimsoll.cli.printers import counted, lines, print_unmet
@@ -199,6 +229,8 @@ def _print_status(live: LiveNode, found: Any) -> None:
     if live.setting.config.kubelet_oom_score_adj < 0 and not has_capability("SYS_RESOURCE"):
         wanted = live.setting.config.kubelet_oom_score_adj
         click.echo(paint(f"the agent cannot set its oom_score_adj to {wanted}: CAP_SYS_RESOURCE is missing", "yellow"))
+    for sentence in _supervisor_notes(live):
+        click.echo(paint(inert(sentence), "yellow"))
     if found.refusal:
         click.echo(paint(f"changes are refused: {inert(found.refusal)}", "red"))
     if found.in_progress:

@@ -11,11 +11,12 @@ import click
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
 from plimsoll.cli.objects.completion import CompletedPod
-from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
+from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, table
 from plimsoll.codec.node_pages import KillShown, OomPage
 from plimsoll.rules.cgroups.reasons import human_bytes
 
 CANDIDATES = 5
+FACT = 13  # where the text of a fact begins
 STAT_SHOWN = ("anon", "file", "kernel", "kernel_stack", "slab", "shmem", "rss", "cache")
 
 
@@ -101,7 +102,7 @@ def _kill(kill: KillShown, now_s: float, paint: Paint) -> Iterator[str]:
         f"{paint(rfc3339(kill.time_s), 'dim')}  {human_duration(now_s - kill.time_s)} ago  "
         f"{paint(inert(where), 'bold')}{f' {inert(kill.container)}' if kill.container else ''}"
     )
-    yield f"  {inert(kill.sentence)}"
+    yield f"  {hanging(inert(kill.sentence), 2)}"
     facts = []
     if kill.process:
         adj = "" if kill.oom_score_adj is None else f", oom_score_adj {kill.oom_score_adj}"
@@ -118,7 +119,7 @@ def _kill(kill: KillShown, now_s: float, paint: Paint) -> Iterator[str]:
         facts.append(("memory", ", ".join(stat)))
     facts.append(("source", kill.source))
     for title, text in facts:
-        yield f"  {paint(f'{title:<10}', 'dim')} {inert(text)}"
+        yield f"  {paint(f'{title:<10}', 'dim')} {hanging(inert(text), FACT)}"
     if kill.candidates:
         ordered = sorted(kill.candidates, key=lambda each: -each.resident_bytes)
         rows = [

@@ -12,7 +12,7 @@ from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
 from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.printers import order_lines
-from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
+from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, table
 from plimsoll.codec.node_pages import PressurePage, SignalShown, ThresholdShown
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
@@ -95,9 +95,9 @@ def lines(found: PressurePage, victims: int, now_s: float, paint: Paint, *, ever
         for each in list(found.decisions)[: -LAST_DECISIONS - 1 : -1]:
             who = "no pod" if each.victim is None else f"{each.victim.namespace}/{each.victim.name}"
             yield f"  {_ago(now_s - each.time_s):>8}  {paint(inert(who), 'bold')}  {inert(each.signal)}"
-            yield f"            {inert(each.message.strip())}"
+            yield f"            {hanging(inert(each.message.strip()), 12)}"
             if each.why:
-                yield f"            {inert(each.why)}"
+                yield f"            {hanging(inert(each.why), 12)}"
 
 
 def _orders(found: PressurePage, *, everything: bool) -> dict[tuple[EvictionCandidate, ...], list[str]]:

@@ -15,7 +15,7 @@ from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.stats.live_tree import files_of, live_tree, sandboxes, task_states
 from plimsoll.cli.node.tree_print import Picture, lines
 from plimsoll.cli.parameters import names_state_option, pods_option
-from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, on_terminal, width
+from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, screen_width
 from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.machine import this_machine
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
@@ -232,11 +232,13 @@ def below_mounts(text: str, found: Hierarchies) -> str:
 def _print(view: TreeSnapshot) -> None:
     paint = Paint(colourful())
     picture = Picture(view.rows, view.standings, view.machine_bytes, view.notes, view.with_tasks, view.version)
-    shown = [headline(view, paint), *lines(picture, paint, width() if on_terminal() else 0)]
+    shown = [headline(view, paint), *lines(picture, paint, screen_width())]
     for path in view.misplaced:
-        shown.append(f"{paint('misplaced', 'red')}  {inert(path)}  (limits of pod, class and node do not apply)")
+        about = f"{inert(path)}  (limits of pod, class and node do not apply)"
+        shown.append(f"{paint('misplaced', 'red')}  {hanging(about, 11)}")
     for reason, files in _by_reason(view.missing).items():
-        shown.append(paint(f"not available: {', '.join(files)} ({inert(reason)})", "dim"))
+        about = f"{', '.join(files)} ({inert(reason)})"
+        shown.append(paint(f"not available: {hanging(about, 15)}", "dim"))
     click.echo("\n".join(shown))
 
 

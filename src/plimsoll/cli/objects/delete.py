@@ -11,7 +11,7 @@ import msgspec
 from plimsoll.cli.client import ClusterClient, answered, cluster_options, server_text
 from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.objects.files import file_options, read_files
-from plimsoll.cli.objects.selection import ObjectName, selected, selector_options
+from plimsoll.cli.objects.selection import ObjectName, in_manifests, selected, selector_options
 from plimsoll.cli.parameters import DurationParam
 from plimsoll.cli.terminal import inert
 from plimsoll.cli.verb import Verb, dry_run_option, dry_run_words
@@ -77,7 +77,10 @@ async def _delete(
 ) -> int:
     from plimsoll.kube.request import ApiError
 
-    targets = await (selected(cluster, words, options) if words else _from_manifests(cluster, manifests))
+    if words:
+        targets = await selected(cluster, words, options)
+    else:  # in reverse order of creation
+        targets = (await in_manifests(cluster, manifests))[::-1]
     if not targets:
         click.echo("No resources found", err=True)
         return 0
@@ -130,26 +133,15 @@ def _request(target: ObjectName, options: dict[str, Any]) -> Request:
     return Request("DELETE", path, msgspec.json.encode(body), JSON)
 
 
-async def _from_manifests(cluster: ClusterClient, manifests: list[Manifest]) -> list[ObjectName]:
-    from plimsoll.kube.discovery import kind_of_object
-
-    kinds = await cluster.kinds()
-    found: list[ObjectName] = []
-    for each in reversed(manifests):  # in reverse order of creation
-        kind = kind_of_object(kinds, each.api_version, each.kind)
-        found.append(ObjectName(kind, (each.namespace or cluster.namespace) if kind.namespaced else "", each.name))
-    return found
-
-
 async def gone(cluster: ClusterClient, resource: ResourcePath, namespace: str, name: str, uid: str = "") -> None:
     """Watch the object until it is deleted, or replaced by another with the same name."""
-    from plimsoll.kube.request import document, get, watching
+    from plimsoll.kube.request import document, get, watch_event, watching
 
     while True:
         answer = await cluster.answer(get(resource, name, namespace))
         if answer.status == 404:
             return
-        metadata = document(answer).get("metadata") or {}
+        metadata = document(answer, resource.kind).get("metadata") or {}
         if uid and metadata.get("uid") != uid:
             return
         uid = str(metadata.get("uid") or "")
@@ -157,8 +149,8 @@ async def gone(cluster: ClusterClient, resource: ResourcePath, namespace: str, n
         async for line in cluster.lines(
             watching(resource, version, namespace=namespace, fields=f"metadata.name={name}")
         ):
-            event = msgspec.json.decode(line)
-            if event["type"] == "DELETED":
+            event = watch_event(line)
+            if event.type == "DELETED":
                 return
-            if event["type"] == "ERROR":
+            if event.type == "ERROR":
                 break

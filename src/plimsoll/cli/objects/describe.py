@@ -13,9 +13,10 @@ import click
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.files import file_options
 from plimsoll.cli.objects.selection import listed, named, selector_options
 from plimsoll.cli.printers import message, when
-from plimsoll.cli.terminal import inert, table
+from plimsoll.cli.terminal import hanging, inert, table
 from plimsoll.cli.verb import Verb
 from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.rules.cgroups.reasons import human_bytes, human_cores
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 
 LABEL = 18
+MIB = 1 << 20
 _HIDDEN = ("managedFields", "uid", "resourceVersion", "selfLink")
 _NOT_LISTED = ("apiVersion", "kind", "metadata")
 
@@ -148,7 +150,11 @@ def _container(container: JsonObject, status: JsonObject, now_s: float) -> Itera
         ("In the kernel", _actual(_part(status, "resources"))),
     ):
         if amounts:
-            yield _field(title, ", ".join(f"{name} {amount}" for name, amount in amounts.items()), 4)
+            written = (
+                f"{name} {_readable(str(amount)) if str(amount).isdecimal() else amount}"
+                for name, amount in amounts.items()
+            )
+            yield _field(title, ", ".join(written), 4)
     policies = [
         f"{each.get('resourceName')} {each.get('restartPolicy')}" for each in container.get("resizePolicy") or ()
     ]
@@ -208,7 +214,7 @@ def _node(document: JsonObject, pods: Sequence[JsonObject], now_s: float) -> Ite
     for title in ("capacity", "allocatable"):
         yield f"{title.capitalize()}:"
         amounts = _part(status, title)
-        yield from table([[inert(f"  {name}"), inert(str(amount))] for name, amount in amounts.items()])
+        yield from table([[inert(f"  {name}"), inert(_readable(str(amount)))] for name, amount in amounts.items()])
     info = _part(status, "nodeInfo")
     for title, key in (
         ("Kubelet", "kubeletVersion"),
@@ -244,6 +250,12 @@ def _allocated(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
                 total.append(_share(name, sums[kind, name], allocatable.get(name, ZERO)))
         head = ("  Pod", "QoS", "CPU requests", "CPU limits", "Memory requests", "Memory limits")
         yield from table([*rows, total], head)
+
+
+def _readable(amount: str) -> str:
+    """`16318480Ki` as `15.5 GiB`, `1073741824` as `1.0 GiB`; -o json has the exact text."""
+    whole = read_amounts({"": amount}).get("")
+    return human_bytes(whole.value) if whole is not None and (amount.endswith("i") or whole.value >= MIB) else amount
 
 
 def read_amounts(amounts: JsonObject) -> Any:
@@ -315,7 +327,8 @@ def _map(title: str, values: Any) -> Iterator[str]:
 
 def _field(title: str, value: Any, indent: int = 0) -> str:
     head = f"{title}:" if title else ""
-    return f"{' ' * indent}{inert(head):<{max(LABEL - indent, 1)}} {inert(_scalar(value))}".rstrip()
+    start = f"{' ' * indent}{inert(head):<{max(LABEL - indent, 1)}} "
+    return f"{start}{hanging(inert(_scalar(value)), len(start))}".rstrip()
 
 
 def _scalar(value: Any) -> str:
@@ -334,7 +347,8 @@ def _part(document: JsonObject, name: str) -> JsonObject:
 
 
 @click.command("describe", cls=Verb)
-@click.argument("words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND [NAME...] | KIND/NAME...")
+@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND [NAME...] | KIND/NAME...")
+@file_options(required=False)
 @cluster_options
 @selector_options(every=False)
 @click.option("--show-events/--no-events", default=True, help="Events of each object.  [default: true]")
@@ -372,13 +386,13 @@ async def _objects(
     from plimsoll.kube.request import get
 
     found: list[tuple[DiscoveredKind, JsonObject]] = []
-    for kind, name in await named(cluster, words):
-        if name:
-            namespace = cluster.namespace if kind.namespaced else ""
-            found.append((kind, await cluster.ask(get(kind.resource, name, namespace))))
+    for each in await named(cluster, words, options):
+        kind = each.kind
+        if each.name:
+            found.append((kind, await cluster.ask(get(kind.resource, each.name, each.namespace))))
         else:
             kind_fields = {"apiVersion": kind.api_version, "kind": kind.kind}
-            found += [(kind, {**kind_fields, **item}) for item in await listed(cluster, kind, options)]
+            found += [(kind, {**kind_fields, **item}) for item in await listed(cluster, each, options)]
     return found
 
 

@@ -9,10 +9,11 @@ import msgspec
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options, server_text
 from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.files import file_options
 from plimsoll.cli.objects.output import PLAIN, TEMPLATES, ObjectPrinter, output_option, sort_key
-from plimsoll.cli.objects.selection import named, selector_options
+from plimsoll.cli.objects.selection import ObjectName, named, selector_options
 from plimsoll.cli.printers import ACCEPT, Columns, TableForm, as_table, header, rows
-from plimsoll.cli.terminal import inert
+from plimsoll.cli.terminal import inert, on_terminal
 from plimsoll.cli.verb import Verb
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -20,9 +21,12 @@ if TYPE_CHECKING:
     from plimsoll.kube.discovery import DiscoveredKind
     from plimsoll.kube.request import Request
 
+EVENT_WIDTH = len("MODIFIED")
+
 
 @click.command("get", cls=Verb)
-@click.argument("words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
+@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
+@file_options(required=False)
 @cluster_options
 @selector_options(every=False)
 @output_option("wide", *PLAIN, *TEMPLATES)
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
 @click.option("-L", "--label-columns", multiple=True, metavar="LABEL,...", help="Show these labels as columns.")
 @click.option("--no-headers", is_flag=True, help="No column names.")
 @click.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
+@click.option("--raw", default="", metavar="PATH", help="Print what the server has at this path: /healthz")
 @click.option("--show-managed-fields", is_flag=True, help="Keep managedFields in JSON and YAML.")
 @click.option(
     "--allow-missing-template-keys/--no-missing-template-keys",
@@ -53,6 +58,12 @@ def get(words: tuple[str, ...], **options: Any) -> int:
       plimsoll get pods -o jsonpath='{range .items[*]}{.metadata.name}{"\\n"}{end}'
       plimsoll get pods -o custom-columns=NAME:.metadata.name,QOS:.status.qosClass
     """
+    if options["raw"]:
+        if words or options["files"]:
+            raise click.UsageError("--raw takes no other arguments")
+        return answered(options, lambda cluster: _raw(cluster, options["raw"]))
+    if not words and not options["files"]:
+        raise click.UsageError("specify a kind: `plimsoll get pods`, `plimsoll get pod NAME`")
     options["watch"] = options["watch"] or options["watch_only"]
     output = options["output"]
     documents = None
@@ -66,60 +77,69 @@ def get(words: tuple[str, ...], **options: Any) -> int:
     return answered(options, lambda cluster: _get(cluster, words, documents, options))
 
 
+async def _raw(cluster: ClusterClient, path: str) -> int:
+    from plimsoll.kube.request import Request, api_error
+
+    if not path.startswith("/"):
+        raise click.UsageError(f"--raw {path}: must begin with /")
+    answer = await cluster.answer(Request("GET", path, accept="*/*"))
+    if answer.status >= 400:
+        raise api_error(answer)
+    text = answer.body.decode("utf-8", "backslashreplace")
+    click.echo("\n".join(map(inert, text.split("\n"))) if on_terminal() else text, nl=False)
+    return 0
+
+
 async def _get(
     cluster: ClusterClient, words: tuple[str, ...], documents: ObjectPrinter | None, options: dict[str, Any]
 ) -> int:
-    asked = await named(cluster, words)
-    if options["all_namespaces"] and any(name for _, name in asked):
-        raise click.UsageError("a named object has one namespace: use -n, not -A")
+    asked = await named(cluster, words, options)
     if options["watch"] and len(asked) != 1:
         raise click.UsageError("-w supports one kind or one object")
     accept = ACCEPT if documents is None else "application/json"
     found, code = await _answers(cluster, asked, accept, options)
-    tables = _Tables(options, len({kind for kind, _ in asked}) > 1)
+    tables = _Tables(options, len({each.kind for each in asked}) > 1)
     if not options["watch_only"]:
         if documents is None:
             printed = sum(tables.add(kind, as_table(each)) for kind, each in found)
-            if not printed and not code and not (options["ignore_not_found"] and asked[0][1]):
-                everywhere = options["all_namespaces"] or not asked[0][0].namespaced
-                where = "" if everywhere else f" in {inert(cluster.namespace)} namespace."
+            if not printed and not code and not (options["ignore_not_found"] and asked[0].name):
+                where = f" in {inert(asked[0].namespace)} namespace." if asked[0].namespace else ""
                 click.echo(f"No resources found{where}", err=True)
         elif found:
             _print_documents(documents, asked, found, options["sort_by"])
     if options["watch"] and found:
         kind, listed = found[0]
-        async for event in _events(cluster, kind, asked[0][1], listed, accept, options):
+        async for event in _events(cluster, asked[0], listed, accept, options):
             tables.change(kind, event) if documents is None else _print_change(documents, kind, event, options)
     return code
 
 
 async def _answers(
-    cluster: ClusterClient, asked: list[tuple[DiscoveredKind, str]], accept: str, options: dict[str, Any]
+    cluster: ClusterClient, asked: list[ObjectName], accept: str, options: dict[str, Any]
 ) -> tuple[list[tuple[DiscoveredKind, JsonObject]], int]:
     """What the server has; errors about single objects are printed, and the exit code is 1."""
     from plimsoll.kube.request import ApiError
 
     found, code = [], 0
-    for kind, name in asked:
+    for each in asked:
         try:
-            found.append((kind, await cluster.ask(_request(cluster, kind, name, options, accept))))
+            found.append((each.kind, await cluster.ask(_request(each, options, accept))))
         except ApiError as error:
-            if not (error.is_gone and name and options["ignore_not_found"]):
+            if not (error.is_gone and each.name and options["ignore_not_found"]):
                 click.echo(inert(server_text(error)), err=True)
                 code = 1
     return found, code
 
 
-def _request(cluster: ClusterClient, kind: DiscoveredKind, name: str, options: dict[str, Any], accept: str) -> Request:
+def _request(what: ObjectName, options: dict[str, Any], accept: str) -> Request:
     from plimsoll.kube.request import get as one
     from plimsoll.kube.request import listing
 
-    namespace = cluster.namespace if kind.namespaced and not options["all_namespaces"] else ""
-    if name:
-        request = one(kind.resource, name, namespace)
+    if what.name:
+        request = one(what.kind.resource, what.name, what.namespace)
     else:
         fields, labels = options["field_selector"], options["selector"]
-        request = listing(kind.resource, namespace=namespace, fields=fields, labels=labels)
+        request = listing(what.kind.resource, namespace=what.namespace, fields=fields, labels=labels)
     path = request.path
     if options["sort_by"] and accept == ACCEPT:  # rows are sorted by fields of the whole object
         path += ("&" if "?" in path else "?") + "includeObject=Object"
@@ -166,7 +186,7 @@ class _Tables:
             cells.insert(0, header(found, form))
         if self._options["output_watch_events"]:
             first = ["EVENT"] if cells and head else []
-            events = [*first, *[event or "ADDED"] * (len(cells) - len(first))]
+            events = [*first, *[f"{event or 'ADDED':<{EVENT_WIDTH}}"] * (len(cells) - len(first))]
             cells = [[word, *line] for word, line in zip(events, cells, strict=True)]
         for line in self._columns.lines(cells):
             click.echo(line)
@@ -174,7 +194,7 @@ class _Tables:
 
 def _print_documents(
     documents: ObjectPrinter,
-    asked: list[tuple[DiscoveredKind, str]],
+    asked: list[ObjectName],
     found: list[tuple[DiscoveredKind, JsonObject]],
     sort_by: str,
 ) -> None:
@@ -184,7 +204,7 @@ def _print_documents(
         items.sort(key=lambda pair: key(pair[1]))
     if documents.each:
         documents.objects([(f"{kind.title}/{item['metadata']['name']}", item) for kind, item in items])
-    elif len(asked) == 1 and asked[0][1]:
+    elif len(asked) == 1 and asked[0].name:
         documents.document(found[0][1])
     else:
         listed = [item for _, item in items]
@@ -202,25 +222,25 @@ def _print_change(documents: ObjectPrinter, kind: DiscoveredKind, event: JsonObj
 
 
 async def _events(
-    cluster: ClusterClient, kind: DiscoveredKind, name: str, listed: JsonObject, accept: str, options: dict[str, Any]
+    cluster: ClusterClient, what: ObjectName, listed: JsonObject, accept: str, options: dict[str, Any]
 ) -> Any:
-    from plimsoll.kube.request import ApiError, watching
+    from plimsoll.kube.request import ApiError, watch_event, watching
 
     request = watching(
-        kind.resource,
+        what.kind.resource,
         str((listed.get("metadata") or {}).get("resourceVersion") or ""),
-        namespace=cluster.namespace if kind.namespaced and not options["all_namespaces"] else "",
-        fields=options["field_selector"] if not name else f"metadata.name={name}",
+        namespace=what.namespace,
+        fields=f"metadata.name={what.name}" if what.name else options["field_selector"],
         labels=options["selector"],
     )
     async for line in cluster.lines(msgspec.structs.replace(request, accept=accept)):
-        event = msgspec.json.decode(line)
-        if event["type"] == "BOOKMARK":
+        event = watch_event(line)
+        if event.type == "BOOKMARK":
             continue
-        if event["type"] == "ERROR":
-            status = event["object"]
+        if event.type == "ERROR":
+            status = event.object
             raise ApiError(int(status.get("code") or 500), str(status.get("reason")), str(status.get("message")))
-        yield event
+        yield {"type": event.type, "object": event.object}
 
 
 def _items(document: JsonObject) -> list[JsonObject]:

@@ -10,6 +10,7 @@ import msgspec
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.files import file_options
 from plimsoll.cli.objects.output import PLAIN, ObjectPrinter, output_option
 from plimsoll.cli.objects.selection import ObjectName, selected, selector_options
 from plimsoll.cli.terminal import inert
@@ -53,9 +54,8 @@ def parted(words: tuple[str, ...]) -> tuple[tuple[str, ...], Change]:
 def _options(command: Any) -> Any:
     for option in reversed(
         (
-            click.argument(
-                "words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND NAME... KEY=VALUE|KEY-..."
-            ),
+            click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... KEY=VALUE|KEY-..."),
+            file_options(required=False),
             cluster_options,
             selector_options(),
             click.option("--overwrite", is_flag=True, help="Replace a value that exists."),

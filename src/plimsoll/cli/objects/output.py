@@ -147,7 +147,12 @@ def _from_file(text: str) -> Iterator[tuple[str, str]]:
     """Headers in the first line, paths in the second."""
     lines = text.splitlines()
     heads, paths = lines[0].split() if lines else [], lines[1].split() if len(lines) > 1 else []
-    if not heads or len(heads) != len(paths):
+    if not heads:
+        line = (
+            "missing header line. Expected format is one line of space separated headers, one line of space separated"
+        )
+        raise FailedError(f"error: invalid template, {line} column specs.")
+    if len(heads) != len(paths):
         raise FailedError(
             f"error: number of headers ({len(heads)}) and field specifications ({len(paths)}) don't match"
         )

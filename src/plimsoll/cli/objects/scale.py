@@ -10,13 +10,15 @@ import msgspec
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.files import file_options
 from plimsoll.cli.objects.selection import ObjectName, selected, selector_options
 from plimsoll.cli.terminal import inert
 from plimsoll.cli.verb import Verb, dry_run_option, dry_run_query, dry_run_words
 
 
 @click.command("scale", cls=Verb)
-@click.argument("words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
+@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
+@file_options(required=False)
 @click.option("--replicas", type=click.IntRange(0), required=True, metavar="N", help="The number of replicas.")
 @click.option("--current-replicas", type=int, default=-1, metavar="N", help="Only if there are N replicas now.")
 @cluster_options

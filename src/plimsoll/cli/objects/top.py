@@ -12,7 +12,7 @@ import msgspec
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.node_info import METRICS
-from plimsoll.cli.objects.completion import CompletedPod, ObjectWords
+from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.printers import Columns, shown
 from plimsoll.cli.terminal import inert
 from plimsoll.cli.verb import Verb
@@ -22,6 +22,11 @@ from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity
 
 SUM_LINE = "________"
 MIB = 1 << 20
+KINDS = {"pods": "pods", "pod": "pods", "po": "pods", "nodes": "nodes", "node": "nodes", "no": "nodes"}
+NOT_OF = {
+    "pods": ("show_capacity",),
+    "nodes": ("all_namespaces", "containers", "field_selector", "with_sum"),
+}
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -35,70 +40,34 @@ class Usage(msgspec.Struct, frozen=True):
         return [f"{self.cpu.milli}m", f"{self.memory.value // MIB}Mi"]
 
 
-_COMMON = (
-    cluster_options,
-    click.option("-l", "--selector", default="", metavar="LABELS", help="app=web,tier!=cache"),
-    click.option("--sort-by", type=click.Choice(["cpu", "memory"]), help="Largest first. [default: by name]"),
-    click.option("--no-headers", is_flag=True, help="No column names."),
-    click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The metrics as the server has them."),
-)
-
-
-def _common(command: Any) -> Any:
-    for option in reversed(_COMMON):
-        command = option(command)
-    return command
-
-
-class _Kinds(click.Group):
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return super().get_command(ctx, _SHORT.get(cmd_name, cmd_name))
-
-
-_SHORT = {"pod": "pods", "po": "pods", "node": "nodes", "no": "nodes"}
-
-
-@click.group("top", cls=_Kinds)
-def top() -> None:
-    """Show the CPU and memory that pods or nodes use.
-
-    \b
-    Examples:
-      plimsoll top pods -A --sort-by memory
-      plimsoll top pod web --containers
-      plimsoll top nodes
-    """
-
-
-@click.command("pods", cls=Verb)
-@click.argument("name", required=False, type=CompletedPod(), metavar="[NAME]")
-@_common
+@click.command("top", cls=Verb)
+@click.argument("kind", type=click.Choice([*KINDS]), metavar="pods|nodes")
+@click.argument("name", required=False, default="", type=ObjectWords("pods"), metavar="[NAME]")
+@cluster_options
+@click.option("-l", "--selector", default="", metavar="LABELS", help="app=web,tier!=cache")
+@click.option("--sort-by", type=click.Choice(["cpu", "memory"]), help="Largest first. [default: by name]")
+@click.option("--no-headers", is_flag=True, help="No column names.")
+@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The metrics as the server has them.")
 @click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
 @click.option("--containers", is_flag=True, help="One line for each container.")
-@click.option("--field-selector", default="", metavar="FIELDS", help="spec.nodeName=n1")
-@click.option("--sum", "with_sum", is_flag=True, help="Print the sum below.")
-def top_pods(name: str | None, **options: Any) -> int:
-    """Show the CPU and memory that pods use.
+@click.option("--field-selector", default="", metavar="FIELDS", help="Of pods: spec.nodeName=n1")
+@click.option("--sum", "with_sum", is_flag=True, help="Print the sum of the pods below.")
+@click.option("--show-capacity", is_flag=True, help="Shares of the capacity of nodes, not of what is allocatable.")
+def top(kind: str, name: str, **options: Any) -> int:
+    """Show the CPU and memory that pods or nodes use.
 
     \b
     Examples:
       plimsoll top pods -A --sort-by memory --sum
       plimsoll top pod web --containers
+      plimsoll top nodes
     """
-    return answered(options, lambda cluster: _pods(cluster, name or "", options))
-
-
-@click.command("nodes", cls=Verb)
-@click.argument("name", required=False, type=ObjectWords("nodes"), metavar="[NAME]")
-@_common
-@click.option("--show-capacity", is_flag=True, help="Percentages of the capacity, not of what is allocatable.")
-def top_nodes(name: str | None, **options: Any) -> int:
-    """Show the CPU and memory that nodes use, and their share of what is allocatable."""
-    return answered(options, lambda cluster: _nodes(cluster, name or "", options))
-
-
-top.add_command(top_pods)
-top.add_command(top_nodes)
+    show = KINDS[kind]
+    for option in NOT_OF[show]:
+        if options[option]:
+            raise click.UsageError(f"--{option.removeprefix('with_').replace('_', '-')} is not an option of top {kind}")
+    work = _pods if show == "pods" else _nodes
+    return answered(options, lambda cluster: work(cluster, name.rpartition("/")[2], options))
 
 
 async def _pods(cluster: ClusterClient, name: str, options: dict[str, Any]) -> int:
@@ -141,7 +110,6 @@ def _pod_lines(pods: Sequence[JsonObject], options: dict[str, Any]) -> Iterator[
 async def _nodes(cluster: ClusterClient, name: str, options: dict[str, Any]) -> int:
     from plimsoll.kube.request import NODES, get, listing
 
-    name = name.removeprefix("node/").removeprefix("nodes/")
     found = await _metrics(cluster, f"{METRICS}/nodes", name, options)
     if options["output"]:
         click.echo(shown(found, options["output"]))

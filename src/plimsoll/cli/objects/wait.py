@@ -12,6 +12,7 @@ import msgspec
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.files import file_options
 from plimsoll.cli.objects.selection import ObjectName, selected, selector_options
 from plimsoll.cli.parameters import DurationParam
 from plimsoll.cli.terminal import inert
@@ -28,7 +29,8 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 @click.command("wait", cls=Verb)
-@click.argument("words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
+@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
+@file_options(required=False)
 @click.option(
     "--for",
     "wanted",
@@ -110,14 +112,14 @@ async def _until_met(cluster: ClusterClient, name: ObjectName, wanted: Wanted, d
 
 async def _changed(cluster: ClusterClient, name: ObjectName, version: str, wanted: Wanted) -> bool:
     """Whether a change met the condition; false if the watch ended first."""
-    from plimsoll.kube.request import watching
+    from plimsoll.kube.request import watch_event, watching
 
     request = watching(name.kind.resource, version, namespace=name.namespace, fields=f"metadata.name={name.name}")
     async for line in cluster.lines(request):
-        event = msgspec.json.decode(line)
-        if event["type"] == "ERROR":
+        event = watch_event(line)
+        if event.type == "ERROR":
             return False
-        if event["type"] != "BOOKMARK" and wanted.met(None if event["type"] == "DELETED" else event["object"]):
+        if event.type != "BOOKMARK" and wanted.met(None if event.type == "DELETED" else event.object):
             return True
     return False
 

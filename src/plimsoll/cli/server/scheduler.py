@@ -30,13 +30,12 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: An
     """
     import asyncio
 
-    from plimsoll.kube.kubeconfig import in_cluster, load
+    from plimsoll.kube.kubeconfig import chosen as chosen_access
     from plimsoll.logs import log_to_stderr
     from plimsoll.rules.profile import profile_named
 
     chosen = profile_named(profile)
-    file = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
-    access = load(file, context) if file is not None else in_cluster(os.environ)
+    access = chosen_access(kubeconfig, context, os.environ)
     log_to_stderr(log_level(options))
     click.echo(f"scheduling for {access.server}, profile {chosen.name}")
     asyncio.run(_run(access, chosen))

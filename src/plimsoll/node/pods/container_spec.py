@@ -52,6 +52,7 @@ class NodePaths(msgspec.Struct, frozen=True):
     makes_etc: bool = True
     bounds_files: bool = False
     seccomp_default: str = "RuntimeDefault"
+    has_selinux: bool = False
 
 
 def node_names() -> NodeNames:
@@ -95,10 +96,11 @@ def container_spec(
     pod_ips: tuple[str, ...] = (),
     resources: CriResources | None = None,
     cgroup: str = "",
+    target_id: str = "",
 ) -> ContainerSpec:
     """`mounts`: of its volumes. Raises ContainerConfigError, and OSError if a file cannot be written."""
     name = checked_label(container.name, "container")
-    security = security_values(pod, container, image.user)
+    security = security_values(pod, container, image.user, has_selinux=paths.has_selinux)
     if security.user is None and image.user is not None:  # a group can only be set together with a user
         security = msgspec.structs.replace(security, user=image.user)
     security = msgspec.structs.replace(security, seccomp=_seccomp(security.seccomp, paths))
@@ -130,6 +132,7 @@ def container_spec(
         stop_signal=(lifecycle.stop_signal or "") if lifecycle is not None else "",
         resources=CriResources() if resources is None else resources,
         cgroup=cgroup,
+        target_id=target_id,
         labels={**_pod_labels(pod.metadata), CONTAINER_NAME: name},
         annotations={
             CONTAINER_HASH: container_hash(container),

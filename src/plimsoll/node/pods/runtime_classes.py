@@ -10,7 +10,7 @@ from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
 from plimsoll.runtime.interface import RuntimeCallError
 
-RUNTIME_CLASSES = ResourcePath("/apis/node.k8s.io/v1", "runtimeclasses")
+RUNTIME_CLASSES = ResourcePath("/apis/node.k8s.io/v1", "runtimeclasses", "RuntimeClass")
 
 
 class RuntimeClasses:

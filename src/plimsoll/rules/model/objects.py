@@ -292,8 +292,12 @@ class Node(Lean, frozen=True, gc=False):
 
 
 def container_fields(spec: PodSpec, base: str = "spec") -> Iterator[tuple[str, Container]]:
-    """Each container with its path in the manifest; init containers first."""
-    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+    """Each container with its path in the manifest; init containers first, ephemeral ones last."""
+    for kind, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
         for index, container in enumerate(containers):
             yield f"{base}.{kind}[{index}]", container
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 PART_BYTES = 16 << 10
 MAX_BYTES = 10 << 20
@@ -162,10 +163,11 @@ class LogPace:
 class LogStream:
     """stdout or stderr of a container: cut into lines, stamped, written to the file."""
 
-    __slots__ = ("_file", "_prefix", "_rest", "fd")
+    __slots__ = ("_file", "_prefix", "_rest", "copy", "fd", "name")
 
     def __init__(self, fd: int, name: str, file: LogFile) -> None:
-        self.fd, self._file = fd, file
+        self.fd, self.name, self._file = fd, name, file
+        self.copy: Callable[[bytes], None] | None = None  # gets what was read, too
         self._prefix = f" {name} ".encode()
         self._rest = b""
 
@@ -202,6 +204,8 @@ class LogStream:
             self.fd = -1
 
     def take(self, data: bytes, now_ns: int) -> None:
+        if self.copy is not None:
+            self.copy(data)
         lines, self._rest = cut(self._rest + data)
         if lines:
             full = stamp(now_ns) + self._prefix

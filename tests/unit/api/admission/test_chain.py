@@ -191,3 +191,34 @@ async def test_quota_on_resize(tmp_path: Path, profile: str) -> None:
             said.message
             == 'pods "demo" is forbidden: exceeded quota: rq, requested: cpu=1100m, used: cpu=900m, limited: cpu=1'
         )
+
+
+@pytest.mark.parametrize(
+    ("spec", "refusal"),
+    [
+        (
+            {"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]},
+            'pods "demo" is forbidden: spec.resourceClaims: this API server has no ResourceClaims: remove it',
+        ),
+    ],
+    ids=["claims"],
+)
+async def test_what_no_node_could_do_is_refused(tmp_path: Path, spec: dict[str, Any], refusal: str) -> None:
+    async with api(tmp_path, "1.36") as ask:
+        answer = await ask("POST", PODS, pod(**spec))
+        assert (answer.code, answer.message) == (403, refusal)
+
+
+async def test_what_has_no_effect_is_a_warning(tmp_path: Path) -> None:
+    """kubectl prints the header."""
+    async with api(tmp_path, "1.36") as ask:
+        spec = {
+            "imagePullSecrets": [{"name": "s"}],
+            "automountServiceAccountToken": True,
+            "schedulingGroup": {"podGroupName": "g"},
+        }
+        answer = await ask("POST", PODS, pod(**spec))
+        assert answer.code == 201, answer.body
+        for field in spec:
+            assert any(f"spec.{field}: no effect" in warning for warning in answer.warnings), (field, answer.warnings)
+        assert (await ask("POST", PODS, pod("plain"))).warnings == []

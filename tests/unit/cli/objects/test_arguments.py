@@ -36,6 +36,8 @@ FLAGS: list[tuple[str, dict[str, Any]]] = [
     ("--dry-run pod", {"dry_run": "server", "words": ("pod",)}),
     ("--dry-run=client", {"dry_run": "client"}),
     ("-n --all x", {"name": "--all", "every": False}),
+    ("-n=shop x", {"name": "shop", "words": ("x",)}),
+    ("-n=a=b", {"name": "a=b"}),
     ("-- --dry-run", {"dry_run": "none", "words": ("--dry-run",)}),
 ]
 
@@ -150,6 +152,7 @@ def test_sorting() -> None:
 
 
 MISTAKES = [
+    ("objects twice", ["delete", "pod", "x", "-f", "y"], "specify objects or -f FILE"),
     ("kustomize", ["apply", "-k", "dir"], "kubectl kustomize dir | plimsoll apply -f -"),
     ("a URL", ["apply", "-f", "https://example.com/a.yaml"], "curl -sSfL https://example.com/a.yaml"),
     ("a template", ["get", "pods", "-o", "go-template={{.}}"], "use jsonpath or custom-columns"),
@@ -187,3 +190,10 @@ def test_the_version_of_the_client() -> None:
     from plimsoll import __version__
 
     assert run("version", "--client").out == f"Client Version: v{__version__}\n"
+
+
+def test_options_of_a_cluster_may_precede_the_verb() -> None:
+    first = run("-n", "shop", "--kubeconfig=/nowhere", "get", "pods")
+    assert (first.code, first.err) == (2, run("get", "-n", "shop", "--kubeconfig=/nowhere", "pods").err)
+    assert "specify a command after -n" in run("-n", "shop").err
+    assert "No such option '-n'" in run("-n", "shop", "tree").err

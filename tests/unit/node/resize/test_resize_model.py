@@ -284,7 +284,10 @@ class NodeLife(RuleBasedStateMachine):
             while (noise := await self._noise()) is not None:
                 assert time.monotonic() < deadline_s, f"not quiet: {noise}"
                 await asyncio.sleep(0.02)
-            assert self._files(self.kernel, self.kernel) == await self._fresh()
+            # A resize that was retried just now may be reported before the rest of its transaction is done.
+            while (fresh := await self._fresh()) != self._files(self.kernel, self.kernel):
+                assert time.monotonic() < deadline_s, (fresh, self._files(self.kernel, self.kernel))
+                await asyncio.sleep(0.02)
             self.no_process_is_killed()
         finally:
             await self.life.kill()
