@@ -62,7 +62,7 @@ class Cluster:
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
-        self.gates = resolved_gates(feature_gates)
+        self.gates = resolved_gates(feature_gates, profile)
 
     def now(self) -> str:
         return rfc3339(self.clock())

@@ -371,7 +371,7 @@ def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setti
         return "system-node-critical: −997"
     if qos != "Burstable":
         return f"{qos}: {'−997' if qos == 'Guaranteed' else '1000'}"
-    extra = pod_share_bytes(pod) if policy.gates.pod_level and policy.pod_level_oom_share else 0
+    extra = pod_share_bytes(pod, setting.policy) if policy.gates.pod_level and policy.pod_level_oom_share else 0
     request, capacity = memory_request_bytes(container), policy.memory_capacity_bytes
     text, plain = _score_step(request, extra, capacity), burstable_score(request + extra, capacity)
     if is_sidecar(container) and policy.sidecar_oom_rule:

@@ -26,7 +26,7 @@ from plimsoll.rules.model.pod_status import (
     Waiting,
 )
 from plimsoll.rules.model.runnable import RunContainer, RunPod
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from tests.unit.rules.run_pods import a_pod, memory, run, seen, sidecar
 
@@ -49,7 +49,7 @@ def shown(
     is_init: bool = False,
     allocated: dict[str, Resources] | None = None,
 ) -> tuple[RunContainerStatus, ...]:
-    context = StatusContext(pod, what, about, PROFILES[profile], "rt", is_ending, allocated or {})
+    context = StatusContext(pod, what, about, profile_named(profile), "rt", is_ending, allocated or {})
     containers = pod.spec.init_containers if is_init else pod.spec.containers
     return container_statuses(context, containers, before, is_init=is_init)
 
