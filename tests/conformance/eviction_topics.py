@@ -87,7 +87,7 @@ def _rank(given: Json, profile: Profile) -> Json:
     pods = [defaulted(from_document(each, Pod), gates=gates) for each in given["pods"]]
     uids = {pod.metadata.name: pod.metadata.uid for pod in pods}
     usage = {uids[name]: _usage(stats) for name, stats in given["stats"].items()}
-    layout = fs_layout(given["dedicatedImageFs"], given["splitContainerImageFs"])
+    layout = fs_layout(given["dedicatedImageFs"], given.get("splitContainerImageFs", False))
     order = ranked(pods, usage, given["signal"], layout, gates=gates)
     groups = [[_name(each) for each in group] for _, group in itertools.groupby(order, key=lambda each: each.key)]
     found: Json = {"groups": groups, "critical": {_name(each): each.critical for each in order}}

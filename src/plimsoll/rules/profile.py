@@ -110,7 +110,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     # Eviction and node
     ranking_counts_pod_level: bool = _row(True, {"1.27": False, "1.34": True}, "04 §5",
         "eviction order: pod-level requests count and hide those of containers, and sidecars add up")
-    sidecar_storage_limits: bool = _row(True, {"1.27": False, "1.37": True}, "04 §7",
+    sidecar_storage_limits: bool = _row(False, {"1.27": False, "1.37": True}, "04 §7",
         "ephemeral-storage limits of sidecars are enforced by eviction")
     reclaim_before_eviction: bool = _row(True, {"1.27": False}, "04 §6",
         "memory is reclaimed before a pod is evicted, unless evictionReclaimFirst says otherwise")
@@ -164,8 +164,6 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "the pod's limit is lowered before its shares")
     sandbox_updated_first: bool = _row(False, {"1.27": False, "1.36": True}, "03 §10",
         "the runtime may refuse a pod's new size; otherwise it is only notified")
-    memory_qos_on_resize: bool = _row(True, {"1.27": False, "1.37": True}, "02 §9",
-        "a resize updates the Memory QoS files of the pod")
 
     # Scheduler
     balanced_by_difference: bool = _row(False, {"1.27": False, "1.36": True}, "05 A3",

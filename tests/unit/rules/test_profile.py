@@ -54,7 +54,6 @@ SWITCHES = [
     ("memory_high_of_pod", "1.37", False, True),
     ("memory_high_reset", "1.37", False, True),
     ("memory_low_of_kubepods", "1.37", False, True),
-    ("memory_qos_on_resize", "1.37", False, True),
     ("class_per_container", "1.37", False, True),
     ("resize_footprint", "1.37", "containers", "pod"),
     ("declared_limits_cumulative", "1.37", True, False),

@@ -26,7 +26,8 @@ class Gate(msgspec.Struct, frozen=True):
     name: str
     documents: bool
     description: str
-    removed_as: bool = False  # its effect in releases that no longer have the gate, or do not have it yet
+    removed_as: bool = False  # its effect in releases that no longer have the gate
+    lacks: str = ""  # what of it Plimsoll does not do
 
     def default(self, profile: Profile) -> bool:
         if profile.name == DOCUMENTS:
@@ -46,8 +47,18 @@ GATES = (
     Gate("InPlacePodVerticalScalingExclusiveCPUs", False, "Containers with exclusive CPUs may be resized."),
     Gate("InPlacePodVerticalScalingExclusiveMemory", False, "Containers with NUMA-bound memory may be resized."),
     Gate("InPlacePodVerticalScalingInitContainers", True, "Ordinary init containers may be resized too."),
-    Gate("InPlacePodVerticalScalingMemoryBackedVolumes", False, "A memory-backed emptyDir may be resized."),
-    Gate("InPlacePodVerticalScalingSchedulerPreemption", False, "The scheduler preempts for a deferred resize."),
+    Gate(
+        "InPlacePodVerticalScalingMemoryBackedVolumes",
+        False,
+        "A memory-backed emptyDir may be resized.",
+        lacks="the API server and the node decide by it, but the agent does not change the size of the volume",
+    ),
+    Gate(
+        "InPlacePodVerticalScalingSchedulerPreemption",
+        False,
+        "The scheduler preempts for a deferred resize.",
+        lacks="critical pods no longer preempt on the node, but the scheduler does not preempt for them either",
+    ),
     Gate("MemoryQoS", False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
     Gate("NodeSwap", True, "Containers may use swap, by memorySwap.swapBehavior."),
     Gate("PodLevelResourceManagers", False, "Exclusive CPUs also for pods with pod-level resources."),

@@ -54,9 +54,14 @@ def reading(
     from_file = _file_values(document, problems)
     from_flags = _flag_values(flags or {}, problems)
     present = from_file | from_flags
-    values = _default_values(profile) | from_file
+    defaults = _default_values(profile)
+    values = defaults | from_file
     values["evictionHard"] = dict(  # N-6
-        eviction_hard(from_file.get("evictionHard"), merge_defaults=values["mergeDefaultEvictionSettings"])
+        eviction_hard(
+            from_file.get("evictionHard"),
+            merge_defaults=values["mergeDefaultEvictionSettings"],
+            defaults=defaults["evictionHard"],
+        )
     )
     values |= from_flags
     gates, notes = _resolved_gates(
@@ -233,6 +238,8 @@ def _resolved_gates(
             notes.append(f"feature gate {name} changes nothing here{_suggestion(name, KNOWN_GATES)}")
         else:
             gates[name] = on
+            if on and KNOWN_GATES[name].lacks:
+                notes.append(f"feature gate {name}: {KNOWN_GATES[name].lacks}")
     return gates, notes
 
 

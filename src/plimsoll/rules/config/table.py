@@ -15,7 +15,7 @@ import msgspec
 
 from plimsoll.rules.config.field_types import KIND_WORDS, Kind
 from plimsoll.rules.config.gates import GATES
-from plimsoll.rules.config.thresholds import DEFAULT_EVICTION_HARD
+from plimsoll.rules.config.thresholds import DEFAULT_EVICTION_HARD, EVICTION_HARD_1_27
 from plimsoll.rules.profile import DOCUMENTS, minor
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
@@ -136,7 +136,8 @@ ROWS: tuple[Row, ...] = (
 
     # Eviction
     Row("evictionHard", "thresholds", dict(DEFAULT_EVICTION_HARD), "--eviction-hard",
-        "Below these amounts pods are evicted at once; setting one replaces all defaults.", "eviction_hard"),
+        "Below these amounts pods are evicted at once; setting one replaces all defaults.", "eviction_hard",
+        changed={"1.27": dict(EVICTION_HARD_1_27), "1.30": dict(DEFAULT_EVICTION_HARD)}),
     Row("evictionSoft", "thresholds", {}, "--eviction-soft",
         "Below these amounts pods are evicted after a grace period.", "eviction_soft"),
     Row("evictionSoftGracePeriod", "amounts", {}, "--eviction-soft-grace-period",

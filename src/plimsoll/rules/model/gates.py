@@ -32,6 +32,7 @@ class Gates(msgspec.Struct, frozen=True):
     pod_level_status_counted: bool = True
     declared_limits_cumulative: bool = True
     ranking_counts_pod_level: bool = True
+    sidecar_storage_limits: bool = False
     init_resize_policy: InitResizePolicy = "not restart"
 
 
@@ -44,6 +45,7 @@ _ROWS = (
     "pod_level_status_counted",
     "declared_limits_cumulative",
     "ranking_counts_pod_level",
+    "sidecar_storage_limits",
     "init_resize_policy",
 )
 

@@ -216,6 +216,13 @@ def machine_from_capacity(capacity: ResourceList, *, name: str = "", swap_bytes:
     )
 
 
+def withheld_hugepages(setting: NodeConfig) -> int:
+    """What memory.available does not contain: the node's huge pages, with HugepageAwareEviction."""
+    if not setting.config.gate("HugepageAwareEviction"):
+        return 0
+    return sum(amount.value for name, amount in setting.capacity.items() if name.startswith(HUGEPAGES_PREFIX))
+
+
 def reserved_cpus(config: KubeletConfig) -> int:
     """How many CPUs the static policy never assigns: 500m + 600m reserved: 2 (02 §10)."""
     if config.reserved_system_cpus:
