@@ -83,6 +83,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "a container with neither memory request nor limit has a memory.high")
     memory_high_of_pod: bool = _row(False, {"1.27": False, "1.37": True}, "02 §6.1",
         "pod-level resources: the pod has a memory.high, and containers without a limit have none")
+    throttling_factor_needs_gate: bool = _row(False, {"1.27": False, "1.37": True}, "02 §6.1",
+        "a memoryThrottlingFactor other than 0.9 is refused while the feature gate MemoryQoS is off")
     memory_high_reset: bool = _row(False, {"1.27": False, "1.37": True}, "02 §6.1",
         "Memory QoS off: memory.high of containers is written as max, and memory.min and low of kubepods as 0")
     memory_low_of_kubepods: bool = _row(False, {"1.27": False, "1.37": True}, "02 §6.2",

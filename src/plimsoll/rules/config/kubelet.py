@@ -211,6 +211,7 @@ def _cpu_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
             yield InvalidConfigError(path, 'must be "true" or "false"')
 
 
+FORMER_FACTOR = 0.9  # the default up to 1.36, which a file may still contain
 # What memorySwap.swapBehavior may be, by `swap_rule` (02 §5).
 SWAP_BEHAVIORS = {
     "memory and swap": ("LimitedSwap", "UnlimitedSwap"),
@@ -222,6 +223,10 @@ SWAP_BEHAVIORS = {
 def _memory_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
     if config.memory_reservation_policy == "TieredReservation" and not config.gate("MemoryQoS"):
         yield InvalidConfigError("memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS")
+    factor = config.memory_throttling_factor
+    if profile.throttling_factor_needs_gate and factor not in (None, FORMER_FACTOR) and not config.gate("MemoryQoS"):
+        sentence = "memoryThrottlingFactor must not be set when MemoryQoS feature gate is disabled"
+        yield InvalidConfigError("memoryThrottlingFactor", sentence)
     if config.memory_manager_policy == "Static":
         yield InvalidConfigError(
             "memoryManagerPolicy", "Static is not supported: containers cannot be bound to NUMA nodes"
