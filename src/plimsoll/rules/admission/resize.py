@@ -197,7 +197,8 @@ def _with_volumes(document: JsonObject, source: JsonObject) -> JsonObject:
 def _metadata_errors(old: PodVersion, new: PodVersion, checks: ResizeChecks) -> list[FieldError]:
     if checks != "together":
         return metadata_update_errors(old.pod.metadata, new.pod.metadata)
-    if same(old.document.get("metadata"), new.document.get("metadata"), "metadata"):
+    before, after = ({**(each.document.get("metadata") or {}), "managedFields": None} for each in (old, new))
+    if same(before, after, "metadata"):
         return []
     return [FieldError("FieldValueInvalid", "metadata", "field is immutable")]
 
