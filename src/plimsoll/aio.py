@@ -68,16 +68,24 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
 
 
 async def run_command(
-    *command: str, timeout_s: float, environment: Mapping[str, str] | None = None
+    *command: str, timeout_s: float, environment: Mapping[str, str] | None = None, is_interactive: bool = False
 ) -> tuple[int, bytes, bytes]:
-    """Exit code, stdout and stderr of a command. It is killed when the time is up (TimeoutError) or on cancellation."""
-    pipe = asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=pipe, stderr=pipe)
+    """Exit code, stdout and stderr of a command. It is killed when the time is up (TimeoutError) or on cancellation.
+
+    `is_interactive`: it talks to the user by our standard input and error."""
+    pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=environment,
+        stdin=None if is_interactive else nothing,
+        stdout=pipe,
+        stderr=None if is_interactive else pipe,
+    )
     try:
         async with asyncio.timeout(timeout_s):
-            output, errors = await process.communicate()
+            output, errors = await process.communicate()  # None where it is not piped
     except (TimeoutError, asyncio.CancelledError):
         process.kill()
         await process.wait()
         raise
-    return process.returncode or 0, output, errors
+    return process.returncode or 0, output, errors or b""

@@ -13,6 +13,7 @@ ErrorType = Literal[
     "FieldValueForbidden",
     "FieldValueNotSupported",
     "FieldValueDuplicate",
+    "FieldValueNotFound",
     "FieldValueTooLong",
 ]
 
@@ -23,6 +24,7 @@ _WORDS: dict[str, str] = {
     "FieldValueForbidden": "Forbidden",
     "FieldValueNotSupported": "Unsupported value",
     "FieldValueDuplicate": "Duplicate value",
+    "FieldValueNotFound": "Not found",
     "FieldValueTooLong": "Too long",
 }
 _WITHOUT_VALUE = frozenset({"FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong"})

@@ -2,7 +2,7 @@
 
 It uses the server's certificate towards the agent and the agent's towards the server. A test chooses the requests to
 block; each waits until the test passes it on. So the moments between two requests of a real agent, milliseconds
-otherwise, become as long as a test needs them.
+otherwise, become as long as a test needs them. A test may also have it answer by itself, with anything.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ class BlockedApi:
         self._is_blocked: Callable[[BlockedRequest], bool] = lambda _request: False
         self._blocked: list[BlockedRequest] = []
         self._changed = threading.Condition()
+        self.garbage: Callable[[BlockedRequest], bytes] = lambda _request: b""  # sent in place of the API's answer
         self.port = 0
 
     def block(self, which: Callable[[BlockedRequest], bool]) -> None:
@@ -116,6 +117,10 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         request = BlockedRequest(self.command, self.path, json.loads(data) if data.startswith(b"{") else {})
         self.api.come(request)
+        if garbage := self.api.garbage(request):
+            self.close_connection = True
+            self.wfile.write(garbage)
+            return
         upstream = http.client.HTTPSConnection(self.target, context=self.tls)
         try:
             headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}

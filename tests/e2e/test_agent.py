@@ -71,6 +71,40 @@ def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube
     until(lambda: {"Pulled", "Created", "Started", "Killing"} <= set(reasons(kube, "plain")))
 
 
+def runtime_class(name: str, handler: str, memory: str = "") -> str:
+    overhead = {"overhead": {"podFixed": {"memory": memory}}} if memory else {}
+    head = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
+    return json.dumps({**head, "handler": handler, **overhead})
+
+
+def test_overhead_of_a_runtime_class_is_in_the_cgroup_of_its_pod(node: RealNode, kube: Kubectl) -> None:
+    """64Mi of the container, 16Mi for the sandbox: the pod may use 80Mi, the container still 64Mi."""
+    name = f"light-{kube.namespace}"
+    kube("create", "-f", "-", stdin=runtime_class(name, "runc", "16Mi"))
+    assert [row[:2] for row in kube("get", "runtimeclass", name).table] == [[name, "runc"]]
+    kube("create", "-f", "-", stdin=pod("over", shell("c", HANDLES_TERM, **limits("64Mi")), runtimeClassName=name))
+    status = running(kube, "over")
+    assert pod_of(kube, "over")["spec"]["overhead"] == {"memory": "16Mi"}
+    container_id = status["containerStatuses"][0]["containerID"].removeprefix("plimsoll://")
+    top = Path(f"/sys/fs/cgroup/memory{node.cgroup_root}/kubepods/pod{pod_of(kube, 'over')['metadata']['uid']}")
+    assert int((top / "memory.limit_in_bytes").read_text()) == 80 * MIB
+    assert int((top / container_id / "memory.limit_in_bytes").read_text()) == 64 * MIB
+    kube("delete", "pod", "over")
+    kube("delete", "runtimeclass", name)
+
+
+def test_a_handler_that_the_runtime_does_not_have(kube: Kubectl) -> None:
+    name = f"gvisor-{kube.namespace}"
+    kube("create", "-f", "-", stdin=runtime_class(name, "runsc"))
+    kube("create", "-f", "-", stdin=pod("strange", shell("c", HANDLES_TERM), runtimeClassName=name))
+    until(lambda: "FailedCreatePodSandBox" in reasons(kube, "strange"))
+    assert status_of(kube, "strange")["phase"] == "Pending"
+    text = 'Failed to create pod sandbox: no runtime for "runsc" is configured'
+    assert text in kube("describe", "pod", "strange").out
+    kube("delete", "pod", "strange")
+    kube("delete", "runtimeclass", name)
+
+
 def test_an_out_of_memory_kill_restarts_that_container_alone(kube: Kubectl) -> None:
     hog = "sleep 0.3; exec python3 -c 'bytearray(200 << 20)'"
     kube(
@@ -160,6 +194,23 @@ def test_containers_of_a_pod_talk_over_localhost_and_are_probed_there(kube: Kube
     kube("create", "-f", "-", stdin=pod("talk", web, shell("client", client)))
     running(kube, "talk")
     until(lambda: "200" in kube("logs", "talk", "-c", "client").out)
+
+
+def test_what_a_container_writes_to_its_own_files_is_bounded(node: RealNode, kube: Kubectl) -> None:
+    """/etc/hosts and the termination log are not on the node's disk, and end at 1 MiB together; /dev/shm at 64 MiB."""
+    files = "/etc/hosts /dev/termination-log /dev/shm/f"
+    script = f"for f in {files}; do head -c 80000000 /dev/zero | tr '\\0' x > $f; stat -c %s $f; done; exit 3"
+    kube("create", "-f", "-", stdin=pod("greedy", shell("c", script, **limits("128Mi")), restartPolicy="Never"))
+    until(lambda: status_of(kube, "greedy").get("phase") == "Failed")
+    hosts, message, shared = (int(line) for line in kube("logs", "greedy").out.splitlines() if line.isdigit())
+    assert 0 < hosts + message <= MIB and shared == 64 * MIB
+    ended = status_of(kube, "greedy", "c")["state"]["terminated"]
+    assert ended["exitCode"] == 3 and len(ended.get("message", "")) <= 4096
+    state = node.state / "node" / "pods" / pod_of(kube, "greedy")["metadata"]["uid"]
+    on_disk = sum(each.stat().st_size for each in state.rglob("*") if each.is_file() and "/files/" not in str(each))
+    assert on_disk < MIB
+    kube("delete", "pod", "greedy", "--now")
+    until(lambda: not state.exists())
 
 
 def test_init_containers_come_first_and_a_sidecar_ends_last(kube: Kubectl) -> None:

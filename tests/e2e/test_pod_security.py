@@ -84,7 +84,9 @@ class Place:
 def place(exercised: Callable[[str, str], None]) -> Iterator[Place]:
     if why := problem():
         pytest.skip(why)
-    outside = Path(tempfile.mkdtemp(prefix="plimsoll-test-", dir="/opt"))  # seen in containers, but for what is hidden
+    outside = Path(
+        tempfile.mkdtemp(prefix="plimsoll-test-", dir="/usr/local")
+    )  # seen in containers, but for what is hidden
     up = Up(outside)
     try:
         exercised("pod security", "this machine, embedded runtime")

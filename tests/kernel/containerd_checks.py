@@ -164,7 +164,7 @@ async def check_commands(bench: Bench) -> None:
         raise AssertionError("a command that is not there cannot be run")
 
     script = "echo out; echo err >&2; read line; echo got $line; exit 7"
-    session = await runtime.attach(main, ("sh", "-c", script), stdin=True, tty=False)
+    session = await runtime.exec(main, ("sh", "-c", script), stdin=True, tty=False)
     await session.write(b"a line\n")
     output = b"".join([chunk async for chunk in session.stdout()])
     errors = b"".join([chunk async for chunk in session.stderr()])
@@ -173,7 +173,7 @@ async def check_commands(bench: Bench) -> None:
     await session.close()
 
     script = 'until [ "$(stty size)" = "31 97" ]; do sleep 0.05; done; read line; echo got $line'
-    session = await runtime.attach(main, ("sh", "-c", script), stdin=True, tty=True)
+    session = await runtime.exec(main, ("sh", "-c", script), stdin=True, tty=True)
     await session.resize(97, 31)
     await session.write(b"a line\n")
     async with asyncio.timeout(SOON_S):
@@ -181,7 +181,7 @@ async def check_commands(bench: Bench) -> None:
         assert await session.wait() == 0
     await session.close()
 
-    session = await runtime.attach(main, ("cat",), stdin=True, tty=False)
+    session = await runtime.exec(main, ("cat",), stdin=True, tty=False)
     await session.close()  # in the middle
     await runtime.remove_sandbox(sandbox_id)
 

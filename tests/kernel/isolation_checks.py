@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -42,6 +44,21 @@ async def shared_memory_is_the_pods(pod: Pod) -> None:
     await pod.output("echo from one > /dev/shm/note")
     assert await pod.output("cat /dev/shm/note") == "from one\n"
     assert not exists("/dev/shm/note")
+
+
+async def session_keyring_is_its_own(pod: Pod) -> None:
+    """Keys of the supervisor's session, or of a neighbour's, are not reachable, also without a seccomp filter."""
+    code = (
+        "import ctypes, platform; "
+        "number = {'x86_64': 250, 'aarch64': 219}[platform.machine()]; "
+        "print(ctypes.CDLL(None).syscall(number, 0, -3, 0))"  # KEYCTL_GET_KEYRING_ID of the session's
+    )
+    unconfined = Security(seccomp="Unconfined")
+    ids = [int(await pod.python(code, security=unconfined)) for _ in range(2)]
+    ours = int(subprocess.run([PYTHON, "-c", code], check=True, capture_output=True).stdout)  # noqa: ASYNC221
+    if ours < 0:
+        pytest.skip("this kernel has no keyrings")
+    assert len({ours, *ids}) == 3 and min(ids) > 0
 
 
 async def nothing_is_mounted_on_the_host(pod: Pod) -> None:
@@ -86,7 +103,7 @@ async def it_goes_like_others(pod: Pod) -> None:
     """Whatever priority the supervisor itself has."""
     assert await pod.output("nice") == "0\n"
     container = await pod.start(*SLEEP)
-    session = await pod.runtime.attach(container, ("nice",), stdin=False, tty=False)
+    session = await pod.runtime.exec(container, ("nice",), stdin=False, tty=False)
     assert b"".join([data async for data in session.stdout()]) == b"0\n"
     await session.close()
     supervisor = int(read(f"/proc/{(await pod.seen(container)).pid}/stat").rpartition(")")[2].split()[1])
@@ -98,9 +115,8 @@ async def it_goes_like_others(pod: Pod) -> None:
 
 
 async def secrets_are_hidden(pod: Pod) -> None:
-    for path in ("/root", "/home", "/run", "/tmp", "/var/lib", "/boot", "/etc/ssh", "/var/log"):
-        if exists(path):
-            assert await pod.output(f"ls -A {path}") == "", path
+    for path in ("/root", "/home", "/run", "/tmp", "/var/lib", "/boot", "/etc/ssh", "/var/log", "/opt", "/srv", "/mnt"):
+        assert await pod.output(f"ls -A {path} 2>/dev/null || true") == "", path
     assert await pod.output("cat /etc/shadow /etc/shadow- 2>/dev/null | wc -c") == "0\n"
     state = pod.runtime._state
     assert exists(state / "journal")
@@ -110,9 +126,45 @@ async def secrets_are_hidden(pod: Pod) -> None:
     assert await pod.output("ls -A /outside/$0 || true".replace("$0", state.name), mounts=(through,)) == ""
 
 
+# Of the host's root and /etc; what else there is on the machine, or is added later, must not appear.
+ALLOWED_TOP = {
+    "bin", "dev", "etc", "home", "lib", "lib32", "lib64", "libx32", "media", "mnt", "opt", "proc", "root", "run",
+    "sbin", "srv", "sys", "tmp", "usr", "var",
+}  # fmt: skip
+PRIVATE_ETC = {
+    "apt", "containerd", "cron.d", "environment", "fstab", "gitconfig", "gshadow", "hosts.allow", "kubernetes",
+    "machine-id", "npmrc", "pam.d", "pip.conf", "rancher", "shadow", "ssh", "subuid", "sudoers", "systemd", "wireguard",
+}  # fmt: skip
+
+
+async def only_an_allow_list_is_seen(pod: Pod) -> None:
+    """Programs, libraries and chosen files of /etc; nothing that is made on the host meanwhile."""
+    assert set((await pod.output("ls -A /")).split()) <= ALLOWED_TOP
+    seen = set((await pod.output("ls -A /etc")).split())
+    assert not seen & PRIVATE_ETC and {"passwd", "group", "nsswitch.conf"} <= seen
+    places = [writable(f"{top}/{pod.cgroups.name}") for top in ("/etc", "/opt", "/srv", "/var")]
+    container = await pod.start(*SLEEP)
+    try:
+        for place in places:
+            (folder(place) / "key").write_text("secret")
+        session = await pod.runtime.attach(container, ("ls", *map(str, places)), stdin=False, tty=False)
+        assert b"".join([data async for data in session.stdout()]) == b""
+        await session.close()
+        assert await pod.output(f"cat {' '.join(f'{place}/key' for place in places)} 2>/dev/null || true") == ""
+    finally:
+        for place in places:
+            (place / "key").unlink(missing_ok=True)
+            place.rmdir()
+
+
+def writable(path: str) -> Path:
+    """The path, or below /opt one of that name where its directory cannot be written in this guest."""
+    return Path(path) if os.access(os.path.dirname(path), os.W_OK) else Path("/opt", path.strip("/").replace("/", "-"))
+
+
 async def host_sockets_can_not_be_reached(pod: Pod) -> None:
-    """Where nothing else is hidden, also one that is made after the container."""
-    place = folder(f"/opt/{pod.cgroups.name}")
+    """Where programs are seen, also one that is made after the container."""
+    place = folder(writable(f"/usr/local/{pod.cgroups.name}"))
     code = (
         "import socket, sys\n"
         f"path = '{place}/socket'\n"
@@ -125,7 +177,7 @@ async def host_sockets_can_not_be_reached(pod: Pod) -> None:
     )
     try:
         container = await pod.start(*SLEEP, image_ref=WITH_PYTHON)
-        session = await pod.runtime.attach(container, (PYTHON, "-I", "-S", "-c", code), stdin=True, tty=False)
+        session = await pod.runtime.exec(container, (PYTHON, "-I", "-S", "-c", code), stdin=True, tty=False)
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(f"{place}/socket")
             listening.listen()

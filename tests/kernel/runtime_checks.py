@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.interface import RuntimeCallError
+from plimsoll.runtime.interface import ExecSession, RuntimeCallError
 from tests.kernel import isolation_checks
 from tests.kernel.embedded_runtime import (
     DEADLINE_S,
@@ -91,7 +91,7 @@ async def it_never_runs_outside_its_cgroups(pod: Pod) -> None:
 async def exec_joins_cgroups_and_namespaces(pod: Pod) -> None:
     container = await pod.start(*SLEEP)
     seen = await pod.seen(container)
-    session = await pod.runtime.attach(container, ("cat", "-"), stdin=True, tty=False)
+    session = await pod.runtime.exec(container, ("cat", "-"), stdin=True, tty=False)
     try:
         await session.write(b"there?")
         async for _ in session.stdout():
@@ -108,7 +108,7 @@ async def exec_joins_cgroups_and_namespaces(pod: Pod) -> None:
 
 async def streams_of_exec(pod: Pod) -> None:
     container = await pod.start(*SLEEP)
-    session = await pod.runtime.attach(container, ("/bin/sh", "-c", "cat; echo end >&2; exit 9"), stdin=True, tty=False)
+    session = await pod.runtime.exec(container, ("/bin/sh", "-c", "cat; echo end >&2; exit 9"), stdin=True, tty=False)
     sent = b"x" * 300_000
 
     async def read() -> bytes:
@@ -125,9 +125,61 @@ async def streams_of_exec(pod: Pod) -> None:
     await session.close()
 
 
+async def clients_that_attach(pod: Pod) -> None:
+    """Both get the output, one gives the input; the container's stdin ends with the first client."""
+    container = await pod.start("/bin/sh", "-c", "cat; echo end >&2", stdin=True, stdin_once=True)
+    reader = await pod.runtime.attach(container, stdin=False, tty=False)
+    writer = await pod.runtime.attach(container, stdin=True, tty=False)
+    sent = b"x" * 300_000
+
+    async def read(session: ExecSession) -> tuple[bytes, bytes]:
+        return (
+            b"".join([data async for data in session.stdout()]),
+            b"".join([data async for data in session.stderr()]),
+        )
+
+    async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as both:
+        reading = [both.create_task(read(session)) for session in (reader, writer)]
+        await writer.write(sent)
+        await writer.close_stdin()
+    assert [task.result() for task in reading] == [(sent, b"end\n")] * 2
+    assert (await pod.ended(container)).exit_code == 0
+    for session in (reader, writer):
+        await session.close()
+        await session.close()
+
+
+async def a_client_that_leaves_a_terminal(pod: Pod) -> None:
+    """The container goes on, and the next client finds it."""
+    container = await pod.start("/bin/sh", stdin=True, tty=True)
+    for word in (b"one", b"two"):
+        session = await pod.runtime.attach(container, stdin=True, tty=True)
+        await session.resize(101, 37)
+        await session.write(b"echo $((6*7))-%b; stty size\n" % word)
+        said = b""
+        async with asyncio.timeout(DEADLINE_S):
+            async for data in session.stdout():
+                said += data
+                if b"42-%b" % word in said and b"37 101" in said:
+                    break
+        await session.close()
+    assert (await pod.seen(container)).phase == "running"
+
+
+async def a_container_in_the_pids_of_another(pod: Pod) -> None:
+    """As an ephemeral container with a target."""
+    target = await pod.start("sleep", "1234")
+    beside = await pod.start("/bin/sh", "-c", "tr '\\0' ' ' </proc/1/cmdline; echo; exec sleep 1000", target_id=target)
+    await pod.says(beside, "sleep 1234")
+    pids = [(await pod.seen(each)).pid for each in (target, beside)]
+    assert len({os.readlink(f"/proc/{pid}/ns/pid") for pid in pids}) == 1
+    await pod.runtime.stop_container(beside, 0)
+    assert (await pod.seen(target)).phase == "running"
+
+
 async def a_terminal_of_exec(pod: Pod) -> None:
     container = await pod.start(*SLEEP)
-    session = await pod.runtime.attach(container, ("/bin/sh",), stdin=True, tty=True)
+    session = await pod.runtime.exec(container, ("/bin/sh",), stdin=True, tty=True)
     await session.resize(101, 37)
     await session.write(b"stty size; tty; [ -t 0 ] && [ -t 1 ] && [ -t 2 ] && echo all-three; exit 5\n")
     async with asyncio.timeout(DEADLINE_S):
@@ -140,7 +192,7 @@ async def a_terminal_of_exec(pod: Pod) -> None:
 
 async def end_of_file_on_a_terminal(pod: Pod) -> None:
     container = await pod.start(*SLEEP)
-    session = await pod.runtime.attach(container, ("cat",), stdin=True, tty=True)
+    session = await pod.runtime.exec(container, ("cat",), stdin=True, tty=True)
     await session.write(b"line\n")
     await session.close_stdin()
     async with asyncio.timeout(DEADLINE_S):
@@ -187,7 +239,7 @@ async def a_program_that_is_not_there(pod: Pod) -> None:
     with pytest.raises(RuntimeCallError, match="executable file not found"):
         await pod.runtime.run_in(running, ("no-such-program",), DEADLINE_S)
     with pytest.raises(RuntimeCallError, match="no such file or directory"):
-        await pod.runtime.attach(running, ("/no/such/program",), stdin=True, tty=True)
+        await pod.runtime.exec(running, ("/no/such/program",), stdin=True, tty=True)
 
 
 async def two_containers_share_localhost(pod: Pod) -> None:
@@ -273,6 +325,9 @@ def _command(pid: int) -> bytes:
 
 Check = Callable[[Pod], Awaitable[None]]
 CHECKS: list[Check] = [
+    clients_that_attach,
+    a_client_that_leaves_a_terminal,
+    a_container_in_the_pids_of_another,
     *isolation_checks.CHECKS,
     *(
         value

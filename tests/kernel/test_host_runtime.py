@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -164,7 +165,7 @@ async def main():
     container = await runtime.make_container(
         spec, sandbox, ContainerSpec("c", 0, "i", "host", command, log_path="c/0.log", mounts=mounts))
     await runtime.start_container(container)
-    await runtime.attach(container, ("sleep", "777"), stdin=True, tty=False)
+    await runtime.exec(container, ("sleep", "777"), stdin=True, tty=False)
     print(container, flush=True)
     await asyncio.sleep(1000)
 
@@ -270,6 +271,32 @@ async def test_logs_are_rotated(tmp_path: Path, cgroups: Cgroups) -> None:
             await runtime.reopen_log(container)
 
 
+async def test_a_flood_of_output_costs_the_container_that_writes_it(pod: Pod) -> None:
+    """Three containers write without end; the supervisor has time for their neighbour's lines and commands."""
+    floods = [await pod.start("/bin/sh", "-c", "exec yes") for _ in range(3)]
+    neighbour = await pod.start("/bin/sh", "-c", "while :; do sleep 0.2; echo tick; done")
+    logs = [(await pod.seen(each)).log_file for each in floods]
+    await eventually(lambda: all(os.path.getsize(log) > 6 << 20 for log in logs))  # their bursts are over
+    supervisor = pod.runtime.supervisor_pid
+    assert supervisor is not None
+    used, began = cpu_s(supervisor), time.monotonic()
+    log = (await pod.seen(neighbour)).log_file
+    ticks = read(log).count("tick")
+    await eventually(lambda: read(log).count("tick") >= ticks + 10)
+    share = (cpu_s(supervisor) - used) / (time.monotonic() - began)
+    assert share < 0.5, f"{share:.0%} of a CPU"
+    for _ in range(10):
+        done = await pod.runtime.run_in(neighbour, ("echo", "here"), DEADLINE_S)
+        assert done.output == b"here\n"
+    for each in floods:
+        assert (await pod.seen(each)).phase == "running"
+
+
+def cpu_s(pid: int) -> float:
+    fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 async def test_long_lines_are_cut(pod: Pod) -> None:
     container = await pod.start("/bin/sh", "-c", "head -c 40000 /dev/zero | tr '\\0' x; echo; echo short")
     done = await pod.ended(container)
@@ -306,7 +333,7 @@ async def test_nothing_leaks(pod: Pod) -> None:
     async def one_life() -> None:
         container = await pod.start(*SLEEP, mounts=(ContainerMount("/usr", "/v", True),))
         await pod.runtime.run_in(container, ("true",), DEADLINE_S)
-        session = await pod.runtime.attach(container, ("cat",), stdin=True, tty=True)
+        session = await pod.runtime.exec(container, ("cat",), stdin=True, tty=True)
         await session.close()
         with contextlib.suppress(RuntimeCallError):
             await pod.runtime.run_in(container, ("no-such-program",), DEADLINE_S)
@@ -338,14 +365,16 @@ async def test_memory_of_fifty_containers(pod: Pod) -> None:
 WITHOUT_OVERLAY = """
 import os, socket, sys
 from plimsoll.linux import namespaces
-from plimsoll.runtime.supervisor import rootfs
+from plimsoll.runtime.supervisor import host_view, rootfs
 from plimsoll.runtime.supervisor.plan import Bind
 
 stage, state, reachable = sys.argv[1:4]
 namespaces.unshare(namespaces.MOUNT)
 binds = (Bind("/usr", "/data/of/pod", True), Bind(state + "/../volume", "/volume"))
-rootfs.enter(rootfs.RootView(stage, secret=(state,), binds=binds, overlay=False, outside=os.getpid()))
-for path in ("/root", "/home", "/run", "/tmp", "/var/lib"):
+base = host_view.directory(state)
+view = rootfs.RootView(stage, base=base, secret=(state,), binds=binds, overlay=False, outside=os.getpid())
+rootfs.enter(view)
+for path in ("/root", "/home", "/run", "/tmp", "/var/lib", "/opt", "/srv"):
     assert not os.path.isdir(path) or os.listdir(path) == [], path
 assert not os.path.exists(state) and open("/etc/passwd").read()
 assert not os.path.exists("/etc/shadow") or open("/etc/shadow").read() == ""
@@ -367,7 +396,7 @@ except OSError as error:
 def test_the_view_without_overlayfs(tmp_path: Path, cgroups: Cgroups) -> None:
     for name in ("stage", "state", "volume"):
         (tmp_path / name).mkdir()
-    place, mounts = folder(f"/opt/{cgroups.name}"), host_mounts(tmp_path)
+    place, mounts = folder(f"/usr/local/{cgroups.name}"), host_mounts(tmp_path)
     try:
         with socket.socket(socket.AF_UNIX) as listening:
             listening.bind(f"{place}/socket")
@@ -407,7 +436,7 @@ async def main():
     child = int(log.read_text().splitlines()[-1].split()[-1])
     done = await runtime.run_in(container, ("/bin/sh", "-c", "echo hi; exit 3"), 10)
     assert (done.exit_code, done.output) == (3, b"hi\\n"), done
-    session = await runtime.attach(container, ("/bin/sh", "-c", "tty; exit 4"), stdin=True, tty=True)
+    session = await runtime.exec(container, ("/bin/sh", "-c", "tty; exit 4"), stdin=True, tty=True)
     said = b"".join([data async for data in session.stdout()])
     assert b"/dev/pts/" in said and await session.wait() == 4, said
     await runtime.stop_container(container, 5)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from plimsoll.cli.failure import FailedError
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from plimsoll.kube.discovery import DiscoveredKind
     from plimsoll.kube.http import HttpTransport
     from plimsoll.kube.kubeconfig import Access
-    from plimsoll.kube.request import ApiResponse, Request
+    from plimsoll.kube.request import ApiError, ApiResponse, Request
     from plimsoll.rules.profile import ChosenProfile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -71,9 +72,10 @@ class ClusterClient:
 
     async def ask(self, request: Request) -> JsonObject:
         """The object in the response. Raises ApiError."""
-        from plimsoll.kube.request import document
+        from plimsoll.kube.request import JSON, document
 
-        return document(await self.transport.send(request))
+        is_object = request.accept == JSON  # a table has another kind
+        return document(await self.transport.send(request), request.kind if is_object else "")
 
     async def lines(self, request: Request) -> AsyncIterator[bytes]:
         """The lines of a watch. Raises ApiError if the server refuses it."""
@@ -127,12 +129,25 @@ def answered(options: Mapping[str, Any], work: Callable[[ClusterClient], Corouti
 async def _with_cluster(
     access: Access, namespace: str, work: Callable[[ClusterClient], Coroutine[Any, Any, Result]]
 ) -> Result:
+    from plimsoll.kube.discovery import UnknownKindError
+    from plimsoll.kube.exec_plugin import CredentialsError
     from plimsoll.kube.http import HttpTransport
-    from plimsoll.kube.request import UnreachableError
+    from plimsoll.kube.request import ApiError, UnreachableError, UnusableAnswerError
 
     transport = HttpTransport(access, agent="plimsoll")
     try:
         return await work(ClusterClient(transport, namespace))
+    except CredentialsError:
+        raise
+    except UnusableAnswerError as error:
+        raise NoClusterError(
+            f"{access.server}: {error}\n"
+            "Is this the address of a Kubernetes API server? Check --kubeconfig and --context."
+        ) from error
+    except ApiError as error:
+        raise FailedError(server_text(error)) from error
+    except UnknownKindError as error:
+        raise FailedError(f"error: {error}") from error
     except UnreachableError as error:
         raise NoClusterError(f"{error}\nIs the server running? `plimsoll up` starts one on this machine.") from error
     except TimeoutError:
@@ -143,30 +158,24 @@ async def _with_cluster(
         await transport.close()
 
 
+def server_text(error: ApiError) -> str:
+    """An error of the server as kubectl prints it."""
+    if error.reason == "Invalid":
+        return f"The {error.message}"
+    return f"Error from server{f' ({error.reason})' if error.reason else ''}: {error.message}"
+
+
 def found_access(path: Path | None, context: str, environment: dict[str, str], uid: int) -> Access:
-    from plimsoll.kube.kubeconfig import in_cluster, load
+    from plimsoll.kube.kubeconfig import chosen
 
-    if path is not None:
-        return load(path, context)
-    places = kubeconfig_places(environment, uid)
-    for place in places:
-        if place.is_file():
-            return load(place, context)
-    if environment.get("KUBERNETES_SERVICE_HOST"):
-        return in_cluster(environment)
-    raise NoClusterError(
-        f"no kubeconfig found: tried {', '.join(map(str, places))}\n"
-        "Start a cluster with `plimsoll up`, or use --kubeconfig FILE."
-    )
+    return chosen(path, context, environment, default_kubeconfigs(environment, uid))
 
 
-def kubeconfig_places(environment: dict[str, str], uid: int) -> list[Path]:
-    """The files to try, in order. $KUBECONFIG may be a list, and replaces ~/.kube/config."""
+def default_kubeconfigs(environment: dict[str, str], uid: int) -> list[Path]:
+    """The files to try where neither --kubeconfig nor $KUBECONFIG names one: the user's, then that of `plimsoll up`."""
     from plimsoll.linux.state_dir import UnsafeStateError, state_home
 
-    listed = [Path(name) for name in environment.get("KUBECONFIG", "").split(":") if name]
-    if not listed and environment.get("HOME"):
-        listed = [Path(environment["HOME"], ".kube", "config")]
+    listed = [Path(environment["HOME"], ".kube", "config")] if environment.get("HOME") else []
     try:
         listed.append(state_home(environment, uid) / "admin.kubeconfig")
     except UnsafeStateError:

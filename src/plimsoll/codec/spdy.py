@@ -2,8 +2,8 @@
 
 Bytes in, events out; calls return the bytes to send. A connection is one pair of zlib streams for headers, primed with
 the dictionary of the specification, and any number of streams. Data comes in the pieces in which it arrives, so that a
-client cannot make the server keep a large frame. Flow control is not part of it: the clients in question send no
-window updates and expect none (a reader that does not read stops the TCP connection).
+client cannot make the server keep a large frame. The clients in question ignore the windows of the specification: they
+send no window updates and do not wait for any. `window_update` is for those that do.
 
 https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/
 """
@@ -153,6 +153,10 @@ class SpdyConnection:
 
     def pong(self, number: int) -> bytes:
         return _control(PING, struct.pack(">I", number))
+
+    def window_update(self, stream: int, size: int) -> bytes:
+        """So many more bytes may be sent; stream 0 means the whole connection."""
+        return _control(WINDOW_UPDATE, struct.pack(">II", stream, size))
 
     def go_away(self, last_stream: int = 0) -> bytes:
         return _control(GOAWAY, struct.pack(">II", last_stream, 0))

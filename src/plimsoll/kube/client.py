@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 from plimsoll.aio import ExponentialBackoff
 from plimsoll.kube.reflector import ObjectChange, Reflector
-from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError, document
+from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError, UnusableAnswerError, document
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 10.0
+SHORTEST_WATCH_S = 1.0  # client-go, too, takes a shorter watch without an event for an error
 
 
 class Transport(Protocol):
@@ -27,20 +28,26 @@ class Client:
 
     async def ask(self, request: Request) -> dict[str, Any]:
         """The object in the response; ApiError or UnreachableError where there is none."""
-        return document(await self._transport.send(request))
+        return document(await self._transport.send(request), request.kind)
 
     async def follow(
         self, reflector: Reflector, on_error: Callable[[Exception], None]
     ) -> AsyncIterator[list[ObjectChange]]:
-        """Changes without end; the first batch is the list. Errors are reported and retried with a growing back-off."""
-        backoff = ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S)
+        """Changes without end; the first batch is the list. Errors are reported and retried with a growing back-off.
+
+        A list does not end the back-off: a server whose watches fail would be asked for lists without a pause."""
+        backoff, loop = ExponentialBackoff(RETRY_FIRST_S, RETRY_MOST_S), asyncio.get_running_loop()
         while True:
+            is_watch, began_s = reflector.synced, loop.time()
             try:
                 async with aclosing(self._round(reflector)) as batches:
                     async for changes in batches:
-                        backoff.reset()
+                        if is_watch:
+                            backoff.reset()
                         yield changes
             except (ApiError, UnreachableError, TimeoutError) as error:
+                if is_watch and loop.time() - began_s > RETRY_MOST_S:
+                    backoff.reset()
                 on_error(error)
                 await asyncio.sleep(backoff.next_s() * random.uniform(0.5, 1.0))
 
@@ -52,11 +59,16 @@ class Client:
                 changes = reflector.listed(await self._transport.send(reflector.request()))
             yield changes
             return
+        is_empty, began_s = True, asyncio.get_running_loop().time()
         async with aclosing(self._transport.lines(reflector.request())) as stream:
             async for part in stream:
                 if isinstance(part, ApiResponse):
                     if part.status >= 400:
                         reflector.refused(part)
                         return
-                elif changes := reflector.line(part):
+                    continue
+                is_empty = False
+                if changes := reflector.line(part):
                     yield changes
+        if is_empty and asyncio.get_running_loop().time() - began_s < SHORTEST_WATCH_S:
+            raise UnusableAnswerError("the watch ended at once, without an event")

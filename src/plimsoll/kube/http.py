@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import msgspec
 
 from plimsoll import __version__
-from plimsoll.kube.exec_plugin import plugin_credentials
+from plimsoll.kube.exec_plugin import Credentials, PluginCredentials
 from plimsoll.kube.kubeconfig import Access
-from plimsoll.kube.request import ApiResponse, Request, UnreachableError
+from plimsoll.kube.request import ApiResponse, Request, UnreachableError, UnusableAnswerError
 from plimsoll.net.http import HttpClientConnection
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 CONNECT_S, ANSWER_S = 10.0, 30.0
 MAX_IDLE = 8
+MAX_LINE_BYTES, MAX_BODY_BYTES = 32 << 20, 256 << 20  # objects have at most 3 MiB, pages 500 of them
 
 
 class HttpTransport:
@@ -45,14 +46,16 @@ class HttpTransport:
         self._prefix, self._authority = target.path, target.netloc
         self._agent = agent
         self._tls = tls
-        self._token = ""
+        self._plugin = PluginCredentials(access.plugin) if access.plugin is not None else None
+        self._tls_of: Credentials | None = None  # the plugin's credentials that the TLS context has
         self._idle: list[HttpClientConnection] = []
 
     async def send(self, request: Request) -> ApiResponse:
         async with asyncio.timeout(ANSWER_S):
             async with self._exchange(request) as (connection, status):
-                body = b"".join([part async for part in connection.parts()])
-                return ApiResponse(status, body)
+                if status == 401 and self._plugin is not None:
+                    self._plugin.forget()  # the next request gets new credentials
+                return ApiResponse(status, await self._whole(connection))
 
     async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         """First an ApiResponse with the status (and the body of an error), then each line as it arrives."""
@@ -63,18 +66,31 @@ class HttpTransport:
                     yield part
                     continue
                 *whole, rest = (rest + part).split(b"\n")
+                if len(rest) > MAX_LINE_BYTES:
+                    raise UnusableAnswerError(f"{self._access.server}: a line has more than {MAX_LINE_BYTES} bytes")
                 for line in filter(None, whole):
                     yield line
+        if rest:
+            yield rest
 
     async def stream(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         """The same in pieces, as they arrive."""
         async with self._exchange(request) as (connection, status):
             if status >= 400:
-                yield ApiResponse(status, b"".join([part async for part in connection.parts()]))
+                yield ApiResponse(status, await self._whole(connection))
                 return
             yield ApiResponse(status, b"")
             async for part in connection.parts():
                 yield part
+
+    async def _whole(self, connection: HttpClientConnection) -> bytes:
+        parts, size = [], 0
+        async for part in connection.parts():
+            size += len(part)
+            if size > MAX_BODY_BYTES:
+                raise UnusableAnswerError(f"{self._access.server}: a response has more than {MAX_BODY_BYTES} bytes")
+            parts.append(part)
+        return b"".join(parts)
 
     async def websocket(self, path: str, subprotocols: Sequence[str]) -> WebSocket:
         """A WebSocket to the same server, as the same user."""
@@ -152,8 +168,12 @@ class HttpTransport:
         return HttpClientConnection(reader, writer)
 
     async def _context(self) -> ssl.SSLContext | None:
-        if self._secure and self._tls is None:
-            self._tls = await _tls(self._access)
+        credentials = None
+        if self._secure and self._plugin is not None and self._access.certificate is None:
+            credentials = await self._plugin.current()
+        if self._secure and (self._tls is None or credentials != self._tls_of):
+            self._tls, self._tls_of = _tls(self._access, credentials), credentials
+            self._close_idle()
         return self._tls
 
     @property
@@ -182,19 +202,18 @@ class HttpTransport:
             return ""
         if access.token_file:
             return (await asyncio.to_thread(Path(access.token_file).read_text)).strip()
-        if access.plugin is not None and not self._token:
-            self._token = (await plugin_credentials(access.plugin)).token
-        return access.token or self._token
+        if access.token or self._plugin is None:
+            return access.token
+        return (await self._plugin.current()).token
 
 
-async def _tls(access: Access) -> ssl.SSLContext:
+def _tls(access: Access, credentials: Credentials | None = None) -> ssl.SSLContext:
     context = ssl.create_default_context(cadata=access.ca.decode() if access.ca else None)
     if not access.verify:
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     certificate, key = access.certificate, access.key
-    if access.plugin is not None and certificate is None:
-        credentials = await plugin_credentials(access.plugin)
+    if credentials is not None and certificate is None:
         certificate, key = credentials.certificate, credentials.key
     if certificate is not None and key is not None:
         # OpenSSL reads keys from files only; this file is 0600 and removed before the first byte is sent.

@@ -10,7 +10,17 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.kube.request import ApiError, ApiResponse, Request, ResourcePath, api_error, listing, watching
+from plimsoll.kube.request import (
+    ApiError,
+    ApiResponse,
+    Request,
+    ResourcePath,
+    UnusableAnswerError,
+    api_error,
+    decoded_as,
+    listing,
+    watching,
+)
 
 PAGE = 500
 WATCH_TIMEOUT_S = 420
@@ -54,17 +64,18 @@ class _ListMetadata(msgspec.Struct, frozen=True, rename="camel"):
 
 class _Page(msgspec.Struct, frozen=True):
     metadata: _ListMetadata
+    kind: str = ""
     items: list[msgspec.Raw] | None = None
+
+
+class _Bookmark(msgspec.Struct, frozen=True):
+    metadata: _ListMetadata
 
 
 class _StatusError(msgspec.Struct, frozen=True):
     code: int = 500
     reason: str = ""
     message: str = ""
-
-
-_EVENT, _HEAD = msgspec.json.Decoder(_Event), msgspec.json.Decoder(_Head)
-_PAGE, _STATUS_ERROR = msgspec.json.Decoder(_Page), msgspec.json.Decoder(_StatusError)
 
 
 class Reflector:
@@ -93,31 +104,52 @@ class Reflector:
 
     def listed(self, answer: ApiResponse) -> list[ObjectChange] | None:
         """Take one page: the changes after the last one, None where there is another page to request."""
-        if answer.status >= 400:
+        try:
+            page = self._page(answer)
+            self._pages += page.items or []
+            self._follow = page.metadata.follow
+            if self._follow:
+                return None
+            items = [(_metadata(item), bytes(item)) for item in self._pages]
+        except (ApiError, UnusableAnswerError):
             self._start_over()
-            raise api_error(answer)
-        page = _PAGE.decode(answer.body)
-        self._pages += page.items or []
-        self._follow = page.metadata.follow
-        if self._follow:
-            return None
-        items, self._pages = self._pages, []
+            raise
+        self._pages = []
         self._version = page.metadata.resource_version
-        return self._compare([(_HEAD.decode(item).metadata, bytes(item)) for item in items])
+        return self._compare(items)
+
+    def _page(self, answer: ApiResponse) -> _Page:
+        """A wrong list would delete every object that it lacks, so it must be a list of this kind, with a version."""
+        if answer.status >= 400:
+            raise api_error(answer)
+        page = decoded_as(answer.body, _Page, f"the list of {self._resource.plural}")
+        kind = f"{self._resource.kind}List"
+        if not page.kind.endswith("List") or (self._resource.kind and page.kind != kind):
+            raise UnusableAnswerError(f"the list of {self._resource.plural} is a {page.kind or 'nameless kind'}")
+        if not page.metadata.resource_version:
+            raise UnusableAnswerError(f"the list of {self._resource.plural} has no resourceVersion")
+        return page
 
     def line(self, text: bytes) -> list[ObjectChange]:
         """Take one line of a watch. An expired version yields no changes; the next request is then a list."""
-        event = _EVENT.decode(text)
-        if event.type == "ERROR":
-            self._start_over()
-            status = _STATUS_ERROR.decode(event.object)
-            if status.code == 410:
+        try:
+            event = decoded_as(text, _Event, f"a line of the watch of {self._resource.plural}")
+            if event.type == "ERROR":
+                status = decoded_as(event.object, _StatusError, "the error of the watch")
+                raise ApiError(status.code, status.reason, status.message)
+            if event.type == "BOOKMARK":
+                self._version = decoded_as(event.object, _Bookmark, "a bookmark").metadata.resource_version
                 return []
-            raise ApiError(status.code, status.reason, status.message)
-        metadata = _HEAD.decode(event.object).metadata
+            metadata = _metadata(event.object)
+        except ApiError as error:
+            self._start_over()
+            if error.code == 410:
+                return []
+            raise
+        except UnusableAnswerError:
+            self._start_over()
+            raise
         self._version = metadata.resource_version
-        if event.type == "BOOKMARK":
-            return []
         if event.type == "DELETED":
             before = self._known.pop(metadata.key, None)
             return [ObjectChange("DELETED", metadata.key, metadata.uid, bytes(event.object))] if before else []
@@ -150,6 +182,13 @@ class Reflector:
         for metadata, body in items:
             changes += self._take(metadata, body)
         return changes
+
+
+def _metadata(item: msgspec.Raw) -> _Metadata:
+    metadata = decoded_as(item, _Head, "an object").metadata
+    if not metadata.name or not metadata.resource_version:
+        raise UnusableAnswerError("an object has no name or no resourceVersion")
+    return metadata
 
 
 def _deleted(metadata: _Metadata) -> ObjectChange:

@@ -7,7 +7,7 @@ any Kubernetes control plane.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 from urllib.parse import quote, urlencode
 
 import msgspec
@@ -24,6 +24,7 @@ class ResourcePath(msgspec.Struct, frozen=True):
 
     base: str
     plural: str
+    kind: str = ""  # of its objects; answers with another are unusable
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         parts = [self.base]
@@ -34,9 +35,10 @@ class ResourcePath(msgspec.Struct, frozen=True):
         return "/".join(parts)
 
 
-PODS, NODES, EVENTS = (ResourcePath("/api/v1", plural) for plural in ("pods", "nodes", "events"))
-NEW_EVENTS = ResourcePath("/apis/events.k8s.io/v1", "events")
-LEASES = ResourcePath("/apis/coordination.k8s.io/v1", "leases")
+PODS, NODES, EVENTS = (ResourcePath("/api/v1", f"{kind.lower()}s", kind) for kind in ("Pod", "Node", "Event"))
+NEW_EVENTS = ResourcePath("/apis/events.k8s.io/v1", "events", "Event")
+LEASES = ResourcePath("/apis/coordination.k8s.io/v1", "leases", "Lease")
+_OWN_KIND = frozenset({"", "status", "resize"})  # subresources that answer with the object itself
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class Request(msgspec.Struct, frozen=True):
     body: bytes = b""
     content_type: str = ""
     accept: str = JSON
+    kind: str = ""  # of the object in the response; empty: any
 
     @property
     def stream(self) -> bool:
@@ -79,8 +82,67 @@ class UnreachableError(PlimsollError):
     """The server did not answer: try again later."""
 
 
+class UnusableAnswerError(UnreachableError):
+    """What answers is no Kubernetes API server, or not the whole answer arrived: try again later."""
+
+
+_Shape = TypeVar("_Shape")
+
+
+def decoded_as(body: bytes | msgspec.Raw, shape: type[_Shape], what: str) -> _Shape:
+    """`body` as JSON of this shape; UnusableAnswerError where it is something else."""
+    try:
+        return msgspec.json.decode(body, type=shape)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise UnusableAnswerError(f"{what} cannot be read ({error}): {_beginning(body)}") from None
+
+
+def _beginning(body: bytes | msgspec.Raw) -> str:
+    text = bytes(body)[:60].decode("utf-8", "replace")
+    return repr(text) if text else "it is empty"
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    """The types that clients rely on."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[dict[str, Any]] | None = None
+    finalizers: list[str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class _ListMetadata(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMetadata
+    items: list[dict[str, Any]] | None = None
+
+
+class WatchEvent(msgspec.Struct, frozen=True):
+    type: str
+    object: dict[str, Any]
+
+
+def watch_event(line: bytes) -> WatchEvent:
+    """One line of a watch; UnusableAnswerError where it is something else."""
+    return decoded_as(line, WatchEvent, "a line of the watch")
+
+
 def get(resource: ResourcePath, name: str, namespace: str = "") -> Request:
-    return Request("GET", resource.path(namespace, name))
+    return Request("GET", resource.path(namespace, name), kind=resource.kind)
 
 
 def listing(
@@ -96,7 +158,8 @@ def listing(
     """`follow`: the continue token of the previous page."""
     query = _query(fieldSelector=fields, labelSelector=labels, limit=limit or "", resourceVersion=version)
     query += [("continue", follow)] if follow else []
-    return Request("GET", with_query(resource.path(namespace), query))
+    kind = resource.kind and f"{resource.kind}List"
+    return Request("GET", with_query(resource.path(namespace), query), kind=kind)
 
 
 def watching(
@@ -117,11 +180,13 @@ def create(
     resource: ResourcePath, document: Mapping[str, Any], namespace: str = "", name: str = "", subresource: str = ""
 ) -> Request:
     path = resource.path(namespace, name, subresource)
-    return Request("POST", path, msgspec.json.encode(document), JSON)
+    kind = resource.kind if subresource in _OWN_KIND else ""
+    return Request("POST", path, msgspec.json.encode(document), JSON, kind=kind)
 
 
 def replace(resource: ResourcePath, document: Mapping[str, Any], name: str, namespace: str = "") -> Request:
-    return Request("PUT", resource.path(namespace, name), msgspec.json.encode(document), JSON)
+    path = resource.path(namespace, name)
+    return Request("PUT", path, msgspec.json.encode(document), JSON, kind=resource.kind)
 
 
 def patch(
@@ -134,7 +199,8 @@ def patch(
     content_type: str = STRATEGIC,
 ) -> Request:
     path = resource.path(namespace, name, subresource)
-    return Request("PATCH", path, msgspec.json.encode(change), content_type)
+    kind = resource.kind if subresource in _OWN_KIND else ""
+    return Request("PATCH", path, msgspec.json.encode(change), content_type, kind=kind)
 
 
 def delete(
@@ -149,18 +215,28 @@ def delete(
     return Request("DELETE", resource.path(namespace, name), msgspec.json.encode(options), JSON)
 
 
-def document(answer: ApiResponse) -> dict[str, Any]:
-    """The object in the response; ApiError where its status is an error."""
+def document(answer: ApiResponse, kind: str = "") -> dict[str, Any]:
+    """The object in the response; ApiError where its status is an error, UnusableAnswerError for any other answer.
+
+    `kind`: of the object, with the types of the fields that all objects have.
+    """
     if answer.status >= 400:
         raise api_error(answer)
-    decoded: dict[str, Any] = msgspec.json.decode(answer.body) if answer.body else {}
+    decoded: dict[str, Any] = decoded_as(answer.body, dict[str, Any], f"the response ({answer.status})")
+    if kind:
+        if decoded.get("kind", kind) != kind:
+            raise UnusableAnswerError(f"the response is a {decoded['kind']}, not a {kind}: {_beginning(answer.body)}")
+        try:
+            msgspec.convert(decoded, _List if kind.endswith("List") else _Object)
+        except msgspec.ValidationError as error:
+            raise UnusableAnswerError(f"the response is no {kind} ({error}): {_beginning(answer.body)}") from None
     return decoded
 
 
 def api_error(answer: ApiResponse) -> ApiError:
     try:
         status = msgspec.json.decode(answer.body)
-    except msgspec.DecodeError:
+    except (msgspec.MsgspecError, ValueError, RecursionError):
         status = None
     if isinstance(status, dict) and status.get("kind") == "Status":
         return ApiError(answer.status, str(status.get("reason", "")), str(status.get("message", "")))

@@ -17,23 +17,26 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff, supervise
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
+from plimsoll.linux.machine import has_app_armor, has_selinux
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
 from plimsoll.node.pods.container_spec import NodePaths, node_names
 from plimsoll.node.pods.manager import Pods
+from plimsoll.node.pods.runtime_classes import RuntimeClasses
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.pods.status import PodReports
 from plimsoll.node.pods.worker import PodWorker
@@ -56,10 +59,12 @@ from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.backoff import limits_with_max
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
+from plimsoll.rules.lifecycle.security_context import app_armor_profiles
 from plimsoll.rules.lifecycle.status import NodeView
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
 from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.node.admission import NO_APP_ARMOR
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.runtime.interface import ContainerRuntime
 
@@ -70,6 +75,7 @@ UNKNOWN_PODS_S = 5.0
 END_S = 4.0  # Ctrl-C removes everything within five seconds
 CRI_END_S = 12.0  # a CRI runtime is slower; `up` does not wait for it, and removes the rest itself
 CLOSE_S = 2.0
+RESTART_FIRST_S, RESTART_MOST_S = 1.0, 30.0
 
 
 class Agent:
@@ -85,6 +91,7 @@ class Agent:
         *,
         clock: Callable[[], float] = time.time,
         node: Callable[[], Node] | None = None,
+        read_node: Callable[[], Awaitable[None]] | None = None,
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
         node_ip: str = "127.0.0.1",
         unenforced: str = "",
@@ -93,9 +100,9 @@ class Agent:
         hidden: Sequence[Path] = (),
         topology: CpuTopology | None = None,
     ) -> None:
-        """`node`: the Node as the API server has it, for labels and taints. `unenforced`: why limits have no effect
-        here. `keeps_images`: a present image is never pulled again. `hidden`: directories that no hostPath may show,
-        besides the state directory. `topology`: of the node's CPUs."""
+        """`node`: the Node as the API server has it, for labels and taints; `read_node` reads it again. `unenforced`:
+        why limits have no effect here. `keeps_images`: a present image is never pulled again. `hidden`: directories
+        that no hostPath may show, besides the state directory. `topology`: of the node's CPUs."""
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client = client
         self.meters = meters or NodeMeters(node_name)
@@ -110,7 +117,9 @@ class Agent:
             state_dir / "logs",
             node_names(),
             makes_etc=not runtime.makes_cgroups,
+            bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
+            has_selinux=has_selinux(),
         )
         self.volumes = Volumes(state_dir, hidden)
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
@@ -124,8 +133,10 @@ class Agent:
         self.container_cgroups = self._container_cgroups(driver)
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
+        in_place = setting.config.gate("InPlacePodVerticalScaling")
         reports = PodReports(
-            self.reporter, self.cgroups.readings, lambda: NodeView((node_ip,), runtime.name, setting.profile),
+            self.reporter, self.cgroups.readings,
+            lambda: NodeView((node_ip,), runtime.name, setting.profile, in_place),
             setting.policy.gates, clock, self._mirror_of,
             "" if self.cgroups.enforced else unenforced or "cgroups of this machine cannot be written",
         )  # fmt: skip
@@ -134,11 +145,13 @@ class Agent:
         self.pods = Pods(
             setting, self._make_worker, self.checkpoint, self.cpus, self._pinning, self.reporter, self.events,
             self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
+            read_node, lambda pod: (NO_APP_ARMOR,) if app_armor_profiles(pod) and not has_app_armor() else (),
         )  # fmt: skip
         limits = limits_with_max(setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
-            self._pinning, self.pods.resizes, self.volumes, ConfigMapCache(client, clock), self.paths,
+            self._pinning, self.pods.resizes, self.volumes, ConfigMapCache(client, clock),
+            RuntimeClasses(client), self.paths,
             Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
         )  # fmt: skip
@@ -151,6 +164,7 @@ class Agent:
             lambda: known_node().metadata.uid,
         )
         self.static.changed = self.mirrors.wake
+        self._bound_pods = Reflector(request.PODS, fields=f"spec.nodeName={node_name}")
         self._stopping = asyncio.Event()
         self._unknown_pods = asyncio.Event()  # the runtime has a pod that is not known here
         self.ready = asyncio.Event()  # the first list has arrived
@@ -181,14 +195,14 @@ class Agent:
                     for name, coroutine in (
                         ("runtime view", self.view.run()),
                         ("cgroups", self.cgroups.run()),
-                        ("statuses", self.reporter.run()),
-                        ("events", self.recorder.run()),
+                        ("statuses", _kept_up("statuses", self.reporter.run)),
+                        ("events", _kept_up("events", self.recorder.run)),
                         ("checkpoint", self.checkpoint.run()),
                         ("runtime changes", self._follow_runtime()),
-                        ("pods", self._follow_pods()),
+                        ("pods", _kept_up("pods", self._follow_pods)),
                         ("resizes", self.pods.run_resizes()),
                         ("static pods", self.static.run()),
-                        ("mirror pods", self.mirrors.run()),
+                        ("mirror pods", _kept_up("mirror pods", self.mirrors.run)),
                         ("CPUs", self._pinning.run(self._uids_with_processes, cpus_freed)),
                         ("housekeeping", self._housekeeping()),
                         ("unknown pods", self._remove_unknown_pods()),
@@ -227,8 +241,7 @@ class Agent:
         self._stopping.set()
 
     async def _follow_pods(self) -> None:
-        reflector = Reflector(request.PODS, fields=f"spec.nodeName={self.node_name}")
-        async for changes in self._client.follow(reflector, lambda error: log.warning("pods: %s", error)):
+        async for changes in self._client.follow(self._bound_pods, lambda error: log.warning("pods: %s", error)):
             self.pods.all_known = self.static.all_read.is_set()
             self.pods.take(self._without_mirrors(changes))
             if not self.ready.is_set():
@@ -249,6 +262,15 @@ class Agent:
             if is_news:
                 worker.wake()
         return others
+
+    def container_paths(self) -> list[str]:
+        """The cgroups of running containers."""
+        return [
+            path
+            for uid, observed in self.view.last.items()
+            for name, path in self.cgroups.paths(uid).items()
+            if name in {container.name for container in observed.containers if container.phase == "running"}
+        ]
 
     def _mirror_of(self, uid: str) -> Mirror | None:
         worker = self.pods.workers.get(uid)
@@ -300,6 +322,11 @@ class Agent:
                 await self.cleanup.leftovers()
             except (PlimsollError, OSError) as error:
                 log.warning("removing unknown pods: %s", error)
+
+
+async def _kept_up(name: str, run: Callable[[], Awaitable[None]]) -> None:
+    """A task that works with answers of the API server: whatever they contain, the pods of the node go on."""
+    await supervise(name, run, ExponentialBackoff(RESTART_FIRST_S, RESTART_MOST_S))
 
 
 def plain_node(name: str, setting: NodeConfig) -> Node:

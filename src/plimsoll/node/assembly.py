@@ -42,6 +42,7 @@ from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_identity
 from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.registration import Registration
+from plimsoll.node.resources.cgroup_repair import CgroupRepair
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
 from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
@@ -50,7 +51,9 @@ from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.node.stats.summary import summary_json
+from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
+from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
@@ -108,12 +111,13 @@ class NodeProcess:
         access, identity, ca = _credentials(options, home)
         self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
         client = Client(self._transport)
-        self._runtime = _runtime(live, home, options.kubeconfig)
+        secrets = kubeconfig.files_of(options.kubeconfig)
+        self._runtime = _runtime(live, home, *secrets)
         self._facts = _facts(live, options, live.runtime or self._runtime)
         self.registration = Registration(client, self._facts, live.setting, self._health, self._event)
         self.meters = NodeMeters(options.name)
         state = private_directory(home / "node")
-        self.agent = self._build_agent(client, state, hidden=(home, options.kubeconfig))
+        self.agent = self._build_agent(client, state, hidden=(home, *secrets))
         self._system_cgroups = OwnPlace(
             live.setting.config, live.driver, may_move_system=options.allow_move_system_processes
         )
@@ -125,6 +129,7 @@ class NodeProcess:
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
         self._pressure = self._build_pressure(place, state)
         self.meters.oom_totals = self._pressure.oom_totals
+        self._repair = build_repair(live, self.agent, self._event)
         self._server = NodeServer(
             pods,
             self._runtime,
@@ -132,6 +137,7 @@ class NodeProcess:
             EndpointAccess(options.name, client, time.monotonic),
             server_tls(identity.certificate, identity.key, ca),
             time.time,
+            live.setting.config.streaming_idle_s,
         )
         self._renewal = Renewal(client, options.name, identity, home, self._renewed)
 
@@ -146,6 +152,7 @@ class NodeProcess:
             state,
             options.name,
             node=self.registration.node,
+            read_node=self.registration.read,
             conditions=self._conditions,
             node_ip=self._facts.internal_ip,
             unenforced=UNENFORCED if live.driver.simulated else "",
@@ -200,10 +207,16 @@ class NodeProcess:
             "registration": self._register(port, announce),
             "certificate": self._renewal.run(),
             "pressure": self._pressure.run(),
+            "cgroup repair": self._repair_cgroups(),
+            "task stats": log_task_stats(self._live.files, self.agent.container_paths),
         }
         if self._runtime_health is not None:
             tasks["runtime health"] = self._runtime_health.run()
         return tasks
+
+    async def _repair_cgroups(self) -> None:
+        await self.agent.ready.wait()
+        await self._repair.run()
 
     async def _register(self, port: int, announce: Callable[[str], None]) -> None:
         """A node is registered when its pods are known, so that it is Ready from its first status on."""
@@ -221,6 +234,9 @@ class NodeProcess:
         self.registration.report_soon()
         await self.registration.registered.wait()
         self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        for sentence in runtime_notes(self._runtime) if isinstance(self._runtime, ProcessRuntime) else ():
+            log.warning("%s", sentence)
+            self._event("Warning", "EmbeddedRuntime", sentence)
         announce(f"ready: node {self._options.name}, endpoint https://{self._options.host}:{port}")
 
     # --- callbacks ---
@@ -290,8 +306,11 @@ class NodeProcess:
         )
 
 
+NodeEvent = Callable[[str, str, str], None]
+
+
 class _EvictionSink(NamedTuple):
-    event: Callable[[str, str, str], None]
+    event: NodeEvent
     condition_changed: Callable[[], None]
     evicted: Callable[[str, float], None]
 
@@ -311,6 +330,24 @@ def build_pressure(
     manager = PressureManager(setup, pods, evictor, sink, agent.ready)
     agent.cgroups.listeners += manager.listeners
     return manager
+
+
+def build_repair(live: LiveNode, agent: Agent, node_event: NodeEvent) -> CgroupRepair:
+    """`node_event` gets type, reason and message of an event about the node."""
+
+    def report(repair: Repair) -> None:
+        difference, worker = repair.difference, agent.pods.workers.get(repair.uid)
+        result, reason = ("refused", "FailedCgroupRepair") if repair.refused else ("repaired", "CgroupRepaired")
+        agent.meters.cgroup_repairs.add(difference.level, difference.file, result)
+        if worker is not None:
+            agent.events.emit(worker.pod, "Warning", reason, repair.message)
+        else:
+            node_event("Warning", reason, repair.message)
+
+    period_s = live.extras.cgroup_check_period_s
+    repair = CgroupRepair(agent.cgroups, agent.container_cgroups, report, files=live.files, period_s=period_s)
+    agent.cgroups.listeners.append(repair)
+    return repair
 
 
 async def _lift(agent: Agent, container: MonitoredContainer, high: str) -> None:
@@ -353,7 +390,7 @@ def _facts(live: LiveNode, options: AgentOptions, runtime: RuntimeInfo | Process
 
 
 def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
-    """A node with declared capacity is not the whole machine: its usage is that of its pods."""
+    """A node with declared capacity is not the whole machine: eviction counts its pods."""
     pods_path = live.tree.status().path
     filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
     return NodePlace(
@@ -363,7 +400,6 @@ def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
         nodefs=str(home),
         imagefs=_existing(filesystems.images) or str(home),
         containerfs=_existing(filesystems.containers),
-        capacity_bytes=live.setting.machine.memory_bytes if live.declared_capacity else None,
         started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
         system_started_s=time.time(),
     )
@@ -391,10 +427,21 @@ def embedded_runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntim
     )
 
 
+def runtime_notes(runtime: ProcessRuntime) -> list[str]:
+    """What users should know about the running supervisor, in sentences."""
+    notes = list(runtime.limitations)
+    if runtime.differences:
+        notes.append(
+            f"the supervisor of the containers was started with other settings ({', '.join(runtime.differences)}), and "
+            "keeps them while it has pods: drain the node and restart the agent to replace it"
+        )
+    return notes
+
+
 async def end_supervisor(runtime: ProcessRuntime) -> None:
     """Stop the supervisor of an agent that has exited, and kill what still runs in it."""
     try:
-        await runtime.open()
+        await runtime.open(as_found=True)
         await runtime.shutdown()
     except RuntimeCallError as error:
         log.error("cannot stop the supervisor: %s", error)

@@ -11,10 +11,10 @@ from plimsoll.node.agent import Agent
 from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.resources.pleg import NOTHING
 from plimsoll.node.stats.stats import ContainerPlace, PodPlace, VolumePlace
-from plimsoll.node.volumes.pod_dirs import log_directory
+from plimsoll.node.volumes.pod_dirs import files_directory, log_directory
 from plimsoll.rules.eviction.usage import is_local
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ObservedContainer
+from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox
 
 
 class PodsShown:
@@ -37,10 +37,14 @@ class PodsShown:
                     return container
         return None
 
+    def sandbox(self, uid: str) -> ObservedSandbox | None:
+        return self._agent.view.last.get(uid, NOTHING).sandbox()
+
     # --- for statistics ---
 
     def places(self) -> Iterator[PodPlace]:
         """Pods with a sandbox in the runtime, and their running containers."""
+        on_disk = not self._agent.paths.bounds_files
         for worker in self._agent.pods:
             observed = self._agent.view.last.get(worker.uid, NOTHING)
             if not observed.sandboxes:
@@ -68,6 +72,7 @@ class PodsShown:
                     if each.phase == "running"
                 ),
                 volumes=tuple(self._volumes(worker)),
+                files=str(files_directory(self._agent.paths.state, worker.uid)) if on_disk else "",
             )
 
     def _volumes(self, worker: PodWorker) -> Iterator[VolumePlace]:

@@ -78,6 +78,7 @@ class SandboxSpec(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     privileged: bool = False  # some container of the pod will be
+    runtime_handler: str = ""  # of the pod's RuntimeClass; "" is the runtime's default
 
 
 class ContainerSpec(msgspec.Struct, frozen=True):
@@ -99,6 +100,7 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     stop_signal: str = ""
     resources: CriResources = CriResources()
     cgroup: str = ""  # path of the container's own cgroup if the agent creates it (embedded runtime)
+    target_id: str = ""  # a container whose processes it sees, instead of its own
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
 
@@ -125,7 +127,7 @@ class ExecResult(msgspec.Struct, frozen=True):
 
 
 class ExecSession(Protocol):
-    """A process started in a container, with live streams. `stdout` and `stderr` end with b""."""
+    """A process in a container, of exec or attached to, with live streams. `stdout` and `stderr` end with b""."""
 
     async def write(self, data: bytes) -> None: ...
     async def close_stdin(self) -> None: ...
@@ -136,7 +138,7 @@ class ExecSession(Protocol):
         """The exit code; call it after the streams have ended, or to leave early."""
 
     async def close(self) -> None:
-        """Kill the process and free everything. May be called at any time, more than once."""
+        """Kill the process of an exec and free everything. May be called at any time, more than once."""
 
 
 class ContainerRuntime(Protocol):
@@ -191,12 +193,19 @@ class ContainerRuntime(Protocol):
     ) -> ExecResult:
         """A probe or hook: run, wait, kill at the timeout. Joins all cgroups and namespaces of the container."""
 
-    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
         """`kubectl exec`: the same with live streams."""
+
+    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
+        """The streams of the container's own process, from now on. Closing the session leaves it running, and its exit
+        code is 0 whatever the container's is. `tty`: whether the container has a terminal."""
 
     async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
         """A new TCP socket inside the pod's network, not connected; None if the pod uses the host's network or can be
         reached from it at the sandbox's ip."""
+
+    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
+        """A new TCP socket in the pod's network, the host's included, for connections to its loopback address."""
 
     async def reopen_log(self, container_id: str) -> None:
         """After its log was renamed."""

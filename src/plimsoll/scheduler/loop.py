@@ -44,8 +44,8 @@ from plimsoll.scheduler.choice import Choice
 from plimsoll.scheduler.queue import Queue, QueuedPod
 
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-BUDGETS = ResourcePath("/apis/policy/v1", "poddisruptionbudgets")
-NAMESPACES = ResourcePath("/api/v1", "namespaces")
+BUDGETS = ResourcePath("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget")
+NAMESPACES = ResourcePath("/api/v1", "namespaces", "Namespace")
 MAX_IN_FLIGHT = 64
 
 log = logging.getLogger(__name__)
@@ -118,7 +118,7 @@ class Scheduler:
             for change in changes:
                 try:
                     changed(change)
-                except InvalidObjectError as error:
+                except (InvalidObjectError, msgspec.ValidationError) as error:
                     log.warning("%s: ignored: %s", "/".join(change.key), error)
             self._synced += first
             first = False

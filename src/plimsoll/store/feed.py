@@ -178,6 +178,13 @@ class Watch:
         self._seen = changes[-1].version
         return changes
 
+    def ready(self) -> list[Change]:
+        """The next changes without waiting, at most a few hundred; empty if there are none yet."""
+        changes = self._next()
+        if changes:
+            self._seen = changes[-1].version
+        return changes
+
     def _next(self) -> list[Change]:
         changes, self._refused = self._refused, []
         return changes or self._take()

@@ -8,8 +8,9 @@ from typing import Any, cast
 
 import pytest
 
-from plimsoll.cli.client import ClusterClient, NoClusterError, found_access, kubeconfig_places
+from plimsoll.cli.client import ClusterClient, default_kubeconfigs, found_access
 from plimsoll.cli.node_info import AmbiguousNodeError, chosen_node
+from plimsoll.kube.kubeconfig import KubeconfigError
 from plimsoll.kube.request import Request
 from tests.unit.console import run
 
@@ -24,7 +25,6 @@ users: [{name: u, user: {}}]
 PLACES = [
     ("the user's, then ours", {"HOME": "/h"}, 1000, ["/h/.kube/config", "/h/.local/state/plimsoll/admin.kubeconfig"]),
     ("of root", {"HOME": "/root"}, 0, ["/root/.kube/config", "/var/lib/plimsoll/admin.kubeconfig"]),
-    ("a list", {"HOME": "/h", "KUBECONFIG": "/a:/b"}, 0, ["/a", "/b", "/var/lib/plimsoll/admin.kubeconfig"]),
     ("another state", {"HOME": "/h", "PLIMSOLL_HOME": "/p"}, 0, ["/h/.kube/config", "/p/admin.kubeconfig"]),
     ("nothing at all", {}, 1000, []),
 ]
@@ -32,15 +32,41 @@ PLACES = [
 
 @pytest.mark.parametrize(("environment", "uid", "places"), [row[1:] for row in PLACES], ids=[row[0] for row in PLACES])
 def test_kubeconfig_paths(environment: dict[str, str], uid: int, places: list[str]) -> None:
-    assert kubeconfig_places(environment, uid) == [Path(each) for each in places]
+    assert default_kubeconfigs(environment, uid) == [Path(each) for each in places]
 
 
 def test_the_first_existing_kubeconfig_is_used(tmp_path: Path) -> None:
     (tmp_path / "admin.kubeconfig").write_text(CONFIG)
-    environment = {"PLIMSOLL_HOME": str(tmp_path), "KUBECONFIG": f"{tmp_path}/none"}
+    environment = {"PLIMSOLL_HOME": str(tmp_path), "HOME": f"{tmp_path}/none"}
     assert found_access(None, "", environment, 0).namespace == "shop"
-    with pytest.raises(NoClusterError, match=r"tried .*/none, .*admin.kubeconfig\nStart a cluster with `plimsoll up`"):
+    with pytest.raises(KubeconfigError, match=r"tried .*/none/.kube/config, .*admin.kubeconfig\nStart a cluster with"):
         found_access(None, "", {**environment, "PLIMSOLL_HOME": "/nowhere"}, 0)
+
+
+def test_a_missing_kubeconfig_never_means_another_cluster(tmp_path: Path) -> None:
+    """Neither ~/.kube/config, nor the cluster of `plimsoll up`, nor the pod's service account."""
+    (tmp_path / ".kube").mkdir()
+    for place in (tmp_path / "admin.kubeconfig", tmp_path / ".kube/config"):
+        place.write_text(CONFIG)
+    environment = {"HOME": str(tmp_path), "PLIMSOLL_HOME": str(tmp_path), "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    for named in ("/no/a", "/no/a:/no/b"):
+        with pytest.raises(
+            KubeconfigError, match=f"KUBECONFIG: {named.replace(':', ', ')}: no such file: correct or unset"
+        ):
+            found_access(None, "", {**environment, "KUBECONFIG": named}, 0)
+    with pytest.raises(KubeconfigError, match="/no/c: No such file or directory: use --kubeconfig"):
+        found_access(Path("/no/c"), "", environment, 0)
+    some = f"/no/a:{tmp_path}/admin.kubeconfig"
+    assert found_access(None, "", {**environment, "KUBECONFIG": some}, 0).namespace == "shop"
+
+
+@pytest.mark.parametrize("words", [["get", "pods"], ["events"], ["scheduler"], ["pressure"], ["oom"]])
+def test_every_verb_names_the_missing_file(words: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "admin.kubeconfig").write_text(CONFIG)
+    monkeypatch.setenv("PLIMSOLL_HOME", str(tmp_path))
+    monkeypatch.setenv("KUBECONFIG", "/no/such/config")
+    done = run(*words)
+    assert done.code != 0 and "/no/such/config" in done.err, (done.out, done.err)
 
 
 VERBS = [
@@ -50,6 +76,15 @@ VERBS = [
     ("logs", ["logs", "x"]),
     ("exec", ["exec", "x", "--", "true"]),
     ("events", ["events"]),
+    ("label", ["label", "pod", "x", "a=b"]),
+    ("annotate", ["annotate", "pod", "x", "a=b"]),
+    ("scale", ["scale", "deployment/x", "--replicas=1"]),
+    ("wait", ["wait", "--for=delete", "pod/x"]),
+    ("top", ["top", "pods"]),
+    ("cordon", ["cordon", "x"]),
+    ("drain", ["drain", "x"]),
+    ("create", ["create", "namespace", "x"]),
+    ("version", ["version"]),
     ("resize", ["resize", "x", "--cpu", "1"]),
     ("pressure", ["pressure"]),
     ("oom", ["oom"]),
@@ -75,7 +110,7 @@ def test_a_server_that_is_not_reachable(tmp_path: Path, words: list[str]) -> Non
 
 
 WRONG = [
-    ("get: nothing", ["get"], "Missing argument"),
+    ("get: nothing", ["get"], "specify a kind"),
     ("apply: nothing", ["apply"], "Missing option '-f'"),
     ("delete: nothing", ["delete"], "specify objects or -f FILE"),
     ("delete: both", ["delete", "pod", "x", "-f", "y"], "specify objects or -f FILE"),

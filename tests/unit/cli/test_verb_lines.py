@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.cli.objects.describe import described
 from plimsoll.cli.objects.exec import exit_code
-from plimsoll.cli.printers import Columns, as_table, header, last_seen, row, rows
+from plimsoll.cli.printers import Columns, TableForm, as_table, header, last_seen, row, rows
 
 NOW_S = 1_000_000.0
 STAMPS = {"firstTimestamp": "1970-01-12T13:44:40Z", "lastTimestamp": "1970-01-12T13:46:30Z"}  # 120 s and 10 s before
@@ -24,24 +24,26 @@ TABLE = {
 
 
 def test_a_table_as_kubectl_prints_it() -> None:
-    cells = [header(TABLE, wide=False, namespaces=False), *rows(TABLE, wide=False, namespaces=False)]
+    cells = [header(TABLE, TableForm()), *rows(TABLE, TableForm())]
     assert list(Columns().lines(cells)) == ["NAME         READY", "web\\x1b[2J   true", "a            <none>"]
-    wide = [header(TABLE, wide=True, namespaces=True), *rows(TABLE, wide=True, namespaces=True, prefix="pod/")]
+    form = TableForm(wide=True, namespaces=True, prefix="pod/")
+    wide = [header(TABLE, form), *rows(TABLE, form)]
     assert wide[0] == ["NAMESPACE", "NAME", "READY", "NODE"]
     assert wide[2] == ["shop", "pod/a", "<none>", ""]
 
 
 def test_columns_grow_with_a_watch() -> None:
+    """kubectl's columns have at least six characters with the gap."""
     columns = Columns()
-    assert list(columns.lines([["a", "b"]])) == ["a   b"]
+    assert list(columns.lines([["a", "b"]])) == ["a     b"]
     assert list(columns.lines([["longer", "b"]])) == ["longer   b"]
     assert list(columns.lines([["a", "b"]])) == ["a        b"]
 
 
 def test_a_server_without_tables() -> None:
     listed = {"kind": "PodList", "items": [{"metadata": {"name": "web", "creationTimestamp": "then"}}]}
-    assert list(rows(as_table(listed), wide=False, namespaces=False)) == [["web", "then"]]
-    assert list(rows(as_table({"metadata": {"name": "one"}}), wide=False, namespaces=False)) == [["one", ""]]
+    assert list(rows(as_table(listed), TableForm())) == [["web", "then"]]
+    assert list(rows(as_table({"metadata": {"name": "one"}}), TableForm())) == [["one", ""]]
 
 
 EVENTS: list[tuple[str, dict[str, Any], str]] = [
@@ -119,6 +121,27 @@ def test_a_failing_pod() -> None:
         "Init Containers:",
     ):
         assert line in lines, "\n".join(lines)
+
+
+def test_amounts_are_readable() -> None:
+    node = {
+        "kind": "Node",
+        "metadata": {"name": "n1"},
+        "status": {"capacity": {"cpu": "4", "memory": "16318480Ki", "ephemeral-storage": "1073741824", "pods": "110"}},
+    }
+    text = "\n".join(described("Node", node, None, [], NOW_S))
+    amounts = (
+        "cpu                4",
+        "memory             15.5 GiB",
+        "ephemeral-storage  1.0 GiB",
+        "pods               110",
+    )
+    assert all(f"  {each}" in text.splitlines() for each in amounts), text
+    resources = {"limits": {"memory": "1073741824", "cpu": "2"}, "requests": {"memory": "64Mi"}}
+    pod = {"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "c", "resources": resources}]}}
+    lines = list(described("Pod", pod, None, [], NOW_S))
+    assert "    Limits:        memory 1.0 GiB, cpu 2" in lines
+    assert "    Requests:      memory 64Mi" in lines
 
 
 STATUSES = [

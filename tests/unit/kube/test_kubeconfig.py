@@ -52,7 +52,7 @@ def test_files_are_relative_to_the_kubeconfig(tmp_path: Path) -> None:
 
 def test_exec_plugin(tmp_path: Path) -> None:
     assert access(CONFIG.encode(), tmp_path, "f", "p").plugin == ExecPlugin(
-        "get-token", ("--x",), (("A", "b"),), "client.authentication.k8s.io/v1beta1"
+        "get-token", ("--x",), (("A", "b"),), "client.authentication.k8s.io/v1beta1", "", "IfAvailable"
     )
 
 

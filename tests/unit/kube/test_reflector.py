@@ -19,7 +19,7 @@ def _pod(name: str, version: int, uid: str = "u") -> dict[str, Any]:
 
 def _list(version: int, *items: dict[str, Any], follow: str = "") -> ApiResponse:
     metadata = {"resourceVersion": str(version), **({"continue": follow} if follow else {})}
-    return ApiResponse(200, msgspec.json.encode({"metadata": metadata, "items": items}))
+    return ApiResponse(200, msgspec.json.encode({"kind": "PodList", "metadata": metadata, "items": items}))
 
 
 def _line(kind: str, found: dict[str, Any]) -> bytes:

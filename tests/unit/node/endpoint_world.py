@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterable
@@ -9,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from plimsoll.api.auth.ca import Authority, Issued
+from plimsoll.api.auth.ca import Authority, Issued, endpoint_name
 from plimsoll.kube import request
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
@@ -17,7 +18,7 @@ from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ExecSession, ObservedContainer, RuntimeCallError
+from plimsoll.runtime.interface import ExecSession, ObservedContainer, ObservedSandbox, RuntimeCallError
 from tests.unit.node.played_session import PlayedSession
 
 NODE = "n1"
@@ -44,6 +45,9 @@ class PlayedPods:
     def documents(self) -> Iterable[JsonObject]:
         return self.pods.values()
 
+    def sandbox(self, uid: str) -> ObservedSandbox | None:
+        return ObservedSandbox("s", pod_uid=uid)
+
     def container(self, container_id: str) -> ObservedContainer | None:
         return self.containers.get(container_id)
 
@@ -55,12 +59,22 @@ class PlayedContainers:
         self.logs, self.sessions = logs, list[PlayedSession]()
         self.asked: list[tuple[str, tuple[str, ...], bool, bool]] = []
 
-    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
         self.asked.append((container_id, command, stdin, tty))
         if command[0] != "echo":
             raise RuntimeCallError("exec", f'"{command[0]}": no such file')
         self.sessions.append(PlayedSession(echo=True))
         return self.sessions[-1]
+
+    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
+        self.asked.append((container_id, (), stdin, tty))
+        self.sessions.append(PlayedSession(echo=True))
+        return self.sessions[-1]
+
+    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
+        """The pod's network is the test's own."""
+        assert sandbox_id == "s"
+        return socket.socket(family, socket.SOCK_STREAM)
 
     def log_file(self, container: ObservedContainer) -> Path:
         return self.logs / f"{container.attempt}.log"
@@ -105,7 +119,7 @@ class World:
 
     @property
     def server_access(self) -> Access:
-        return Access(f"https://127.0.0.1:{self.port}", server_name=NODE)
+        return Access(f"https://127.0.0.1:{self.port}", server_name=endpoint_name(NODE))
 
     def client_tls(self, shown: Issued | None) -> ssl.SSLContext:
         context = ssl.create_default_context(cafile=str(self.authority.ca_file))
@@ -121,7 +135,7 @@ class World:
         return HttpTransport(self.server_access, tls=self.authority.client_context())
 
     def with_token(self, token: str) -> HttpTransport:
-        access = Access(f"https://127.0.0.1:{self.port}", server_name=NODE, token=token)
+        access = Access(f"https://127.0.0.1:{self.port}", server_name=endpoint_name(NODE), token=token)
         return HttpTransport(access, tls=self.client_tls(None))
 
     def with_certificate(self, user: str, *groups: str) -> HttpTransport:

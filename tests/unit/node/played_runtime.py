@@ -115,8 +115,14 @@ class PlayedRuntime:
     ) -> ExecResult:
         return ExecResult(0)
 
-    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+        raise RuntimeCallError("exec", "there are no processes")
+
+    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
         raise RuntimeCallError("attach", "there are no processes")
+
+    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
+        raise RuntimeCallError("loopback_socket", "there is no network")
 
     async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
         return None

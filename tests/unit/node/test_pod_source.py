@@ -10,6 +10,7 @@ import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.node.pod_source import PodsShown
+from plimsoll.node.pods.container_spec import NodePaths
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.model.observed import ObservedPod
@@ -44,7 +45,7 @@ def test_which_volumes_are_measured_and_which_are_on_disk(
         pods=[worker],
         view=SimpleNamespace(last={"u-1": parts}),
         cgroups=SimpleNamespace(enforced=False),
-        paths=SimpleNamespace(logs=tmp_path / "logs"),
+        paths=NodePaths(tmp_path, tmp_path / "logs"),
         volumes=Volumes(tmp_path),
     )
     (place,) = PodsShown(agent).places()

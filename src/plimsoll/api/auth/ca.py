@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import ipaddress
 import ssl
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,6 +28,27 @@ if TYPE_CHECKING:
 CA_YEARS, LEAF_DAYS = 10, 365
 RENEW_AT = 0.8  # of a certificate's lifetime
 CLOCK_SKEW = timedelta(minutes=5)
+# A node's endpoint has a name of its own: with the node's name alone, a node that is called like the API server's host
+# could present its certificate as the API server's.
+NODE_DOMAIN = "nodes.plimsoll.internal"
+# Names of the API server in every cluster, whatever its certificate has.
+API_SERVER_NAMES = frozenset(
+    {
+        "127.0.0.1",
+        "::1",
+        "localhost",
+        "kubernetes",
+        "kubernetes.default",
+        "kubernetes.default.svc",
+        "kubernetes.default.svc.cluster.local",
+        "plimsoll-api",
+    }
+)
+
+
+def endpoint_name(node: str) -> str:
+    """The name in the server certificate of a node's endpoint."""
+    return f"{node}.{NODE_DOMAIN}"
 
 
 class Issued(msgspec.Struct, frozen=True):
@@ -80,12 +101,22 @@ class Authority:
 
     def issue_node(self, name: str) -> Issued:
         """A node's identity: user system:node:NAME, and the server name of its endpoint."""
-        return self.issue(f"{NODE_PREFIX}{name}", [NODES], [name], calls_too=True)
+        return self.issue(f"{NODE_PREFIX}{name}", [NODES], [endpoint_name(name)], calls_too=True)
 
-    def sign_node(self, request: bytes, name: str, life: timedelta, now: datetime | None = None) -> bytes:
+    def sign_node(
+        self,
+        request: bytes,
+        name: str,
+        life: timedelta,
+        now: datetime | None = None,
+        *,
+        serves_as: Collection[str] | None = None,
+    ) -> bytes:
         """The certificate, PEM, for a node's own request (PKCS#10, PEM), whose key stays with the node.
 
-        Raises CertificateNotSignedError unless its subject is this node and it is signed with its own key.
+        `serves_as`: for a serving certificate, the node's names and addresses, which the request may contain; without
+        it the certificate is the node's identity, and the request may contain no names. Raises
+        CertificateNotSignedError unless its subject is this node and it is signed with its own key.
         """
         from cryptography import x509
         from cryptography.exceptions import UnsupportedAlgorithm
@@ -105,8 +136,22 @@ class Authority:
             )
         if not isinstance(public_key, EllipticCurvePublicKey):
             raise CertificateNotSignedError(f"a {type(public_key).__name__} is not supported: use an EC key")
-        now = now or datetime.now(UTC)
-        return _pem_certificate(_leaf(*self._issuer(), csr.subject, public_key, [name], now, life, calls_too=True))
+        names = _requested_names(csr)
+        if names and serves_as is None:
+            raise CertificateNotSignedError(f"a client certificate has no subject alternative names: {_listed(names)}")
+        if refused := [each for each in names if each not in (serves_as or ())]:
+            raise CertificateNotSignedError(f"not a name or address of this node: {_listed(refused)}")
+        if refused := sorted(set(names) & self._api_server_names()):
+            raise CertificateNotSignedError(f"a node may not serve as the API server: {_listed(refused)}")
+        now, names = now or datetime.now(UTC), [endpoint_name(name), *names]
+        is_client = serves_as is None
+        return _pem_certificate(_leaf(*self._issuer(), csr.subject, public_key, names, now, life, calls_too=is_client))
+
+    def _api_server_names(self) -> frozenset[str]:
+        from cryptography import x509
+
+        certificate = x509.load_pem_x509_certificate((self.directory / "server.crt").read_bytes())
+        return API_SERVER_NAMES | _alternative_names(certificate.extensions)
 
     def _issuer(self) -> tuple[x509.Name, EllipticCurvePrivateKey]:
         from cryptography import x509
@@ -285,5 +330,25 @@ def _still_good(pem: bytes, names: Sequence[str], now: datetime) -> bool:
         return False
     if not names:
         return True
-    extension = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    return {str(name.value) for name in extension}.issuperset(names)
+    return _alternative_names(certificate.extensions).issuperset(names)
+
+
+def _alternative_names(extensions: x509.Extensions) -> frozenset[str]:
+    from cryptography import x509
+
+    try:
+        found = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return frozenset()
+    return frozenset(str(name.value) for name in found)
+
+
+def _requested_names(csr: x509.CertificateSigningRequest) -> list[str]:
+    try:
+        return sorted(_alternative_names(csr.extensions))
+    except ValueError as error:
+        raise CertificateNotSignedError(f"invalid certificate signing request: {error}") from None
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(names)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.admission.chain import admitted_pod, check_limit_ranges, check_namespace
+from plimsoll.api.admission.node_restriction import check_create
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -104,9 +105,9 @@ def prepared(
         new = track_update(kind_of(resource), None, new, options.field_manager, "", context.now)
     if resource.group == "events.k8s.io":
         new = as_core(new)
-    call.guard(new)
     if resource.storage == "pods":
         new = admitted_pod(cluster, new)
+    check_create(cluster, call, new)
     rules = strategy(resource)
     new = rules.prepared_for_create(new, context)
     errors = rules.create_errors(new, context)

@@ -2,7 +2,8 @@
 
 A kubelet posts its request and waits until it is approved and signed. This server does both at once: a node that
 authenticates with its certificate gets the same identity for a new key (05 B9; renewed at 80 % of its lifetime), so
-nothing is stored. Other users, other subjects and other signers are refused.
+nothing is stored. A serving certificate has only names and addresses of the node, never one of the API server. Other
+users, subjects, usages and signers are refused.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import base64
 import binascii
 from datetime import timedelta
 
-from plimsoll.api.auth.ca import LEAF_DAYS, Authority, CertificateNotSignedError
+from plimsoll.api.auth.ca import LEAF_DAYS, Authority, CertificateNotSignedError, endpoint_name
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -21,7 +22,10 @@ from plimsoll.api.machinery.request_info import write_options
 from plimsoll.api.machinery.status import invalid_object
 from plimsoll.errors import FieldError
 
-SIGNERS = ("kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving")
+CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
+SIGNERS = (CLIENT, SERVING)
+# What each signer signs; `key encipherment` may be added.
+_USAGES = {CLIENT: {"digital signature", "client auth"}, SERVING: {"digital signature", "server auth"}}
 LEAST_S, MOST_S = 600, LEAF_DAYS * 86400
 
 
@@ -39,11 +43,19 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
             raise refused("signerName", f"must be {' or '.join(SIGNERS)}")
         if not call.user.node:
             raise refused("username", f"{call.user.name} is not a node, and only nodes can request certificates")
+        usages = set(spec.get("usages") or ())
+        if usages and usages - {"key encipherment"} != _USAGES[spec["signerName"]]:
+            raise refused("usages", f"must be {' and '.join(sorted(_USAGES[spec['signerName']]))}")
         if life_s < LEAST_S:
             raise refused("expirationSeconds", f"may not be less than {LEAST_S}")
         try:
             request = base64.b64decode(spec.get("request") or "", validate=True)
-            certificate = authority.sign_node(request, call.user.node, timedelta(seconds=min(life_s, MOST_S)))
+            certificate = authority.sign_node(
+                request,
+                call.user.node,
+                timedelta(seconds=min(life_s, MOST_S)),
+                serves_as=_own_names(cluster, call.user.node) if spec["signerName"] == SERVING else None,
+            )
         except (binascii.Error, CertificateNotSignedError) as error:
             raise refused("request", str(error)) from None
         now = cluster.now()
@@ -65,3 +77,10 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
         return Response(201, line(answer), is_ready=True)
 
     return {("certificates.k8s.io", "certificatesigningrequests", "", "create"): create}
+
+
+def _own_names(cluster: Cluster, node: str) -> frozenset[str]:
+    """The node's name and the addresses that it has reported."""
+    document = cluster.document("nodes", "", node) or {}
+    addresses = (document.get("status") or {}).get("addresses") or ()
+    return frozenset({node, endpoint_name(node), *(each.get("address") or "" for each in addresses)})

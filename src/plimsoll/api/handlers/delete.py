@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from plimsoll.api.admission.chain import PROTECTED_NAMESPACES
+from plimsoll.api.admission.node_restriction import check_delete
 from plimsoll.api.handlers.list import selected_records
 from plimsoll.api.machinery.bodies import read_delete_options
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -60,7 +61,7 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
         if record is None:
             raise not_found(resource, name)
         old = decoded(record)
-        call.guard(old)
+        check_delete(call, old)
         check_preconditions(resource, name, old["metadata"], options.uid, options.resource_version)
         deletion = decide_deletion(resource, old, options, cluster.clock())
         seen.append(deletion)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from plimsoll.api.auth.roles import Attributes, ResourceRule, path_verdict, rules_of, verdict
+from plimsoll.api.auth.node_authorizer import Attributes, Decision
+from plimsoll.api.auth.roles import ResourceRule, may_read_path, rules_of, verdict
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -24,12 +25,12 @@ async def access_review(cluster: Cluster, call: ApiCall) -> Response:
         reason = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         raise invalid_object(call.info.resource, "", [FieldError("FieldValueInvalid", "spec", reason)])
     if attributes is not None:
-        decision = verdict(call.user, _attributes(attributes))
+        decision = verdict(call.user, _attributes(attributes), cluster.node_graph)
     else:
-        decision = path_verdict(call.user, (path or {}).get("path") or "/")
-    status: JsonObject = {"allowed": decision != "deny"}
-    if decision == "own-pod":
-        status["reason"] = "for pods that are bound to this node"
+        decision = Decision(may_read_path(call.user, (path or {}).get("path") or "/"))
+    status: JsonObject = {"allowed": decision.allowed}
+    if decision.reason:
+        status["reason"] = decision.reason
     document = {**review, "metadata": review.get("metadata") or {}, "status": status}
     return Response(201, line(document), is_ready=True)
 

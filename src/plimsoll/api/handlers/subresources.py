@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from plimsoll.api.admission.node_restriction import check_delete
 from plimsoll.api.handlers.delete import delete_object
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -110,6 +111,7 @@ async def evict(cluster: Cluster, call: ApiCall) -> Response:
     if record is None:
         raise not_found(_PODS, info.name)
     pod = decoded(record)
+    check_delete(call, pod)  # before it uses up a disruption budget
     runs = (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed", "Pending")
     if runs and not pod["metadata"].get("deletionTimestamp"):
         await _disrupt(cluster, info.namespace, pod, dry_run=deletion.dry_run)

@@ -18,6 +18,7 @@ from plimsoll.api.admission.chain import (
     check_limit_ranges_on_resize,
     limit_ranged_resize,
 )
+from plimsoll.api.admission.node_restriction import check_update
 from plimsoll.api.admission.quota import charge, quota_keys
 from plimsoll.api.handlers.create import create_object, defaulted, write_context
 from plimsoll.api.machinery.bodies import read_object
@@ -48,6 +49,7 @@ from plimsoll.store.records import Decision, Delete, Record
 # From the live object (with kind and apiVersion) to the desired one; `True` if managedFields are set already.
 Mutation = Callable[[JsonObject], tuple[JsonObject, bool]]
 
+_OF_THE_SPEC = ("", "resize", "scale", "ephemeralcontainers")
 _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
 
@@ -89,7 +91,6 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         if record is None:
             raise not_found(resource, info.name)
         old = decoded(record)
-        call.guard(old)
         new = _step(cluster, call, options, old, mutate)
         nothing: list[Decision] = [None] * len(keys)
         if _same(old, new):
@@ -123,6 +124,7 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
     errors = update_errors(old["metadata"], sent_metadata)
     new = defaulted(cluster, resource, sent, info.name, old)
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
+    check_update(call, old, new)
     new = _prepared(rules, info.subresource, live, new, context)
     if not tracked:
         new = track_update(kind, live, new, options.field_manager, info.subresource, context.now)
@@ -140,7 +142,7 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
     if info.subresource == "resize":
         check_limit_ranges_on_resize(cluster, old, new)
         check_capacity(cluster, old, new)
-    if resource.has_generation and info.subresource in ("", "resize", "scale") and rules.spec_differs(old, new):
+    if resource.has_generation and info.subresource in _OF_THE_SPEC and rules.spec_differs(old, new):
         new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
     return new
 
@@ -156,6 +158,8 @@ def _prepared(rules: Strategy, subresource: str, old: JsonObject, new: JsonObjec
         return rules.prepared_for_status(old, new, context)
     if subresource == "resize" and isinstance(rules, PodStrategy):
         return rules.prepared_for_resize(old, new, context)
+    if subresource == "ephemeralcontainers" and isinstance(rules, PodStrategy):
+        return rules.prepared_for_ephemeral_containers(old, new)
     if subresource == "finalize" and isinstance(rules, NamespaceStrategy):
         return rules.prepared_for_finalize(old, new)
     return rules.prepared_for_update(old, new, context)
@@ -168,6 +172,8 @@ def _errors(
         return rules.status_errors(old, new, context)
     if subresource == "resize" and isinstance(rules, PodStrategy):
         return rules.resize_errors(old, new, context)
+    if subresource == "ephemeralcontainers" and isinstance(rules, PodStrategy):
+        return rules.ephemeral_container_errors(old, new, context)
     if subresource == "finalize":
         return []
     return rules.update_errors(old, new, context)

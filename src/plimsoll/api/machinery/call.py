@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.users import User
-from plimsoll.rules.model.json_object import JsonObject
-
-# Called with the object of a request where only the object decides whether the user may (a node's own pods).
-# Raises StatusError.
-Guard = Callable[[JsonObject], None]
-
-
-def allow_any(_: JsonObject) -> None:
-    """The user may do this to every object."""
 
 
 class ApiCall(msgspec.Struct):
@@ -26,7 +15,6 @@ class ApiCall(msgspec.Struct):
     content_type: str = ""
     user_agent: str = ""
     warnings: list[str] = []
-    guard: Guard = allow_any
 
 
 class Response(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ from functools import cache
 import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
+from plimsoll.api.machinery.node_graph import NodeGraph
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.gates import resolved_gates
@@ -61,6 +62,7 @@ class Cluster:
         self.clock = clock
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
+        self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
         self.gates = resolved_gates(feature_gates, profile)
 

@@ -124,10 +124,13 @@ RESOURCES: tuple[ApiResource, ...] = (
         ("po",),
         ("all",),
         subresources=(
+            Subresource("attach", "PodAttachOptions", ("create", "get")),
             Subresource("binding", "Binding", _CREATE),
+            Subresource("ephemeralcontainers", "Pod", _EDIT),
             Subresource("eviction", "Eviction", _CREATE, "policy", "v1"),
             Subresource("exec", "PodExecOptions", ("create", "get")),
             Subresource("log", "Pod", ("get",)),
+            Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
             Subresource("resize", "Pod", _EDIT),
             _status("Pod"),
         ),
@@ -189,6 +192,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ),
     ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False, verbs=_READ),
     ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
+    ApiResource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False),
     ApiResource(
         "policy",
         "v1",

@@ -1,1 +1,1 @@
-"""Requests that the API server passes on to a node: logs, exec, proxy, and the metrics.k8s.io API."""
+"""Requests that the API server passes on to a node: logs, exec, attach, port-forward, proxy, and metrics.k8s.io."""

@@ -1,7 +1,8 @@
 """Calls from the API server to a node's endpoint: logs, exec, stats, metrics.
 
 The pod names its node, and the Node has the address of its endpoint. The node must present a certificate of the
-cluster's CA with its name, so no other process can answer for it; the server presents its own client certificate.
+cluster's CA with the name of its endpoint, so no other process can answer for it; the server presents its own client
+certificate.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from plimsoll.api.auth.ca import Authority
+from plimsoll.api.auth.ca import Authority, endpoint_name
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.exchange import Streams
 from plimsoll.api.machinery.kinds import stored_resource
@@ -47,7 +48,7 @@ class NodeCalls:
         if known is not None and known[0] == endpoint:
             return known[1]
         host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        access = Access(f"https://{host}:{endpoint.port}", server_name=endpoint.node)
+        access = Access(f"https://{host}:{endpoint.port}", server_name=endpoint_name(endpoint.node))
         transport = HttpTransport(access, tls=self._tls())
         self._transports[endpoint.node] = (endpoint, transport)
         if known is not None:
@@ -66,7 +67,7 @@ class NodeCalls:
             endpoint.port,
             target,
             tls=self._tls(),
-            server_name=endpoint.node,
+            server_name=endpoint_name(endpoint.node),
             subprotocols=subprotocols,
         )
 
@@ -75,7 +76,7 @@ class NodeCalls:
         try:
             async with asyncio.timeout(CONNECT_S):
                 return await asyncio.open_connection(
-                    endpoint.host, endpoint.port, ssl=self._tls(), server_hostname=endpoint.node
+                    endpoint.host, endpoint.port, ssl=self._tls(), server_hostname=endpoint_name(endpoint.node)
                 )
         except OSError as error:
             raise UnreachableError(f"{endpoint.host}:{endpoint.port}: {error}") from error

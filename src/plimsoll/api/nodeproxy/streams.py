@@ -1,32 +1,46 @@
-"""Requests that the API server forwards to a node: `pods/log`, `pods/exec`, `nodes/proxy` (05 B6 Subresources).
+"""Requests that the API server forwards to a node: `pods/log`, `nodes/proxy`, and the streams exec, attach and
+port-forward (05 B6 Subresources).
 
-A log is streamed as it arrives. Exec is a WebSocket on both sides, and every message is forwarded unchanged, so its
-channels concern only kubectl and the node. SPDY, the protocol of kubectl up to 1.29, is passed through (`tunnel`).
+A log is streamed as it arrives. A stream is a WebSocket on both sides, and every message is forwarded unchanged, so its
+channels concern only the client and the node. SPDY, the protocol of kubectl up to 1.29, is passed through (`tunnel`).
+kubectl from 1.30 on speaks the same SPDY for port-forward, within a WebSocket: that is taken off here.
 """
 
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager, suppress
+from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
 from plimsoll.api.machinery.call import ApiCall
-from plimsoll.api.machinery.exchange import HIJACK, Message, Receive, Scope, Send
+from plimsoll.api.machinery.exchange import HIJACK, Message, Receive, Scope, Send, Streams
 from plimsoll.api.machinery.status import StatusError, bad_request, internal_error, invalid
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, unreachable
-from plimsoll.api.nodeproxy.tunnel import is_spdy, pass_through, upgrade_request, upgraded
+from plimsoll.api.nodeproxy.tunnel import (
+    SpdyMessages,
+    is_spdy,
+    offered_versions,
+    pass_through,
+    upgrade_request,
+    upgraded,
+)
 from plimsoll.api.server.app import App
+from plimsoll.codec.spdy import PROTOCOL
 from plimsoll.errors import FieldError
 from plimsoll.kube.request import ApiError as NodeRefused
 from plimsoll.kube.request import ApiResponse, Method, Request, UnreachableError, with_query
-from plimsoll.net.websocket import WebSocket
 from plimsoll.rules.model.json_object import JsonObject
 
-SUBPROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_REMOTE_COMMAND = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+SUBPROTOCOLS = {"exec": _REMOTE_COMMAND, "attach": _REMOTE_COMMAND, "portforward": ("v4.channel.k8s.io",)}
+PORT_FORWARD = "portforward.k8s.io"
+TUNNEL = f"{PROTOCOL}+{PORT_FORWARD}"  # SPDY within the messages of a WebSocket
 _LOG_OPTIONS = (
     "follow", "limitBytes", "previous", "sinceSeconds", "sinceTime", "stream", "tailLines", "timestamps",
 )  # fmt: skip
-_EXEC_OPTIONS = ("stdin", "stdout", "stderr", "tty")
+_STREAM_OPTIONS = ("stdin", "stdout", "stderr", "tty")
 _TEXT = [(b"content-type", b"text/plain")]
 
 
@@ -57,27 +71,34 @@ class NodeStreams:
         path = "/" + quote(info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
         await self._forward(app, info.name, Request(method, path, accept="*/*"), receive, send)
 
-    async def exec_over_http(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
-        """exec with an upgrade that ASGI does not know: SPDY is passed through, anything else is refused."""
-        node, container = _exec_target(app, call)
+    async def over_http(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
+        """A stream with an upgrade that ASGI does not know: SPDY is passed through, anything else is refused."""
+        target = _target(app, call)
         if HIJACK not in scope or not is_spdy(scope["headers"]):
             raise bad_request("Upgrade request required")
-        endpoint = node_endpoint(app.cluster, node)
-        request = upgrade_request(f"{endpoint.host}:{endpoint.port}", _exec_path(call, container), scope["headers"])
-        try:
-            far = await self._calls.connect(endpoint)
-        except UnreachableError as error:
-            raise unreachable(error) from error
-        try:
-            answer = await upgraded(far, request)
-            if isinstance(answer, ApiResponse):
-                raise _refusal(answer)
+        async with self._spdy(app, target, offered_versions(scope["headers"])) as (far, answer):
             client = scope[HIJACK]()
             client[1].write(answer)
             try:
                 await pass_through(client, far)
             finally:
                 client[1].close()
+
+    @asynccontextmanager
+    async def _spdy(
+        self, app: App, target: NodeTarget, versions: Sequence[str]
+    ) -> AsyncIterator[tuple[Streams, bytes]]:
+        """A connection to the node that was upgraded to SPDY, with the head of its answer."""
+        endpoint = node_endpoint(app.cluster, target.node)
+        try:
+            far = await self._calls.connect(endpoint)
+        except UnreachableError as error:
+            raise unreachable(error) from error
+        try:
+            answer = await upgraded(far, upgrade_request(f"{endpoint.host}:{endpoint.port}", target.path, versions))
+            if isinstance(answer, ApiResponse):
+                raise _refusal(answer)
+            yield far, answer
         except UnreachableError as error:
             raise unreachable(error) from error
         finally:
@@ -116,15 +137,21 @@ class NodeStreams:
             passing = False
             leaving.cancel()
 
-    async def exec(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
+    async def over_websocket(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         """A WebSocket that has not been accepted yet."""
-        node, container = _exec_target(app, call)
-        offered = [protocol for protocol in SUBPROTOCOLS if protocol in scope.get("subprotocols", ())]
+        target, asked = _target(app, call), scope.get("subprotocols", ())
+        if call.info.subresource == "portforward" and TUNNEL in asked:
+            async with self._spdy(app, target, (PORT_FORWARD,)) as (node, _):
+                await send({"type": "websocket.accept", "subprotocol": TUNNEL})
+                await _relay(SpdyMessages(node), receive, send)
+            return
+        known = SUBPROTOCOLS[call.info.subresource]
+        offered = [protocol for protocol in known if protocol in asked]
         if not offered:
-            raise bad_request(f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
+            names = ", ".join(known)
+            raise bad_request(f"{call.info.subresource} needs one of these WebSocket subprotocols: {names}")
         try:
-            target = _exec_path(call, container)
-            far = await self._calls.websocket(node_endpoint(app.cluster, node), target, offered)
+            far = await self._calls.websocket(node_endpoint(app.cluster, target.node), target.path, offered)
         except NodeRefused as error:
             raise StatusError(error.code, error.reason, error.message) from error
         except UnreachableError as error:
@@ -136,7 +163,14 @@ class NodeStreams:
             await far.close()
 
 
-async def _relay(far: WebSocket, receive: Receive, send: Send) -> None:
+class FarEnd(Protocol):
+    """The node's side of a stream: a WebSocket, or SPDY in messages."""
+
+    async def receive(self) -> bytes | None: ...
+    async def send(self, data: bytes) -> None: ...
+
+
+async def _relay(far: FarEnd, receive: Receive, send: Send) -> None:
     async def outward() -> None:
         while (message := await far.receive()) is not None:
             await send({"type": "websocket.send", "bytes": message})
@@ -176,7 +210,8 @@ async def _disconnected(receive: Receive) -> None:
 
 def _container(pod: JsonObject, name: str) -> str:
     spec = pod["spec"]
-    names = [container["name"] for kind in ("initContainers", "containers") for container in spec.get(kind) or ()]
+    kinds = ("initContainers", "containers", "ephemeralContainers")
+    names = [container["name"] for kind in kinds for container in spec.get(kind) or ()]
     own = pod["metadata"]["name"]
     if name:
         if name not in names:
@@ -188,24 +223,30 @@ def _container(pod: JsonObject, name: str) -> str:
     return regular[0]
 
 
-def _exec_target(app: App, call: ApiCall) -> tuple[str, str]:
-    """Node and container; raises what is wrong with the request."""
+class NodeTarget(NamedTuple):
+    node: str
+    path: str  # with its query
+
+
+def _target(app: App, call: ApiCall) -> NodeTarget:
+    """Where a stream goes; raises what is wrong with the request."""
     info = call.info
     pod = pod_of(app.cluster, info.namespace, info.name)
-    container = _container(pod, info.option("container"))
+    is_port_forward = info.subresource == "portforward"
+    container = "" if is_port_forward else _container(pod, info.option("container"))
     node: str = pod["spec"].get("nodeName") or ""
     if not node:
         raise bad_request(f"pod {info.name} does not have a host assigned")
-    if not info.query.get("command"):
-        raise bad_request("you must specify at least 1 command for the container")
-    return node, container
-
-
-def _exec_path(call: ApiCall, container: str) -> str:
-    info = call.info
-    query = [("command", argument) for argument in info.query["command"]]
-    query += [(name, info.option(name)) for name in _EXEC_OPTIONS if info.option(name)]
-    return with_query(f"/exec/{info.namespace}/{info.name}/{container}", query)
+    if is_port_forward:
+        query = [("ports", port) for port in info.query.get("ports") or ()]
+        return NodeTarget(node, with_query(f"/portForward/{info.namespace}/{info.name}", query))
+    query = []
+    if info.subresource == "exec":
+        query = [("command", argument) for argument in info.query.get("command") or ()]
+        if not query:
+            raise bad_request("you must specify at least 1 command for the container")
+    query += [(name, info.option(name)) for name in _STREAM_OPTIONS if info.option(name)]
+    return NodeTarget(node, with_query(f"/{info.subresource}/{info.namespace}/{info.name}/{container}", query))
 
 
 def _check_log_options(call: ApiCall) -> None:

@@ -1,4 +1,4 @@
-"""An upgraded connection passed through to a node, byte by byte: exec over SPDY/3.1, for kubectl up to 1.29.
+"""An upgraded connection passed through to a node, byte by byte: streams over SPDY/3.1, for kubectl up to 1.29.
 
 The API server negotiates nothing: it sends the upgrade request to the node with its own credentials, returns the node's
 response, and copies bytes in both directions until one side closes, as a kube-apiserver does.
@@ -23,11 +23,15 @@ def is_spdy(headers: Iterable[tuple[bytes, bytes]]) -> bool:
     return any(name == b"upgrade" and value.lower() == PROTOCOL.lower().encode() for name, value in headers)
 
 
-def upgrade_request(host: str, target: str, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+def offered_versions(headers: Iterable[tuple[bytes, bytes]]) -> list[str]:
+    wanted = VERSION_HEADER.lower().encode()
+    return [value.decode("latin-1") for name, value in headers if name == wanted]
+
+
+def upgrade_request(host: str, target: str, versions: Iterable[str]) -> bytes:
     """Only the offered stream protocols are taken over from the client."""
     lines = [f"POST {target} HTTP/1.1", f"Host: {host}", "Connection: Upgrade", f"Upgrade: {PROTOCOL}"]
-    wanted = VERSION_HEADER.lower().encode()
-    lines += [f"{VERSION_HEADER}: {value.decode('latin-1')}" for name, value in headers if name == wanted]
+    lines += [f"{VERSION_HEADER}: {version}" for version in versions]
     return "\r\n".join([*lines, "Content-Length: 0", "", ""]).encode("latin-1")
 
 
@@ -45,6 +49,23 @@ async def upgraded(node: Streams, request: bytes) -> bytes | ApiResponse:
             return ApiResponse(status, await reader.read(BODY_BYTES))
     except (OSError, EOFError, ValueError, IndexError, asyncio.LimitOverrunError, TimeoutError) as error:
         raise UnreachableError(f"the node did not answer the upgrade: {error}") from error
+
+
+class SpdyMessages:
+    """The node's SPDY connection in pieces, each of which becomes one message."""
+
+    def __init__(self, node: Streams) -> None:
+        self._reader, self._writer = node
+
+    async def receive(self) -> bytes | None:
+        """None at the end."""
+        with suppress(OSError):
+            return await self._reader.read(CHUNK) or None
+        return None
+
+    async def send(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
 
 
 async def pass_through(client: Streams, node: Streams) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.api.auth.authorizer import authorize
-from plimsoll.api.auth.roles import path_verdict
+from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
 from plimsoll.api.handlers.watch import WatchStream
@@ -171,7 +171,7 @@ class App:
         query = parsed_query(scope["query_string"])
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
-            if path_verdict(user, path) != "allow":
+            if not may_read_path(user, path):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
             await _send_page(request, page)
             return
@@ -190,7 +190,7 @@ class App:
                 retry_after_s=_SURPLUS_RETRY_S,
             )
         self._limiter.check(user.name, self.meter, is_watch=info.verb == "watch")
-        call = _authorized_call(request, info)
+        call = _authorized_call(self.cluster, request, info)
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
             await streamer(self, call, scope, request.receive, request.send)
@@ -281,7 +281,7 @@ class App:
             raise no_such_resource()
         request.info = info
         self._limiter.check(user.name, self.meter, is_watch=True)
-        return _authorized_call(request, info)
+        return _authorized_call(self.cluster, request, info)
 
     def _authenticate(self, request: Exchange) -> User:
         """Parts in this process put their user into the scope, which no connection can do (`in_process`)."""
@@ -303,14 +303,14 @@ class App:
             audit.write(_audit_entry(request, seconds, self.options.clock()))
 
 
-def _authorized_call(request: Exchange, info: RequestInfo) -> ApiCall:
+def _authorized_call(cluster: Cluster, request: Exchange, info: RequestInfo) -> ApiCall:
+    authorize(request.user, info, cluster.node_graph)
     return ApiCall(
         info,
         request.user,
         content_type=request.header(b"content-type"),
         user_agent=request.header(b"user-agent"),
         warnings=[],
-        guard=authorize(request.user, info),
     )
 
 

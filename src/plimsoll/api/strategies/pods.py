@@ -15,6 +15,8 @@ from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document, quantity_hook
 from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.comparison import PodVersion
+from plimsoll.rules.admission.disabled_fields import without_resize_fields
+from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
 from plimsoll.rules.admission.validation import create_errors
@@ -43,6 +45,8 @@ class PodStrategy(Strategy):
         if not context.gates.pod_level and "resources" in document.get("spec", {}):
             document = {**document, "spec": {**document["spec"]}}
             del document["spec"]["resources"]
+        if not context.in_place:
+            document = without_resize_fields(document, None)
         pod = lean_pod(document)
         status: JsonObject = {"phase": "Pending"}
         if (document.get("spec") or {}).get("schedulingGates"):
@@ -68,7 +72,9 @@ class PodStrategy(Strategy):
 
     def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         new = with_old(new, old, "status")
-        if context.profile.resize_by_plain_patch and context.in_place:
+        if not context.in_place:
+            return without_resize_fields(new, old)
+        if context.profile.resize_by_plain_patch:
             return _with_resize_status(old, new, context)
         return new
 
@@ -82,6 +88,17 @@ class PodStrategy(Strategy):
     def resize_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return resize_errors(version_of(old), version_of(new), context.gates, context.profile)
 
+    def prepared_for_ephemeral_containers(self, old: JsonObject, new: JsonObject) -> JsonObject:
+        """Everything but the ephemeral containers is restored."""
+        spec = {**old["spec"], "ephemeralContainers": (new.get("spec") or {}).get("ephemeralContainers")}
+        if not spec["ephemeralContainers"]:
+            del spec["ephemeralContainers"]
+        metadata = {**old["metadata"], "resourceVersion": new["metadata"].get("resourceVersion")}
+        return {**old, "metadata": metadata, "spec": spec}
+
+    def ephemeral_container_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return ephemeral_container_errors(version_of(old), version_of(new), context.gates)
+
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         """Status, and with it labels, annotations and finalizers; owners and spec stay."""
         metadata = with_old(new["metadata"], old["metadata"], "ownerReferences")
@@ -89,7 +106,8 @@ class PodStrategy(Strategy):
         before = old.get("status") or {}
         if not status.get("qosClass") and before.get("qosClass"):
             status["qosClass"] = before["qosClass"]
-        return {**old, "metadata": metadata, "status": _with_addresses(before, status)}
+        prepared = {**old, "metadata": metadata, "status": _with_addresses(before, status)}
+        return prepared if context.in_place else without_resize_fields(prepared, old)
 
     def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         before, after = old.get("status") or {}, new.get("status") or {}
@@ -110,11 +128,15 @@ class PodStrategy(Strategy):
         return errors
 
     def warnings(self, document: JsonObject) -> list[str]:
+        spec = document.get("spec") or {}
         return [
-            text
-            for kind in ("initContainers", "containers")
-            for index, container in enumerate((document.get("spec") or {}).get(kind) or [])
-            for text in _container_warnings(container, f"spec.{kind}[{index}]")
+            *_without_effect(spec),
+            *(
+                text
+                for kind in ("initContainers", "containers")
+                for index, container in enumerate(spec.get(kind) or [])
+                for text in _container_warnings(container, f"spec.{kind}[{index}]")
+            ),
         ]
 
     def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
@@ -209,6 +231,18 @@ def _state_errors(before: JsonObject, after: JsonObject, field: str, policy: Any
             path = f"status.{field}[{index}].state"
             errors.append(forbidden(path, "may not be transitioned to non-terminated state"))
     return errors
+
+
+def _without_effect(spec: JsonObject) -> list[str]:
+    """What this cluster accepts and does not do."""
+    warnings = []
+    if spec.get("imagePullSecrets"):
+        warnings.append("spec.imagePullSecrets: no effect: this API server has no Secrets, images are pulled without")
+    if spec.get("automountServiceAccountToken"):
+        warnings.append("spec.automountServiceAccountToken: no effect: there are no service account tokens here")
+    if spec.get("schedulingGroup"):
+        warnings.append("spec.schedulingGroup: no effect: each pod is scheduled by itself")
+    return warnings
 
 
 def _container_warnings(container: JsonObject, path: str) -> list[str]:

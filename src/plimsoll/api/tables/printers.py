@@ -304,6 +304,9 @@ _PRINTERS: dict[str, Printer] = {
         ),
         _priority_class,
     ),
+    "runtimeclasses": Printer(
+        _columns("Handler", "Age"), _named(lambda runtime_class: [runtime_class.get("handler") or ""])
+    ),
     "poddisruptionbudgets": Printer(
         (
             NAME,

@@ -11,7 +11,7 @@ from plimsoll.errors import FieldError, InvalidObjectError
 from plimsoll.rules.cgroups.desired import Shown, Workload, desired_tree, workload
 from plimsoll.rules.cgroups.desired_files import DesiredCgroup, derived_id, wanted
 from plimsoll.rules.model.cgroup_names import uid_errors
-from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.objects import Pod, container_fields
 from plimsoll.rules.node.allocatable import added_sums, class_values
 from plimsoll.rules.node.node_config import NodeConfig
 
@@ -62,7 +62,7 @@ class DesiredState:
                 errors = [FieldError("FieldValueDuplicate", "metadata.uid", value=uid)]
             if errors:
                 raise InvalidObjectError(errors)
-            every = pod.spec.init_containers + pod.spec.containers
+            every = [container for _, container in container_fields(pod.spec)]
             named = (containers or {}).get(uid)
             ids = dict(named) if named is not None else {c.name: derived_id(uid, c.name) for c in every}
             known = before.get(uid) if before is not None else None

@@ -66,7 +66,8 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
     """Explain what a node will do with each pod: QoS class, oom_score_adj, and every cgroup file with its formula.
 
     Reads Pods, Lists, the output of `kubectl get … -o json` and objects with a pod template (Deployment, StatefulSet,
-    DaemonSet, ReplicaSet, Job, CronJob) from files, directories or standard input (-).
+    DaemonSet, ReplicaSet, Job, CronJob) from files, directories or standard input (-). Parts of a pod are completed:
+    `spec:`, `containers:`, one container, or its `resources:`; a note says what is assumed.
 
     All kubelet flags are accepted (docs/kubelet-config.md lists them); a flag overrides the configuration file.
 

@@ -13,7 +13,7 @@ import msgspec
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.explain.usage import assumed, matched, usage_for
-from plimsoll.cli.manifests import read_inputs, refused
+from plimsoll.cli.manifests import stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.printers import order_lines
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
@@ -31,11 +31,13 @@ from plimsoll.rules.config.thresholds import (
 from plimsoll.rules.eviction.assessment import RESOURCE_OF, Observation, met_thresholds
 from plimsoll.rules.eviction.decision import EvictionDecision, decision
 from plimsoll.rules.eviction.usage import PodUsage
+from plimsoll.rules.explain.departures import class_order_note
 from plimsoll.rules.model.objects import MEMORY, Node, Pod
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import profile_of
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
 from plimsoll.rules.resources.allocated_status import allocated_from_status
+from plimsoll.rules.resources.qos import qos_class
 
 # The fields of a KubeletConfiguration that evictions depend on.
 _FIELDS = (
@@ -130,10 +132,7 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
 def _from_files(
     files: Sequence[str], setting: NodeConfig, question: _Question, options: dict[str, Any]
 ) -> EvictionOrder:
-    inputs = read_inputs(files)
-    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
-    if problems:
-        raise click.ClickException("\n".join(map(str, problems)))
+    inputs = stored_inputs(files, setting.policy.gates, fragments=True)
     if not inputs.pods:
         raise click.ClickException("the input contains no pods")
     pods = [
@@ -150,7 +149,9 @@ def _from_files(
         elif (known := reported.get((key[0] or "default", key[1])) or reported.get(key)) is not None:
             usage[pod.metadata.uid] = known
     silent = len(pods) - len(usage)
-    notes = [f"{silent} of {len(pods)} pods have no known usage: the kubelet ranks such pods first"] if silent else []
+    notes = list(inputs.passed)
+    if silent:
+        notes.append(f"{silent} of {len(pods)} pods have no known usage: the kubelet ranks such pods first")
     return _decided(pods, usage, setting, question, "assumed", notes)
 
 
@@ -267,6 +268,9 @@ def _decided(
     )
     profile = f"profile {setting.profile.name}: {setting.profile_reason}"
     assert decided is not None  # every signal of --signal has a resource
+    classes = {pod.metadata.uid: qos_class(pod, gates=setting.policy.gates) for pod in pods}
+    departure = class_order_note(decided.order, classes)
+    notes = [*notes, departure] if departure else notes
     if available is None:
         return EvictionOrder(profile, decided, None, source, tuple(notes))
     if not configured:

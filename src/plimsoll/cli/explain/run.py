@@ -35,15 +35,26 @@ DIFF_VALUES = {
 def run(
     files: Sequence[str], question: NodeQuestion, *, output: str, diff: str | None, advise: bool, brief: bool
 ) -> int:
-    inputs = on_node(read_inputs(files), question.node)
+    inputs = on_node(read_inputs(files, fragments=True), question.node)
     if diff is not None:
         return _run_diff(inputs, question, diff, output)
     setting, notes = question.setting()
     good, problems = _sorted_out(inputs, setting)
     found = explanation(_workloads(good, setting), setting, advise=advise)
+    if not question.declared_capacity:
+        notes += _missing_on_this_machine(found)
     if good:
         _print(found, setting, output, brief=brief, advise=advise)
     return _finish(inputs, problems, notes, len(good))
+
+
+def _missing_on_this_machine(found: Explanation) -> list[str]:
+    if not any(cgroup.level == "reserved" for cgroup in found.tree.children):
+        return []
+    from plimsoll.cgroups.drivers.detect import this_host
+    from plimsoll.cli.explain.reserved_cgroups import missing_cgroups
+
+    return list(missing_cgroups(found.tree, this_host()))
 
 
 def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) -> int:
@@ -80,7 +91,7 @@ def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
         desired = defaulted_on(given.pod, setting)
-        wrong = refused(given, setting, desired)
+        wrong = refused(given, desired, setting.policy.gates)
         problems += wrong
         if not wrong:
             good.append(msgspec.structs.replace(given, pod=desired))

@@ -79,11 +79,16 @@ class _TreeWriter:
         yield f"effective requests: {_listed(pod.requests)}"
         if pod.limits:
             yield f"effective limits: {_listed(pod.limits)}"
+        if pod.overhead:
+            owner = f" (RuntimeClass {inert(pod.runtime_class)})" if pod.runtime_class else ""
+            yield f"overhead, counted in both: {_listed(pod.overhead)}{owner}"
         yield f"eviction for memory: {pod.eviction.sentence()}"
         if pod.exclusive_cpus:
             yield f"exclusive CPUs: {pod.exclusive_cpus}"
         for warning in pod.warnings:
             yield f"{paint('warning', 'yellow')}: {inert(warning)}"
+        for note in () if self.brief else pod.notes:
+            yield f"note: {inert(note)}"
 
     def _file_lines(self, file: DesiredFile, lead: str) -> Iterator[str]:
         reason = file.reason

@@ -10,6 +10,7 @@ import msgspec
 from click.core import ParameterSource
 
 from plimsoll.cli.node.machine import finished, live_options, node_name, opened
+from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.cli.terminal import echo_json
 from plimsoll.node.machine import LiveNode
 
@@ -57,6 +58,7 @@ def _agent_options(command: Any) -> Any:
 @click.group(invoke_without_command=True)
 @_agent_options
 @live_options
+@log_options
 @click.pass_context
 def node(context: click.Context, /, **options: Any) -> None:
     """Run the node agent: runs the pods that are bound to this node and enforces their limits.
@@ -83,17 +85,18 @@ def node(context: click.Context, /, **options: Any) -> None:
         raise click.UsageError("--kubeconfig is required; create one with: plimsoll api token create --node NAME")
     import asyncio
 
-    asyncio.run(_run(opened(options), options))
+    level = log_level(options)
+    asyncio.run(_run(opened(options), options, level))
 
 
-async def _run(live: LiveNode, options: dict[str, Any]) -> None:
+async def _run(live: LiveNode, options: dict[str, Any], level: int) -> None:
     from plimsoll.cli.daemon import allow_many_files, host_and_port, stop_event
     from plimsoll.linux.state_dir import default_state
     from plimsoll.logs import log_to_stderr
     from plimsoll.node.assembly import AgentOptions, run_node
 
     stop = stop_event(while_stdin=options["while_stdin"])
-    log_to_stderr()
+    log_to_stderr(level)
     allow_many_files()
     host, port = host_and_port(options["listen"])
     agent_options = AgentOptions(
@@ -181,6 +184,36 @@ def teardown(output: str, kill: bool, **options: Any) -> None:
         asyncio.run(end_supervisor(embedded_runtime(live, live.home)))
 
 
+def _supervisor_notes(live: LiveNode) -> list[str]:
+    """Of the embedded runtime's supervisor, if one runs. Which paths it hides is the agent's to compare."""
+    if not (live.home / "runtime" / "socket").exists():
+        return []
+    import asyncio
+
+    from plimsoll.node.assembly import embedded_runtime, runtime_notes
+    from plimsoll.runtime.embedded.connection import reached
+    from plimsoll.runtime.interface import RuntimeCallError
+
+    listening = reached(live.home / "runtime")
+    if listening is None:
+        return []  # it was killed; the next agent starts another
+    listening.close()
+
+    async def read() -> list[str]:
+        runtime = embedded_runtime(live, live.home)
+        await runtime.open(as_found=True)
+        try:
+            runtime.differences = tuple(name for name in runtime.differences if name != "hidden paths")
+            return runtime_notes(runtime)
+        finally:
+            await runtime.close()
+
+    try:
+        return asyncio.run(read())
+    except RuntimeCallError as error:
+        return [f"the supervisor of the containers does not answer: {error}"]
+
+
 def _print_status(live: LiveNode, found: Any) -> None:
     from plimsoll.cgroups.engine.executor import step_text
     from plimsoll.cli.printers import counted, lines, print_unmet
@@ -196,6 +229,8 @@ def _print_status(live: LiveNode, found: Any) -> None:
     if live.setting.config.kubelet_oom_score_adj < 0 and not has_capability("SYS_RESOURCE"):
         wanted = live.setting.config.kubelet_oom_score_adj
         click.echo(paint(f"the agent cannot set its oom_score_adj to {wanted}: CAP_SYS_RESOURCE is missing", "yellow"))
+    for sentence in _supervisor_notes(live):
+        click.echo(paint(inert(sentence), "yellow"))
     if found.refusal:
         click.echo(paint(f"changes are refused: {inert(found.refusal)}", "red"))
     if found.in_progress:

@@ -10,8 +10,9 @@ import click
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
+from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.printers import order_lines
-from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
+from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, table
 from plimsoll.codec.node_pages import PressurePage, SignalShown, ThresholdShown
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
@@ -26,7 +27,7 @@ HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 
 
 @click.command("pressure")
-@click.argument("node", default="", required=False, metavar="[NODE]")
+@click.argument("node", default="", required=False, type=ObjectWords("nodes"), metavar="[NODE]")
 @cluster_options
 @click.option(
     "--victims",
@@ -94,9 +95,9 @@ def lines(found: PressurePage, victims: int, now_s: float, paint: Paint, *, ever
         for each in list(found.decisions)[: -LAST_DECISIONS - 1 : -1]:
             who = "no pod" if each.victim is None else f"{each.victim.namespace}/{each.victim.name}"
             yield f"  {_ago(now_s - each.time_s):>8}  {paint(inert(who), 'bold')}  {inert(each.signal)}"
-            yield f"            {inert(each.message.strip())}"
+            yield f"            {hanging(inert(each.message.strip()), 12)}"
             if each.why:
-                yield f"            {inert(each.why)}"
+                yield f"            {hanging(inert(each.why), 12)}"
 
 
 def _orders(found: PressurePage, *, everything: bool) -> dict[tuple[EvictionCandidate, ...], list[str]]:

@@ -1,1 +1,1 @@
-"""The commands about objects of a cluster: get, describe, apply, delete, logs, exec, events."""
+"""The commands about objects of a cluster: get, describe, apply, logs, exec, port-forward, drain, wait and others."""

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
+from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.files import file_options
+from plimsoll.cli.objects.selection import listed, named, selector_options
 from plimsoll.cli.printers import message, when
-from plimsoll.cli.terminal import inert, table
+from plimsoll.cli.terminal import hanging, inert, table
+from plimsoll.cli.verb import Verb
 from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.rules.cgroups.reasons import human_bytes, human_cores
 from plimsoll.rules.model.json_object import JsonObject
@@ -28,13 +32,15 @@ if TYPE_CHECKING:
 
 
 LABEL = 18
+MIB = 1 << 20
 _HIDDEN = ("managedFields", "uid", "resourceVersion", "selfLink")
 _NOT_LISTED = ("apiVersion", "kind", "metadata")
 
 
 def described(
-    kind: str, document: JsonObject, events: Sequence[JsonObject], pods: Sequence[JsonObject], now_s: float
+    kind: str, document: JsonObject, events: Sequence[JsonObject] | None, pods: Sequence[JsonObject], now_s: float
 ) -> Iterator[str]:
+    """`events` is None if they are not shown."""
     if kind == "Pod":
         yield from _pod(document, now_s)
     elif kind == "Node":
@@ -44,7 +50,8 @@ def described(
         yield _field("Kind", kind)
         rest = {key: value for key, value in document.items() if key not in _NOT_LISTED}
         yield from _listed(rest, 0)
-    yield from _event_lines(events, now_s)
+    if events is not None:
+        yield from _event_lines(events, now_s)
 
 
 def _heading(document: JsonObject, now_s: float) -> Iterator[str]:
@@ -143,7 +150,11 @@ def _container(container: JsonObject, status: JsonObject, now_s: float) -> Itera
         ("In the kernel", _actual(_part(status, "resources"))),
     ):
         if amounts:
-            yield _field(title, ", ".join(f"{name} {amount}" for name, amount in amounts.items()), 4)
+            written = (
+                f"{name} {_readable(str(amount)) if str(amount).isdecimal() else amount}"
+                for name, amount in amounts.items()
+            )
+            yield _field(title, ", ".join(written), 4)
     policies = [
         f"{each.get('resourceName')} {each.get('restartPolicy')}" for each in container.get("resizePolicy") or ()
     ]
@@ -203,7 +214,7 @@ def _node(document: JsonObject, pods: Sequence[JsonObject], now_s: float) -> Ite
     for title in ("capacity", "allocatable"):
         yield f"{title.capitalize()}:"
         amounts = _part(status, title)
-        yield from table([[inert(f"  {name}"), inert(str(amount))] for name, amount in amounts.items()])
+        yield from table([[inert(f"  {name}"), inert(_readable(str(amount)))] for name, amount in amounts.items()])
     info = _part(status, "nodeInfo")
     for title, key in (
         ("Kubelet", "kubeletVersion"),
@@ -239,6 +250,12 @@ def _allocated(node: JsonObject, pods: Sequence[JsonObject]) -> Iterator[str]:
                 total.append(_share(name, sums[kind, name], allocatable.get(name, ZERO)))
         head = ("  Pod", "QoS", "CPU requests", "CPU limits", "Memory requests", "Memory limits")
         yield from table([*rows, total], head)
+
+
+def _readable(amount: str) -> str:
+    """`16318480Ki` as `15.5 GiB`, `1073741824` as `1.0 GiB`; -o json has the exact text."""
+    whole = read_amounts({"": amount}).get("")
+    return human_bytes(whole.value) if whole is not None and (amount.endswith("i") or whole.value >= MIB) else amount
 
 
 def read_amounts(amounts: JsonObject) -> Any:
@@ -310,7 +327,8 @@ def _map(title: str, values: Any) -> Iterator[str]:
 
 def _field(title: str, value: Any, indent: int = 0) -> str:
     head = f"{title}:" if title else ""
-    return f"{' ' * indent}{inert(head):<{max(LABEL - indent, 1)}} {inert(_scalar(value))}".rstrip()
+    start = f"{' ' * indent}{inert(head):<{max(LABEL - indent, 1)}} "
+    return f"{start}{hanging(inert(_scalar(value)), len(start))}".rstrip()
 
 
 def _scalar(value: Any) -> str:
@@ -328,12 +346,14 @@ def _part(document: JsonObject, name: str) -> JsonObject:
     return part if isinstance(part, dict) else {}
 
 
-@click.command("describe")
-@click.argument("words", nargs=-1, required=True, metavar="KIND [NAME...] | KIND/NAME...")
+@click.command("describe", cls=Verb)
+@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND [NAME...] | KIND/NAME...")
+@file_options(required=False)
 @cluster_options
-@click.option("-l", "--selector", default="", metavar="LABELS", help="Only objects of the kind with these labels.")
-def describe(words: tuple[str, ...], selector: str, **options: Any) -> int:
-    """Show details of objects and their events.
+@selector_options(every=False)
+@click.option("--show-events/--no-events", default=True, help="Events of each object.  [default: true]")
+def describe(words: tuple[str, ...], **options: Any) -> int:
+    """Show details of objects and their events. Exit code 1 if an object does not exist.
 
     \b
     Examples:
@@ -341,14 +361,13 @@ def describe(words: tuple[str, ...], selector: str, **options: Any) -> int:
       plimsoll describe node/n1
       plimsoll describe deployments
     """
-    return answered(options, lambda cluster: _describe(cluster, words, selector))
+    return answered(options, lambda cluster: _describe(cluster, words, options))
 
 
-async def _describe(cluster: ClusterClient, words: tuple[str, ...], selector: str) -> int:
-
+async def _describe(cluster: ClusterClient, words: tuple[str, ...], options: dict[str, Any]) -> int:
     printed = False
-    for kind, document in await _objects(cluster, words, selector):
-        events = await _events(cluster, kind, document)
+    for kind, document in await _objects(cluster, words, options):
+        events = await _events(cluster, kind, document) if options["show_events"] else None
         pods = await _pods_of(cluster, document) if kind.kind == "Node" else []
         if printed:
             click.echo("\n")
@@ -356,30 +375,25 @@ async def _describe(cluster: ClusterClient, words: tuple[str, ...], selector: st
             click.echo(line)
         printed = True
     if not printed:
-        where = f" in {cluster.namespace} namespace" if cluster.namespace else ""
-        click.echo(f"No resources found{where}.", err=True)
+        where = "" if options["all_namespaces"] else f" in {inert(cluster.namespace)} namespace."
+        click.echo(f"No resources found{where}", err=True)
     return 0
 
 
 async def _objects(
-    cluster: ClusterClient, words: tuple[str, ...], selector: str
+    cluster: ClusterClient, words: tuple[str, ...], options: dict[str, Any]
 ) -> list[tuple[DiscoveredKind, JsonObject]]:
-    from plimsoll.kube.request import get, listing
+    from plimsoll.kube.request import get
 
-    if any("/" in word for word in words):
-        pairs = [(await cluster.kind(word.partition("/")[0]), word.partition("/")[2]) for word in words]
-    else:
-        kind = await cluster.kind(words[0])
-        pairs = [(kind, name) for name in words[1:]]
-        if not pairs:
-            namespace = cluster.namespace if kind.namespaced else ""
-            listed = await cluster.ask(listing(kind.resource, namespace=namespace, labels=selector))
+    found: list[tuple[DiscoveredKind, JsonObject]] = []
+    for each in await named(cluster, words, options):
+        kind = each.kind
+        if each.name:
+            found.append((kind, await cluster.ask(get(kind.resource, each.name, each.namespace))))
+        else:
             kind_fields = {"apiVersion": kind.api_version, "kind": kind.kind}
-            return [(kind, {**kind_fields, **item}) for item in listed.get("items") or ()]
-    return [
-        (kind, await cluster.ask(get(kind.resource, name, cluster.namespace if kind.namespaced else "")))
-        for kind, name in pairs
-    ]
+            found += [(kind, {**kind_fields, **item}) for item in await listed(cluster, each, options)]
+    return found
 
 
 async def _events(cluster: ClusterClient, kind: DiscoveredKind, document: JsonObject) -> list[JsonObject]:

@@ -5,20 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import click
-import msgspec
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.printers import EVENTS_HEADER, Columns, last_seen, row, shown
+from plimsoll.cli.verb import Verb
 from plimsoll.rules.model.json_object import JsonObject
 
 
-@click.command("events")
+@click.command("events", cls=Verb)
 @cluster_options
 @click.option("-A", "--all-namespaces", is_flag=True, help="Events of all namespaces.")
 @click.option("--for", "about", default="", metavar="KIND/NAME", help="Only events about this object.")
 @click.option("--types", default="", metavar="Warning,Normal", help="Only events of these types.")
 @click.option("-w", "--watch", is_flag=True, help="Watch for new events after the list.")
 @click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="[default: a table]")
+@click.option("--no-headers", is_flag=True, help="No column names.")
 def events(about: str, types: str, watch: bool, output: str | None, **options: Any) -> int:
     """List events, newest last.
 
@@ -37,7 +38,7 @@ def events(about: str, types: str, watch: bool, output: str | None, **options: A
 async def _events(
     cluster: ClusterClient, about: str, types: set[str], watch: bool, output: str | None, options: dict[str, Any]
 ) -> int:
-    from plimsoll.kube.request import EVENTS, listing, watching
+    from plimsoll.kube.request import EVENTS, listing, watch_event, watching
 
     everywhere = bool(options["all_namespaces"])
     namespace, fields = "" if everywhere else cluster.namespace, ""
@@ -55,18 +56,18 @@ async def _events(
     columns = Columns()
     now_s = _now_s()
     cells = [row(each, now_s, namespace=everywhere) for each in found]
-    if cells:
+    if cells and not options["no_headers"]:
         cells.insert(0, ["NAMESPACE", *EVENTS_HEADER] if everywhere else list(EVENTS_HEADER))
-        for line in columns.lines(cells):
-            click.echo(line)
-    elif not watch:
+    for line in columns.lines(cells):
+        click.echo(line)
+    if not cells and not watch:
         click.echo("No events found." if everywhere else f"No events found in {cluster.namespace} namespace.", err=True)
     if watch:
         version = str((listed.get("metadata") or {}).get("resourceVersion") or "")
         async for change in cluster.lines(watching(EVENTS, version, namespace=namespace, fields=fields)):
-            event = msgspec.json.decode(change)
-            if event["type"] in ("ADDED", "MODIFIED") and _of(event["object"], types):
-                for text in columns.lines([row(event["object"], _now_s(), namespace=everywhere)]):
+            event = watch_event(change)
+            if event.type in ("ADDED", "MODIFIED") and _of(event.object, types):
+                for text in columns.lines([row(event.object, _now_s(), namespace=everywhere)]):
                     click.echo(text)
     return 0
 

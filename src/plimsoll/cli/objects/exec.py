@@ -1,4 +1,4 @@
-"""`plimsoll exec`: executes a command in a container, over a WebSocket with channels (v5.channel.k8s.io).
+"""`plimsoll exec` and `attach`: a command in a container, or its own process, over a WebSocket with channels.
 
 The first byte of a message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 the final Status, 4 the size of the terminal,
 255 close of a channel. With -t the local terminal is in raw mode during the session and is restored afterwards; output
@@ -39,12 +39,13 @@ class ExecOptions(msgspec.Struct, frozen=True):
 
 
 async def executed(cluster: ClusterClient, options: ExecOptions) -> int:
-    """Execute the command; its exit code."""
+    """Execute the command; its exit code. Without a command: attach to the container's own process."""
     query = [("command", argument) for argument in options.command]
     query += [("container", options.container)] if options.container else []
     query += [("stdin", "true")] if options.stdin else []
     query += [("stdout", "true"), *([("tty", "true")] if options.tty else [("stderr", "true")])]
-    path = f"{PODS.path(cluster.namespace, options.pod, 'exec')}?{urlencode(query)}"
+    what = "exec" if options.command else "attach"
+    path = f"{PODS.path(cluster.namespace, options.pod, what)}?{urlencode(query)}"
     socket = await cluster.transport.websocket(path, SUBPROTOCOLS)
     try:
         with raw_terminal() if options.tty else contextlib.nullcontext():
@@ -181,9 +182,30 @@ def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, 
         command = command[1:]
     if not command:
         raise click.UsageError("specify a command: plimsoll exec POD -- COMMAND")
+    session = ExecOptions(pod, container, command, with_input, _may_be_raw(tty, with_input))
+    return answered(options, lambda cluster: executed(cluster, session))
+
+
+@click.command("attach")
+@cluster_options
+@click.option("-c", "--container", default="", help="The container. [default: the only one]")
+@click.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input to the container.")
+@click.option("-t", "--tty", is_flag=True, help="The container has a terminal; needs -i and a local terminal.")
+@click.argument("pod", type=PodName(), metavar="POD")
+def attach(pod: str, container: str, with_input: bool, tty: bool, **options: Any) -> int:
+    """Attach to the process of a running container: its output from now on and, with -i, its input.
+
+    \b
+    Examples:
+      plimsoll attach web
+      plimsoll attach -it shell
+    """
+    session = ExecOptions(pod, container, (), with_input, _may_be_raw(tty, with_input))
+    return answered(options, lambda cluster: executed(cluster, session))
+
+
+def _may_be_raw(tty: bool, with_input: bool) -> bool:
     if tty and not (sys.stdin.isatty() and with_input):
         click.echo("plimsoll: -t is ignored: it needs -i and a terminal", err=True)
-        tty = False
-
-    session = ExecOptions(pod, container, command, with_input, tty)
-    return answered(options, lambda cluster: executed(cluster, session))
+        return False
+    return tty

@@ -6,7 +6,6 @@ import asyncio
 import time
 
 import click
-import msgspec
 
 from plimsoll.cli.client import ClusterClient
 from plimsoll.cli.resize.answer import DONE, NOT_NOW
@@ -78,7 +77,7 @@ class _ProgressPrinter:
 
 async def _until_done(cluster: ClusterClient, pod: JsonObject, printer: _ProgressPrinter) -> int:
     """Watch the pod, again from its current version when a watch ends; the exit code."""
-    from plimsoll.kube.request import PODS, ApiError, get, watching
+    from plimsoll.kube.request import PODS, ApiError, get, watch_event, watching
 
     metadata = pod["metadata"]
     name, namespace, uid = str(metadata["name"]), str(metadata["namespace"]), metadata.get("uid")
@@ -86,14 +85,14 @@ async def _until_done(cluster: ClusterClient, pod: JsonObject, printer: _Progres
     while True:
         request = watching(PODS, version, namespace=namespace, fields=f"metadata.name={name}")
         async for line in cluster.lines(request):
-            event = msgspec.json.decode(line)
-            if event["type"] == "BOOKMARK":
+            event = watch_event(line)
+            if event.type == "BOOKMARK":
                 continue
-            if event["type"] == "ERROR":
+            if event.type == "ERROR":
                 break
-            if event["type"] == "DELETED" or event["object"]["metadata"].get("uid") != uid:
+            if event.type == "DELETED" or event.object["metadata"].get("uid") != uid:
                 raise ApiError(404, "NotFound", f"pod {name} was deleted before the resize was done")
-            code = printer.update(event["object"])
+            code = printer.update(event.object)
             if code is not None:
                 return code
         found = await cluster.ask(get(PODS, name, namespace))

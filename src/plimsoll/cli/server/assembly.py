@@ -14,7 +14,7 @@ from plimsoll.api.machinery.metrics import Audit
 from plimsoll.api.machinery.users import NODE_PREFIX
 from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
-from plimsoll.api.nodeproxy.streams import NodeStreams
+from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
 from plimsoll.api.server.services import client_of, controllers, running
@@ -48,10 +48,10 @@ def control_plane(
             handlers={**REVIEWS, **certificate_requests(authority), **metrics.handlers()},
             streamers={
                 ("", "pods", "log"): streams.log,
-                ("", "pods", "exec"): streams.exec_over_http,
+                **{("", "pods", name): streams.over_http for name in SUBPROTOCOLS},
                 ("", "nodes", "proxy"): streams.proxy,
             },
-            sockets={("", "pods", "exec"): streams.exec},
+            sockets={("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
             audit=audit,
         )
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from plimsoll.cli.parameters import log_level, log_options
 
 if TYPE_CHECKING:
     from plimsoll.kube.kubeconfig import Access
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     show_default=True,
     help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
 )
-def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
+@log_options
+def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: Any) -> None:
     """Assign pending pods to nodes by their requests, until Ctrl-C.
 
     `plimsoll api` includes the scheduler; use this with `plimsoll api --no-scheduler` and with other API servers. It
@@ -32,14 +35,13 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
     """
     import asyncio
 
-    from plimsoll.kube.kubeconfig import in_cluster, load
+    from plimsoll.kube.kubeconfig import chosen as chosen_access
     from plimsoll.logs import log_to_stderr
     from plimsoll.rules.profile import profile_named
 
     chosen = profile_named(profile)
-    file = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
-    access = load(file, context) if file is not None else in_cluster(os.environ)
-    log_to_stderr()
+    access = chosen_access(kubeconfig, context, os.environ)
+    log_to_stderr(log_level(options))
     click.echo(f"scheduling for {access.server}, profile {chosen.name}")
     asyncio.run(_run(access, chosen))
 

@@ -21,7 +21,7 @@ import click
 import msgspec
 
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
-from plimsoll.cli.node.machine import node_name, opened
+from plimsoll.cli.node.machine import configures, driver_of, node_name, opened
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.errors import PlimsollError
 from plimsoll.node.machine import LiveNode
@@ -35,6 +35,7 @@ START_S = 20.0  # to wait for the pods; then report those that do not run
 END_S = 4.0  # of the five seconds that a shutdown may take; the rest is for the cleanup
 API_LISTEN, NODE_LISTEN = "127.0.0.1:6443", "127.0.0.1:10250"
 POLL_S = 0.1
+POD_PIDS = 4096  # processes in one pod
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -50,6 +51,14 @@ class UpOptions(msgspec.Struct, frozen=True):
     simulate: bool = False
     demo: Path | None = None
     with_containerd: bool = False
+    log_level: str | None = None
+    verbosity: int | None = None
+
+    def log_arguments(self) -> list[str]:
+        """For the API server and the node agent."""
+        if self.verbosity is not None:
+            return ["-v", str(self.verbosity)]
+        return ["--log-level", self.log_level] if self.log_level is not None else []
 
     def node_arguments(self, state: Path, *, simulate: bool, endpoint: str = "") -> list[str]:
         """The arguments of `plimsoll node`. `endpoint`: of a container runtime that is not embedded."""
@@ -128,7 +137,7 @@ class LocalCluster:
         if self._options.with_containerd:
             from plimsoll.cli.server.up_containerd import UpContainerd
 
-            self._containerd = UpContainerd(self._state, self._paint)
+            self._containerd = UpContainerd(self._state, self._paint, driver_of(self.node_parameters()))
             await self._containerd.start()
         self._live, simulate = await self._opened()
         url, kubeconfig = await self._start_api()
@@ -182,12 +191,20 @@ class LocalCluster:
     def _endpoint(self) -> str:
         return self._containerd.endpoint if self._containerd is not None else ""
 
-    def _open(self, *, simulate: bool) -> LiveNode:
-        from plimsoll.cli.node.command import node
+    def node_parameters(self, *, simulate: bool = False) -> dict[str, Any]:
+        """The options of `plimsoll node`, parsed."""
+        return _parsed(self._node_arguments(simulate=simulate))
 
+    def _node_arguments(self, *, simulate: bool) -> list[str]:
+        """With a limit on the processes of a pod, if the user's configuration sets none: a kubelet has no such limit by
+        default, but here a fork bomb would stop the user's own machine."""
         arguments = self._options.node_arguments(self._state, simulate=simulate, endpoint=self._endpoint())
-        context = node.make_context("node", arguments, parent=click.get_current_context())
-        live = opened(context.params)
+        if configures(_parsed(arguments), "podPidsLimit"):
+            return arguments
+        return [*arguments, "--pod-max-pids", str(POD_PIDS)]
+
+    def _open(self, *, simulate: bool) -> LiveNode:
+        live = opened(self.node_parameters(simulate=simulate))
         if live.setting.config.system_cgroups:
             raise PlimsollError("systemCgroups is not supported by `up`, which does not move processes of this machine")
         return live
@@ -197,6 +214,7 @@ class LocalCluster:
         arguments = ["api", "--state-dir", str(self._state), "--listen", listen, "--profile", self._options.profile]
         if self._options.feature_gates:
             arguments += ["--feature-gates", self._options.feature_gates]
+        arguments += self._options.log_arguments()
         self._api = DaemonProcess("API server", arguments, self._state / "api.log")
         await self._api.start()
         url = await self._api.line()
@@ -211,7 +229,8 @@ class LocalCluster:
         file = self._state / "node.kubeconfig"
         write_private(file, node_kubeconfig(Authority(self._state), url, self._name))
         arguments = ["node", "--kubeconfig", str(file), "--name", self._name, "--listen", NODE_LISTEN, "--end-pods"]
-        arguments += self._options.node_arguments(self._state, simulate=simulate, endpoint=self._endpoint())
+        arguments += self._node_arguments(simulate=simulate)
+        arguments += self._options.log_arguments()
         self._node = DaemonProcess("node agent", arguments, self._state / "node.log")
         await self._node.start()
         ready = await self._node.line()
@@ -371,3 +390,11 @@ def _problems(pods: list[JsonObject]) -> Iterator[str]:
         why += [each.get("message", "") for each in status.get("conditions") or () if each.get("status") != "True"]
         reason = status.get("message") or next(filter(None, why), "no status yet")
         yield f"pod {pod['metadata']['name']} is not running: {status.get('phase', 'Unknown')}, {inert(reason)}"
+
+
+def _parsed(arguments: list[str]) -> dict[str, Any]:
+    """The options of `plimsoll node`."""
+    from plimsoll.cli.node.command import node
+
+    # A copy: click removes the words that it has parsed.
+    return node.make_context("node", list(arguments), parent=click.get_current_context()).params

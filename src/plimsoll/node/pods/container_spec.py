@@ -21,8 +21,8 @@ from plimsoll.node.volumes.pod_dirs import (
     checked_uid,
     container_log,
     log_directory,
+    make_files_directory,
     make_message_file,
-    pod_directory,
     write_file,
 )
 from plimsoll.rules.lifecycle.environment import expanded
@@ -43,13 +43,16 @@ GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 
 class NodePaths(msgspec.Struct, frozen=True):
     """The node's directories and names. `makes_etc`: the agent writes /etc/hostname and /etc/resolv.conf, because the
-    embedded runtime does not; CRI runtimes create their own. `seccomp_default`: for containers without a profile."""
+    embedded runtime does not; CRI runtimes create their own. `bounds_files`: what containers write to these files is
+    limited. `seccomp_default`: for containers without a profile."""
 
     state: Path
     logs: Path
     names: NodeNames = NodeNames()
     makes_etc: bool = True
+    bounds_files: bool = False
     seccomp_default: str = "RuntimeDefault"
+    has_selinux: bool = False
 
 
 def node_names() -> NodeNames:
@@ -93,10 +96,11 @@ def container_spec(
     pod_ips: tuple[str, ...] = (),
     resources: CriResources | None = None,
     cgroup: str = "",
+    target_id: str = "",
 ) -> ContainerSpec:
     """`mounts`: of its volumes. Raises ContainerConfigError, and OSError if a file cannot be written."""
     name = checked_label(container.name, "container")
-    security = security_values(pod, container, image.user)
+    security = security_values(pod, container, image.user, has_selinux=paths.has_selinux)
     if security.user is None and image.user is not None:  # a group can only be set together with a user
         security = msgspec.structs.replace(security, user=image.user)
     security = msgspec.structs.replace(security, seccomp=_seccomp(security.seccomp, paths))
@@ -128,6 +132,7 @@ def container_spec(
         stop_signal=(lifecycle.stop_signal or "") if lifecycle is not None else "",
         resources=CriResources() if resources is None else resources,
         cgroup=cgroup,
+        target_id=target_id,
         labels={**_pod_labels(pod.metadata), CONTAINER_NAME: name},
         annotations={
             CONTAINER_HASH: container_hash(container),
@@ -171,7 +176,7 @@ def _own_mounts(
     *,
     read_only: bool,
 ) -> tuple[ContainerMount, ...]:
-    etc = pod_directory(paths.state, pod.metadata.uid) / "etc"
+    etc = make_files_directory(paths.state, pod.metadata.uid, bounded=paths.bounds_files) / "etc"
     texts = {"hosts": hosts_text(pod, paths.names, pod_ips)}
     if paths.makes_etc:
         texts["hostname"] = hostname(pod, paths.names.hostname, paths.names.cluster_domain) + "\n"

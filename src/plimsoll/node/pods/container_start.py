@@ -73,7 +73,7 @@ class Starter:
         """None: it runs. Errors of the runtime and of its image are returned as a failure."""
         start, container = what.start, container_named(pod, what.start.name)
         assert container is not None, start.name
-        events = ContainerEvents(container.name, self._node.profile, is_init=start.is_init)
+        events = ContainerEvents(container.name, self._node.profile, start.kind)
         container_id = start.resume_id
         if not container_id:
             try:
@@ -135,8 +135,18 @@ class Starter:
             pod_ips=prepared.surroundings.pod_ips,
             resources=what.resources,
             cgroup=what.cgroup,
+            target_id=await self._target_id(pod, container.target_container_name),
         )
         return await self._node.runtime.make_container(what.sandbox, what.sandbox_id, spec)
+
+    async def _target_id(self, pod: RunPod, name: str) -> str:
+        """Of the running container whose processes an ephemeral one sees; "" without a name."""
+        if not name:
+            return ""
+        newest = (await self._node.view.pod(pod.metadata.uid)).newest(name)
+        if newest is None or newest.phase != "running":
+            raise ContainerConfigError(f"unable to find target container {name}: it does not run")
+        return newest.id
 
     def _image_failure(
         self, pod: RunPod, container: RunContainer, events: ContainerEvents, error: ImageError

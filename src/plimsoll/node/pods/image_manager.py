@@ -32,7 +32,7 @@ class PodImages:
         for start in starts:
             container = container_named(pod, start.name)
             if container is not None and not start.resume_id and start.name not in self._prefetched:
-                events = ContainerEvents(container.name, self._node.profile, is_init=start.is_init)
+                events = ContainerEvents(container.name, self._node.profile, start.kind)
                 self._prefetched[start.name] = asyncio.create_task(self._ensure(pod, container, events))
 
     async def cancel(self) -> None:

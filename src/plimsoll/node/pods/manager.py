@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -38,6 +38,7 @@ from plimsoll.rules.node.admission import (
     CONDITION_MESSAGE,
     EVENT_MESSAGE,
     PREEMPTING,
+    AdmissionRefusal,
     Admitted,
     admit,
 )
@@ -85,8 +86,13 @@ class Pods:
         node: Callable[[], Node],
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
         removed: Callable[[], None] = lambda: None,
+        read_node: Callable[[], Awaitable[None]] | None = None,
+        refusals: Callable[[RunPod], Sequence[AdmissionRefusal]] = lambda _: (),
     ) -> None:
-        """`node`: with labels, taints and size. `removed` is called when nothing of a pod is left here."""
+        """`node`: with labels, taints and size. `removed` is called when nothing of a pod is left here. `read_node`
+        makes `node` as new as the API server; it raises PlimsollError or TimeoutError. `refusals`: why this machine
+        cannot run a pod at all."""
+        self._refusals = refusals
         self._config, self._make_worker, self._checkpoint, self._cpus = config, make_worker, checkpoint, cpus
         self._pinning, self._reporter, self._events, self._meters = pinning, reporter, events, meters
         self._clock, self._node, self._conditions, self._on_removed = clock, node, conditions, removed
@@ -98,6 +104,9 @@ class Pods:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
         self._removed = 0
+        self._read_node = read_node
+        self._undecided: dict[str, tuple[RunPod, bytes]] = {}  # refused by a Node that may be older than the pod
+        self._deciding: asyncio.Task[None] | None = None
         self.all_known = False  # whether every source of pods has delivered all that it has
         self._victims: dict[str, list[PodWorker]] = {}  # uid of a critical pod → pods that are terminated for it
 
@@ -129,12 +138,16 @@ class Pods:
         for pod, body in sorted(new, key=lambda each: each[0].metadata.creation_timestamp or ""):
             self._added(pod, body)
 
-    def _added(self, pod: RunPod, body: bytes) -> None:
+    def _added(self, pod: RunPod, body: bytes, *, is_node_new: bool = False) -> None:
         uid = pod.metadata.uid
+        self._undecided.pop(uid, None)
         record = self._checkpoint.get(uid)
         is_ending = pod.status.phase in (FAILED, SUCCEEDED) or pod.metadata.deletion_timestamp is not None
-        if record.verdict is None and not is_ending:
-            self._admit(pod, record)
+        if record.verdict is None and not is_ending and not self._admit(pod, record, is_node_new=is_node_new):
+            self._undecided[uid] = pod, body
+            if self._deciding is None or self._deciding.done():
+                self._deciding = asyncio.create_task(self._decide_again(), name="admission")
+            return
         worker = self._make_worker(pod, _STATUS.decode(body).status, body)
         worker.after = tuple(self._victims.pop(uid, ()))
         before = self.named(pod.metadata.namespace, pod.metadata.name)
@@ -159,13 +172,39 @@ class Pods:
 
     def _deleted(self, change: ObjectChange) -> None:
         self._reporter.forget(change.uid)
+        self._undecided.pop(change.uid, None)
         worker = self.workers.get(change.uid)
         if worker is not None:
             worker.remove()
 
     # --- admission ---
 
-    def _admit(self, pod: RunPod, record: PodRecord) -> None:
+    async def _decide_again(self) -> None:
+        """The scheduler knows a label, a taint or a resource before this node does: read the Node, then decide."""
+        assert self._read_node is not None
+        backoff = ExponentialBackoff(RESTART_FIRST_S, RESTART_MAX_S)
+        while self._undecided:
+            waiting = list(self._undecided)
+            try:
+                await self._read_node()
+            except (PlimsollError, TimeoutError) as error:
+                log.warning("the Node cannot be read to admit pods: %s; retrying", error)
+                await asyncio.sleep(backoff.next_s())
+                continue
+            for uid in waiting:
+                if uid in self._undecided:
+                    self._added(*self._undecided[uid], is_node_new=True)
+
+    def _may_be_outdated(self, pod: RunPod, refusal: AdmissionRefusal) -> bool:
+        """Whether a newer Node could admit the pod: by its labels, taints, or resources that others have added."""
+        if self._read_node is None or is_static(pod):
+            return False
+        resource = refusal.reason.removeprefix("OutOf")
+        is_foreign = resource != refusal.reason and resource not in self._config.allocatable
+        return is_foreign or refusal.reason in ("NodeAffinity", "TaintToleration")
+
+    def _admit(self, pod: RunPod, record: PodRecord, *, is_node_new: bool) -> bool:
+        """False where the Node must be read again first; else the decision is in the checkpoint."""
         uid = pod.metadata.uid
         if record.allocation is None:
             record = self._recover(pod, record)
@@ -178,13 +217,16 @@ class Pods:
             profile=self._config.profile,
             gates=self._config.policy.gates,
             managers=lambda: self._cpus.refusal(allocated),
+            also=self._refusals(pod),
         )
         if not isinstance(verdict, Admitted):
+            if not is_node_new and self._may_be_outdated(pod, verdict):
+                return False
             self._events.emit(pod, "Warning", verdict.reason, verdict.event_text)
             self._meters.refusals.add(verdict.reason)
             refusal = TerminationVerdict(verdict.reason, verdict.event_text)
             self._checkpoint.put(uid, verdict=refusal, refused=True)
-            return
+            return True
         for victim in verdict.victims:
             worker = self.terminate(victim.metadata.uid, PREEMPTED)
             if worker is not None:
@@ -193,6 +235,7 @@ class Pods:
         self._assign_cpus(allocated)
         start_s = record.start_s or self._clock()
         self._checkpoint.put(uid, allocation=known or allocation_of(pod, self._gates), start_s=start_s)
+        return True
 
     def _recover(self, pod: RunPod, record: PodRecord) -> PodRecord:
         """After the checkpoint was lost: the status of a pod that has run here says what was allocated and actuated.
@@ -313,7 +356,8 @@ class Pods:
 
     async def close(self) -> None:
         """Stop the workers; containers keep running."""
-        await cancel_all(self._tasks.values())
+        self._undecided.clear()
+        await cancel_all([*self._tasks.values(), *([self._deciding] if self._deciding is not None else [])])
 
     def wake(self, uids: Iterable[str] | None = None) -> None:
         for uid in list(self.workers) if uids is None else uids:

@@ -29,7 +29,7 @@ from plimsoll.rules.lifecycle.probes import (
 )
 from plimsoll.rules.model.observed import NO_RESULTS, ObservedContainer, ObservedPod, ProbeResults
 from plimsoll.rules.model.pod_status import RunStatus
-from plimsoll.rules.model.runnable import Probe, RunContainer, RunPod, containers_of
+from plimsoll.rules.model.runnable import Probe, RunContainer, RunPod, container_kind, containers_of
 
 Key = tuple[str, ProbeKind]  # container id
 
@@ -99,7 +99,7 @@ class PodProbes:
         events = ContainerEvents(
             container.name,
             self._node.profile,
-            is_init=any(each.name == container.name for each in pod.spec.init_containers),
+            container_kind(pod, container.name),
         )
         while True:
             has_started = is_started(container, running, self.results.get(running.id, NO_RESULTS))

@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+import msgspec
+
 from plimsoll.node.pods.container_spec import sandbox_spec
 from plimsoll.node.pods.container_start import ContainerStart, Starter
 from plimsoll.node.pods.observe import oom_base_key
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.resize.actuator import PodResize
 from plimsoll.rules.lifecycle.events import sandbox_failed
+from plimsoll.rules.lifecycle.security_context import without_effect
 from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure
 from plimsoll.rules.model.runnable import RunPod, containers_of
 from plimsoll.runtime.interface import RuntimeCallError, SandboxSpec
@@ -75,8 +78,11 @@ class PodStart:
         if actions.sandbox_attempt is None:
             return actions.sandbox_id
         self._node.meters.started_pods.add()
+        if sentence := without_effect(pod, has_selinux=self._node.paths.has_selinux):
+            self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
-            return await self._node.runtime.make_sandbox(spec)
+            handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)
+            return await self._node.runtime.make_sandbox(msgspec.structs.replace(spec, runtime_handler=handler))
         except RuntimeCallError as error:
             self._node.meters.started_pods_errors.add()
             self._node.events.emit_lifecycle(pod, sandbox_failed(error.reason))
@@ -84,7 +90,9 @@ class PodStart:
 
     async def _start_one(self, pod: RunPod, what: ContainerStart) -> StartFailure | None:
         failure = await self._starter.start(pod, what)
-        kind = "init_container" if what.start.is_init else "container"
+        kind = {"initContainers": "init_container", "ephemeralContainers": "ephemeral_container"}.get(
+            what.start.kind, "container"
+        )
         self._node.meters.started_containers.add(kind)
         if failure is not None:
             self._node.meters.start_errors.add(kind, failure.reason)

@@ -17,7 +17,7 @@ from plimsoll.node.volumes.pod_dirs import log_directory, remove_logs, remove_po
 from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.termination import Stop, TerminationVerdict, pod_grace_s, stop_grace_s, stops
 from plimsoll.rules.model.observed import Kill, ObservedPod
-from plimsoll.rules.model.runnable import RunPod, container_named
+from plimsoll.rules.model.runnable import RunPod, container_kind, container_named
 
 log = logging.getLogger(__name__)
 
@@ -77,8 +77,7 @@ class PodEnd:
         is_new = stop.id not in self._since
         began_s = self._since.setdefault(stop.id, clock())
         container = container_named(pod, stop.name)
-        is_init = any(each.name == stop.name for each in pod.spec.init_containers)
-        events = ContainerEvents(stop.name, self._node.profile, is_init=is_init)
+        events = ContainerEvents(stop.name, self._node.profile, container_kind(pod, stop.name))
         if is_new:
             self._node.events.emit_lifecycle(pod, events.killing(message))
         waits = [ended[name] for name in stop.after if name in ended]

@@ -36,7 +36,7 @@ from plimsoll.rules.lifecycle.events import exceeded_grace
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import LifecycleEvent
-from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.model.runnable import RunPod, container_kind
 from plimsoll.runtime.interface import RuntimeCallError
 
 DISK_AGE_S = 5.0
@@ -225,8 +225,8 @@ class MonitoredPods:
         """Emit a Warning about the pod or, where `container` is not empty, about that container; then sync the pod."""
         worker = self._pods.workers.get(uid)
         if worker is not None:
-            is_init = any(each.name == container for each in worker.pod.spec.init_containers)
-            self._record(worker.pod, LifecycleEvent(reason, message, "Warning", container, is_init))
+            kind = container_kind(worker.pod, container)
+            self._record(worker.pod, LifecycleEvent(reason, message, "Warning", container, kind))
             worker.wake()
 
 

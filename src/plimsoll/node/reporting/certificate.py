@@ -25,7 +25,7 @@ from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
 from plimsoll.kube.signing_request import KeyGenerationError, signing_request
 from plimsoll.linux.state_dir import write_private
 
-REQUESTS = ResourcePath("/apis/certificates.k8s.io/v1", "certificatesigningrequests")
+REQUESTS = ResourcePath("/apis/certificates.k8s.io/v1", "certificatesigningrequests", "CertificateSigningRequest")
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 RENEW_AT = 0.8
 MAX_SLEEP_S = 3600.0  # the wall clock may be changed meanwhile
@@ -120,7 +120,10 @@ class Renewal:
         while True:
             status = answer.get("status")
             if isinstance(status, dict) and status.get("certificate"):
-                return base64.b64decode(str(status["certificate"]))
+                try:
+                    return base64.b64decode(str(status["certificate"]), validate=True)
+                except ValueError as error:
+                    raise CertificateFormatError(f"{name}: status.certificate: {error}") from None
             if self._clock() > until_s:
                 raise CertificatePendingError(f"{name} was not signed within {SIGNED_S:g} s")
             await asyncio.sleep(SIGNED_POLL_S)

@@ -18,11 +18,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+import msgspec
+
 from plimsoll.aio import ExponentialBackoff
 from plimsoll.codec.lean.lean import from_document
+from plimsoll.errors import InvalidObjectError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, UnreachableError
+from plimsoll.kube.request import ApiError, Request, UnreachableError, UnusableAnswerError
 from plimsoll.node.reporting.event_recorder import GATHER_S
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
@@ -55,6 +58,14 @@ class NodeEventSink(Protocol):
     """Records an event about the node; never waits."""
 
     def __call__(self, kind: str, reason: str, message: str) -> None: ...
+
+
+class _Status(msgspec.Struct):
+    conditions: list[dict[str, str]] | None = None
+    addresses: list[dict[str, str]] | None = None
+    images: list[dict[str, Any]] | None = None
+    capacity: dict[str, str] | None = None
+    allocatable: dict[str, str] | None = None
 
 
 class Registration:
@@ -107,26 +118,30 @@ class Registration:
         desired = node_document(facts, self.setting, health, rfc3339(self._clock()))
         conditions = desired["status"]["conditions"]
         try:
-            self._node = await self._client.ask(request.create(request.NODES, desired))
+            self._node = await self._ask(request.create(request.NODES, desired))
             before: list[JsonObject] = []
             self._reported_s = self._clock()
         except ApiError as error:
             if error.reason != "AlreadyExists":
                 raise
-            self._node = await self._client.ask(request.get(request.NODES, facts.name))
+            self._node = await self._ask(request.get(request.NODES, facts.name))
             change = metadata_patch(facts, self._node)
             if change is not None:
-                self._node = await self._client.ask(request.patch(request.NODES, facts.name, change))
+                self._node = await self._ask(request.patch(request.NODES, facts.name, change))
             before = [condition for condition in _conditions(self._node) if condition["type"] == READY]
             await self._send(self._status())
         # A starting agent always emits events for its pressure conditions, for readiness only where it has changed.
         self._record_transitions(before, conditions)
         self.registered.set()
 
+    async def read(self) -> None:
+        """Read the Node now: another client may have changed its labels, taints or resources."""
+        self._node = await self._ask(request.get(request.NODES, self.facts.name))
+
     async def report(self) -> bool:
         """Whether a status was sent. A deleted Node is registered again."""
         try:
-            self._node = await self._client.ask(request.get(request.NODES, self.facts.name))
+            self._node = await self._ask(request.get(request.NODES, self.facts.name))
         except ApiError as error:
             if not error.is_gone:
                 raise
@@ -195,6 +210,16 @@ class Registration:
 
     # ---
 
+    async def _ask(self, call: Request) -> JsonObject:
+        """The Node in the response, with all that is read of it later."""
+        node = await self._client.ask(call)
+        try:
+            from_document(node, Node)
+            msgspec.convert(node.get("status") or {}, _Status)
+        except (InvalidObjectError, msgspec.ValidationError) as error:
+            raise UnusableAnswerError(f"the Node in the response is invalid: {error}") from None
+        return node
+
     def _status(self) -> JsonObject:
         now = rfc3339(self._clock())
         return node_status(self.facts, self.setting, self._health(), _conditions(self._node), now)
@@ -203,7 +228,7 @@ class Registration:
         change = status_patch(self._node, status)
         if change is not None:
             patch = request.patch(request.NODES, self.facts.name, change, subresource="status")
-            self._node = await self._client.ask(patch)
+            self._node = await self._ask(patch)
         self._reported_s = self._clock()
 
     def _renewed_lease(self, before: JsonObject | None) -> JsonObject:

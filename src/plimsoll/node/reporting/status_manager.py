@@ -22,7 +22,7 @@ import msgspec
 from plimsoll.aio import ExponentialBackoff
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, UnreachableError
+from plimsoll.kube.request import ApiError, UnreachableError, UnusableAnswerError
 from plimsoll.rules.lifecycle.conditions import PASSING_CONDITIONS
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -212,7 +212,10 @@ class Reporter:
         document = await self._client.ask(request.get(request.PODS, pod.name, pod.namespace))
         if document["metadata"].get("uid") != uid:
             raise ApiError(409, "Conflict", f"there is another pod {pod.namespace}/{pod.name}")
-        pod.stored, pod.version = document.get("status") or {}, _version(document)
+        status = document.get("status") or {}
+        if not _has_conditions(status):
+            raise UnusableAnswerError(f"the conditions of pod {pod.namespace}/{pod.name} are invalid")
+        pod.stored, pod.version = status, _version(document)
         while pod.pending and pod.pending[0].version.generation != pod.version.generation:
             pod.pending.popleft()
 
@@ -229,6 +232,12 @@ class Reporter:
     async def _delete(self, uid: str, pod: _PodStatus) -> None:
         await self._client.ask(request.delete(request.PODS, pod.name, pod.namespace, grace_s=0, uid=uid))
         self._pods.pop(uid, None)
+
+
+def _has_conditions(status: JsonObject) -> bool:
+    """Whether its conditions, if any, can be compared."""
+    conditions = status.get("conditions") or []
+    return isinstance(conditions, list) and all(isinstance(each, dict) and "type" in each for each in conditions)
 
 
 def _version(document: JsonObject) -> StoredVersion:

@@ -43,6 +43,7 @@ def lean_pod_of(pod: Pod) -> Pod:
         spec=PodSpec(
             containers=tuple(_lean(container) for container in spec.containers),
             init_containers=tuple(_lean(container) for container in spec.init_containers),
+            ephemeral_containers=tuple(_lean(container) for container in spec.ephemeral_containers),
             resources=spec.resources,
             overhead=spec.overhead,
             priority=spec.priority,

@@ -1,8 +1,8 @@
-"""`kubectl exec` between a WebSocket and a process in a container: v4 and v5.channel.k8s.io.
+"""`kubectl exec` and `attach` between a WebSocket and a process in a container: v4 and v5.channel.k8s.io.
 
 The first byte of every message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 the result (a Status as JSON), 4 the size
 of the terminal; v5 adds 255, which closes the channel that its second byte names. Nothing is buffered: a slow reader
-slows down the writer. When the client disconnects, the process is killed.
+slows down the writer. When the client disconnects, a process of exec is killed; a container only loses its reader.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from plimsoll.aio import cancel_all
 from plimsoll.errors import PlimsollError
 from plimsoll.node.server.http import HttpError, HttpRequest
+from plimsoll.node.server.idle import IdleClock
 from plimsoll.node.server.logs import Query, flag
 from plimsoll.runtime.interface import ExecSession
 
@@ -42,11 +43,18 @@ class ChannelSocket(Protocol):
 
 
 class ExecOptions(msgspec.Struct, frozen=True):
-    command: tuple[str, ...]
+    """Without a command: attach to the container's own process."""
+
+    command: tuple[str, ...] = ()
     stdin: bool = False
     stdout: bool = True
     stderr: bool = True
     tty: bool = False
+
+    @property
+    def doing(self) -> str:
+        """For messages."""
+        return "executing command in container" if self.command else "attaching to container"
 
 
 class _Size(msgspec.Struct, frozen=True, rename="pascal"):
@@ -55,16 +63,21 @@ class _Size(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 def exec_options(query: Query) -> ExecOptions:
-    """Raises HttpError(400) with the kubelet's messages. With a terminal there is no separate stderr."""
+    """Raises HttpError(400) with the kubelet's messages."""
     command = tuple(query.get("command") or ())
     if not command:
         raise HttpError(400, "you must specify at least 1 command for the container")
     if any("\0" in word for word in command) or sum(map(len, command)) > MAX_COMMAND_BYTES:
         raise HttpError(400, "the command is too long or contains a NUL byte")
+    return msgspec.structs.replace(attach_options(query), command=command)
+
+
+def attach_options(query: Query) -> ExecOptions:
+    """With a terminal there is no separate stderr."""
     stdin, stdout, stderr, tty = (_is_set(query, name) for name in ("stdin", "stdout", "stderr", "tty"))
     if not (stdin or stdout or stderr):
         raise HttpError(400, "you must specify at least 1 of stdin, stdout, stderr")
-    return ExecOptions(command, stdin, stdout, stderr and not tty, tty)
+    return ExecOptions((), stdin, stdout, stderr and not tty, tty)
 
 
 def _is_set(query: Query, name: str) -> bool:
@@ -72,7 +85,7 @@ def _is_set(query: Query, name: str) -> bool:
     return flag(query, name) or flag(query, {"stdin": "input", "stdout": "output", "stderr": "error"}.get(name, name))
 
 
-async def run_exec(socket: ChannelSocket, options: ExecOptions, attach: Attach) -> None:
+async def run_exec(socket: ChannelSocket, options: ExecOptions, attach: Attach, idle: IdleClock | None = None) -> None:
     """Run the whole session. Errors are sent on the error channel, since kubectl shows no other.
 
     Like the kubelet, it starts with an empty message to confirm the connection."""
@@ -85,10 +98,10 @@ async def run_exec(socket: ChannelSocket, options: ExecOptions, attach: Attach) 
             await _finish(socket, failure(f"unable to upgrade connection: {error}"))
             return
         except PlimsollError as error:
-            await _finish(socket, failure(f"Internal error occurred: error executing command in container: {error}"))
+            await _finish(socket, failure(f"Internal error occurred: error {options.doing}: {error}"))
             return
         try:
-            status = await _bridge(socket, options, session)
+            status = await _bridge(socket, options, session, idle or IdleClock())
             if status is not None:
                 await _finish(socket, status)
         finally:
@@ -100,10 +113,16 @@ async def _finish(socket: ChannelSocket, status: dict[str, Any]) -> None:
     await socket.close(1000)
 
 
-async def _bridge(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any] | None:
-    """The result; None where the client disconnected before."""
-    result = asyncio.create_task(_result(socket, options, session))
-    disconnects = [asyncio.create_task(_forward_input(socket, options, session)), asyncio.create_task(socket.gone())]
+async def _bridge(
+    socket: ChannelSocket, options: ExecOptions, session: ExecSession, idle: IdleClock
+) -> dict[str, Any] | None:
+    """The result; None where the client disconnected before, or nothing happened for too long."""
+    result = asyncio.create_task(_result(socket, options, session, idle))
+    disconnects = [
+        asyncio.create_task(_forward_input(socket, options, session, idle)),
+        asyncio.create_task(socket.gone()),
+        asyncio.create_task(idle.expired()),
+    ]
     try:
         await asyncio.wait((result, *disconnects), return_when=asyncio.FIRST_COMPLETED)
         if result.done():
@@ -116,38 +135,42 @@ async def _bridge(socket: ChannelSocket, options: ExecOptions, session: ExecSess
         await cancel_all((result, *disconnects))
 
 
-async def _result(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> dict[str, Any]:
-    outputs = [asyncio.create_task(_forward_output(socket, STDOUT if options.stdout else None, session.stdout()))]
+async def _result(socket: ChannelSocket, options: ExecOptions, session: ExecSession, idle: IdleClock) -> dict[str, Any]:
+    wanted = STDOUT if options.stdout else None
+    outputs = [asyncio.create_task(_forward_output(socket, wanted, session.stdout(), idle))]
     if not options.tty:
-        outputs.append(
-            asyncio.create_task(_forward_output(socket, STDERR if options.stderr else None, session.stderr()))
-        )
+        wanted = STDERR if options.stderr else None
+        outputs.append(asyncio.create_task(_forward_output(socket, wanted, session.stderr(), idle)))
     try:
         await asyncio.gather(*outputs)
         code = await session.wait()
     except PlimsollError as error:
-        return failure(f"Internal error occurred: error executing command in container: {error}")
+        return failure(f"Internal error occurred: error {options.doing}: {error}")
     finally:
         await cancel_all(outputs)
     return exit_status(code)
 
 
-async def _forward_output(socket: ChannelSocket, channel: int | None, chunks: AsyncIterator[bytes]) -> None:
+async def _forward_output(
+    socket: ChannelSocket, channel: int | None, chunks: AsyncIterator[bytes], idle: IdleClock
+) -> None:
     """Until the end. Output that was not requested is read and dropped, so that the process does not block."""
     prefix = b"" if channel is None else bytes([channel])
     async for chunk in chunks:
         if not chunk:
             return
+        idle.touch()
         if channel is not None:
             await socket.send(prefix + chunk)
 
 
-async def _forward_input(socket: ChannelSocket, options: ExecOptions, session: ExecSession) -> None:
+async def _forward_input(socket: ChannelSocket, options: ExecOptions, session: ExecSession, idle: IdleClock) -> None:
     """Until the client disconnects."""
     channel: int | None = None
     short = b""
     stdin_open = options.stdin
     async for data, is_last in socket.pieces():
+        idle.touch()
         if channel is None and data:
             channel, data = data[0], data[1:]
         if channel == STDIN:
@@ -211,7 +234,7 @@ def handshake_problem(request: HttpRequest) -> str:
     if not request.wants_upgrade or not upgrade:
         return "Upgrade request required"
     if request.method != "GET" or upgrade != b"websocket" or request.header(b"sec-websocket-version") != b"13":
-        return "exec needs a GET request for a WebSocket of version 13"
+        return "streams need a GET request for a WebSocket of version 13"
     if not request.header(b"sec-websocket-key") or not request.header(b"host"):
         return "the WebSocket request lacks Sec-WebSocket-Key or Host"
     return ""

@@ -105,11 +105,11 @@ def _number(query: Query, name: str, least: int) -> int | None:
 # --- which container ---
 
 
-def container_names(pod: JsonObject) -> Iterator[str]:
+def containers(pod: JsonObject) -> Iterator[JsonObject]:
+    """Of every kind."""
     spec = pod.get("spec") or {}
     for kind in ("initContainers", "containers", "ephemeralContainers"):
-        for container in spec.get(kind) or ():
-            yield container["name"]
+        yield from spec.get(kind) or ()
 
 
 def container_status(pod: JsonObject, name: str) -> JsonObject | None:
@@ -136,7 +136,7 @@ def bare_id(container_id: str) -> str:
 def logged_container_id(pod: JsonObject, name: str, *, previous: bool) -> str:
     """The full id of the container to read; raises HttpError with the kubelet's message where there is none."""
     own = pod["metadata"]["name"]
-    if name not in container_names(pod):
+    if not any(each["name"] == name for each in containers(pod)):
         raise HttpError(404, f'container "{name}" not found in pod "{own}"')
     status = container_status(pod, name)
     if status is None:

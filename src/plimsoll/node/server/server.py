@@ -1,6 +1,7 @@
 """The node's HTTPS server: what the API server and scrapers request of a kubelet, at the kubelet's paths.
 
-    /containerLogs/NAMESPACE/POD/CONTAINER   /exec/NAMESPACE/POD/CONTAINER (a WebSocket)   /pods   /runningpods
+    /containerLogs/NAMESPACE/POD/CONTAINER   /pods   /runningpods
+    /exec/NAMESPACE/POD/CONTAINER   /attach/NAMESPACE/POD/CONTAINER   /portForward/NAMESPACE/POD (`streams`)
     /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /configz   /healthz
     and two that only Plimsoll has: /oom   /pressure
 
@@ -10,7 +11,6 @@ protocols below, so it runs and is tested without one.
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import logging
 import ssl
@@ -24,15 +24,6 @@ import msgspec
 from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
 from plimsoll.node.server.auth import EndpointAccess
-from plimsoll.node.server.exec import (
-    SUBPROTOCOLS,
-    V4,
-    ExecOptions,
-    exec_options,
-    handshake_problem,
-    offered_subprotocols,
-    run_exec,
-)
 from plimsoll.node.server.http import (
     JSON,
     HttpError,
@@ -41,9 +32,9 @@ from plimsoll.node.server.http import (
     HttpServer,
     HttpStream,
     Reply,
-    Upgrade,
     text,
 )
+from plimsoll.node.server.idle import IDLE_S
 from plimsoll.node.server.logs import (
     bare_id,
     log_chunks,
@@ -51,10 +42,10 @@ from plimsoll.node.server.logs import (
     logged_container_id,
     running_container_id,
 )
-from plimsoll.node.server.spdy import SpdyChannels, is_spdy, offered_versions
+from plimsoll.node.server.streams import STREAMS, StreamAccess, StreamPods, StreamRequests
 from plimsoll.node.sources.directory_watch import DirectoryWatch
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.interface import ExecSession, ObservedContainer
+from plimsoll.runtime.interface import ObservedContainer
 
 PORT = 10250
 NOT_FOUND = text(404, "404 page not found")
@@ -62,19 +53,17 @@ NOT_FOUND = text(404, "404 page not found")
 log = logging.getLogger(__name__)
 
 
-class PodSource(Protocol):
-    """The agent's pods. A document is the pod as the API has it, with the newest status of the agent."""
+class PodSource(StreamPods, Protocol):
+    """The agent's pods."""
 
-    def find(self, namespace: str, name: str) -> JsonObject | None: ...
     def documents(self) -> Iterable[JsonObject]: ...
     def container(self, container_id: str) -> ObservedContainer | None:
         """As last read from the runtime; the id without its scheme."""
 
 
-class ContainerAccess(Protocol):
+class ContainerAccess(StreamAccess, Protocol):
     """The part of a runtime that the server needs."""
 
-    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession: ...
     def log_file(self, container: ObservedContainer) -> Path: ...
 
 
@@ -118,10 +107,11 @@ class NodeServer:
         access: EndpointAccess,
         tls: ssl.SSLContext,
         clock: Callable[[], float],
+        idle_s: float = IDLE_S,
     ) -> None:
-        """`clock`: the wall clock, in seconds; sinceSeconds is relative to it."""
+        """`clock`: the wall clock, in seconds; sinceSeconds is relative to it. `idle_s`: of exec and the like."""
         self._pods, self._containers, self._pages, self._access, self._clock = pods, containers, pages, access, clock
-        self._tls = tls
+        self._tls, self._streams = tls, StreamRequests(pods, containers, idle_s)
         self._watch = DirectoryWatch()
         self._server = HttpServer(self, tls)
 
@@ -139,7 +129,7 @@ class NodeServer:
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         try:
-            reads = request.path[0] != "exec"
+            reads = request.path[0] not in STREAMS
             await self._access.check(request.peer, request.header(b"authorization"), request.path[0], reads=reads)
             if reads and request.method != "GET":
                 return Reply(405, b"Method Not Allowed\n", headers=(("Allow", "GET"),))
@@ -158,7 +148,11 @@ class NodeServer:
             case ("containerLogs", namespace, name, container):
                 return self._log(request, namespace, name, container)
             case ("exec", namespace, name, container) | ("exec", namespace, name, _, container):
-                return self._exec(request, namespace, name, container)
+                return self._streams.exec(request, namespace, name, container)
+            case ("attach", namespace, name, container) | ("attach", namespace, name, _, container):
+                return self._streams.attach(request, namespace, name, container)
+            case ("portForward", namespace, name) | ("portForward", namespace, name, _):
+                return self._streams.port_forward(request, namespace, name)
             case ("pods",):
                 return _pod_list(self._pods.documents())
             case ("runningpods",):
@@ -193,48 +187,6 @@ class NodeServer:
     def _is_running(self, container_id: str) -> bool:
         state = self._pods.container(container_id)
         return state is not None and state.phase == "running"
-
-    # --- exec ---
-
-    def _exec(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
-        if is_spdy(request):
-            return self._exec_over_spdy(request, namespace, name, container)
-        if problem := handshake_problem(request):
-            raise HttpError(400, problem)
-        offered = offered_subprotocols(request)
-        subprotocol = next((name for name in SUBPROTOCOLS if name in offered), "")
-        if not subprotocol:
-            raise HttpError(400, f"exec needs one of these WebSocket subprotocols: {', '.join(SUBPROTOCOLS)}")
-        options = exec_options(request.query)
-        attach = functools.partial(self._attach, options, namespace, name, container)
-
-        async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            from plimsoll.net.websocket import WebSocket  # imports wsproto, which most agents never need
-
-            socket = await WebSocket.accept(request.headers, request.target, subprotocol, reader, writer)
-            await run_exec(socket, options, attach)
-
-        return Upgrade(run)
-
-    def _exec_over_spdy(self, request: HttpRequest, namespace: str, name: str, container: str) -> HttpResponse:
-        if V4 not in offered_versions(request):
-            raise HttpError(403, f"unable to upgrade: unable to negotiate protocol: the server accepts [{V4}]")
-        options = exec_options(request.query)
-        attach = functools.partial(self._attach, options, namespace, name, container)
-
-        async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await run_exec(await SpdyChannels.accepted(options, reader, writer), options, attach)
-
-        return Upgrade(run)
-
-    async def _attach(self, options: ExecOptions, namespace: str, name: str, container: str) -> ExecSession:
-        pod = self._pods.find(namespace, name)
-        if pod is None:
-            raise HttpError(404, f'pod "{name}" not found')
-        full_id = running_container_id(pod, container)
-        if not full_id:
-            raise HttpError(404, f'container not found ("{container}")')
-        return await self._containers.attach(bare_id(full_id), options.command, stdin=options.stdin, tty=options.tty)
 
 
 def _page(build: Callable[[], str] | None) -> Reply:

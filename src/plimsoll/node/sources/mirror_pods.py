@@ -83,7 +83,11 @@ class MirrorPods:
         touched: dict[Key, bool] = {}
         for change in changes:
             known = self._mirrors.get(change.key)
-            document = _DECODER.decode(change.body) if change.body else _MirrorDocument()
+            try:
+                document = _DECODER.decode(change.body) if change.body else _MirrorDocument()
+            except msgspec.ValidationError:
+                others.append(change)  # reported there
+                continue
             own_hash = (document.metadata.annotations or {}).get(MIRROR_ANNOTATION)
             if own_hash is None and (known is None or known.uid != change.uid):
                 others.append(change)

@@ -12,10 +12,10 @@ import msgspec
 
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from plimsoll.kube.request import ApiError, ResourcePath
+from plimsoll.kube.request import ApiError, ResourcePath, UnusableAnswerError
 from plimsoll.rules.model.runnable import ConfigMap
 
-CONFIG_MAPS = ResourcePath("/api/v1", "configmaps")
+CONFIG_MAPS = ResourcePath("/api/v1", "configmaps", "ConfigMap")
 TTL_S = 60.0
 MAX_ENTRIES = 256
 
@@ -47,6 +47,8 @@ class ConfigMapCache:
             if not error.is_gone:
                 raise
             config_map = None
+        except msgspec.ValidationError as error:
+            raise UnusableAnswerError(f"configmap {namespace}/{name}: {error}") from None
         self._entries[key] = (now_s, config_map)
         while len(self._entries) > MAX_ENTRIES:
             del self._entries[next(iter(self._entries))]

@@ -29,7 +29,7 @@ from plimsoll.rules.model.cgroup_names import (
     pod_name,
 )
 from plimsoll.rules.model.gates import Gates
-from plimsoll.rules.model.objects import Container, Pod, QoSClass, ResourceList, is_sidecar
+from plimsoll.rules.model.objects import Container, Pod, QoSClass, ResourceList, container_fields, is_sidecar
 from plimsoll.rules.node.allocatable import (
     ClassSums,
     ClassValues,
@@ -104,7 +104,7 @@ class Workload(PodTotals, frozen=True):
     """One pod with every value that the rules compute for it."""
 
     values: Values
-    container_values: tuple[Values, ...]  # init containers first
+    container_values: tuple[Values, ...]  # init containers first, ephemeral ones last
     scores: tuple[int, ...]
     exclusive_cpus: int
     counted: ResourceList = {}  # what the scheduler counts
@@ -114,7 +114,7 @@ class Workload(PodTotals, frozen=True):
 
     @property
     def containers(self) -> tuple[Container, ...]:
-        return self.pod.spec.init_containers + self.pod.spec.containers
+        return tuple(container for _, container in container_fields(self.pod.spec))
 
 
 def pod_totals(desired: Pod, gates: Gates) -> PodTotals:
@@ -143,7 +143,7 @@ def sized(totals: PodTotals, policy: NodePolicy, driver: Driver) -> Workload:
                 ),
                 driver,
             )
-            for container in pod.spec.init_containers + pod.spec.containers
+            for _, container in container_fields(pod.spec)
         ),
         tuple(oom_scores(pod, qos, policy)),
         exclusive,

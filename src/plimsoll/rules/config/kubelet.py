@@ -87,6 +87,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     http_check_s: float
     # Loops and gates
     sync_frequency_s: float
+    streaming_idle_s: float
     feature_gates: dict[str, bool]
 
     def gate(self, name: str) -> bool:

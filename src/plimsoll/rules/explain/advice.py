@@ -116,7 +116,21 @@ def pod_warnings(work: Workload, setting: NodeConfig) -> list[str]:
         for check in _CONTAINER_WARNINGS
         for warning in check(container, values, setting.policy)
     ]
-    return [*_pending_resize(work), *containers, *_unschedulable(work, setting), *_no_pod_limit(work, setting)]
+    return [
+        *_pending_resize(work),
+        *_overhead(work),
+        *containers,
+        *_unschedulable(work, setting),
+        *_no_pod_limit(work, setting),
+    ]
+
+
+def _overhead(work: Workload) -> Iterator[str]:
+    if work.pod.spec.overhead and not work.pod.spec.runtime_class_name:
+        yield (
+            f"{work.base}.overhead without {work.base}.runtimeClassName: an API server rejects the pod, because "
+            "overhead is set from a RuntimeClass only"
+        )
 
 
 def _unreclaimable(_container: Container, values: Values, _policy: NodePolicy) -> Iterator[str]:

@@ -15,7 +15,7 @@ import msgspec
 from plimsoll.rules.lifecycle.pod_actions import may_restart
 from plimsoll.rules.lifecycle.probes import is_ready, is_started
 from plimsoll.rules.model.objects import Resources, is_sidecar
-from plimsoll.rules.model.observed import NO_RESULTS, ObservedContainer, ObservedPod, SyncState
+from plimsoll.rules.model.observed import NO_RESULTS, ContainerKind, ObservedContainer, ObservedPod, SyncState
 from plimsoll.rules.model.pod_status import (
     NO_STATE,
     RunContainerStatus,
@@ -63,23 +63,23 @@ class StatusContext(msgspec.Struct, frozen=True):
     runtime_name: str
     is_ending: bool  # being stopped: no container is ready or waits to be started
     allocated: Mapping[str, Resources]
+    shows_allocated: bool = True
 
 
 def container_statuses(
     context: StatusContext,
     containers: tuple[RunContainer, ...],
     previous: tuple[RunContainerStatus, ...],
-    *,
-    is_init: bool,
+    kind: ContainerKind = "containers",
 ) -> tuple[RunContainerStatus, ...]:
     """Init containers in the pod's order, others by name."""
     before = {each.name: each for each in previous}
-    shown = [_status(context, container, before.get(container.name), is_init=is_init) for container in containers]
-    return tuple(shown if is_init else sorted(shown, key=lambda each: each.name))
+    shown = [_status(context, container, before.get(container.name), kind) for container in containers]
+    return tuple(shown if kind == "initContainers" else sorted(shown, key=lambda each: each.name))
 
 
 def _status(
-    context: StatusContext, container: RunContainer, before: RunContainerStatus | None, *, is_init: bool
+    context: StatusContext, container: RunContainer, before: RunContainerStatus | None, kind: ContainerKind
 ) -> RunContainerStatus:
     runs = context.seen.of(container.name)
     if not runs:
@@ -94,8 +94,8 @@ def _status(
             # The record of the previous run may be removed; what was reported of it stays.
             status = msgspec.structs.replace(status, last_state=before.last_state)
     newest = runs[0] if runs else None
-    status = _with_start_failure(context, container, newest, status, is_init=is_init)
-    return _with_flags(context, container, newest, status, is_init=is_init)
+    status = _with_start_failure(context, container, newest, status, kind)
+    return _with_flags(context, container, newest, status, kind)
 
 
 def _is_reported_lost(context: StatusContext, run: ObservedContainer, before: RunContainerStatus) -> bool:
@@ -141,8 +141,8 @@ def _from_run(
         image_id=run.image_id,
         container_id=_full_id(context, run.id),
         restart_count=before.restart_count + 1 if before is not None and was_lost else run.attempt,
-        resources=shown,
-        allocated_resources=allocated.requests,
+        resources=shown if context.shows_allocated else None,
+        allocated_resources=allocated.requests if context.shows_allocated else None,
         volume_mounts=_mounts(context, container),
     )
 
@@ -191,14 +191,15 @@ def _with_start_failure(
     container: RunContainer,
     newest: ObservedContainer | None,
     status: RunContainerStatus,
-    *,
-    is_init: bool,
+    kind: ContainerKind,
 ) -> RunContainerStatus:
     failure = context.memory.failures.get(container.name)
     if failure is None or context.is_ending or not may_restart(container, context.pod, newest):
         return status
+    if kind == "ephemeralContainers" and newest is not None and newest.phase != "created":
+        return status
     if (
-        is_init
+        kind == "initContainers"
         and not is_sidecar(container)
         and newest is not None
         and newest.phase == "exited"
@@ -215,13 +216,14 @@ def _with_flags(
     container: RunContainer,
     newest: ObservedContainer | None,
     status: RunContainerStatus,
-    *,
-    is_init: bool,
+    kind: ContainerKind,
 ) -> RunContainerStatus:
     results = context.memory.probes.get(newest.id, NO_RESULTS) if newest is not None else NO_RESULTS
     runs_on = status.state.running is not None
     started: bool | None = runs_on and is_started(container, newest, results)
-    if is_init and not is_sidecar(container):
+    if kind == "ephemeralContainers":  # a kubelet sets neither
+        ready, started = False, None
+    elif kind == "initContainers" and not is_sidecar(container):
         ended = status.state.terminated
         ready = ended is not None and ended.exit_code == 0
         if not context.profile.init_started_reported:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from plimsoll.rules.gotext import quoted
 from plimsoll.rules.model.objects import Metadata
-from plimsoll.rules.model.observed import LifecycleEvent
+from plimsoll.rules.model.observed import ContainerKind, LifecycleEvent
 from plimsoll.rules.profile import Profile
 
 NORMAL, WARNING = "Normal", "Warning"
@@ -38,14 +38,14 @@ def _decimals(number: float) -> str:
 class ContainerEvents:
     """Events about one container."""
 
-    def __init__(self, container: str, profile: Profile, *, is_init: bool = False) -> None:
-        self.container, self.profile, self.is_init = container, profile, is_init
+    def __init__(self, container: str, profile: Profile, kind: ContainerKind = "containers") -> None:
+        self.container, self.profile, self.kind = container, profile, kind
 
     def _normal(self, reason: str, message: str) -> LifecycleEvent:
-        return LifecycleEvent(reason, message, "Normal", self.container, self.is_init)
+        return LifecycleEvent(reason, message, "Normal", self.container, self.kind)
 
     def _warning(self, reason: str, message: str) -> LifecycleEvent:
-        return LifecycleEvent(reason, message, "Warning", self.container, self.is_init)
+        return LifecycleEvent(reason, message, "Warning", self.container, self.kind)
 
     def pulling(self, image: str) -> LifecycleEvent:
         return self._normal("Pulling", f"Pulling image {quoted(image)}")

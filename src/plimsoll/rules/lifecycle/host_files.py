@@ -45,6 +45,8 @@ def hostname(pod: RunPod, node_hostname: str, cluster_domain: str = "cluster.loc
     """A pod in the host's network has the host's name."""
     if pod.spec.host_network:
         return node_hostname
+    if pod.spec.hostname_override:
+        return pod.spec.hostname_override
     short = pod_hostname(pod)
     if pod.spec.set_hostname_as_fqdn and (domain := pod_domain(pod, cluster_domain)):
         full = f"{short}.{domain}"

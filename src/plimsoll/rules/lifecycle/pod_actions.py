@@ -10,7 +10,8 @@ agent that was killed at any point continues:
 * After the last init container: start every container that is not running and may be started; restart sidecars that
   ended. A container that fails its liveness or startup probe, whose image changed, or whose resize requires a restart
   (03 §10), is killed and started again in the same sync.
-* If no container runs or will run, kill the pod, sidecars included.
+* Ephemeral containers start as soon as there is a sandbox, whatever the others do, and never again.
+* If no container runs or will run, kill the pod, sidecars and ephemeral containers included.
 
 Each start is subject to crash back-off and pull back-off; a container in back-off waits with the kubelet's message.
 
@@ -53,8 +54,8 @@ from plimsoll.rules.model.observed import (
     SyncState,
     Wait,
 )
-from plimsoll.rules.model.pod_status import RunStatus
-from plimsoll.rules.model.runnable import NEVER, ON_FAILURE, RunContainer, RunPod
+from plimsoll.rules.model.pod_status import RunContainerStatus, RunStatus
+from plimsoll.rules.model.runnable import NEVER, ON_FAILURE, RunContainer, RunPod, container_kind
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resize.steps import restart_message
 
@@ -115,7 +116,6 @@ class _Sync:
         self.may_fail_again = pod.spec.restart_policy != NEVER
         self.kills: dict[str, Kill] = {}
         self.to_start: list[RunContainer] = []
-        self.init_names = frozenset(container.name for container in pod.spec.init_containers)
         self.starts: list[Start] = []
         self.waits: list[Wait] = []
         self.events: list[LifecycleEvent] = []
@@ -135,6 +135,7 @@ class _Sync:
                 self.forget.append(container.id)
             else:  # only the newest of a name may run
                 self._kill(container, "", "unknown")
+        self._ephemeral_containers()
         is_initialised, has_failed = self._init_containers()
         if has_failed or (is_initialised and not self._ordinary_containers()):
             return self._end()
@@ -249,6 +250,16 @@ class _Sync:
             self._kill(newest, message, reason)
         return True, why is not None, False
 
+    # Ephemeral containers
+
+    def _ephemeral_containers(self) -> None:
+        """The runtime's record may be removed; then the status says that it has run."""
+        reported = {each.name for each in self.status.ephemeral_container_statuses if _has_run(each)}
+        for container in self.pod.spec.ephemeral_containers:
+            newest = self.seen.newest(container.name)
+            if container.name not in reported if newest is None else newest.phase == "created":
+                self.to_start.append(container)
+
     # Ordinary containers
 
     def _ordinary_containers(self) -> bool:
@@ -319,11 +330,12 @@ class _Sync:
                 self.waits.append(wait)
 
     def _start(self, container: RunContainer, attempt: int, resume_id: str = "") -> None:
-        is_init = container.name in self.init_names
-        self.starts.append(Start(container.name, attempt, is_init, is_sidecar(container), resume_id))
+        kind = container_kind(self.pod, container.name)
+        is_init, is_ephemeral = kind == "initContainers", kind == "ephemeralContainers"
+        self.starts.append(Start(container.name, attempt, is_init, is_sidecar(container), resume_id, is_ephemeral))
 
     def _wait(self, container: RunContainer) -> Wait | None:
-        events = ContainerEvents(container.name, self.profile, is_init=container.name in self.init_names)
+        events = ContainerEvents(container.name, self.profile, container_kind(self.pod, container.name))
         last_run = next((each for each in self.seen.of(container.name) if each.phase == "exited"), None)
         key = backoff_key(container)
         entry = self.memory.backoffs.get(key)
@@ -379,6 +391,10 @@ class _Sync:
             events=tuple(self.events),
             requeue_s=min(times_s, default=None),
         )
+
+
+def _has_run(status: RunContainerStatus) -> bool:
+    return status.state.running is not None or status.state.terminated is not None
 
 
 def _is_changed(container: RunContainer, newest: ObservedContainer) -> bool:

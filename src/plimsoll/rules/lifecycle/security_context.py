@@ -1,11 +1,12 @@
-"""securityContext of pod and container → the values for the runtime, or the reason why not.
+"""securityContext of pod and container → the values for the runtime, or the reason why not; other refused settings.
 
 A container's field overrides the pod's. Supported: runAsUser, runAsGroup, runAsNonRoot, supplementalGroups, fsGroup
 (as a group of every process, and as the group of volumes), capabilities, privileged, readOnlyRootFilesystem,
 allowPrivilegeEscalation, seccompProfile. Every other field is refused with its path, because a setting that promises
 protection and does nothing is worse than none. Values that change nothing are accepted: an `Unconfined` AppArmor
 profile, the `Default` proc mount, and fsGroupChangePolicy, which Kubernetes does not apply to the volumes that this
-node supports.
+node supports. SELinux options are accepted where the kernel has no SELinux, as a kubelet does; `without_effect` has a
+sentence about them.
 
 Privileges cannot be gained unless the manifest allows it (`allowPrivilegeEscalation: true`, or `privileged`); the
 default of Kubernetes is to allow it.
@@ -18,10 +19,18 @@ from collections.abc import Iterator
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
-from plimsoll.rules.model.runnable import PodSecurityContext, RunContainer, RunPod, SeccompProfile, SecurityContext
+from plimsoll.rules.model.runnable import (
+    PodSecurityContext,
+    RunContainer,
+    RunPod,
+    SeccompProfile,
+    SecurityContext,
+    containers_of,
+)
 
 LOCALHOST = "localhost/"
 _UNCONFINED = {"type": "Unconfined"}
+_APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
 _NOTHING = SecurityContext()
 _NOTHING_OF_POD = PodSecurityContext()
 
@@ -38,9 +47,11 @@ class SecurityValues(msgspec.Struct, frozen=True):
     seccomp: str = ""  # RuntimeDefault, Unconfined or localhost/<profile>; empty: the default of the node
 
 
-def security_values(pod: RunPod, container: RunContainer, image_user: int | None = None) -> SecurityValues:
+def security_values(
+    pod: RunPod, container: RunContainer, image_user: int | None = None, *, has_selinux: bool = False
+) -> SecurityValues:
     """Raises ContainerConfigError with every refused field, or if runAsNonRoot is set and the user is root."""
-    refused = [*_refused_by_pod(pod), *_refused_by_container(pod, container)]
+    refused = [*_refused_by_pod(pod, has_selinux), *_refused_by_container(pod, container, has_selinux)]
     if refused:
         listed = ", ".join(refused)
         raise ContainerConfigError(
@@ -96,9 +107,37 @@ def _check_non_root(
         raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {which}")
 
 
-def _refused_by_pod(pod: RunPod) -> Iterator[str]:
+def without_effect(pod: RunPod, *, has_selinux: bool) -> str:
+    """A sentence about what the pod asks for and this node accepts without doing it; empty where there is nothing."""
+    contexts: list[tuple[str, SecurityContext | PodSecurityContext | None]] = [("spec", pod.spec.security_context)]
+    contexts += [(container_path(pod, each), each.security_context) for each in containers_of(pod)]
+    fields = [
+        f"{at}.securityContext.seLinuxOptions"
+        for at, context in contexts
+        if context is not None and context.se_linux_options is not None and not has_selinux
+    ]
+    return f"{', '.join(fields)}: no effect, SELinux is not enabled on this node" if fields else ""
+
+
+def app_armor_profiles(pod: RunPod) -> bool:
+    """Whether a container asks for an AppArmor profile, by field or by the annotation of older releases."""
+    annotations = pod.metadata.annotations or {}
+    shared = pod.spec.security_context or _NOTHING_OF_POD
+    for container in containers_of(pod):
+        own = container.security_context or _NOTHING
+        profile = own.app_armor_profile or shared.app_armor_profile
+        if profile is None and (named := annotations.get(_APP_ARMOR_ANNOTATION + container.name)):
+            profile = {"type": "Unconfined" if named == "unconfined" else named}
+        if profile is not None and profile != _UNCONFINED and not own.privileged:
+            return True
+    return False
+
+
+def _refused_by_pod(pod: RunPod, has_selinux: bool) -> Iterator[str]:
     if pod.spec.host_users is False:
         yield "spec.hostUsers"
+    if pod.spec.resource_claims:
+        yield "spec.resourceClaims"
     context = pod.spec.security_context
     if context is None:
         return
@@ -107,23 +146,27 @@ def _refused_by_pod(pod: RunPod) -> Iterator[str]:
         yield f"{at}.sysctls"
     if context.supplemental_groups_policy:
         yield f"{at}.supplementalGroupsPolicy"
-    if context.se_linux_change_policy:
+    if context.se_linux_change_policy and has_selinux:
         yield f"{at}.seLinuxChangePolicy"
-    yield from _refused_profiles(context, at)
+    yield from _refused_profiles(context, at, has_selinux)
 
 
-def _refused_by_container(pod: RunPod, container: RunContainer) -> Iterator[str]:
+def _refused_by_container(pod: RunPod, container: RunContainer, has_selinux: bool) -> Iterator[str]:
+    if container.restart_policy_rules:
+        yield f"{container_path(pod, container)}.restartPolicyRules"
+    if container.restart_policy and container in pod.spec.containers:
+        yield f"{container_path(pod, container)}.restartPolicy"
     context = container.security_context
     if context is None:
         return
     at = f"{container_path(pod, container)}.securityContext"
     if context.proc_mount not in (None, "", "Default"):
         yield f"{at}.procMount"
-    yield from _refused_profiles(context, at)
+    yield from _refused_profiles(context, at, has_selinux)
 
 
-def _refused_profiles(context: SecurityContext | PodSecurityContext, at: str) -> Iterator[str]:
-    if context.se_linux_options is not None:
+def _refused_profiles(context: SecurityContext | PodSecurityContext, at: str, has_selinux: bool) -> Iterator[str]:
+    if context.se_linux_options is not None and has_selinux:
         yield f"{at}.seLinuxOptions"
     if context.windows_options is not None:
         yield f"{at}.windowsOptions"

@@ -56,6 +56,7 @@ class NodeView(msgspec.Struct, frozen=True):
     host_ips: tuple[str, ...] = ()
     runtime_name: str = "plimsoll"  # of `runtime://id`
     profile: Profile = DEFAULT_PROFILE
+    shows_allocated: bool = True  # gate InPlacePodVerticalScaling: `resources`, `allocatedResources` of containers
 
 
 def pod_status(
@@ -82,11 +83,16 @@ def pod_status(
     """
     before = memory.status if memory.status is not None else pod.status
     ending = is_final or is_ending(pod, before, verdict)
-    context = StatusContext(pod, seen, memory, node.profile, node.runtime_name, ending, allocated or {})
+    context = StatusContext(
+        pod, seen, memory, node.profile, node.runtime_name, ending, allocated or {}, node.shows_allocated
+    )
     spec = pod.spec
-    count = len(spec.containers) + len(spec.init_containers)
-    inits = container_statuses(context, spec.init_containers, before.init_container_statuses, is_init=True)
-    ordinary = container_statuses(context, spec.containers, before.container_statuses, is_init=False)
+    count = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)
+    inits = container_statuses(context, spec.init_containers, before.init_container_statuses, "initContainers")
+    ordinary = container_statuses(context, spec.containers, before.container_statuses)
+    ephemeral = container_statuses(
+        context, spec.ephemeral_containers, before.ephemeral_container_statuses, "ephemeralContainers"
+    )
     if is_final:
         inits, ordinary = _all_ended(pod, inits, ordinary)
     inits, ordinary = with_short_messages(inits, count), with_short_messages(ordinary, count)
@@ -102,6 +108,7 @@ def pod_status(
         allocated_resources=allocated_resources,
         init_container_statuses=inits,
         container_statuses=ordinary,
+        ephemeral_container_statuses=with_short_messages(ephemeral, count),
         nominated_node_name=pod.status.nominated_node_name,
         observed_generation=pod.metadata.generation if node.profile.pod_observed_generation else 0,
     )

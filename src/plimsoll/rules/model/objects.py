@@ -191,6 +191,7 @@ class PodSpec(Lean, frozen=True, gc=False):
     priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
+    runtime_class_name: str | None = None
     restart_policy: str | None = None
     os: PodOS | None = None
     volumes: tuple[Volume, ...] = ()
@@ -291,8 +292,12 @@ class Node(Lean, frozen=True, gc=False):
 
 
 def container_fields(spec: PodSpec, base: str = "spec") -> Iterator[tuple[str, Container]]:
-    """Each container with its path in the manifest; init containers first."""
-    for kind, containers in (("initContainers", spec.init_containers), ("containers", spec.containers)):
+    """Each container with its path in the manifest; init containers first, ephemeral ones last."""
+    for kind, containers in (
+        ("initContainers", spec.init_containers),
+        ("containers", spec.containers),
+        ("ephemeralContainers", spec.ephemeral_containers),
+    ):
         for index, container in enumerate(containers):
             yield f"{base}.{kind}[{index}]", container
 

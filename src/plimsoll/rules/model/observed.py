@@ -16,6 +16,7 @@ import msgspec
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.model.pod_status import RunStatus
 
+ContainerKind = Literal["initContainers", "containers", "ephemeralContainers"]  # the list of the spec
 ContainerPhase = Literal["created", "running", "exited", "unknown"]
 KillReason = Literal["", "liveness", "startup", "resize", "definition", "unknown", "pod", "post-start"]
 
@@ -144,13 +145,11 @@ class LifecycleEvent(msgspec.Struct, frozen=True):
     message: str
     type: Literal["Normal", "Warning"] = "Normal"
     container: str = ""
-    is_init: bool = False
+    kind: ContainerKind = "containers"
 
     @property
     def field_path(self) -> str:
-        if not self.container:
-            return ""
-        return f"spec.{'initContainers' if self.is_init else 'containers'}{{{self.container}}}"
+        return f"spec.{self.kind}{{{self.container}}}" if self.container else ""
 
 
 class Kill(msgspec.Struct, frozen=True):
@@ -169,6 +168,11 @@ class Start(msgspec.Struct, frozen=True):
     is_init: bool = False
     is_sidecar: bool = False
     resume_id: str = ""  # a container of that attempt exists and only has to be started
+    is_ephemeral: bool = False
+
+    @property
+    def kind(self) -> ContainerKind:
+        return "initContainers" if self.is_init else "ephemeralContainers" if self.is_ephemeral else "containers"
 
 
 class Wait(msgspec.Struct, frozen=True):

@@ -20,6 +20,7 @@ from plimsoll.rules.model.objects import (
     PodSpec,
     Port,
 )
+from plimsoll.rules.model.observed import ContainerKind
 from plimsoll.rules.model.pod_status import RunStatus
 from plimsoll.rules.quantity import Quantity
 
@@ -308,6 +309,7 @@ class RunContainer(Container, frozen=True, gc=False):
     ports: tuple[RunPort, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[RefusedField, ...] = ()
+    restart_policy_rules: tuple[RefusedField, ...] = ()
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None
@@ -318,6 +320,7 @@ class RunContainer(Container, frozen=True, gc=False):
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
+    target_container_name: str = ""  # of an ephemeral container: whose processes it sees
 
 
 class HostAlias(Lean, frozen=True, gc=False):
@@ -360,7 +363,8 @@ class RunSpec(PodSpec, frozen=True, gc=False):
     service_account_name: str = ""
     automount_service_account_token: bool | None = None
     enable_service_links: bool | None = None
-    runtime_class_name: str | None = None
+    resource_claims: tuple[RefusedField, ...] = ()
+    hostname_override: str | None = None
     readiness_gates: tuple[ReadinessGate, ...] = ()
 
 
@@ -386,8 +390,14 @@ def volume_kind(volume: RunVolume) -> str:
 
 
 def containers_of(pod: RunPod) -> tuple[RunContainer, ...]:
-    """Init containers first."""
-    return (*pod.spec.init_containers, *pod.spec.containers)
+    """Init containers first, ephemeral ones last."""
+    return (*pod.spec.init_containers, *pod.spec.containers, *pod.spec.ephemeral_containers)
+
+
+def container_kind(pod: RunPod, name: str) -> ContainerKind:
+    if any(each.name == name for each in pod.spec.init_containers):
+        return "initContainers"
+    return "ephemeralContainers" if any(each.name == name for each in pod.spec.ephemeral_containers) else "containers"
 
 
 def container_named(pod: RunPod, name: str) -> RunContainer | None:

@@ -221,6 +221,9 @@ def admit(
     return Admitted(preempted.victims, missing[0].resource)
 
 
+NO_APP_ARMOR = AdmissionRefusal("AppArmor", "Cannot enforce AppArmor: AppArmor is not enabled on the host")
+
+
 def shortfalls(pod: Pod, load: NodeLoad) -> list[Shortfall]:
     """The resources that the node lacks for this pod."""
     own = requesting_load(pod)

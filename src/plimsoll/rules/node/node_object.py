@@ -224,7 +224,8 @@ def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObje
     have: Mapping[str, Any] = node.get("status") or {}
     change: JsonObject = {}
     for field in ("allocatable", "capacity"):
-        gone = dict.fromkeys((have.get(field) or {}).keys() - status[field].keys())
+        # Extended resources (example.com/dongle) that the node does not report belong to the client that added them.
+        gone = {name: None for name in have.get(field) or {} if name not in status[field] and "/" not in name}
         amounts = {name: text for name, text in status[field].items() if (have.get(field) or {}).get(name) != text}
         if gone or amounts:
             change[field] = {**amounts, **gone}

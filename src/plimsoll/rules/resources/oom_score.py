@@ -50,11 +50,11 @@ def smallest_request_bytes(pod: Pod) -> int:
 
 
 def oom_scores(pod: Pod, qos: QoSClass, policy: NodePolicy) -> list[int]:
-    """One score per init container, then per container."""
+    """One score per init container, then per container, then per ephemeral container, which requests nothing (O-5)."""
     spec = pod.spec
     constant = pod_score(pod, qos)
     if constant is not None:
-        return [constant] * (len(spec.init_containers) + len(spec.containers))
+        return [constant] * (len(spec.init_containers) + len(spec.containers) + len(spec.ephemeral_containers))
     shared = spec.resources is not None and policy.gates.pod_level and policy.pod_level_oom_share
     extra = pod_share_bytes(pod, policy) if shared else 0
     claims = has_claims(pod, policy.gates)
@@ -67,7 +67,7 @@ def oom_scores(pod: Pod, qos: QoSClass, policy: NodePolicy) -> list[int]:
     sidecars = [policy.sidecar_oom_rule and is_sidecar(container) for container in spec.init_containers]
     return [
         clamped(burstable_score(request, policy.memory_capacity_bytes))
-        for request in counted_bytes(initial, sidecars, regular)
+        for request in (*counted_bytes(initial, sidecars, regular), *(0 for _ in spec.ephemeral_containers))
     ]
 
 

@@ -73,7 +73,8 @@ UPDATE_RESOURCES = CriCall("RuntimeService/UpdateContainerResources", m.Empty, 6
 LIST_CONTAINER_STATS = CriCall("RuntimeService/ListContainerStats", im.ListContainerStatsResponse, 30)
 REOPEN_LOG = CriCall("RuntimeService/ReopenContainerLog", m.Empty, 30, repeats=True)
 EXEC_SYNC = CriCall("RuntimeService/ExecSync", m.ExecSyncResponse, 10)  # in addition to the command's own timeout
-EXEC = CriCall("RuntimeService/Exec", m.ExecResponse, 30)
+EXEC = CriCall("RuntimeService/Exec", m.StreamingResponse, 30)
+ATTACH = CriCall("RuntimeService/Attach", m.StreamingResponse, 30)
 IMAGE_STATUS = CriCall("ImageService/ImageStatus", im.ImageStatusResponse, 30, repeats=True)
 LIST_IMAGES = CriCall("ImageService/ListImages", im.ListImagesResponse, 30, repeats=True)
 PULL_IMAGE = CriCall("ImageService/PullImage", im.PullImageResponse, 600, repeats=True)

@@ -12,7 +12,7 @@ import msgspec
 
 from plimsoll.codec.protobuf.structs import Unsigned
 
-POD, CONTAINER, NODE = 0, 1, 2  # NamespaceMode
+POD, CONTAINER, NODE, TARGET = 0, 1, 2, 3  # NamespaceMode
 SANDBOX_READY = 0  # PodSandboxState
 CREATED, RUNNING, EXITED, UNKNOWN = 0, 1, 2, 3  # ContainerState
 SYSTEMD, CGROUPFS = 0, 1  # CgroupDriver
@@ -130,6 +130,7 @@ class NamespaceOption(Message, frozen=True):
     network: Annotated[int, 1] = POD
     pid: Annotated[int, 2] = POD
     ipc: Annotated[int, 3] = POD
+    target_id: Annotated[str, 4] = ""
 
 
 class LinuxSandboxSecurityContext(Message, frozen=True):
@@ -386,5 +387,15 @@ class ExecRequest(Message, frozen=True):
     stderr: Annotated[bool, 6] = False
 
 
-class ExecResponse(Message, frozen=True):
+class AttachRequest(Message, frozen=True):
+    container_id: Annotated[str, 1] = ""
+    stdin: Annotated[bool, 2] = False
+    tty: Annotated[bool, 3] = False
+    stdout: Annotated[bool, 4] = False
+    stderr: Annotated[bool, 5] = False
+
+
+class StreamingResponse(Message, frozen=True):
+    """Of Exec and Attach: where the streams are."""
+
     url: Annotated[str, 1] = ""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from plimsoll.codec.protobuf.structs import Unsigned
 from plimsoll.rules.lifecycle.security_context import LOCALHOST
 from plimsoll.runtime.cri import messages as m
@@ -58,7 +60,8 @@ def container_config(sandbox: SandboxSpec, spec: ContainerSpec) -> m.ContainerCo
         stdin_once=spec.stdin_once,
         tty=spec.tty,
         linux=m.LinuxContainerConfig(
-            resources=linux_resources(spec.resources), security_context=security_context(sandbox, spec.security)
+            resources=linux_resources(spec.resources),
+            security_context=security_context(sandbox, spec.security, spec.target_id),
         ),
         stop_signal=m.SIGNALS.get(spec.stop_signal, 0),
     )
@@ -81,7 +84,7 @@ def linux_resources(resources: CriResources) -> m.LinuxContainerResources:
     )
 
 
-def security_context(sandbox: SandboxSpec, security: Security) -> m.LinuxContainerSecurityContext:
+def security_context(sandbox: SandboxSpec, security: Security, target_id: str = "") -> m.LinuxContainerSecurityContext:
     # CRI takes a group only beside a user; the agent resolves the image's user, without one it is root.
     user = 0 if security.user is None and security.group is not None else security.user
     return m.LinuxContainerSecurityContext(
@@ -89,7 +92,7 @@ def security_context(sandbox: SandboxSpec, security: Security) -> m.LinuxContain
             add_capabilities=security.add_capabilities, drop_capabilities=security.drop_capabilities
         ),
         privileged=security.privileged,
-        namespace_options=namespaces(sandbox),
+        namespace_options=namespaces(sandbox, target_id),
         run_as_user=None if user is None else m.Int64Value(value=user),
         run_as_group=None if security.group is None else m.Int64Value(value=security.group),
         readonly_rootfs=security.read_only_root,
@@ -107,7 +110,10 @@ def seccomp_profile(profile: str) -> m.SecurityProfile:
     return m.SecurityProfile(profile_type=0 if profile == "RuntimeDefault" else 1)
 
 
-def namespaces(spec: SandboxSpec) -> m.NamespaceOption:
+def namespaces(spec: SandboxSpec, target_id: str = "") -> m.NamespaceOption:
+    """`target_id`: the container whose processes are seen; pods that share theirs see all of them anyway."""
+    if target_id and not (spec.host_pid or spec.share_process_namespace):
+        return msgspec.structs.replace(namespaces(spec), pid=m.TARGET, target_id=target_id)
     return m.NamespaceOption(
         network=m.NODE if spec.host_network else m.POD,
         pid=m.NODE if spec.host_pid else m.POD if spec.share_process_namespace else m.CONTAINER,

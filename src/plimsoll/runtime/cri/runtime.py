@@ -17,6 +17,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from plimsoll.codec.protobuf.structs import decode
 from plimsoll.linux.namespaces import NET, open_namespace, setns
 from plimsoll.rules.eviction.usage import FsUsage
@@ -24,7 +26,7 @@ from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.runtime.cri import answers, calls, containerd_task, requests
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.calls import CallRefusedError, CriClient
+from plimsoll.runtime.cri.calls import CallRefusedError, CriCall, CriClient
 from plimsoll.runtime.cri.events import Changes
 from plimsoll.runtime.cri.grpc import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED
 from plimsoll.runtime.cri.snapshot import SnapshotReader
@@ -56,7 +58,7 @@ class CriRuntime:
         patience_s: float = calls.PATIENCE_S,
         outlives_us: bool = False,
     ) -> None:
-        """`handler`: the runtime class of every sandbox, "" for the runtime's default. `outlives_us`: the runtime
+        """`handler`: of sandboxes without a RuntimeClass, "" for the runtime's default. `outlives_us`: the runtime
         completes pending calls even if this process is killed."""
         self.name, self.version = "", ""
         self.cgroup_driver: Driver | None = None  # as RuntimeConfig reports it; None before containerd 2.0
@@ -140,7 +142,8 @@ class CriRuntime:
     # Sandboxes
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
-        request = m.RunPodSandboxRequest(config=requests.sandbox_config(spec), runtime_handler=self._handler)
+        handler = spec.runtime_handler or self._handler
+        request = m.RunPodSandboxRequest(config=requests.sandbox_config(spec), runtime_handler=handler)
         try:
             sandbox_id = (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
         except CallRefusedError:
@@ -286,44 +289,63 @@ class CriRuntime:
             raise
         return ExecResult(done.exit_code, (done.stdout + done.stderr)[:max_output_bytes])
 
-    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
-        from plimsoll.runtime.cri.exec import ExecStream
-
+    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
         request = m.ExecRequest(
             container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=True, stderr=not tty
         )
-        return await ExecStream.connect((await self._client.ask(calls.EXEC, request)).url)
+        return await self._stream(calls.EXEC, request, stdin=stdin, tty=tty)
+
+    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
+        request = m.AttachRequest(container_id=container_id, stdin=stdin, tty=tty, stdout=True, stderr=not tty)
+        return await self._stream(calls.ATTACH, request, stdin=stdin, tty=tty)
+
+    async def _stream(
+        self, call: CriCall[m.StreamingResponse], request: msgspec.Struct, *, stdin: bool, tty: bool
+    ) -> ExecSession:
+        from plimsoll.runtime.cri.exec import ExecStream  # most agents never need it
+
+        url = (await self._client.ask(call, request)).url
+        return await ExecStream.connect(call.name, url, stdin=stdin, tty=tty)
 
     async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
-        """None if the pod has an address. Otherwise a socket in its network namespace: only this thread switches, and
-        nothing is awaited before it switches back."""
+        """None if the pod has an address."""
         pid = self._snapshots.unreachable_pid(sandbox_id)
+        return _socket_beside(pid, socket.AF_INET) if pid else None
+
+    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
+        pid = self._snapshots.sandbox_pid(sandbox_id)
         if not pid:
-            return None
-        own = open_namespace(NET)
-        try:
-            try:
-                theirs = open_namespace(NET, pid)
-            except OSError as error:
-                raise RuntimeCallError("pod_socket", f"sandbox {sandbox_id} has ended: {error.strerror}") from error
-            try:
-                if os.path.samestat(os.fstat(own), os.fstat(theirs)):
-                    return None
-                setns(theirs, NET)
-                try:
-                    return socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-                finally:
-                    setns(own, NET)
-            finally:
-                os.close(theirs)
-        finally:
-            os.close(own)
+            raise RuntimeCallError("loopback_socket", f"the runtime names no process of sandbox {sandbox_id}")
+        return _socket_beside(pid, family) or socket.socket(family, socket.SOCK_STREAM)
 
     async def reopen_log(self, container_id: str) -> None:
         await self._client.ask(calls.REOPEN_LOG, m.ContainerRequest(container_id=container_id))
 
     def log_file(self, container: ObservedContainer) -> Path:
         return Path(container.log_file)
+
+
+def _socket_beside(pid: int, family: socket.AddressFamily) -> socket.socket | None:
+    """In the network namespace of a process; None if that is the host's. Only this thread switches, and nothing is
+    awaited before it switches back."""
+    own = open_namespace(NET)
+    try:
+        try:
+            theirs = open_namespace(NET, pid)
+        except OSError as error:
+            raise RuntimeCallError("socket", f"the sandbox's process {pid} has ended: {error.strerror}") from error
+        try:
+            if os.path.samestat(os.fstat(own), os.fstat(theirs)):
+                return None
+            setns(theirs, NET)
+            try:
+                return socket.socket(family, socket.SOCK_STREAM)
+            finally:
+                setns(own, NET)
+        finally:
+            os.close(theirs)
+    finally:
+        os.close(own)
 
 
 def listener_pid(socket_path: str) -> int:

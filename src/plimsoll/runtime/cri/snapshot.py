@@ -91,7 +91,12 @@ class SnapshotReader:
     def unreachable_pid(self, sandbox_id: str) -> int:
         """A process in the network of a sandbox without an address; 0 where there is none, or it has an address."""
         sandbox = self._sandboxes.get(sandbox_id)
-        return sandbox.pid if sandbox is not None and sandbox.seen.ready and not sandbox.seen.ip else 0
+        return 0 if sandbox is None or sandbox.seen.ip else self.sandbox_pid(sandbox_id)
+
+    def sandbox_pid(self, sandbox_id: str) -> int:
+        """A process in the sandbox's network; 0 where none is known."""
+        sandbox = self._sandboxes.get(sandbox_id)
+        return sandbox.pid if sandbox is not None and sandbox.seen.ready else 0
 
     async def _read(self) -> RuntimeSnapshot:
         sandboxes, containers = await asyncio.gather(

@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import logging
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +22,9 @@ from plimsoll.aio import ExponentialBackoff
 from plimsoll.runtime.embedded.connection import LOST, ExitWatcher, SupervisorConnection, reached, start_supervisor
 from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeCallError, RuntimeSnapshot
 from plimsoll.runtime.supervisor import wire
+from plimsoll.runtime.supervisor.settings import Settings
+
+log = logging.getLogger(__name__)
 
 _CONNECT_PATIENCE_S = 10.0
 _SLOWEST_RETRY_S = 2.0
@@ -33,9 +38,11 @@ class SupervisorClient:
         log_limits: tuple[int, int],
         open_own_cgroup: Callable[[], Sequence[int]] | None,
     ) -> None:
-        self._state, self._hidden, self._log_limits = state, tuple(hidden), log_limits
+        self._state, self._log_limits = Path(os.path.realpath(state)), log_limits
+        self._hidden = tuple(Path(os.path.abspath(path)) for path in hidden)
         self._open_own_cgroup = open_own_cgroup
         self.limitations: tuple[str, ...] = ()
+        self.differences: tuple[str, ...] = ()  # how the running supervisor differs from what this agent would start
         self.isolation = False
         self.supervisor_pid = 0
         self._sandboxes: dict[str, ObservedSandbox] = {}
@@ -49,11 +56,13 @@ class SupervisorClient:
         self._connection: SupervisorConnection | None = None
         self._connected = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
-        self._closing = False
+        self._closing = self._as_found = False
 
-    async def open(self) -> None:
+    async def open(self, *, as_found: bool = False) -> None:
+        """`as_found`: use a running supervisor whatever settings it has, to look at it or to end it."""
         if self._keeper is not None:
             return
+        self._as_found = as_found
         self._state.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._closing = False
         while True:
@@ -127,6 +136,11 @@ class SupervisorClient:
             raise RuntimeCallError(
                 "open", "the supervisor is of another version of Plimsoll: end its pods and it first"
             )
+        self.differences = self._differences(hello)
+        if self.differences and not self._as_found and not hello["sandboxes"] and not hello["containers"]:
+            await self._replace(self._connection)
+            await self._connect()
+            return
         self.isolation, self.limitations = hello["isolation"], tuple(hello["limitations"])
         self.supervisor_pid = hello["pid"]
         self._sandboxes, self._containers, self._cgroups = {}, {}, {}
@@ -136,6 +150,25 @@ class SupervisorClient:
             self._take_container(record)
         self._connected.set()
         self._emit("")
+
+    def _differences(self, hello: wire.Message) -> tuple[str, ...]:
+        hidden = tuple(dict.fromkeys([str(self._state), *map(str, self._hidden)]))
+        wanted = Settings(
+            str(self._state), secret=hidden, log_max_bytes=self._log_limits[0], log_max_files=self._log_limits[1]
+        ).choices()
+        running = hello.get("settings") or {}
+        return tuple(name for name, value in wanted.items() if running.get(name) != value)
+
+    async def _replace(self, connection: SupervisorConnection) -> None:
+        """End a supervisor without pods, so that the next one has the current settings."""
+        log.info("replacing the supervisor, which was started with other settings: %s", ", ".join(self.differences))
+        try:
+            await self._ask(connection, {"call": "shutdown"}, ())
+            async with asyncio.timeout(_CONNECT_PATIENCE_S):
+                await connection.lost.wait()
+        except (RuntimeCallError, TimeoutError):
+            pass  # it ended before it could answer; if it has not, it is found again
+        self._drop()
 
     def _start(self) -> bool:
         own = tuple(self._open_own_cgroup()) if self._open_own_cgroup is not None else ()

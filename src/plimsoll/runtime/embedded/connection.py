@@ -128,7 +128,7 @@ def start_supervisor(state: Path, hidden: Sequence[Path], log_limits: tuple[int,
     argv = [sys.executable, "-S", "-m", "plimsoll.runtime.supervisor", "--state", str(state)]
     argv += ["--socket", str(state / "socket")]
     argv += [f"--log-max-bytes={log_limits[0]}", f"--log-max-files={log_limits[1]}"]
-    argv += [f"--hide={path}" for path in hidden]
+    argv += [f"--hide={path}" for path in hidden]  # absolute: the supervisor changes its directory
     argv += [f"--cgroup-fd={fd}" for fd in cgroup]
     environment = {
         "PYTHONPATH": str(Path(plimsoll.__file__).parent.parent),

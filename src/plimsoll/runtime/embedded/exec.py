@@ -1,6 +1,8 @@
-"""`kubectl exec` on the embedded runtime: the streams of a process that the supervisor has started, in asyncio.
+"""`kubectl exec` and `attach` on the embedded runtime: the streams of a process that the supervisor has started.
 
-They are the pipes or the terminal of that process itself: no other process copies data in between.
+Those of an exec are the pipes or the terminal of that process itself: no other process copies data in between. Input of
+an attached container, too, goes straight into its stdin or terminal; its output is copied by the supervisor, which also
+writes it to the log.
 """
 
 from __future__ import annotations
@@ -149,9 +151,7 @@ class TerminalSession:
 
     async def resize(self, columns: int, rows: int) -> None:
         if self._terminal.fd >= 0:
-            size = struct.pack("4H", min(max(rows, 0), 0xFFFF), min(max(columns, 0), 0xFFFF), 0, 0)
-            with contextlib.suppress(OSError):
-                fcntl.ioctl(self._terminal.fd, termios.TIOCSWINSZ, size)
+            _set_size(self._terminal.fd, columns, rows)
 
     def stdout(self) -> AsyncIterator[bytes]:
         return self._terminal.chunks(self._ending)
@@ -166,3 +166,61 @@ class TerminalSession:
     async def close(self) -> None:
         await self._kill()
         self._terminal.close()
+
+
+class AttachSession:
+    """`inward`: the container's terminal, or where its stdin is written; −1 where this client has neither.
+    `stdin_once`: no one else can write there, so the container's stdin ends with this client."""
+
+    def __init__(
+        self, inward: int, stdout: int, stderr: int, *, stdin: bool, stdin_once: bool = False, tty: bool = False
+    ) -> None:
+        self._inward = StreamEnd(inward) if inward >= 0 else None
+        self._stdout, self._stderr = StreamEnd(stdout), StreamEnd(stderr)
+        self._takes_input, self._stdin_once, self._tty = stdin, stdin_once, tty
+        self._closed: Ending = asyncio.get_running_loop().create_future()
+
+    async def write(self, data: bytes) -> None:
+        if self._inward is not None and self._takes_input:
+            self._takes_input = await self._inward.write(data, self._closed)
+
+    async def close_stdin(self) -> None:
+        """A terminal stays open for the next client, and so does a stdin that may have many: then the session ends."""
+        if not self._takes_input or self._tty:
+            return
+        self._takes_input = False
+        if self._inward is not None:
+            self._inward.close()
+        if not self._stdin_once:
+            self._end_output()
+
+    def _end_output(self) -> None:
+        self._stdout.close()
+        self._stderr.close()
+
+    async def resize(self, columns: int, rows: int) -> None:
+        if self._inward is not None and self._tty and self._inward.fd >= 0:
+            _set_size(self._inward.fd, columns, rows)
+
+    def stdout(self) -> AsyncIterator[bytes]:
+        return self._stdout.chunks(self._closed)
+
+    def stderr(self) -> AsyncIterator[bytes]:
+        return self._stderr.chunks(self._closed)
+
+    async def wait(self) -> int:
+        """The container's exit code is in its status."""
+        return 0
+
+    async def close(self) -> None:
+        if not self._closed.done():
+            self._closed.set_result((0, False))
+        self._end_output()
+        if self._inward is not None:
+            self._inward.close()
+
+
+def _set_size(terminal: int, columns: int, rows: int) -> None:
+    size = struct.pack("4H", min(max(rows, 0), 0xFFFF), min(max(columns, 0), 0xFFFF), 0, 0)
+    with contextlib.suppress(OSError):
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, size)

@@ -22,7 +22,7 @@ from plimsoll.codec.seccomp.profiles import InvalidProfileError, default_profile
 from plimsoll.linux import capabilities
 from plimsoll.rules.lifecycle.security_context import LOCALHOST
 from plimsoll.runtime.embedded.client import SupervisorClient
-from plimsoll.runtime.embedded.exec import PipeSession, StreamEnd, TerminalSession
+from plimsoll.runtime.embedded.exec import AttachSession, PipeSession, StreamEnd, TerminalSession
 from plimsoll.runtime.interface import (
     ContainerSpec,
     CriResources,
@@ -111,6 +111,8 @@ def _digest(*words: str) -> str:
     return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
+# Names under which classes commonly refer to the default runtime.
+_HANDLERS = ("", "plimsoll", "runc")
 _SANDBOX_FIELDS = (
     "pod_uid", "name", "namespace", "attempt", "hostname", "host_network", "host_pid", "host_ipc",
     "share_process_namespace", "log_directory", "cgroup_parent",
@@ -152,6 +154,10 @@ class ProcessRuntime(SupervisorClient):
     # -- sandboxes
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
+        if spec.runtime_handler not in _HANDLERS:
+            known = " and ".join(filter(None, _HANDLERS))
+            reason = f'no runtime for "{spec.runtime_handler}" is configured; the embedded runtime has {known}'
+            raise RuntimeCallError("make_sandbox", reason)
         new_id = sandbox_id(spec)
         document = {name: getattr(spec, name) for name in _SANDBOX_FIELDS}
         await self._call("make_sandbox", sandbox={"id": new_id, **document})
@@ -171,6 +177,10 @@ class ProcessRuntime(SupervisorClient):
         connecting.setblocking(False)
         return connecting
 
+    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
+        _, fds = await self._call_for_fds("socket", sandbox=sandbox_id, ipv6=family == socket.AF_INET6)
+        return socket.socket(fileno=fds[0]) if fds else socket.socket(family, socket.SOCK_STREAM)
+
     # -- containers
 
     def container_id(self, sandbox: SandboxSpec, name: str, attempt: int) -> str:
@@ -188,6 +198,7 @@ class ProcessRuntime(SupervisorClient):
             "image_id": spec.image_ref,
             "log_file": os.path.join(sandbox.log_directory, spec.log_path) if spec.log_path else "",
             "cgroup": spec.cgroup,
+            "target_id": spec.target_id,
             "annotations": dict(spec.annotations),
         }
         await self._call("make_container", container=record, plan=plan_document(spec))
@@ -251,7 +262,7 @@ class ProcessRuntime(SupervisorClient):
             await self._kill_run(number)
         return ExecResult(code, said, timed_out)
 
-    async def attach(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
         number = next(self._numbers)
         ending: asyncio.Future[tuple[int, bool]] = asyncio.get_running_loop().create_future()
         self._ends[number] = ending
@@ -276,6 +287,20 @@ class ProcessRuntime(SupervisorClient):
         if not stdin:
             await session.close_stdin()
         return session
+
+    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(2)]
+        try:
+            answer, entry = await self._call_for_fds(
+                "attach", [pipe[1] for pipe in pipes], container=container_id, stdin=stdin
+            )
+        except RuntimeCallError:
+            wire.close_fds(pipe[0] for pipe in pipes)
+            raise
+        finally:
+            wire.close_fds(pipe[1] for pipe in pipes)
+        inward, is_once = entry[0] if entry else -1, bool(answer["stdin_once"])
+        return AttachSession(inward, pipes[0][0], pipes[1][0], stdin=stdin, stdin_once=is_once, tty=tty)
 
     async def _run(
         self, number: int, container_id: str, command: tuple[str, ...], streams: list[int], **how: object

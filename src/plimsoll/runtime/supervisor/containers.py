@@ -7,11 +7,12 @@ import json
 import os
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from plimsoll.linux import namespaces
-from plimsoll.runtime.supervisor import child, rootfs, spawn
-from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream, log_place
+from plimsoll.runtime.supervisor import child, host_view, rootfs, spawn
+from plimsoll.runtime.supervisor.attach import MAX_READERS, OutputReaders
+from plimsoll.runtime.supervisor.log_writer import LogFile, LogPace, LogStream, log_place
 from plimsoll.runtime.supervisor.loop import EventLoop
 from plimsoll.runtime.supervisor.plan import LaunchPlan, plan_from
 from plimsoll.runtime.supervisor.sandboxes import Sandboxes
@@ -19,7 +20,6 @@ from plimsoll.runtime.supervisor.settings import Settings
 from plimsoll.runtime.supervisor.spawn import Failure
 from plimsoll.runtime.supervisor.state import ContainerRecord, JournalRecord, Register, Sandbox
 
-_HIDDEN_FOR_S = 2.0
 OOM_WANTED, OOM_HAVE = "plimsoll.io/oom-score-adj-wanted", "plimsoll.io/oom-score-adj-have"
 
 
@@ -32,8 +32,7 @@ class Containers:
         self._loop, self._settings, self._register, self._spawn = loop, settings, register, start
         self._by_pid: dict[int, ContainerRecord] = {}
         self._supervisor = os.getpid()
-        self._hidden: tuple[str, ...] = ()
-        self._hidden_until_s = 0.0
+        self._flooding: set[LogStream] = set()  # not read for now
         self.sandboxes: Sandboxes  # set by the supervisor: the two refer to each other
 
     def get(self, container_id: str) -> ContainerRecord:
@@ -124,6 +123,27 @@ class Containers:
         else:
             gone()
 
+    def attach(
+        self, container_id: str, outputs: Mapping[str, int], give: Callable[[int, bool], None], *, stdin: bool
+    ) -> None:
+        """Copy its output to these pipes from now on. `give` gets its terminal or, for input, where its stdin is
+        written (−1 for neither), and whether that ends with this client (`stdinOnce`): then no other gets it."""
+        container = self.running(container_id)
+        if any(len(readers) >= MAX_READERS for readers in container.readers.values()):
+            raise RequestError(f"{MAX_READERS} clients are attached to container {container_id} already")
+        for name, fd in outputs.items():
+            if name in container.readers:
+                container.readers[name].add(os.dup(fd))
+        child = container.child
+        if child is not None and child.terminal >= 0:
+            give(child.terminal, False)
+            return
+        is_once = plan_from(json.loads(container.plan)).stdin_once
+        give(container.stdin if stdin else -1, is_once)
+        if stdin and is_once and container.stdin >= 0:
+            os.close(container.stdin)
+            container.stdin = -1
+
     def reopen_log(self, container_id: str) -> None:
         container = self.get(container_id)
         if container.log is not None:
@@ -153,10 +173,11 @@ class Containers:
 
     def _start(self, container: ContainerRecord, sandbox: Sandbox, cgroups: tuple[int, ...]) -> None:
         plan = plan_from(json.loads(container.plan))
-        streams = self._open_streams(container, sandbox, plan)
+        streams, target = self._open_streams(container, sandbox, plan), -1
         try:
             view = self._view(plan, bool(cgroups)) if self._settings.isolation else None
-            pids = self._pids_for(sandbox)
+            target = self._target_pids(container, sandbox)
+            pids = self._pids_for(sandbox) if target < 0 else target
             if pids != spawn.NEW_PIDS and cgroups:
                 container.cgroup_fd = os.dup(cgroups[0])
 
@@ -166,7 +187,7 @@ class Containers:
             place = self.sandboxes.place(sandbox, cgroups, view)
             container.child = self._spawn(plan, place, streams, ready, pids)
         finally:
-            for fd in {fd for fd in streams if fd >= 0}:
+            for fd in {fd for fd in (*streams, target) if fd >= 0}:
                 os.close(fd)
         container.pid = container.child.pid
         container.start_ticks = spawn.start_ticks(container.pid)
@@ -178,16 +199,22 @@ class Containers:
             return spawn.OUR_PIDS
         return sandbox.pids if sandbox.share_pids else spawn.NEW_PIDS
 
+    def _target_pids(self, container: ContainerRecord, sandbox: Sandbox) -> int:
+        """The pid namespace of the container whose processes this one sees; −1 where the sandbox decides."""
+        if not container.target_id or self._pids_for(sandbox) != spawn.NEW_PIDS:
+            return -1
+        return namespaces.open_namespace(namespaces.PID, self.running(container.target_id).pid)
+
     def _has_own_pids(self, container: ContainerRecord) -> bool:
         sandbox = self._register.sandboxes.get(container.sandbox_id)
-        return sandbox is not None and self._pids_for(sandbox) == spawn.NEW_PIDS
+        return not container.target_id and sandbox is not None and self._pids_for(sandbox) == spawn.NEW_PIDS
 
     def _view(self, plan: LaunchPlan, in_cgroup: bool) -> rootfs.RootView:
         return rootfs.RootView(
             self._settings.stage,
             plan.root,
+            "" if plan.root else host_view.directory(self._settings.state),
             self._settings.secret,
-            self._hidden_paths(),
             plan.expose,
             plan.binds,
             plan.working_dir,
@@ -197,13 +224,6 @@ class Containers:
             outside=self._supervisor,
             cgroups=in_cgroup and self._settings.unified,
         )
-
-    def _hidden_paths(self) -> tuple[str, ...]:
-        """Cached for a moment: a path that appears after a container has started is not hidden from it anyway."""
-        now_s = time.monotonic()
-        if now_s > self._hidden_until_s:
-            self._hidden, self._hidden_until_s = rootfs.hidden_paths(self._settings.secret), now_s + _HIDDEN_FOR_S
-        return self._hidden
 
     def _open_streams(self, container: ContainerRecord, sandbox: Sandbox, plan: LaunchPlan) -> child.Streams:
         """Set up the log and our ends of the streams; the caller closes the child's ends, which are returned."""
@@ -226,11 +246,33 @@ class Containers:
         return child.Streams(theirs_in, *ends)
 
     def _follow(self, container: ContainerRecord, stream: LogStream) -> None:
+        pace = container.log_pace = container.log_pace or LogPace(time.monotonic())
+
         def readable() -> None:
+            began_s = time.monotonic()
             if not stream.read():
                 self._loop.watch(stream.fd, None)
                 stream.close()
+                readers.end()
+                return
+            now_s = time.monotonic()
+            pause_s = pace.pause_s(now_s - began_s, now_s, len(self._flooding) + 1)
+            if pause_s > 0:
+                self._loop.watch(stream.fd, None)
+                self._flooding.add(stream)
+                self._loop.after(pause_s, resume)
 
+        def resume() -> None:
+            self._flooding.discard(stream)
+            listen()
+
+        def listen() -> None:
+            """Read again, unless it is paused for another reason, or its container has ended."""
+            if stream.fd >= 0 and stream not in self._flooding and not readers.are_full:
+                self._loop.watch(stream.fd, readable)
+
+        readers = OutputReaders(self._loop, lambda: self._loop.watch(stream.fd, None), listen)
+        stream.copy, container.readers[stream.name] = readers.take, readers
         container.streams.append(stream)
         self._loop.watch(stream.fd, readable)
 
@@ -275,7 +317,9 @@ class Containers:
             if stream.fd >= 0:
                 self._loop.watch(stream.fd, None)
                 stream.drain()
-        container.streams = []
+        for readers in container.readers.values():
+            readers.end()
+        container.streams, container.readers, container.log_pace = [], {}, None
         if container.log is not None:
             container.log.close()
             container.log = None

@@ -1,15 +1,16 @@
 """The container's root file system: a private view of the host, or of an image directory.
 
-The root is an overlay. Its lower layer, read-only, is the host's root file system without what is mounted in it, or
-the image's directory; its upper layer is a tmpfs of this container. An overlay has inodes of its own, so no unix socket
-of the host can be connected to through it, not even one that is made later, and no device node works in it (nodev).
-Other disks of the host are added read-only. Empty directories cover what a pod must not see; then come fresh /proc,
-/sys and /dev, and the volumes.
+The root is an overlay. Its lower layer, read-only, is the directory of `host_view`, or the image's own; its upper layer
+is a tmpfs of this container. The host's directories of programs (/usr and, where they are no links, /bin, /lib, …) are
+overlays as well. An overlay has inodes of its own, so no unix socket of the host can be connected to through it, not
+even one that is made later, and no device node works in it (nodev). Other disks that are mounted in these directories
+are added read-only. Paths that the agent uses (its state, its kubeconfig and keys) do not exist in them, wherever they
+are. Then come fresh /proc, /sys and /dev, and the volumes.
 
 `prepare` lists these mounts in order and does no I/O. `stage` takes everything that comes from the host before
 `pivot_root`; `pivot` attaches it afterwards, when every link already leads to the container's own files.
 
-Without overlayfs the root is a tmpfs with the host's top directories bound into it read-only, and existing sockets are
+Without overlayfs the root is a tmpfs with the same directories bound into it read-only, and existing sockets are
 covered one by one. All of this happens in the child's private mount namespace and ends with it.
 """
 
@@ -24,15 +25,9 @@ from typing import Literal, NamedTuple
 
 from plimsoll.linux import mounts
 from plimsoll.linux.mounts import NODEV, NOEXEC, NOSUID, RDONLY
+from plimsoll.runtime.supervisor.host_view import program_directories
 from plimsoll.runtime.supervisor.plan import Bind
 
-# Paths that hold secrets or other pods' data on a usual machine.
-HIDDEN = (
-    "/root", "/home", "/run", "/var/run", "/tmp", "/var/tmp", "/var/lib", "/var/log", "/var/backups", "/var/spool",
-    "/var/mail", "/boot", "/efi", "/lost+found", "/mnt", "/media", "/etc/ssh", "/etc/shadow", "/etc/shadow-",
-    "/etc/gshadow", "/etc/gshadow-", "/etc/kubernetes", "/etc/ssl/private", "/etc/NetworkManager", "/etc/wireguard",
-)  # fmt: skip
-WORLD_WRITABLE = ("/tmp", "/var/tmp")
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DISKS = frozenset((
     "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "reiserfs", "bcachefs", "erofs", "squashfs",
@@ -51,8 +46,8 @@ READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-tri
 class RootView(NamedTuple):
     stage: str  # an empty directory of ours; what is mounted on it stays in the child's mount namespace
     root: str = ""
-    secret: tuple[str, ...] = ()  # besides HIDDEN: the state directory; covered in volumes as well
-    hidden: tuple[str, ...] | None = None  # `hidden_paths(secret)`, where the caller has it already
+    base: str = ""  # the lowest layer of a view of the host (`host_view.directory`)
+    secret: tuple[str, ...] = ()  # paths of the agent, which no container sees, not even through a volume
     expose: tuple[str, ...] = ()
     binds: tuple[Bind, ...] = ()
     working_dir: str = ""
@@ -67,7 +62,8 @@ class RootView(NamedTuple):
 class Host(NamedTuple):
     """What `prepare` has to know about the host."""
 
-    hidden: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()  # secret paths in the directories of programs
+    programs: tuple[str, ...] = ()
     disks: tuple[str, ...] = ()
     sockets: tuple[str, ...] = ()
     masked: tuple[str, ...] = ()  # those of MASKED that exist
@@ -77,7 +73,6 @@ class Host(NamedTuple):
 class Source(Enum):
     HOST = "a clone of `path` on the host, taken before the pivot"
     BLANK = "an empty read-only directory or file, as `path` on the host is one or the other"
-    COVER = "an empty writable directory of the container's own, or an empty file"
     SHM = "the pod's /dev/shm"
     NEW = "a new file system of type `kind`; `path` is its name in mountinfo"
     SELF = "the container's own `path`, bound onto itself"
@@ -106,13 +101,16 @@ def enter(view: RootView) -> None:
 
 def read_host(view: RootView) -> Host:
     masked = () if view.privileged else tuple(path for path in MASKED if os.path.exists(path))
-    secrets = tuple(seen_through(view.binds, view.secret))
+    shown = view.binds if view.root else (*view.binds, *(Bind(path, path, True) for path in view.expose))
+    secrets = tuple(seen_through(shown, view.secret))
     if view.root:
         return Host(masked=masked, secrets=secrets)
-    hidden = hidden_paths(view.secret) if view.hidden is None else view.hidden
-    disks = tuple(other_disks(hidden))
-    sockets = () if view.overlay and not disks else bound_sockets(view.outside)
-    return Host(hidden, disks, tuple(path for path in sockets if os.path.exists(path)), masked, secrets)
+    programs = program_directories()
+    hidden = hidden_paths(view.secret, programs)
+    disks = tuple(path for path in other_disks(hidden) if is_below(path, programs))
+    bound = disks if view.overlay else programs  # an overlay has no sockets
+    sockets = tuple(path for path in (bound_sockets(view.outside) if bound else ()) if is_below(path, bound))
+    return Host(hidden, programs, disks, tuple(path for path in sockets if os.path.exists(path)), masked, secrets)
 
 
 def prepare(view: RootView, host: Host) -> tuple[Mount, ...]:
@@ -127,13 +125,14 @@ def prepare(view: RootView, host: Host) -> tuple[Mount, ...]:
         *(
             Mount(path, Source.HOST, path, RDONLY | nodev, missing="create")
             for path in view.expose
-            if not view.root and is_below(path, host.hidden)
+            if not view.root and (not is_below(path, host.programs) or is_below(path, host.hidden))
         ),
         *(
             Mount(path, Source.HOST, host_path, nodev | (RDONLY if read_only else 0), missing="create")
             for host_path, path, read_only in view.binds
         ),
         *(Mount(target, Source.BLANK, path) for target, path in host.secrets),
+        *(Mount(path, Source.FLAGS, "", RDONLY) for path in host.programs if view.read_only and view.overlay),
     )
 
 
@@ -146,23 +145,24 @@ def stage(view: RootView, host: Host, planned: tuple[Mount, ...]) -> list[int]:
     ]
     mounts.mount("plimsoll", view.stage, "tmpfs", NOSUID | NODEV, "mode=755")
     os.chdir(view.stage)
-    for name in ("upper", "root", "empty"):
+    for name in ("root", "empty"):
         os.mkdir(name, 0o755)
     os.close(os.open("nothing", os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o444))
     for number, mount in enumerate(planned):
         if mount.source is Source.BLANK:
             trees[number] = _clone("empty" if os.path.isdir(mount.path) else "nothing", RDONLY)
-        elif mount.source is Source.COVER:
-            trees[number] = _cover(mount.path)
         elif mount.source is Source.SHM:
             trees[number] = view.shm_tree
     nodev = 0 if view.privileged else NODEV
     if view.overlay:
-        _overlay_root(view.root, host.hidden, nodev)
+        _overlay(view.root or view.base, "root", "", nodev)
+        for path in host.programs if not view.root else ():
+            inside = [each for each in host.hidden if is_below(each, (path,))]
+            _overlay(path, f"root{path}", path.replace("/", "-"), nodev, inside)
     elif view.root:
         mounts.attach_tree(_clone(view.root, RDONLY | nodev, recursive=False), "root")
     else:
-        _bound_root(host.hidden, nodev)
+        _bound_root(view.base, host.programs, nodev)
     return trees
 
 
@@ -200,10 +200,16 @@ def shared_memory_root(stage: str, size: str) -> None:
     mounts.pivot_into(stage)
 
 
-def hidden_paths(secret: Iterable[str]) -> tuple[str, ...]:
-    """Those that exist, with links resolved and nested ones left out."""
-    paths = {os.path.realpath(path) for path in (*HIDDEN, *secret) if os.path.exists(path)}
-    return tuple(sorted(path for path in paths - {"/"} if not is_below(path, paths - {path})))
+def hidden_paths(secret: Iterable[str], shown: Iterable[str]) -> tuple[str, ...]:
+    """The secret paths below what is shown: themselves and where links lead, nested ones left out."""
+    paths = {each for path in secret for each in (_without_links_above(path), os.path.realpath(path))}
+    below = {path for path in paths if is_below(path, shown) and path not in shown}
+    return tuple(sorted(path for path in below if not is_below(path, below - {path})))
+
+
+def _without_links_above(path: str) -> str:
+    """The path itself where it is a link, by its real place."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def is_below(path: str, directories: Iterable[str]) -> bool:
@@ -250,10 +256,9 @@ def bound_sockets(pid: int) -> tuple[str, ...]:
 
 def _covers(view: RootView, host: Host) -> Iterator[Mount]:
     """Hide what the root does not hide by itself: an overlay hides in its upper layer, but disks are mounted on it."""
-    if view.overlay:
-        yield from (Mount(path, Source.BLANK, path) for path in host.hidden if is_below(path, host.disks))
-    elif not view.root:
-        yield from (Mount(path, Source.COVER, path) for path in host.hidden)
+    for path in host.hidden:
+        if not view.overlay or is_below(path, host.disks):
+            yield Mount(path, Source.BLANK, path, missing="skip")
     for path in host.sockets:
         if not is_below(path, host.hidden):
             yield Mount(path, Source.BLANK, path, missing="skip")
@@ -296,59 +301,55 @@ def _clone(path: str, flags: int, *, recursive: bool = True) -> int:
     return tree
 
 
-def _cover(path: str) -> int:
-    """An empty directory of the container's own, or an empty file."""
-    if not os.path.isdir(path):
-        return _clone("nothing", RDONLY)
-    own = "upper/" + path.strip("/").replace("/", "-")
-    os.mkdir(own)
-    os.chmod(own, 0o1777 if path in WORLD_WRITABLE else 0o755)
-    return _clone(own, 0)
-
-
-def _overlay_root(root: str, hidden: tuple[str, ...], nodev: int) -> None:
-    """Hide paths in the upper layer, as opaque directories or empty files, so that there is nothing to unmount."""
-    if root:
-        os.mkdir("lower")
-        mounts.attach_tree(_clone(root, 0, recursive=False), "lower")
-        os.chmod("upper", stat.S_IMODE(os.stat("lower").st_mode))
+def _overlay(lower: str, target: str, suffix: str, nodev: int, hidden: Iterable[str] = ()) -> None:
+    """An overlay of one directory. Relative paths: a colon or a comma in a name would mean something to overlayfs."""
+    below, upper, work = (f"{name}{suffix}" for name in ("lower", "upper", "work"))
+    for name in (below, upper, work):
+        if not os.path.isdir(name):
+            os.mkdir(name)
+    mounts.attach_tree(_clone(lower, 0, recursive=False), below)
+    seen = os.stat(below)
+    os.chown(upper, seen.st_uid, seen.st_gid)
+    os.chmod(upper, stat.S_IMODE(seen.st_mode))
     copied: set[str] = set()
     for path in hidden:
-        _copy_parents(os.path.dirname(path), copied)
-        if os.path.isdir(path):
-            os.mkdir("upper" + path)
-            os.chmod("upper" + path, 0o1777 if path in WORLD_WRITABLE else 0o755)
-            os.setxattr("upper" + path, "trusted.overlay.opaque", b"y")
-        else:
-            os.close(os.open("upper" + path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))
-    os.mkdir("work")
-    # Relative paths: a colon or a comma in a name would mean something to overlayfs.
-    lower = "lower" if root else "/"
-    mounts.mount("overlay", "root", "overlay", nodev, f"lowerdir={lower},upperdir=upper,workdir=work")
+        inside = path[len(lower) :]
+        if _copy_parents(below, upper, os.path.dirname(inside), copied):
+            os.mknod(upper + inside, stat.S_IFCHR, os.makedev(0, 0))  # a whiteout: no such file or directory
+    mounts.mount("overlay", target, "overlay", nodev, f"lowerdir={below},upperdir={upper},workdir={work}")
 
 
-def _copy_parents(path: str, copied: set[str]) -> None:
-    """Directories of the upper layer have the owner and mode of the lower ones that they are merged with."""
-    if path == "/" or path in copied:
-        return
-    _copy_parents(os.path.dirname(path), copied)
-    lower = os.stat(path)
-    os.mkdir("upper" + path)
-    os.chown("upper" + path, lower.st_uid, lower.st_gid)
-    os.chmod("upper" + path, stat.S_IMODE(lower.st_mode))
+def _copy_parents(below: str, upper: str, path: str, copied: set[str]) -> bool:
+    """Directories of the upper layer have the owner and mode of the lower ones that they are merged with. False where
+    there are none."""
+    if path in ("", "/") or path in copied:
+        return True
+    if not _copy_parents(below, upper, os.path.dirname(path), copied) or not os.path.isdir(below + path):
+        return False
+    lower = os.stat(below + path)
+    os.mkdir(upper + path)
+    os.chown(upper + path, lower.st_uid, lower.st_gid)
+    os.chmod(upper + path, stat.S_IMODE(lower.st_mode))
     copied.add(path)
+    return True
 
 
-def _bound_root(hidden: tuple[str, ...], nodev: int) -> None:
+def _bound_root(base: str, programs: Iterable[str], nodev: int) -> None:
     mounts.mount("plimsoll", "root", "tmpfs", NOSUID | NODEV, "mode=755")
-    for entry in os.scandir("/"):
-        target = f"root/{entry.name}"
-        if entry.is_symlink():
-            os.symlink(os.readlink(entry.path), target)
-        elif entry.is_dir():
-            os.mkdir(target)
-            if entry.path not in (*hidden, "/proc", "/sys", "/dev"):
-                mounts.attach_tree(_clone(entry.path, RDONLY | nodev, recursive=False), target)
+    for folder, names, _ in os.walk(base):
+        inside = folder[len(base) :].lstrip("/")
+        for name in list(names):
+            path, target = os.path.join(folder, name), os.path.join("root", inside, name)
+            if os.path.islink(path):
+                os.symlink(os.readlink(path), target)
+            else:
+                os.mkdir(target)
+                os.chmod(target, stat.S_IMODE(os.stat(path).st_mode))
+        if "etc" in names and not inside:
+            names.remove("etc")
+    mounts.attach_tree(_clone(os.path.join(base, "etc"), RDONLY | nodev, recursive=False), "root/etc")
+    for path in programs:
+        mounts.attach_tree(_clone(path, RDONLY | nodev, recursive=False), f"root{path}")
 
 
 def _make_target(tree: int, path: str) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from plimsoll.linux import namespaces
-from plimsoll.runtime.supervisor import child, rootfs, spawn
+from plimsoll.runtime.supervisor import child, host_view, rootfs, spawn
 from plimsoll.runtime.supervisor.plan import Identity, LaunchPlan
 from plimsoll.runtime.supervisor.settings import Settings
 from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
@@ -166,6 +166,7 @@ class Sandboxes:
         """PID 1 of a pod whose containers share their pids. The pod's processes end with it."""
         view = rootfs.RootView(
             self._settings.stage,
+            base=host_view.directory(self._settings.state),
             secret=self._settings.secret,
             overlay=self._settings.overlay,
             read_only=True,

@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 from plimsoll.linux import mounts, namespaces
+from plimsoll.runtime.supervisor import host_view
 
 _YES, _NO_OVERLAY, _NO_NAMESPACES = 0, 3, 4
 
@@ -67,6 +68,14 @@ class Settings(NamedTuple):
     log_max_files: int = 5
     unified: bool = False  # /sys/fs/cgroup is cgroup v2
     files: tuple[int, int] = (1024, 1024)  # RLIMIT_NOFILE of containers: what the supervisor was started with
+
+    def choices(self) -> dict[str, object]:
+        """What an agent has chosen at the start, to compare with what it would choose now; as JSON has it."""
+        return {
+            "view of the host": host_view.VERSION,
+            "hidden paths": sorted(self.secret),
+            "log limits": [self.log_max_bytes, self.log_max_files],
+        }
 
     @property
     def stage(self) -> str:

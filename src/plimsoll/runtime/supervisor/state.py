@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from plimsoll.runtime.supervisor import spawn, wire
+from plimsoll.runtime.supervisor.attach import OutputReaders
 from plimsoll.runtime.supervisor.journal import SupervisorJournal
-from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream
+from plimsoll.runtime.supervisor.log_writer import LogFile, LogPace, LogStream
 from plimsoll.runtime.supervisor.loop import EventLoop, Timer
 from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
 
@@ -91,11 +92,14 @@ class ContainerRecord:
         "on_end",
         "on_start",
         "plan",
+        "readers",
         "start_ticks",
         "stdin",
         "stop_signal",
         "stop_timer",
+        "log_pace",
         "streams",
+        "target_id",
     )
 
     def __init__(self, record: JournalRecord) -> None:
@@ -118,10 +122,13 @@ class ContainerRecord:
         self.annotations: dict[str, str] = record.get("annotations", {})
         self.start_ticks: int = record.get("start_ticks", 0)
         self.cgroup: str = record.get("cgroup", "")
+        self.target_id: str = record.get("target_id", "")  # whose pid namespace it is in; not needed once it runs
         self.plan = b""  # JSON as received: parsed at the start and for each exec, small in between
         self.child: ChildProcess | None = None
         self.failure: Failure | None = None
         self.streams: list[LogStream] = []
+        self.readers: dict[str, OutputReaders] = {}  # attached clients, by stream
+        self.log_pace: LogPace | None = None  # while it runs
         self.log: LogFile | None = None
         self.stdin = -1
         self.cgroup_fd = -1  # only where there is no pid namespace whose end kills what is left

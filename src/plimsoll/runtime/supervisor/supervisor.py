@@ -146,6 +146,7 @@ class Supervisor:
             "pid": os.getpid(),
             "isolation": self._settings.isolation,
             "limitations": self._settings.limitations,
+            "settings": self._settings.choices(),
             "sandboxes": [sandbox.seen() for sandbox in self._register.sandboxes.values()],
             "containers": [container.seen() for container in self._register.containers.values()],
         }
@@ -205,6 +206,15 @@ class Supervisor:
     def _call_kill_run(self, call: SupervisorCall) -> None:
         self._runs.kill(call.connection, int(call.message["run"]))
         call.answer()
+
+    def _call_attach(self, call: SupervisorCall) -> None:
+        """The descriptors are the pipes of stdout and stderr; the answer has the terminal or stdin, if there is one."""
+
+        def give(entry: int, is_once: bool) -> None:
+            call.answer({"stdin_once": is_once}, [entry] if entry >= 0 else [])
+
+        outputs = dict(zip(("stdout", "stderr"), call.fds, strict=True))
+        self._containers.attach(call.message["container"], outputs, give, stdin=bool(call.message["stdin"]))
 
     def _call_socket(self, call: SupervisorCall) -> None:
         sandbox = self._register.sandboxes.get(call.message["sandbox"])

@@ -11,6 +11,7 @@ import pytest
 from tests.unit.api.api_client import MERGE, PODS, STRATEGIC, ApiClient, api, pod
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 LIMIT_RANGES = "/api/v1/namespaces/default/limitranges"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
@@ -52,6 +53,44 @@ async def test_priority_classes_keep_their_value_and_the_system_its_classes(tmp_
         )
         assert (await ask("POST", CLASSES, {"metadata": {"name": "system-x"}, "value": 1})).code == 422
         assert (await ask("DELETE", f"{CLASSES}/system-node-critical")).code == 403
+
+
+async def test_runtime_classes(tmp_path: Path) -> None:
+    """A pod gets overhead, selector and tolerations of its class; the class keeps its handler."""
+    async with api(tmp_path) as ask:
+        scheduling = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}
+        document = {"metadata": {"name": "kata"}, "handler": "kata-qemu", "overhead": {"podFixed": {"memory": "120Mi"}}}
+        await ask.ok("POST", RUNTIME_CLASSES, {**document, "scheduling": scheduling})
+        spec = (await ask.ok("POST", PODS, pod("a", runtimeClassName="kata", nodeSelector={"a": "b"})))["spec"]
+        assert spec["overhead"] == {"memory": "120Mi"}
+        assert spec["nodeSelector"] == {"a": "b", "disk": "ssd"}
+        assert {"key": "kata", "operator": "Exists"} in spec["tolerations"]
+        said = await ask("PATCH", f"{RUNTIME_CLASSES}/kata", {"handler": "runc"}, MERGE)
+        wanted = 'RuntimeClass.node.k8s.io "kata" is invalid: handler: Invalid value: "runc": field is immutable'
+        assert (said.code, said.message) == (422, wanted)
+        said = await ask("PATCH", f"{RUNTIME_CLASSES}/kata", {"overhead": {"podFixed": {"cpu": "-1"}}}, MERGE)
+        assert (said.code, "must be greater than or equal to 0" in said.message) == (422, True)
+        created = await ask("PUT", f"{RUNTIME_CLASSES}/other", {"metadata": {"name": "other"}, "handler": "runc"})
+        assert created.code == 201
+        await ask.ok("PATCH", f"{RUNTIME_CLASSES}/kata", {"overhead": None}, MERGE)
+        assert "overhead" not in (await ask.ok("POST", PODS, pod("b", runtimeClassName="kata")))["spec"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"runtimeClassName": "kata"}, 'pod rejected: RuntimeClass "kata" not found'),
+        ({"runtimeClassName": "runc", "nodeSelector": {"disk": "hdd"}}, "conflict: runtimeClass.scheduling.nodeSelector[disk] = ssd; pod.spec.nodeSelector[disk] = hdd"),
+        ({"runtimeClassName": "runc", "overhead": {"cpu": "1"}}, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+        ({"overhead": {"cpu": "1"}}, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"),
+    ],
+)  # fmt: skip
+async def test_runtime_classes_refused(tmp_path: Path, spec: Any, why: str) -> None:
+    async with api(tmp_path) as ask:
+        document = {"metadata": {"name": "runc"}, "handler": "runc", "overhead": {"podFixed": {"cpu": "250m"}}}
+        await ask.ok("POST", RUNTIME_CLASSES, {**document, "scheduling": {"nodeSelector": {"disk": "ssd"}}})
+        said = await ask("POST", PODS, pod("x", **spec))
+        assert (said.code, said.message) == (403, f'pods "x" is forbidden: {why}')
 
 
 @pytest.mark.parametrize(
@@ -152,3 +191,34 @@ async def test_quota_on_resize(tmp_path: Path, profile: str) -> None:
             said.message
             == 'pods "demo" is forbidden: exceeded quota: rq, requested: cpu=1100m, used: cpu=900m, limited: cpu=1'
         )
+
+
+@pytest.mark.parametrize(
+    ("spec", "refusal"),
+    [
+        (
+            {"resourceClaims": [{"name": "gpu", "resourceClaimName": "x"}]},
+            'pods "demo" is forbidden: spec.resourceClaims: this API server has no ResourceClaims: remove it',
+        ),
+    ],
+    ids=["claims"],
+)
+async def test_what_no_node_could_do_is_refused(tmp_path: Path, spec: dict[str, Any], refusal: str) -> None:
+    async with api(tmp_path, "1.36") as ask:
+        answer = await ask("POST", PODS, pod(**spec))
+        assert (answer.code, answer.message) == (403, refusal)
+
+
+async def test_what_has_no_effect_is_a_warning(tmp_path: Path) -> None:
+    """kubectl prints the header."""
+    async with api(tmp_path, "1.36") as ask:
+        spec = {
+            "imagePullSecrets": [{"name": "s"}],
+            "automountServiceAccountToken": True,
+            "schedulingGroup": {"podGroupName": "g"},
+        }
+        answer = await ask("POST", PODS, pod(**spec))
+        assert answer.code == 201, answer.body
+        for field in spec:
+            assert any(f"spec.{field}: no effect" in warning for warning in answer.warnings), (field, answer.warnings)
+        assert (await ask("POST", PODS, pod("plain"))).warnings == []

@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.api.auth.node_authorizer import Attributes
 from plimsoll.api.auth.roles import (
-    Attributes,
     ResourceRule,
     denial,
-    own_name_refusal,
-    own_pod_refusal,
-    path_verdict,
+    may_read_path,
     rules_of,
     verdict,
 )
@@ -24,7 +22,19 @@ ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
 VIEWER = User("eve", frozenset({"plimsoll:viewers", "system:authenticated"}))
 NODE = User("system:node:n1", frozenset({"system:nodes", "system:authenticated"}))
 NO_ROLE = User("carol", frozenset({"system:authenticated"}))
+NAMELESS = User("somebody", frozenset({"system:nodes", "system:authenticated"}))
 FAKE_NODE = User("system:node:n1", frozenset({"system:authenticated"}))
+
+
+class Relations:
+    """Of node n1: the pod default/mine, which refers to one ConfigMap."""
+
+    def is_related(self, node: str, resource: str, namespace: str, name: str) -> bool:
+        related = {("pods", "default", "mine"), ("configmaps", "default", "used")}
+        return node == "n1" and (resource, namespace, name) in related
+
+
+RELATIONS = Relations()
 
 ROWS = [
     (ADMIN, Attributes("delete", "nodes", name="n1"), "allow"),
@@ -38,12 +48,12 @@ ROWS = [
     (ANONYMOUS, Attributes("create", "selfsubjectaccessreviews", "authorization.k8s.io"), "deny"),
     (FAKE_NODE, Attributes("patch", "nodes", subresource="status", name="n1"), "deny"),
     (NODE, Attributes("patch", "nodes", subresource="status", name="n1"), "allow"),
-    (NODE, Attributes("patch", "nodes", subresource="status", name="n2"), "deny"),
+    (NODE, Attributes("get", "nodes", name="n2"), "deny"),
     (NODE, Attributes("create", "nodes"), "allow"),
     (NODE, Attributes("delete", "nodes", name="n1"), "deny"),
     (NODE, Attributes("get", "nodes", name="n1"), "allow"),
     (NODE, Attributes("list", "nodes"), "deny"),
-    (NODE, Attributes("list", "nodes", field_selector=(("metadata.name", "n1"),)), "allow"),
+    (NODE, Attributes("list", "nodes", name="n1"), "allow"),
     (NODE, Attributes("update", "leases", "coordination.k8s.io", "", "kube-node-lease", "n1"), "allow"),
     (NODE, Attributes("update", "leases", "coordination.k8s.io", "", "kube-node-lease", "n2"), "deny"),
     (NODE, Attributes("update", "leases", "coordination.k8s.io", "", "default", "n1"), "deny"),
@@ -52,13 +62,27 @@ ROWS = [
     (NODE, Attributes("list", "pods"), "deny"),
     (NODE, Attributes("watch", "pods", field_selector=(("spec.nodeName", "n1"),)), "allow"),
     (NODE, Attributes("watch", "pods", field_selector=(("spec.nodeName", "n2"),)), "deny"),
-    (NODE, Attributes("get", "pods", name="p"), "own-pod"),
-    (NODE, Attributes("patch", "pods", subresource="status", name="p"), "own-pod"),
-    (NODE, Attributes("delete", "pods", name="p"), "own-pod"),
+    (NODE, Attributes("get", "pods", namespace="default", name="mine"), "allow"),
+    (NODE, Attributes("get", "pods", namespace="default", name="other"), "deny"),
+    (NODE, Attributes("watch", "pods", namespace="default", name="mine"), "allow"),
+    (NODE, Attributes("patch", "pods", subresource="status", name="p"), "allow"),  # then NodeRestriction
+    (NODE, Attributes("delete", "pods", name="p"), "allow"),
+    (NODE, Attributes("create", "pods", subresource="eviction", name="p"), "allow"),
+    (NODE, Attributes("deletecollection", "pods", namespace="default"), "deny"),
+    (NODE, Attributes("get", "pods", subresource="log", namespace="default", name="mine"), "deny"),
     (NODE, Attributes("patch", "pods", name="p"), "deny"),
     (NODE, Attributes("patch", "pods", subresource="resize", name="p"), "deny"),
     (NODE, Attributes("create", "pods", subresource="exec", name="p"), "deny"),
-    (NODE, Attributes("get", "configmaps", namespace="default", name="c"), "allow"),
+    (NODE, Attributes("get", "configmaps", namespace="default", name="used"), "allow"),
+    (NODE, Attributes("watch", "configmaps", namespace="default", name="used"), "allow"),
+    (NODE, Attributes("get", "configmaps", namespace="default", name="secret-plan"), "deny"),
+    (NODE, Attributes("get", "configmaps", namespace="kube-system", name="used"), "deny"),
+    (NODE, Attributes("list", "configmaps", namespace="default"), "deny"),
+    (NODE, Attributes("list", "configmaps", name="used"), "deny"),
+    (NODE, Attributes("get", "secrets", namespace="default", name="used"), "deny"),
+    (NODE, Attributes("list", "namespaces"), "deny"),
+    (NODE, Attributes("list", "resourcequotas", namespace="default"), "deny"),
+    (NAMELESS, Attributes("create", "events", namespace="default"), "deny"),
     (NODE, Attributes("update", "resourcequotas", subresource="status", name="q"), "deny"),
 ]
 
@@ -69,7 +93,7 @@ ROWS = [
     ids=[f"{u.name}-{a.verb}-{a.resource}-{i}" for i, (u, a, _) in enumerate(ROWS)],
 )
 def test_verdict(user: User, attributes: Attributes, expected: str) -> None:
-    assert verdict(user, attributes) == expected
+    assert verdict(user, attributes, RELATIONS).allowed is (expected == "allow")
 
 
 @pytest.mark.parametrize(
@@ -87,17 +111,7 @@ def test_verdict(user: User, attributes: Attributes, expected: str) -> None:
     ],
 )
 def test_paths(user: User, path: str, expected: str) -> None:
-    assert path_verdict(user, path) == expected
-
-
-def test_own_pod() -> None:
-    status = Attributes("patch", "pods", subresource="status", name="p")
-    assert own_pod_refusal("n1", status, "n1") == ""
-    assert "spec.nodeName set to itself" in own_pod_refusal("n1", status, "n2")
-    create = Attributes("create", "pods")
-    assert "can only create mirror pods" in own_pod_refusal("n1", create, "n1")
-    assert own_pod_refusal("n1", create, "n1", is_mirror=True) == ""
-    assert own_name_refusal("n1", "nodes", "n2") == 'node "n1" is not allowed to modify node "n2"'
+    assert may_read_path(user, path) is (expected == "allow")
 
 
 def test_denial_has_the_message_of_kubernetes() -> None:
@@ -148,15 +162,16 @@ def test_rules_agree_with_verdicts(user: User) -> None:
     for verb, group, shown, names in said:
         resource, _, subresource = shown.partition("/")
         name = names[0] if names else "some"
-        assert verdict(user, Attributes(verb, resource, group, subresource, "kube-node-lease", name)) == "allow"
+        assert verdict(user, Attributes(verb, resource, group, subresource, "kube-node-lease", name)).allowed
     assert ("list", "", "pods", ()) in said or user is not VIEWER
-    assert not any(verb in ("delete", "deletecollection") and not names for verb, _, _, names in said)
+    removed = {resource for verb, _, resource, names in said if verb in ("delete", "deletecollection") and not names}
+    assert removed == ({"pods"} if user is NODE else set()), "NodeRestriction limits them to the node's own"
     assert bool(rules.beyond) == (user is NODE)
 
 
 def test_what_a_node_may_do_with_itself() -> None:
     rules = rules_of(NODE, "default").resources
-    assert ResourceRule(("get", "patch", "update"), ("",), ("nodes/status",), ("n1",)) in rules
+    assert any(rule.verbs == ("patch", "update") and "nodes/status" in rule.resources for rule in rules)
     assert not any("leases" in rule.resources for rule in rules)  # those lie in kube-node-lease
 
 

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import ipaddress
 import ssl
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from plimsoll.api.auth.ca import Authority, CertificateNotSignedError
+from plimsoll.api.auth.ca import Authority, CertificateNotSignedError, Issued, endpoint_name
 from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.machinery.users import AUTHENTICATED, NODES, User
 from plimsoll.api.server.in_process import InProcess
@@ -96,6 +102,77 @@ def test_what_is_not_signed(authority: Authority, request_pem: bytes, reason: st
         authority.sign_node(request_pem, "n1", timedelta(days=1), T0)
 
 
+def _serving(*names: str) -> tuple[bytes, bytes]:
+    """A request for a serving certificate, and its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name(
+        [
+            x509.NameAttribute(NameOID.ORGANIZATION_NAME, NODES),
+            x509.NameAttribute(NameOID.COMMON_NAME, "system:node:n1"),
+        ]
+    )
+    builder = x509.CertificateSigningRequestBuilder().subject_name(subject)
+    if names:
+        alternatives = [
+            x509.IPAddress(ipaddress.ip_address(name)) if name[0].isdigit() else x509.DNSName(name) for name in names
+        ]
+        builder = builder.add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+    pem = builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM)
+    return pem, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "kubernetes", "api.example", "kubernetes.default.svc"])
+def test_a_node_is_never_the_api_server(authority: Authority, tmp_path: Path, name: str) -> None:
+    """Not even a node of that name: its certificate has the name of its endpoint only."""
+    authority.prepare(("127.0.0.1", "localhost", "kubernetes", "api.example"))
+    dns = name if not name[0].isdigit() else "n1"
+    pair = generate(f"system:node:{dns}", NODES)
+    signed = authority.sign_node(pair.request, dns, timedelta(days=1))
+    for shown, key in ((signed, pair.key), _of(authority.issue_node(dns))):
+        assert _is_accepted_as(authority, tmp_path, shown, key, endpoint_name(dns))
+        assert not _is_accepted_as(authority, tmp_path, shown, key, name)
+    with pytest.raises(CertificateNotSignedError, match="may not serve as the API server"):
+        authority.sign_node(_serving(name)[0], "n1", timedelta(days=1), serves_as={name, "n1"})
+
+
+def _of(issued: Issued) -> tuple[bytes, bytes]:
+    return issued.certificate, issued.key
+
+
+def _is_accepted_as(authority: Authority, tmp_path: Path, certificate: bytes, key: bytes, name: str) -> bool:
+    """By a client that trusts the CA, in a real handshake in memory."""
+    (tmp_path / "served.pem").write_bytes(certificate + b"\n" + key)
+    serving = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    serving.load_cert_chain(tmp_path / "served.pem")
+    trusting = ssl.create_default_context(cafile=str(authority.ca_file))
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = trusting.wrap_bio(to_client, to_server, server_hostname=name)
+    server = serving.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(4):
+        for side in (client, server):
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError:
+                return False
+    return True
+
+
+def test_serving_certificates(authority: Authority, tmp_path: Path) -> None:
+    own = {"n1", "10.0.0.7"}
+    request, key = _serving("n1", "10.0.0.7")
+    signed = authority.sign_node(request, "n1", timedelta(days=1), serves_as=own)
+    for name in (*own, endpoint_name("n1")):
+        assert _is_accepted_as(authority, tmp_path, signed, key, name)
+    with pytest.raises(CertificateNotSignedError, match=r"not a name or address of this node: 10\.0\.0\.8, n2"):
+        authority.sign_node(_serving("n2", "10.0.0.8")[0], "n1", timedelta(days=1), serves_as=own)
+    with pytest.raises(CertificateNotSignedError, match="a client certificate has no subject alternative names: 10"):
+        authority.sign_node(request, "n1", timedelta(days=1))
+    usage = x509.load_pem_x509_certificate(signed).extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+    assert list(usage) == [ExtendedKeyUsageOID.SERVER_AUTH], "it does not call the API"
+
+
 # --- the API ---
 
 
@@ -104,6 +181,7 @@ def test_what_is_not_signed(authority: Authority, request_pem: bytes, reason: st
     [
         pytest.param(NODE, asked(generate("system:node:n2", NODES).request), 422, "is not this node", id="another"),
         pytest.param(NODE, asked(b"x", signerName="example.com/x"), 422, "must be ", id="signer"),
+        pytest.param(NODE, asked(b"x", usages=["server auth", "cert sign"]), 422, "spec.usages", id="usages"),
         pytest.param(NODE, asked(b"x", expirationSeconds=5), 422, "may not be less than 600", id="life"),
         pytest.param(ADMIN, asked(generate("system:node:n1", NODES).request), 422, "is not a node", id="admin"),
         pytest.param(User("eve", frozenset({AUTHENTICATED})), asked(b"x"), 403, "cannot create", id="another user"),

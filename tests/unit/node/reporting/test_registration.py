@@ -131,7 +131,7 @@ async def test_an_existing_node_gets_missing_labels(tmp_path: Path) -> None:
         node = await here.ask.ok("GET", NODE)
         assert node["metadata"]["labels"] | {"mine": "stays", "kubernetes.io/os": "linux"} == node["metadata"]["labels"]
         assert DECLARED_CAPACITY not in node["metadata"]["annotations"]
-        assert node["status"]["capacity"] == {"cpu": "4", "memory": "8Gi", "pods": "110"}
+        assert node["status"]["capacity"] == {"cpu": "4", "memory": "8Gi", "pods": "110", "x/gpu": "1"}
         methods = [method for method, _ in here.wire.asked]
         assert methods == ["POST", "GET", "PATCH", "PATCH"]
         assert here.wire.asked[-1] == ("PATCH", f"{NODE}/status")

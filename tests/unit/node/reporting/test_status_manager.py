@@ -85,7 +85,8 @@ class Api:
         if code == 0:
             raise UnreachableError("gone for a while")
         reason = {404: "NotFound", 409: "Conflict"}.get(code, "")
-        return ApiResponse(code, msgspec.json.encode({"kind": "Status" if code >= 400 else "Pod", "reason": reason}))
+        kind = {"kind": "Status", "reason": reason} if code >= 400 else {"kind": "Pod", "metadata": {"name": "web"}}
+        return ApiResponse(code, msgspec.json.encode(kind))
 
     def lines(self, request: Request) -> Any:
         raise AssertionError("nothing is watched here")

@@ -11,6 +11,7 @@ import pytest
 
 from plimsoll.node.server.exec import ExecOptions, exec_options, run_exec
 from plimsoll.node.server.http import HttpError
+from plimsoll.node.server.idle import IdleClock
 from plimsoll.runtime.interface import ExecSession, RuntimeCallError
 from tests.unit.node.played_session import PlayedSession
 
@@ -229,3 +230,21 @@ def test_options_that_make_no_sense(query: dict[str, list[str]], sentence: str) 
     with pytest.raises(HttpError) as refused:
         exec_options(query)
     assert (refused.value.status, str(refused.value)) == (400, sentence)
+
+
+async def test_a_session_without_traffic_ends() -> None:
+    socket, session = PlayedSocket(), PlayedSession()
+    async with asyncio.timeout(10):
+        await run_exec(socket, ALL, _attach(session), IdleClock(0.05))
+    assert session.closed.is_set() and not socket.output(3)
+
+
+async def test_an_attached_session_names_what_failed() -> None:
+    async def attach() -> ExecSession:
+        raise RuntimeCallError("attach", "no such container")
+
+    socket = PlayedSocket()
+    await run_exec(socket, ExecOptions(stdin=True), attach)
+    assert socket.status["message"] == (
+        "Internal error occurred: error attaching to container: attach: no such container"
+    )

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from plimsoll.api.auth.ca import endpoint_name
 from plimsoll.codec.kernel.cri_log import log_line
 from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError
 from plimsoll.kube.websocket import connect
@@ -144,7 +145,9 @@ async def test_a_certificate_of_another_ca_ends_the_handshake(world: World, tmp_
     other = World(tmp_path / "other")
     stranger = world.client_tls(other.authority.issue("plimsoll-api", ["plimsoll:api"]))
     with pytest.raises((ssl.SSLError, ConnectionError, asyncio.IncompleteReadError)):
-        reader, writer = await asyncio.open_connection("127.0.0.1", world.port, ssl=stranger, server_hostname=NODE)
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", world.port, ssl=stranger, server_hostname=endpoint_name(NODE)
+        )
         writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         await writer.drain()
         await reader.readexactly(1)
@@ -160,7 +163,7 @@ async def test_only_the_node_answers_for_its_name(world: World) -> None:
 async def test_a_renewed_certificate_is_shown_from_then_on(world: World) -> None:
     async def shown() -> int:
         _, writer = await asyncio.open_connection(
-            "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=NODE
+            "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=endpoint_name(NODE)
         )
         number = int(writer.get_extra_info("ssl_object").getpeercert()["serialNumber"], 16)
         writer.close()
@@ -200,7 +203,7 @@ async def test_a_taken_port_is_left_to_its_owner(world: World) -> None:
 )  # fmt: skip
 async def test_odd_requests(world: World, sent: bytes, status: bytes) -> None:
     reader, writer = await asyncio.open_connection(
-        "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=NODE
+        "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=endpoint_name(NODE)
     )
     writer.write(sent)
     async with asyncio.timeout(10):
@@ -216,7 +219,7 @@ async def test_odd_requests(world: World, sent: bytes, status: bytes) -> None:
 
 async def test_requests_may_follow_each_other_at_once(world: World) -> None:
     reader, writer = await asyncio.open_connection(
-        "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=NODE
+        "127.0.0.1", world.port, ssl=world.authority.client_context(), server_hostname=endpoint_name(NODE)
     )
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n" * 3)
     async with asyncio.timeout(10):
@@ -309,7 +312,7 @@ async def _exec(world: World, query: str, *protocols: str) -> WebSocket:
         world.port,
         f"/exec/default/web/c?{query}",
         tls=world.authority.client_context(),
-        server_name=NODE,
+        server_name=endpoint_name(NODE),
         subprotocols=protocols or ("v5.channel.k8s.io", "v4.channel.k8s.io"),
     )
 

@@ -19,7 +19,7 @@ from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.profile import profile_named
 
 OLD, NEW = (ContainerEvents("c", profile_named(name)) for name in ("documents", "1.36"))
-INIT = ContainerEvents("c", profile_named("1.36"), is_init=True)
+INIT = ContainerEvents("c", profile_named("1.36"), "initContainers")
 POD = Metadata(name="p", namespace="ns", uid="u")
 
 TABLE = [

@@ -43,9 +43,28 @@ def starts(pod: RunPod, what: ObservedPod, about: SyncState = NO_MEMORY, now_s: 
     return [each.name for each in compute_pod_actions(pod, what, about, now_s).starts]
 
 
+def test_an_ephemeral_container_whose_record_is_gone_has_run() -> None:
+    about = SyncState(status=RunStatus(ephemeral_container_statuses=(D_RAN,)))
+    assert starts(a_pod("a", **DEBUG), seen(run("a")), about) == []
+
+
+def test_an_ephemeral_container_does_not_keep_its_pod() -> None:
+    pod = a_pod("a", restart="Never", **DEBUG)
+    actions = compute_pod_actions(pod, seen(run("a", "exited"), run("d")), NO_MEMORY, NOW_S)
+    assert actions.kill_pod and not actions.starts
+
+
 # What to start
 
+DEBUG: dict[str, Any] = {"ephemeralContainers": [{"name": "d", "image": "img:1"}]}
+D_RAN = RunContainerStatus(name="d", state=RunState(running=Running("1970-01-12T13:46:40Z")))
 STARTS = [
+    pytest.param(a_pod("a", **DEBUG), seen(run("a")), ["d"], id="ephemeral: at once"),
+    pytest.param(a_pod("a", init=("i",), **DEBUG), seen(run("i")), ["d"], id="ephemeral: whatever init containers do"),
+    pytest.param(a_pod("a", **DEBUG), seen(run("a"), run("d")), [], id="ephemeral: runs"),
+    pytest.param(a_pod("a", **DEBUG), seen(run("a"), run("d", "exited", exit_code=1)), [], id="ephemeral: never again"),
+    pytest.param(a_pod("a", **DEBUG), seen(run("a"), run("d", "created")), ["d"], id="ephemeral: created only"),
+    pytest.param(a_pod("a", **DEBUG), ObservedPod(), ["a"], id="ephemeral: not before there is a sandbox"),
     pytest.param(a_pod("a", "b"), seen(), ["a", "b"], id="all at once"),
     pytest.param(a_pod("a", "b"), seen(run("a")), ["b"], id="only what is missing"),
     pytest.param(a_pod("a"), seen(run("a", "exited", exit_code=1)), ["a"], id="Always: failed"),

@@ -8,7 +8,12 @@ import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError
-from plimsoll.rules.lifecycle.security_context import SecurityValues, security_values
+from plimsoll.rules.lifecycle.security_context import (
+    SecurityValues,
+    app_armor_profiles,
+    security_values,
+    without_effect,
+)
 
 
 def values(own: Any = None, shared: Any = None, image_user: int | None = None, **spec: Any) -> SecurityValues:
@@ -24,7 +29,7 @@ def values(own: Any = None, shared: Any = None, image_user: int | None = None, *
             },
         }
     )
-    return security_values(pod, pod.spec.containers[1], image_user)
+    return security_values(pod, pod.spec.containers[1], image_user, has_selinux=True)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +99,7 @@ OWN = "spec.containers[1].securityContext"
         (None, {"supplementalGroupsPolicy": "Strict"}, {}, "spec.securityContext.supplementalGroupsPolicy"),
         (None, {"seLinuxChangePolicy": "MountOption"}, {}, "spec.securityContext.seLinuxChangePolicy"),
         (None, None, {"hostUsers": False}, "spec.hostUsers"),
+        (None, None, {"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
     ],
 )
 def test_refused_with_its_path(own: Any, shared: Any, spec: dict[str, Any], path: str) -> None:
@@ -132,3 +138,49 @@ def test_non_root(own: Any, shared: Any, image_user: int | None, message: str) -
     with pytest.raises(ContainerConfigError) as refused:
         values(own, shared, image_user)
     assert str(refused.value) == message
+
+
+def test_selinux_options_where_the_kernel_has_no_selinux() -> None:
+    """Accepted, as by a kubelet and its runtime, and named in an event."""
+    options = {"seLinuxOptions": {"level": "s0:c1"}}
+    containers = [{"name": "a", "securityContext": options}, {"name": "b"}]
+    pod = run_pod({"metadata": {"name": "p"}, "spec": {"securityContext": options, "containers": containers}})
+    for container in pod.spec.containers:
+        security_values(pod, container, has_selinux=False)
+    assert without_effect(pod, has_selinux=False) == (
+        "spec.securityContext.seLinuxOptions, spec.containers[0].securityContext.seLinuxOptions: no effect, SELinux is "
+        "not enabled on this node"
+    )
+    assert without_effect(pod, has_selinux=True) == ""
+
+
+RUNTIME_DEFAULT = {"appArmorProfile": {"type": "RuntimeDefault"}}
+ANNOTATION = "container.apparmor.security.beta.kubernetes.io/c"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "shared", "own", "asks"),
+    [
+        ({}, {}, {}, False),
+        ({}, RUNTIME_DEFAULT, {}, True),
+        ({}, {}, {"appArmorProfile": {"type": "Localhost", "localhostProfile": "x"}}, True),
+        ({}, RUNTIME_DEFAULT, {"appArmorProfile": {"type": "Unconfined"}}, False),
+        ({}, RUNTIME_DEFAULT, {"privileged": True}, False),
+        ({ANNOTATION: "runtime/default"}, {}, {}, True),
+        ({ANNOTATION: "unconfined"}, {}, {}, False),
+    ],
+)
+def test_app_armor_profiles(annotations: Any, shared: Any, own: Any, asks: bool) -> None:
+    metadata = {"name": "p", "annotations": annotations}
+    container = {"name": "c", "securityContext": own}
+    pod = run_pod({"metadata": metadata, "spec": {"securityContext": shared, "containers": [container]}})
+    assert app_armor_profiles(pod) is asks
+
+
+def test_restart_rules_are_refused() -> None:
+    container = {"name": "c", "restartPolicyRules": [{"action": "Restart"}], "restartPolicy": "OnFailure"}
+    pod = run_pod({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
+    with pytest.raises(
+        ContainerConfigError, match=r"spec.containers\[0\].restartPolicyRules, .*restartPolicy: not supp"
+    ):
+        security_values(pod, pod.spec.containers[0])

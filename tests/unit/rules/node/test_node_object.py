@@ -199,12 +199,26 @@ MORE: list[tuple[str, Any, Any, set[str]]] = [
     ("unknown", lambda status: status["conditions"][3].update(status="Unknown"), None, {"conditions"}),
     ("a condition lost", lambda status: status["conditions"].pop(1), None, {"conditions"}),
     ("capacity", lambda status: status["capacity"].update(cpu="2"), {"cpu": "48"}, {"capacity"}),
-    ("a device gone", lambda status: status["capacity"].update({"x/gpu": "1"}), {"x/gpu": None}, {"capacity"}),
+    (
+        "pages gone",
+        lambda status: status["capacity"].update({"hugepages-64Ki": "1"}),
+        {"hugepages-64Ki": None},
+        {"capacity"},
+    ),
     ("port", lambda status: status["daemonEndpoints"]["kubeletEndpoint"].update(Port=1), None, {"daemonEndpoints"}),
     ("kernel", lambda status: status["nodeInfo"].update(kernelVersion="5"), None, {"nodeInfo"}),
     ("address", lambda status: status["addresses"][0].update(address="10.0.0.1"), None, {"addresses"}),
     ("images", lambda status: status["images"].append({"names": ["x"]}), [], {"images"}),
 ]
+
+
+def test_a_resource_of_others_stays() -> None:
+    """`kubectl patch node --subresource status` advertises an extended resource; a kubelet leaves it there."""
+    node = made()
+    for field in ("capacity", "allocatable"):
+        node["status"][field]["example.com/dongle"] = "4"
+    status = node_status(FACTS, the_setting(), WELL, node["status"]["conditions"], T0)
+    assert not says_more_than_alive(node, status)
 
 
 @pytest.mark.parametrize(("spoil", "sent", "fields"), [row[1:] for row in MORE], ids=[row[0] for row in MORE])

@@ -164,3 +164,13 @@ def test_range_of_valid_pods(document: Json, capacity: int, share: bool, sidecar
     with_rule = oom_scores(each, qos, NodePolicy(capacity, pod_level_oom_share=share))
     without = oom_scores(each, qos, NodePolicy(capacity, pod_level_oom_share=share, sidecar_oom_rule=False))
     assert all(a <= b for a, b in zip(with_rule, without, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("qos", "amount", "score"),
+    [("Burstable", "1Gi", 999), ("Guaranteed", "1Gi", -997), ("BestEffort", None, 1000)],
+)
+def test_o5_an_ephemeral_container_requests_nothing(qos, amount: str | None, score: int) -> None:
+    one = pod(memory("c", amount), ephemeralContainers=[{"name": "d"}])
+    scores = oom_scores(one, qos, NodePolicy(memory_capacity_bytes=8 * GI))
+    assert (len(scores), scores[1]) == (2, score)

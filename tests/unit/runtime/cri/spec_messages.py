@@ -19,6 +19,8 @@ FIELDS = {
     "CreateContainerResponse": "1 container_id string",
     "ExecRequest": "1 container_id string; 2 cmd []string; 3 tty bool; 4 stdin bool; 5 stdout bool; 6 stderr bool",
     "ExecResponse": "1 url string",
+    "AttachRequest": "1 container_id string; 2 stdin bool; 3 tty bool; 4 stdout bool; 5 stderr bool",
+    "AttachResponse": "1 url string",
     "ExecSyncRequest": "1 container_id string; 2 cmd []string; 3 timeout int64",
     "ExecSyncResponse": "1 stdout bytes; 2 stderr bytes; 3 exit_code int32",
     "FilesystemIdentifier": "1 mountpoint string",

@@ -24,6 +24,7 @@ STANDS_FOR = {
     "SandboxRequest": ("StopPodSandboxRequest", "RemovePodSandboxRequest", "PodSandboxStatusRequest"),
     "ContainerRequest": ("StartContainerRequest", "RemoveContainerRequest", "ReopenContainerLogRequest"),
     "ImageRequest": ("PullImageRequest", "RemoveImageRequest"),
+    "StreamingResponse": ("ExecResponse", "AttachResponse"),
     "ContainerState": ("Container",),
     "PodSandboxState": ("PodSandbox",),
     "CriMount": ("Mount",),

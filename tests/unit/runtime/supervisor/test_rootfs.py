@@ -51,12 +51,17 @@ def test_is_below(path: str, directories: tuple[str, ...], below: bool) -> None:
     assert is_below(path, directories) is below
 
 
-def test_hidden_paths_follow_links_and_are_not_nested(tmp_path: Path) -> None:
-    found = hidden_paths([str(tmp_path)])
-    assert "/var/run" not in found or not Path("/var/run").is_symlink()
-    assert not any(is_below(one, [other]) for one in found for other in found if one != other)
-    assert is_below(str(tmp_path.resolve()), found)
-    assert "/" not in hidden_paths(["/"])
+def test_hidden_paths_are_those_below_what_is_shown(tmp_path: Path) -> None:
+    """Also a link itself, where it leads, and a path that does not exist yet; nested ones once."""
+    shown, elsewhere = tmp_path / "usr", tmp_path / "opt"
+    (shown / "keys").mkdir(parents=True)
+    elsewhere.mkdir()
+    (shown / "keys/node.key").touch()
+    (elsewhere / "link").symlink_to(shown / "keys/node.key")
+    (shown / "config").symlink_to(elsewhere / "real")
+    secret = [elsewhere / "link", elsewhere / "state", shown / "config", shown / "later", shown / "keys", shown]
+    found = hidden_paths(map(str, secret), (str(shown),))
+    assert found == tuple(str(shown / name) for name in ("config", "keys", "later"))
 
 
 def test_where_a_volume_would_show_a_secret(tmp_path: Path) -> None:
@@ -87,9 +92,10 @@ def test_a_plan_crosses_the_wire() -> None:
 
 
 HOST = Host(
-    hidden=("/home", "/srv/secret", "/var/lib"),
-    disks=("/srv",),
-    sockets=("/opt/socket", "/var/lib/socket"),
+    hidden=("/usr/local/etc", "/usr/secret"),
+    programs=("/usr",),
+    disks=("/usr/local",),
+    sockets=("/usr/local/socket", "/usr/secret/socket"),
     masked=("/proc/kcore",),
     secrets=(("/data/state", "/srv/state"),),
 )
@@ -105,9 +111,9 @@ def targets(view: RootView, host: Host = HOST) -> list[str]:
 def test_the_order_of_mounts() -> None:
     """Disks, their covers, the system directories, exposed paths, volumes, and secrets that a volume would show."""
     assert targets(VIEW) == [
-        "/srv",
-        "/srv/secret",
-        "/opt/socket",
+        "/usr/local",
+        "/usr/local/etc",
+        "/usr/local/socket",
         "/proc", "/sys", "/dev",
         "/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty",
         "/dev/ptmx", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr",
@@ -122,9 +128,10 @@ def test_the_order_of_mounts() -> None:
 
 def test_how_each_mount_is_made() -> None:
     mounts = {mount.target: mount for mount in prepare(VIEW, HOST)}
-    assert mounts["/srv"] == Mount("/srv", Source.HOST, "/srv", RDONLY | NODEV, recursive=False)
-    assert mounts["/srv/secret"] == Mount("/srv/secret", Source.BLANK, "/srv/secret")
-    assert mounts["/opt/socket"] == Mount("/opt/socket", Source.BLANK, "/opt/socket", missing="skip")
+    disk = "/usr/local"
+    assert mounts[disk] == Mount(disk, Source.HOST, disk, RDONLY | NODEV, recursive=False)
+    assert mounts[f"{disk}/etc"] == Mount(f"{disk}/etc", Source.BLANK, f"{disk}/etc", missing="skip")
+    assert mounts[f"{disk}/socket"] == Mount(f"{disk}/socket", Source.BLANK, f"{disk}/socket", missing="skip")
     assert mounts["/proc"] == Mount("/proc", Source.NEW, "proc", SAFE, "proc", missing="create")
     assert mounts["/sys"].flags == SAFE | RDONLY
     assert mounts["/dev"].options == "mode=755,size=64k"
@@ -137,8 +144,12 @@ def test_how_each_mount_is_made() -> None:
 
 def test_without_overlayfs_every_hidden_path_is_covered() -> None:
     mounts = prepare(VIEW._replace(overlay=False), HOST)
-    assert [mount.target for mount in mounts if mount.source is Source.COVER] == list(HOST.hidden)
-    assert [mount.target for mount in mounts[:5]] == ["/srv", *HOST.hidden, "/opt/socket"]
+    assert [mount.target for mount in mounts[:4]] == [
+        "/usr/local",
+        "/usr/local/etc",
+        "/usr/secret",
+        "/usr/local/socket",
+    ]
 
 
 @pytest.mark.parametrize("overlay", [True, False])
@@ -146,7 +157,6 @@ def test_an_image_has_nothing_of_the_host_but_volumes(overlay: bool) -> None:
     mounts = prepare(VIEW._replace(root="/image", overlay=overlay), Host(masked=HOST.masked))
     taken = [mount.path for mount in mounts if mount.source is Source.HOST]
     assert [path for path in taken if not path.startswith("/dev/")] == [bind.host_path for bind in BINDS]
-    assert not [mount for mount in mounts if mount.source is Source.COVER]
 
 
 def test_a_privileged_container_has_the_devices_and_may_write_to_sys() -> None:
