@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from plimsoll.kube.http import HttpTransport
     from plimsoll.kube.kubeconfig import Access
     from plimsoll.kube.request import ApiError, ApiResponse, Request
+    from plimsoll.rules.profile import ChosenProfile
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -114,13 +115,13 @@ class ClusterClient:
 
         return kind_named(await self.kinds(), word)
 
-    async def profile_name(self) -> str:
-        """The profile nearest to the server's version."""
-        from plimsoll.cli.node_options import FIRST_MODERN_MINOR
+    async def chosen_profile(self) -> ChosenProfile:
+        """The profile of the server's version."""
         from plimsoll.kube.request import Request
+        from plimsoll.rules.profile import profile_of
 
-        minor = str((await self.ask(Request("GET", "/version"))).get("minor") or "").rstrip("+")
-        return "1.36" if not minor.isdecimal() or int(minor) >= FIRST_MODERN_MINOR else "documents"
+        answer = await self.ask(Request("GET", "/version"))
+        return profile_of(str(answer.get("gitVersion") or ""), "version of the API server")
 
 
 def answered(options: Mapping[str, Any], work: Callable[[ClusterClient], Coroutine[Any, Any, Result]]) -> Result:

@@ -301,7 +301,7 @@ class NodeProcess:
             resource=lambda: resource_page(stats.sample(PAGE_AGE_S)),
             cadvisor=cadvisor,
             probes=meters.probes_page,
-            configuration=lambda: config_document(self._live.setting.config),
+            configuration=lambda: config_document(self._live.setting.config, self._live.setting.profile),
             own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
         )
 

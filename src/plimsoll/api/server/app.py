@@ -94,7 +94,7 @@ class App:
         store = await Store.open(options.state_directory / "store")
         try:
             self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
-            if not self.cluster.in_place:
+            if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
             await bootstrap(self.cluster)
             async with AsyncExitStack() as stack:

@@ -15,8 +15,9 @@ INDENT = "    "
 
 def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise: bool = False) -> Iterator[str]:
     node = found.node
+    yield paint(f"profile {node.profile}: {inert(node.profile_reason)}", "dim")
     title = f"node {inert(node.name)}".rstrip()
-    facts = f"profile {node.profile} · cgroup v{node.cgroup_version} · {node.driver} · {node.runtime}"
+    facts = f"cgroup v{node.cgroup_version} · {node.driver} · {node.runtime}"
     yield f"{paint(title, 'bold')}  {paint(facts, 'dim')}"
     yield f"{INDENT}capacity     {_listed(node.capacity)}"
     yield f"{INDENT}allocatable  {_listed(node.allocatable)}"

@@ -34,7 +34,7 @@ _STATE = click.option(
     "profile_name",
     default="documents",
     show_default=True,
-    help="The profile to follow: documents or 1.36.",
+    help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
 )
 @click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
 @click.option(

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     "--kubeconfig", type=click.Path(path_type=Path), help="[default: $KUBECONFIG, then the pod's service account]"
 )
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]")
-@click.option("--profile", default="documents", show_default=True, help="The profile to follow: documents or 1.36.")
+@click.option(
+    "--profile",
+    default="documents",
+    show_default=True,
+    help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
+)
 @log_options
 def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: Any) -> None:
     """Assign pending pods to nodes by their requests, until Ctrl-C.

@@ -45,7 +45,12 @@ TOUR = (
 @click.option(
     "--listen", metavar="HOST:PORT", help="Address of the API server. [default: 127.0.0.1:6443, or any free port]"
 )
-@click.option("--profile", default="documents", show_default=True, help="The profile to follow: documents or 1.36.")
+@click.option(
+    "--profile",
+    default="documents",
+    show_default=True,
+    help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
+)
 @click.option("--feature-gates", metavar="LIST", default="", help="Feature gates of the API server and the node.")
 @click.option("--capacity", metavar="LIST", help="Capacity of the node: cpu=8,memory=4Gi. [default: this machine]")
 @click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration for the node.")
