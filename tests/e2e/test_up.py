@@ -163,7 +163,7 @@ def test_it_is_killed_itself(started: Started) -> None:
 @pytest.mark.parametrize("part", ["node", "api"])
 def test_a_part_is_killed(started: Started, part: str) -> None:
     up = started().ready()
-    (pid,) = [each for each in up.processes() if f"plimsoll.cli.main\0{part}" in _command(each)]
+    (pid,) = [each for each in up.processes() if f"plimsoll\0{part}" in _command(each)]
     os.kill(pid, signal.SIGKILL)
     assert up.ended() == 2
     assert "ended (exit code -9)" in up.output

@@ -38,17 +38,22 @@ class Up:
     """Started when it is made. Its output is collected while it runs."""
 
     def __init__(
-        self, directory: Path, *options: str, listen: str = "127.0.0.1:0", within: tuple[str, ...] = ()
+        self,
+        directory: Path,
+        *options: str,
+        listen: str = "127.0.0.1:0",
+        within: tuple[str, ...] = (),
+        plimsoll: str | Path = _PLIMSOLL,
     ) -> None:
         """`within`: a command that runs the one given to it."""
         self.state = directory / "state"
         self.root = f"/plimsoll-test-{secrets.token_hex(4)}"
         self.output = ""
-        command = [*within, _PLIMSOLL, "up", "--state-dir", str(self.state), "--cgroup-root", self.root]
+        command = [*within, str(plimsoll), "up", "--state-dir", str(self.state), "--cgroup-root", self.root]
         command += ["--capacity", CAPACITY, *(["--listen", listen] if listen else []), *options]
         self.process = subprocess.Popen(
             command,
-            cwd=ROOT,
+            cwd=directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -34,7 +34,7 @@ class DaemonProcess:
 
     def __init__(self, name: str, arguments: list[str], log: Path) -> None:
         self.name, self.log = name, log
-        self._command = [sys.executable, "-I", "-m", "plimsoll.cli.main", *arguments, "--while-stdin"]
+        self._command = [sys.executable, "-I", "-m", "plimsoll", *arguments, "--while-stdin"]
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
