@@ -69,6 +69,7 @@ VERBS = {
         "up",
         "Start a cluster on this machine: API server, scheduler, node, three pods.",
     ),
+    "reset": ("plimsoll.cli.server.reset", "reset", "End that cluster and remove everything that plimsoll has made."),
 }
 
 

@@ -31,6 +31,7 @@ from plimsoll.linux.mlock import lock_memory
 from plimsoll.linux.nice import raise_priority
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.agent import Agent
+from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
@@ -83,13 +84,16 @@ class AgentOptions(msgspec.Struct, frozen=True):
 
 async def run_node(live: LiveNode, options: AgentOptions, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
     """Run the node until `stop` is set. `announce` gets one line once the node is ready."""
-    node = NodeProcess(live, options)
-    for note in live.notes:
-        log.warning("%s", note)
+    lock = take_agent_lock(options.state_dir, UNENFORCED if live.driver.simulated else "")
     try:
+        node = NodeProcess(live, options)
+        for note in live.notes:
+            log.warning("%s", note)
         await node.run(stop, announce)
     except* PlimsollError as group:
         raise _first(group) from None
+    finally:
+        os.close(lock)
 
 
 def _first(group: BaseExceptionGroup[PlimsollError]) -> PlimsollError:
@@ -220,7 +224,12 @@ class NodeProcess:
         await self.agent.ready.wait()
         self.registration.report_soon()
         await self.registration.registered.wait()
-        self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        if self._live.driver.simulated:
+            self._event("Warning", "LimitsNotEnforced", UNENFORCED)
+        else:
+            self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        for sentence in self._runtime.limitations if isinstance(self._runtime, ProcessRuntime) else ():
+            self._event("Warning", "ContainersNotIsolated", sentence)
         announce(f"ready: node {self._options.name}, endpoint https://{self._options.host}:{port}")
 
     # --- callbacks ---

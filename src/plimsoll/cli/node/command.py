@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import msgspec
 from click.core import ParameterSource
 
 from plimsoll.cli.node.machine import finished, live_options, node_name, opened
-from plimsoll.cli.terminal import echo_json
+from plimsoll.cli.terminal import Paint, colourful, echo_json
+from plimsoll.linux.state_dir import state_home
 from plimsoll.node.machine import LiveNode
 
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format.")
@@ -150,13 +152,27 @@ def status(output: str, **options: Any) -> int:
 
     Changes nothing. Exit code 1 if something differs or a change is incomplete.
     """
-    live = opened(options)
+    from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
+    from plimsoll.node.agent_lock import why_unenforced
+
+    home = options["state_dir"] or state_home(dict(os.environ), os.geteuid())
+    unenforced = why_unenforced(home)
+    try:
+        live = opened(options)
+    except CgroupsUnusableError as error:
+        if not unenforced:
+            raise
+        click.echo(f"the node agent that runs here enforces no limits: {error}")
+        return 1
     found = live.tree.status()
     if output == "json":
         document = {**msgspec.to_builtins(found), "driver": live.driver.name, "version": live.driver.version}
         document["declared_capacity"] = live.declared_capacity
+        document["unenforced"] = unenforced
         echo_json(document)
     else:
+        if unenforced:
+            click.echo(Paint(colourful())(f"the node agent that runs here enforces no limits: {unenforced}", "yellow"))
         _print_status(live, found)
     if found.in_progress:
         return 0
@@ -184,7 +200,7 @@ def teardown(output: str, kill: bool, **options: Any) -> None:
 def _print_status(live: LiveNode, found: Any) -> None:
     from plimsoll.cgroups.engine.executor import step_text
     from plimsoll.cli.printers import counted, lines, print_unmet
-    from plimsoll.cli.terminal import Paint, colourful, inert
+    from plimsoll.cli.terminal import inert
     from plimsoll.linux.capabilities import has_capability
 
     paint = Paint(colourful())

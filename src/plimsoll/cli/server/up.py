@@ -52,6 +52,7 @@ TOUR = (
 @click.option("--cgroup-root", metavar="PATH", help="The parent cgroup of kubepods. [default: the root]")
 @click.option("--name", metavar="NAME", help="The name of the node. [default: the host name]")
 @click.option("--simulate", is_flag=True, help="Simulate limits; processes are real.")
+@click.option("--fresh", is_flag=True, help="Begin with an empty store: the objects of earlier runs are removed.")
 @click.option(
     "--with-containerd",
     is_flag=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import sys
 from pathlib import Path
@@ -53,9 +54,11 @@ def test_the_arguments_of_the_node_agent(tmp_path: Path) -> None:
 def test_a_free_port_is_used_unchanged() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert _free(listen, chosen=False) == "127.0.0.1:0"
-        assert _free(listen, chosen=True) == listen, "the API server says what is wrong"
-    assert _free(listen, chosen=False) == listen
+        address, note = _free(listen, chosen=False)
+        assert address == "127.0.0.1:0" and f"in use by process {os.getpid()} (" in note
+        with pytest.raises(PlimsollError, match=rf"in use by process {os.getpid()} \(.*--listen HOST:PORT"):
+            _free(listen, chosen=True)
+    assert _free(listen, chosen=False) == (listen, "")
 
 
 @pytest.mark.parametrize(
