@@ -107,6 +107,7 @@ def _cell(cell: Any) -> str:
     return str(cell)
 
 
+_NANOSECONDS = re.compile(r"[0-9a-f]{15,16}")
 _ID = re.compile(r"\b[0-9a-f]{64}\b")
 
 
@@ -222,6 +223,16 @@ EVENTS_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 def last_seen(event: JsonObject) -> float:
     return epoch_seconds(_time(event)) or 0.0
+
+
+def event_order(event: JsonObject) -> tuple[int, int]:
+    """For sorting, oldest first. Times of events have whole seconds; within one, the name has the nanoseconds of the
+    first occurrence (`web.18a1f0c0ffee0000`, as client-go names them)."""
+    second = int(last_seen(event))
+    _, _, text = str((event.get("metadata") or {}).get("name") or "").rpartition(".")
+    first_ns = int(text, 16) if _NANOSECONDS.fullmatch(text) else 0
+    is_new = first_ns // 1_000_000_000 == second
+    return second, first_ns if is_new else (second + 1) * 1_000_000_000
 
 
 def _time(event: JsonObject) -> object:

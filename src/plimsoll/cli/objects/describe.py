@@ -389,7 +389,7 @@ async def _objects(
 
 
 async def _events(cluster: ClusterClient, kind: DiscoveredKind, document: JsonObject) -> list[JsonObject]:
-    from plimsoll.cli.printers import last_seen
+    from plimsoll.cli.printers import event_order
     from plimsoll.kube.request import EVENTS, listing
 
     metadata = document.get("metadata") or {}
@@ -397,7 +397,7 @@ async def _events(cluster: ClusterClient, kind: DiscoveredKind, document: JsonOb
     if kind.namespaced and metadata.get("uid"):
         fields += f",involvedObject.uid={metadata['uid']}"
     listed = await cluster.ask(listing(EVENTS, namespace=str(metadata.get("namespace") or ""), fields=fields))
-    return sorted(listed.get("items") or (), key=last_seen)
+    return sorted(listed.get("items") or (), key=event_order)
 
 
 async def _pods_of(cluster: ClusterClient, node: JsonObject) -> list[JsonObject]:
