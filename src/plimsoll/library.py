@@ -1,7 +1,8 @@
 """The rules as a Python library: `explain`, `plan` and `qos_class` for manifests, without a cluster.
 
 A manifest is YAML or JSON text, an object, or a list of objects: pods, Lists, and every kind with a pod template.
-Objects without a pod are skipped. The node is described by keyword arguments (`NodeOptions`).
+A RuntimeClass adds its overhead to the pods of the class; other objects without a pod are skipped. The node is
+described by keyword arguments (`NodeOptions`).
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ from typing import Any, Literal, TypedDict, Unpack
 
 import msgspec
 
-from plimsoll.codec.lean.lean import quantity_text, read_as_far
+from plimsoll.codec.lean.lean import quantity_text
+from plimsoll.codec.manifests.admitted_pods import admitted_pod, found_classes
 from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, written_path
-from plimsoll.codec.manifests.unknown_fields import unknown_fields
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.errors import FieldError, InvalidConfigError, InvalidObjectError, InvalidQuantityError
 from plimsoll.rules.cgroups.desired import defaulted_on, defaulted_workload
@@ -30,7 +31,7 @@ from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, r
 from plimsoll.rules.profile import DEFAULT_PROFILE, profile_named
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.resources import qos
-from plimsoll.rules.resources.defaulting import admitted, defaulted
+from plimsoll.rules.resources.defaulting import defaulted
 
 Manifest = str | bytes | Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
@@ -39,7 +40,7 @@ class NodeOptions(TypedDict, total=False):
     """The node that a question is about. Every option may be left out."""
 
     capacity: Mapping[str, object]  # {"cpu": 4, "memory": "16Gi"}; default: this machine
-    profile: Literal["1.27", "1.36"]  # default: 1.27
+    profile: Literal["documents", "1.36"]  # default: documents
     kubelet_config: Mapping[str, Any] | str | bytes  # a KubeletConfiguration, as an object or as YAML
     cgroup_version: CgroupVersion  # default: this machine's, or 2 with `capacity`
     cgroup_driver: Driver  # default: the kubelet configuration's
@@ -98,20 +99,21 @@ def _desired(candidate: _Candidate, setting: NodeConfig) -> Pod:
 
 
 def _candidates(manifest: Manifest) -> Iterator[_Candidate]:
-    for document in _documents(manifest):
+    documents = list(_documents(manifest))
+    classes = {}
+    for each in (each for document in documents for each in found_classes(document)):
+        if each.errors:
+            raise InvalidObjectError(each.errors)
+        classes[each.runtime_class.metadata.name] = each.runtime_class
+    for document in documents:
         for found in found_pods(document):
             if isinstance(found, Passed):
                 if found.is_error:
                     error = FieldError("FieldValueInvalid", written_path(found.at), found.reason)
                     raise InvalidObjectError([error])
                 continue
-            pod, unreadable = read_as_far(found.document, Pod)
-            unreadable += [
-                FieldError("FieldValueForbidden", field.field, field.message())
-                for field in unknown_fields(found.document)
-                if field.is_error
-            ]
-            yield _Candidate(found, admitted(pod), unreadable)
+            read = admitted_pod(found, classes)
+            yield _Candidate(read.found, read.pod, list(read.unreadable))
 
 
 def _documents(manifest: Manifest) -> Iterator[Any]:

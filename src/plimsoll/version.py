@@ -8,4 +8,4 @@ from plimsoll.rules.profile import Profile
 
 def git_version(profile: Profile) -> str:
     """The release of Kubernetes that the profile follows, with ours as build metadata: `v1.27.0+plimsoll.0.1.0`."""
-    return f"v{profile.name}.0+plimsoll.{plimsoll.__version__}"
+    return f"v{profile.release}.0+plimsoll.{plimsoll.__version__}"

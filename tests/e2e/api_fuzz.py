@@ -348,7 +348,7 @@ def scratch() -> str | None:
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
-def fuzz(seed: int, cases: int, state: Path, profile: str = "1.27", stop_after: int = 10) -> Outcome:
+def fuzz(seed: int, cases: int, state: Path, profile: str = "documents", stop_after: int = 10) -> Outcome:
     """`cases` requests, and a sweep now and then."""
     state.mkdir(mode=0o700, exist_ok=True)
     random.seed(seed)

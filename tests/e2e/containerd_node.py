@@ -64,7 +64,7 @@ def inside(daemon: Containerd) -> tuple[str, ...]:
 
 @contextmanager
 def containerd_node(
-    directory: Path, profile: str = "1.27", *, endpoint: str = "", options: tuple[str, ...] = ()
+    directory: Path, profile: str = "documents", *, endpoint: str = "", options: tuple[str, ...] = ()
 ) -> Iterator[tuple[RealNode, Containerd]]:
     """`endpoint`: another way to the same runtime, such as a proxy."""
     with own_containerd() as daemon:

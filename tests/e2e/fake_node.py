@@ -4,7 +4,7 @@ It registers its Node, renews its lease, follows its pods and reports them as ru
 (allocated, then actual), and removes pods that are deleted. `fake_endpoint` answers at its endpoint. The kubeconfig
 of `plimsoll api token create --node` is all it gets: the certificate in it is also its endpoint's.
 
-    python -m tests.e2e.fake_node --kubeconfig FILE --name n1 --profile 1.27
+    python -m tests.e2e.fake_node --kubeconfig FILE --name n1 --profile `documents`
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--name", required=True)
-    parser.add_argument("--profile", default="1.27")
+    parser.add_argument("--profile", default="documents")
     asked = parser.parse_args()
     asyncio.run(run(asked.kubeconfig, asked.name, profile_named(asked.profile)))
 

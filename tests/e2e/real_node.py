@@ -151,7 +151,7 @@ class RealNode:
 @contextmanager
 def real_node(
     directory: Path,
-    profile: str = "1.27",
+    profile: str = "documents",
     *,
     options: tuple[str, ...] = (),
     before: tuple[str, ...] = (),

@@ -91,7 +91,7 @@ class ResizeKill:
     def _ask(self, cpu: str, memory_mib: int) -> None:
         size = {"cpu": cpu, "memory": f"{memory_mib}Mi"}
         body = {"spec": {"containers": [{"name": "c", "resources": {"requests": size, "limits": size}}]}}
-        way = "" if self._node.profile == "1.27" else "/resize"
+        way = "" if self._node.profile == "documents" else "/resize"
         self._api("PATCH", f"{PODS}/kept{way}", body)
 
     def _status(self) -> Document:

@@ -26,7 +26,7 @@ def profile_param(name: str) -> Any:
     return pytest.param(name, marks=pytest.mark.xdist_group(f"resize {name}"), id=name)  # one node for each
 
 
-PROFILES = [profile_param("1.27"), profile_param("1.36")]
+PROFILES = [profile_param("documents"), profile_param("1.36")]
 
 
 @contextmanager
@@ -58,8 +58,8 @@ def patch_of(**sizes: Document) -> str:
 
 
 def ask(node: RealNode, kube: Kubectl, name: str, patch: str) -> None:
-    """As the profile's users do: 1.27 by a plain patch."""
-    way = () if node.profile == "1.27" else ("--subresource", "resize")
+    """As the profile's users do: documents by a plain patch."""
+    way = () if node.profile == "documents" else ("--subresource", "resize")
     kube("patch", "pod", name, *way, "-p", patch)
 
 

@@ -71,6 +71,40 @@ def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube
     until(lambda: {"ImageIgnored", "Created", "Started", "Killing"} <= set(reasons(kube, "plain")))
 
 
+def runtime_class(name: str, handler: str, memory: str = "") -> str:
+    overhead = {"overhead": {"podFixed": {"memory": memory}}} if memory else {}
+    head = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": name}}
+    return json.dumps({**head, "handler": handler, **overhead})
+
+
+def test_overhead_of_a_runtime_class_is_in_the_cgroup_of_its_pod(node: RealNode, kube: Kubectl) -> None:
+    """64Mi of the container, 16Mi for the sandbox: the pod may use 80Mi, the container still 64Mi."""
+    name = f"light-{kube.namespace}"
+    kube("create", "-f", "-", stdin=runtime_class(name, "runc", "16Mi"))
+    assert [row[:2] for row in kube("get", "runtimeclass", name).table] == [[name, "runc"]]
+    kube("create", "-f", "-", stdin=pod("over", shell("c", HANDLES_TERM, **limits("64Mi")), runtimeClassName=name))
+    status = running(kube, "over")
+    assert pod_of(kube, "over")["spec"]["overhead"] == {"memory": "16Mi"}
+    container_id = status["containerStatuses"][0]["containerID"].removeprefix("plimsoll://")
+    top = Path(f"/sys/fs/cgroup/memory{node.cgroup_root}/kubepods/pod{pod_of(kube, 'over')['metadata']['uid']}")
+    assert int((top / "memory.limit_in_bytes").read_text()) == 80 * MIB
+    assert int((top / container_id / "memory.limit_in_bytes").read_text()) == 64 * MIB
+    kube("delete", "pod", "over")
+    kube("delete", "runtimeclass", name)
+
+
+def test_a_handler_that_the_runtime_does_not_have(kube: Kubectl) -> None:
+    name = f"gvisor-{kube.namespace}"
+    kube("create", "-f", "-", stdin=runtime_class(name, "runsc"))
+    kube("create", "-f", "-", stdin=pod("strange", shell("c", HANDLES_TERM), runtimeClassName=name))
+    until(lambda: "FailedCreatePodSandBox" in reasons(kube, "strange"))
+    assert status_of(kube, "strange")["phase"] == "Pending"
+    text = 'Failed to create pod sandbox: no runtime for "runsc" is configured'
+    assert text in kube("describe", "pod", "strange").out
+    kube("delete", "pod", "strange")
+    kube("delete", "runtimeclass", name)
+
+
 def test_an_out_of_memory_kill_restarts_that_container_alone(kube: Kubectl) -> None:
     hog = "sleep 0.3; exec python3 -c 'bytearray(200 << 20)'"
     kube(

@@ -96,6 +96,24 @@ def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube
     until(lambda: {"Pulled", "Created", "Started", "Killing"} <= set(reasons(kube, "plain")))
 
 
+def test_the_handler_of_a_runtime_class_reaches_containerd(node: RealNode, kube: Kubectl) -> None:
+    """containerd runs a handler that it has, and refuses another one with its own words."""
+    for name, handler in (("known", "runc"), ("unknown", "runsc")):
+        head = {
+            "apiVersion": "node.k8s.io/v1",
+            "kind": "RuntimeClass",
+            "metadata": {"name": f"{name}-{kube.namespace}"},
+        }
+        kube("create", "-f", "-", stdin=json.dumps({**head, "handler": handler}))
+        create(kube, pod(name, shell("c", HANDLES_TERM, **limits("64Mi")), runtimeClassName=f"{name}-{kube.namespace}"))
+    running(kube, "known")
+    until(lambda: "FailedCreatePodSandBox" in reasons(kube, "unknown"))
+    assert 'no runtime for "runsc" is configured' in kube("describe", "pod", "unknown").out
+    for name in ("known", "unknown"):
+        kube("delete", "pod", name)
+        kube("delete", "runtimeclass", f"{name}-{kube.namespace}")
+
+
 def test_an_out_of_memory_kill_restarts_that_container_alone(kube: Kubectl) -> None:
     hog = shell("hog", "sleep 0.5; exec tail /dev/zero", **limits("32Mi", "1"))
     create(kube, pod("hungry", hog, shell("calm", "sleep 1000")))

@@ -34,7 +34,7 @@ def test_odd_requests_over_tls() -> None:
 
 
 async def test_requests_can_be_repeated_and_cover_everything_offered(tmp_path: Path) -> None:
-    async with running_app(tmp_path, "1.27") as app:
+    async with running_app(tmp_path, "documents") as app:
         offers = await offers_of(InProcessAsker(app))
     assert {(each.plural, each.subresource, each.verb) for each in offers} >= {
         ("pods", "resize", "patch"),

@@ -1,6 +1,6 @@
 """What the five documents say about a node, on a real one: their own manifests, kubectl, this machine's cgroup v1.
 
-Each test names the rows of docs/documents.md that it shows. The node has eight CPUs and 2 GiB; profile 1.27.
+Each test names the rows of docs/documents.md that it shows. The node has eight CPUs and 2 GiB; profile `documents`.
 """
 
 from __future__ import annotations

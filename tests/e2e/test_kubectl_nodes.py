@@ -116,7 +116,7 @@ def test_taints(kubectl: Kubectl, cluster: FakeCluster) -> None:
         started_pod = pod("easy", tolerations=tolerant)
         kubectl("apply", "-f", "-", stdin=started_pod)
         kubectl("wait", "pod/easy", "--for=condition=Ready", "--timeout=120s")
-        why = "{key: value}" if cluster.profile == "1.27" else "(s)"
+        why = "{key: value}" if cluster.profile == "documents" else "(s)"
         until(lambda: f"1 node(s) had untolerated taint{' ' if why[0] == '{' else ''}{why}" in kubectl("events").out)
     finally:
         assert kubectl("taint", "nodes", NODE, "key-").out == f"node/{NODE} untainted\n"
@@ -125,7 +125,7 @@ def test_taints(kubectl: Kubectl, cluster: FakeCluster) -> None:
 
 def test_larger_than_any_node(kubectl: Kubectl, cluster: FakeCluster) -> None:
     kubectl("apply", "-f", "-", stdin=pod("huge", container("c", "100")))
-    claims = "" if cluster.profile == "1.27" else "no new claims to deallocate, "
+    claims = "" if cluster.profile == "documents" else "no new claims to deallocate, "
     message = (
         f"0/1 nodes are available: 1 Insufficient cpu. {claims}preemption: 0/1 nodes are available: "
         "1 Preemption is not helpful for scheduling."

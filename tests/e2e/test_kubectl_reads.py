@@ -41,7 +41,7 @@ def test_nodes(kubectl: Kubectl, cluster: FakeCluster) -> None:
         "INTERNAL-IP", "EXTERNAL-IP", "OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME",
     ]  # fmt: skip
     cells = re.split(r"\s{2,}", row)
-    kernel = "6.1.0-play" if cluster.profile == "1.27" else "6.1.0-play (amd64)"
+    kernel = "6.1.0-play" if cluster.profile == "documents" else "6.1.0-play (amd64)"
     assert cells[:3] == [NODE, "Ready", "<none>"]
     assert cells[4:] == [
         f"v{cluster.profile}.0+play", "127.0.0.1", "<none>", "Plimsoll Playground", kernel, "fake://1.0",

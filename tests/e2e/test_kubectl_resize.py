@@ -27,8 +27,8 @@ def demo(kubectl: Kubectl) -> None:
 
 
 def asked(cluster: FakeCluster) -> tuple[str, ...]:
-    """How the documents' reader asks for a resize: 1.27 by a plain patch."""
-    return ("patch", "pod", "demo", *(() if cluster.profile == "1.27" else ("--subresource", "resize")))
+    """How the documents' reader asks for a resize: documents by a plain patch."""
+    return ("patch", "pod", "demo", *(() if cluster.profile == "documents" else ("--subresource", "resize")))
 
 
 def cpu(kubectl: Kubectl, where: str) -> str:
@@ -55,7 +55,7 @@ def test_resize_to_two_cpus(kubectl: Kubectl, cluster: FakeCluster) -> None:
     assert any("PodResizeInProgress" in line for line in lines), lines
     words = [line.partition(",")[0] for line in lines]
     seen = [word for index, word in enumerate(words) if index == 0 or words[index - 1] != word]
-    assert seen == (["", "Proposed", "InProgress", ""] if cluster.profile == "1.27" else [""]), lines
+    assert seen == (["", "Proposed", "InProgress", ""] if cluster.profile == "documents" else [""]), lines
     assert kubectl("get", "pod", "demo", "-o", "jsonpath={.metadata.generation}").out == "2"
     shown = described(kubectl, "ResizeCompleted")
     assert re.search(r'Normal +ResizeStarted .*Pod resize started: \{"containers":\[\{"name":"demo"', shown)
@@ -68,12 +68,12 @@ def described(kubectl: Kubectl, event: str) -> str:
 
 
 def test_class_must_not_change(kubectl: Kubectl, cluster: FakeCluster) -> None:
-    """Must hold: the very words of document 003 in 1.27, those of 1.36 there."""
+    """Must hold: the very words of document 003 in documents, those of 1.36 there."""
     demo(kubectl)
     patch = (DOCUMENTS / "003-patch-qos-change.json").read_text()
     by_resize = kubectl.refused("patch", "pod", "demo", "--subresource", "resize", "-p", patch)
     plain = kubectl.refused("patch", "pod", "demo", "--patch", patch)
-    if cluster.profile == "1.27":
+    if cluster.profile == "documents":
         said = 'The Pod "demo" is invalid: metadata: Invalid value: "Burstable": Pod QoS is immutable'
         assert (plain, by_resize) == (said, said)
     else:
@@ -134,7 +134,7 @@ def test_refusals(kubectl: Kubectl, cluster: FakeCluster) -> None:
     kubectl("apply", "-f", "-", stdin=pod("demo", guaranteed("demo", "1", "200Mi")))
     kubectl("wait", "pod/demo", "--for=condition=Ready", "--timeout=120s")
     resize = ("patch", "pod", "demo", "--subresource", "resize", "-p")
-    is_old = cluster.profile == "1.27"
+    is_old = cluster.profile == "documents"
     said = kubectl.refused(*resize, resized("demo", {"cpu": "2"}))
     assert (
         '* spec.containers[0].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1'

@@ -82,7 +82,7 @@ def place(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[Pla
         asyncio.run(driver.make(path))
     directory = tmp_path / "cluster"
     directory.mkdir()
-    node = RealNode(directory, root, "1.27")
+    node = RealNode(directory, root, "documents")
     options: tuple[str, ...] = (
         "--capacity",
         f"cpu=2,memory={CAPACITY_MIB}Mi,pods=110",

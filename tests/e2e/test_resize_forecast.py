@@ -143,7 +143,7 @@ def requests_drawn(number: int) -> Iterator[ResizeRequest]:
 
 
 @pytest.fixture(
-    params=[pytest.param(each, marks=pytest.mark.xdist_group(f"forecast {each}")) for each in ("1.27", "1.36")]
+    params=[pytest.param(each, marks=pytest.mark.xdist_group(f"forecast {each}")) for each in ("documents", "1.36")]
 )
 def checked(
     request: pytest.FixtureRequest, tmp_path: Path, exercised: Callable[[str, str], None]

@@ -35,7 +35,7 @@ from tests.e2e.resized_pods import (
 from tests.e2e.waiting import until
 
 KILLS = 4
-OLDER = pytest.mark.parametrize("node", [profile_param("1.27")], indirect=True, scope="module")
+OLDER = pytest.mark.parametrize("node", [profile_param("documents")], indirect=True, scope="module")
 
 
 @pytest.fixture(scope="module", params=PROFILES)

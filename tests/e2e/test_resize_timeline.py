@@ -65,11 +65,11 @@ def test_the_demo_pod_of_the_document(node: RealNode, kube: Kubectl) -> None:
     ]
     assert killed == ["Container demo resize requires restart"]
 
-    way = () if node.profile == "1.27" else ("--subresource", "resize")
+    way = () if node.profile == "documents" else ("--subresource", "resize")
     said = kube.refused("patch", "pod", "demo", *way, "-p", (DOCUMENTS / "003-patch-qos-change.json").read_text())
     assert said == (
         'The Pod "demo" is invalid: metadata: Invalid value: "Burstable": Pod QoS is immutable'
-        if node.profile == "1.27"
+        if node.profile == "documents"
         else 'The Pod "demo" is invalid: spec: Invalid value: "Guaranteed": '
         "Pod QOS Class may not change as a result of resizing"
     )
@@ -107,7 +107,7 @@ def test_the_timeline_of_the_document(node: RealNode, blocked: BlockedApi, kube:
     running(kube, "filler")
     blocked.block(is_status)
     kube("apply", "-f", str(DOCUMENTS / "003-timeline.yaml"))
-    seen = ("1", "1", "-", "-") if node.profile == "1.27" else ("1", "-", "-", "-")
+    seen = ("1", "1", "-", "-") if node.profile == "documents" else ("1", "-", "-", "-")
     first = blocked.next()
     assert row(kube, "timeline") == seen  # T=1
     assert first.pass_on() == 200
@@ -115,7 +115,7 @@ def test_the_timeline_of_the_document(node: RealNode, blocked: BlockedApi, kube:
     running(kube, "timeline")
     assert row(kube, "timeline") == ("1", "1", "1", "-")  # T=2
 
-    older = node.profile == "1.27"
+    older = node.profile == "documents"
 
     def shown(spec: str, allocated: str, actual: str, word: str) -> tuple[str, str, str, str]:
         return spec, allocated, actual, word if older else "-"

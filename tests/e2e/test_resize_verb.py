@@ -29,7 +29,7 @@ _NUMBER = itertools.count(1)
 pytestmark = [
     pytest.mark.parametrize(
         "cluster",
-        [pytest.param(each, marks=pytest.mark.xdist_group(f"verbs {each}")) for each in ("1.27", "1.36")],
+        [pytest.param(each, marks=pytest.mark.xdist_group(f"verbs {each}")) for each in ("documents", "1.36")],
         indirect=True,
     ),
 ]
@@ -117,7 +117,7 @@ def test_larger_than_the_node(verbs: Verbs, cluster: FakeCluster) -> None:
 def test_refused_before_it_is_sent(verbs: Verbs, cluster: FakeCluster) -> None:
     ran = verbs.ran("resize", "demo", "--cpu", "3", "--limits-only")
     assert ran.code == 2
-    words = "Pod QoS is immutable" if cluster.profile == "1.27" else "Pod QOS Class may not change as a result of"
+    words = "Pod QoS is immutable" if cluster.profile == "documents" else "Pod QOS Class may not change as a result of"
     assert words in ran.out
     assert '{"requests":{"cpu":"3"},"limits":{"cpu":"3"}}' in ran.out
     assert ran.err == "The resize was not sent.\n"

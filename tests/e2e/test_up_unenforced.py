@@ -67,7 +67,7 @@ def test_read_only_cgroups(started: Started) -> None:
 def test_in_a_user_namespace(started: Started) -> None:
     """Its root may write cgroups, but not return to the namespaces that it was started in: pods did not run."""
     up = started(within=("unshare", "--map-root-user", "--mount")).ready()
-    assert " is up, " in up.output, up.output
+    assert "is up (profile" in up.output, up.output
     assert "containers are plain processes of this machine" in up.output
     assert "root" in plimsoll(up, "exec", "gold", "--", "id")
     up.interrupt()
@@ -78,6 +78,6 @@ def test_in_a_user_namespace(started: Started) -> None:
 def test_it_is_not_up_if_its_pods_do_not_run(started: Started) -> None:
     """A node too small for the pods: the report names them, and says nothing of success."""
     up = started("--simulate", "--capacity", "cpu=1,memory=120Mi").ready()
-    assert " is up, " not in up.output
+    assert "is up (profile" not in up.output
     assert "runs, but not the pods " in up.output
     assert " is not running: Pending" in up.output and "Insufficient memory" in up.output

@@ -28,8 +28,8 @@ from tests.unit.console import run
 _NUMBER = itertools.count(1)
 
 pytestmark = [
-    pytest.mark.parametrize("cluster", ["1.27"], indirect=True),
-    pytest.mark.xdist_group("verbs 1.27"),
+    pytest.mark.parametrize("cluster", ["documents"], indirect=True),
+    pytest.mark.xdist_group("verbs documents"),
 ]
 
 

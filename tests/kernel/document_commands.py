@@ -59,7 +59,7 @@ class Kernel:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--driver", choices=["cgroupfs", "systemd"], default="cgroupfs")
-    parser.add_argument("--profile", default="1.27")
+    parser.add_argument("--profile", default="documents")
     parser.add_argument("--root", default="/")
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="plimsoll-documents-") as scratch:

@@ -234,7 +234,7 @@ class Node:
         self,
         state: Path,
         *,
-        profile: str = "1.27",
+        profile: str = "documents",
         memory_mib: int = 256,
         config: Mapping[str, Any] | None = None,
         hugepages: str = "",

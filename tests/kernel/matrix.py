@@ -238,7 +238,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pods")
     parser.add_argument("--driver", choices=["cgroupfs", "systemd"], default="cgroupfs")
-    parser.add_argument("--profile", choices=list(PROFILES), default="1.27")
+    parser.add_argument("--profile", choices=list(PROFILES), default="documents")
     parser.add_argument("--memory-qos", action="store_true")
     arguments = parser.parse_args()
     pods = [pod_from_json(line) for line in Path(arguments.pods).read_bytes().splitlines()]

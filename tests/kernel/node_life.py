@@ -182,7 +182,7 @@ class NodeLife:
 
     def resize(self, name: str, given: list[Document]) -> None:
         changed = [{"name": f"c{index}", "resources": each} for index, each in enumerate(given)]
-        path = f"{PODS}/{name}" + ("" if self.node.profile == "1.27" else "/resize")
+        path = f"{PODS}/{name}" + ("" if self.node.profile == "documents" else "/resize")
         code, said = self.node.ask.answer("PATCH", path, {"spec": {"containers": changed}})
         assert code == 200 or (self.node.profile == "1.36" and code == 403), said  # larger than the node
 

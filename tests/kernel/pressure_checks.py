@@ -171,7 +171,7 @@ def what_an_eviction_frees_goes_to_a_deferred_resize_and_a_pending_pod(node: Pre
     node.running("hog", "grows")
     node.said("hog", "waits")
     larger = {"spec": {"containers": [{"name": "c", **memory("170Mi", "180Mi")}]}}
-    resize = "" if node.profile == "1.27" else "/resize"
+    resize = "" if node.profile == "documents" else "/resize"
     node.ask("PATCH", f"/api/v1/namespaces/default/pods/grows{resize}", larger)
     waiting = pod("waiting", container("c", eater(1), **memory("130Mi")))
     del waiting["spec"]["nodeName"]

@@ -271,7 +271,7 @@ def pressure_node(
     settings: Document,
     extras: Document | None = None,
     *,
-    profile: str = "1.27",
+    profile: str = "documents",
     capacity_mib: int = CAPACITY_MIB,
     options: tuple[str, ...] = (),
     before: tuple[str, ...] = (),

@@ -62,10 +62,10 @@ PATHS = {
     },
 }
 KERNELS = [
-    pytest.param("host", "cgroupfs", "1.27", id="host"),
+    pytest.param("host", "cgroupfs", "documents", id="host"),
     pytest.param("host", "cgroupfs", "1.36", id="host-1.36"),
-    pytest.param("uml-v2", "cgroupfs", "1.27", id="v2-cgroupfs"),
-    pytest.param("uml-v2-systemd", "systemd", "1.27", id="v2-systemd"),
+    pytest.param("uml-v2", "cgroupfs", "documents", id="v2-cgroupfs"),
+    pytest.param("uml-v2-systemd", "systemd", "documents", id="v2-systemd"),
 ]
 
 
@@ -95,7 +95,7 @@ def test_files_are_as_the_documents_show_them(
         weight = shown["containers"][0].get("cpu.weight")
         for container in shown["containers"]:
             assert without_pids(container) == wanted(*values) | ({"cpu.weight": weight} if version == 2 else {}), name
-        if profile == "1.27" and version == 2:
+        if profile == "documents" and version == 2:
             assert weight == str(values[1]), name
 
     for name, path in PATHS[driver].items():

@@ -21,9 +21,9 @@ from plimsoll.cgroups.drivers.detect import this_host
 from plimsoll.cgroups.drivers.detect import open_cgroupfs
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
 from plimsoll.rules.config.parse import default_config
-from plimsoll.rules.profile import PROFILE_1_27
+from plimsoll.rules.profile import PROFILE_DOCUMENTS
 
-config = msgspec.structs.replace(default_config(PROFILE_1_27), kubelet_oom_score_adj=500, kubelet_cgroups=sys.argv[1])
+config = msgspec.structs.replace(default_config(PROFILE_DOCUMENTS), kubelet_oom_score_adj=500, kubelet_cgroups=sys.argv[1])
 driver = open_cgroupfs(this_host())
 place = OwnPlace(config, driver)
 notes = asyncio.run(place.take()) + asyncio.run(place.take())

@@ -247,7 +247,7 @@ def test_disk_pressure(what: str, small_disk: Path, tmp_path: Path) -> None:
         "evictionHard": {"nodefs.available": "40%", "nodefs.inodesFree": "30%"},
         "evictionPressureTransitionPeriod": "8s",
     }
-    made = PressureNode(tmp_path / "cluster", settings, {}, "1.27")
+    made = PressureNode(tmp_path / "cluster", settings, {}, "documents")
     try:
         made.start()
         data = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}

@@ -18,10 +18,10 @@ from tests.kernel.guest import PYTHON
 from tests.kernel.matrix import write_pods
 
 COMBINATIONS = [
-    pytest.param("host", "cgroupfs", "1.27", id="host-v1-cgroupfs"),
-    pytest.param("uml-v2", "cgroupfs", "1.27", id="v2-cgroupfs"),
+    pytest.param("host", "cgroupfs", "documents", id="host-v1-cgroupfs"),
+    pytest.param("uml-v2", "cgroupfs", "documents", id="v2-cgroupfs"),
     pytest.param("uml-v2-systemd", "systemd", "1.36", id="v2-systemd"),
-    pytest.param("uml-v1-systemd", "systemd", "1.27", id="v1-systemd", marks=pytest.mark.long),
+    pytest.param("uml-v1-systemd", "systemd", "documents", id="v1-systemd", marks=pytest.mark.long),
 ]
 
 

@@ -14,7 +14,7 @@ CASES_PER_PROFILE, CASES_OVER_TLS = 25_000, 2_000
 
 def main(seed: int) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    for profile in ("1.27", "1.36"):
+    for profile in ("documents", "1.36"):
         with tempfile.TemporaryDirectory(dir=scratch()) as directory:
             outcome = fuzz(seed, CASES_PER_PROFILE, Path(directory) / "state", profile)
         print(report(seed, outcome.failures))

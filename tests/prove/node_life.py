@@ -14,7 +14,7 @@ from tests.kernel.kinds import run_in
 from tests.kernel.node_life import run
 
 LIVES, LIVES_IN_GUEST, STEPS = 20, 4, 25
-PROFILES = ("1.27", "1.36")
+PROFILES = ("documents", "1.36")
 GUEST_S, GUEST_MIB = 1800.0, 1600
 
 

@@ -19,7 +19,7 @@ def main(seed: int) -> dict[str, Any]:
     if why := missing():
         raise RuntimeError(why)
     counts: dict[str, Any] = {"seed": seed, "failed": 0}
-    for profile in ("1.27", "1.36"):
+    for profile in ("documents", "1.36"):
         with tempfile.TemporaryDirectory() as directory, real_node(Path(directory) / "cluster", profile) as node:
             kills, killed = ResizeKill(node), Counter[str]()
             try:

@@ -243,7 +243,7 @@ _WORDS = [
     ("explain", "{}", *NODE, "-o", "yaml", "--cgroup", "v1"),
     ("explain", "{}", *NODE, "-o", "sh", "--driver", "systemd"),
     ("explain", "{}", *NODE, "-o", "table", "--runtime", "crio"),
-    ("explain", "{}", *NODE, "--diff", "1.27,1.36"),
+    ("explain", "{}", *NODE, "--diff", "documents,1.36"),
     ("plan", "{}", *NODE),
 ]
 _NODE_WORDS = [

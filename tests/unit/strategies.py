@@ -351,7 +351,7 @@ def node_settings(draw: st.DrawFn, *, static_cpus: bool | None = False, pod_leve
     gates["MemoryQoS"], gates["QOSReserved"], gates["CustomCPUCFSQuotaPeriod"] = draw(_THREE)
     gates["PodLevelResources"] = draw(st.integers(0, 3)) != 3 if pod_level is None else pod_level
     static = draw(st.booleans()) if static_cpus is None else static_cpus
-    policies = ("", "None", "TieredReservation") if profile.name == "1.27" else ("None", "TieredReservation")
+    policies = ("", "None", "TieredReservation") if profile.name == "documents" else ("None", "TieredReservation")
     system, kube = ({name: parse(text) for name, text in draw(_RESERVATIONS).items()} for _ in range(2))
     if static:
         system["cpu"] = parse("500m")

@@ -23,7 +23,7 @@ from plimsoll.api.server.services import controllers
 from plimsoll.codec.yaml.reader import YamlDocument, read
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.rules.config.parse import reading
-from plimsoll.rules.profile import PROFILE_1_27, PROFILES, profile_named
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, PROFILES, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from tests.unit.api.api_client import ADMIN, MERGE, PODS, START_S, STRATEGIC, ApiClient, ApiReply, api, pod
 from tests.unit.documents.examples import DOCUMENTS, manifest
@@ -110,7 +110,9 @@ async def resized(ask: ApiClient, name: str, subresource: str) -> ApiReply:
 
 
 @pytest.mark.parametrize(
-    ("profile", "allocated"), [("1.27", {"cpu": "1", "memory": "200Mi"}), ("1.36", None)], ids=["1.27", "1.36"]
+    ("profile", "allocated"),
+    [("documents", {"cpu": "1", "memory": "200Mi"}), ("1.36", None)],
+    ids=["documents", "1.36"],
 )
 async def test_what_is_allocated_at_create(tmp_path: Path, profile: str, allocated: Any) -> None:
     async with api(tmp_path, profile) as ask:
@@ -127,7 +129,7 @@ async def test_what_is_allocated_at_create(tmp_path: Path, profile: str, allocat
         ("memory-500mi", {"cpu": "1", "memory": "500Mi"}),
     ],
 )
-@pytest.mark.parametrize(("profile", "way"), [("1.27", ""), ("1.27", "/resize"), ("1.36", "/resize")])
+@pytest.mark.parametrize(("profile", "way"), [("documents", ""), ("documents", "/resize"), ("1.36", "/resize")])
 async def test_patches_of_the_practice(tmp_path: Path, profile: str, way: str, name: str, resources: Any) -> None:
     async with api(tmp_path, profile) as ask:
         node = {"metadata": {"name": "n1"}, "status": {"capacity": {"cpu": "4", "memory": "8Gi"}}}
@@ -137,17 +139,17 @@ async def test_patches_of_the_practice(tmp_path: Path, profile: str, way: str, n
         await ask.ok("POST", f"{PODS}/demo/binding", binding)
         found = (await resized(ask, name, way)).json
         assert found["spec"]["containers"][0]["resources"] == {"limits": resources, "requests": resources}
-        assert found["status"].get("resize") == ("Proposed" if profile == "1.27" else None)
+        assert found["status"].get("resize") == ("Proposed" if profile == "documents" else None)
         assert (found["status"]["qosClass"], found["metadata"]["generation"]) == ("Guaranteed", 2)
 
 
 @pytest.mark.parametrize(
     ("profile", "way", "message"),
     [
-        ("1.27", "", 'Pod "demo" is invalid: metadata: Invalid value: "Burstable": Pod QoS is immutable'),
+        ("documents", "", 'Pod "demo" is invalid: metadata: Invalid value: "Burstable": Pod QoS is immutable'),
         ("1.36", "/resize", 'Pod "demo" is invalid: spec: Invalid value: "Guaranteed": Pod QOS Class may not change as a result of resizing'),
     ],
-    ids=["1.27", "1.36"],
+    ids=["documents", "1.36"],
 )  # fmt: skip
 async def test_the_class_stays(tmp_path: Path, profile: str, way: str, message: str) -> None:
     async with api(tmp_path, profile) as ask:
@@ -166,8 +168,8 @@ async def test_the_gate_of_the_server(tmp_path: Path, flag: str, code: int) -> N
     (word,) = [each for each in container["command"] if each.startswith("--feature-gates=")]
     assert word == "--feature-gates=InPlacePodVerticalScaling=true"
     text = word.partition("=")[2].replace("true", flag)
-    gates = reading(None, PROFILE_1_27, {"featureGates": text}).config.feature_gates
-    async with api(tmp_path, "1.27", gates=gates) as ask:
+    gates = reading(None, PROFILE_DOCUMENTS, {"featureGates": text}).config.feature_gates
+    async with api(tmp_path, "documents", gates=gates) as ask:
         await ask.ok("POST", PODS, manifest("003-demo.yaml"))
         said = await resized(ask, "cpu-2", "")
         assert said.code == code
@@ -176,7 +178,8 @@ async def test_the_gate_of_the_server(tmp_path: Path, flag: str, code: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("profile", "way", "by_limit_range"), [("1.27", "", 200), ("1.27", "/resize", 200), ("1.36", "/resize", 403)]
+    ("profile", "way", "by_limit_range"),
+    [("documents", "", 200), ("documents", "/resize", 200), ("1.36", "/resize", 403)],
 )
 async def test_limit_range_and_quota_on_a_resize(tmp_path: Path, profile: str, way: str, by_limit_range: int) -> None:
     namespace = "/api/v1/namespaces/default"
@@ -277,7 +280,7 @@ async def test_pod_metrics_contain_only_usage(tmp_path: Path) -> None:
     options = Options(
         tmp_path / "state",
         lambda scope, headers: ADMIN,
-        profile=profile_named("1.27"),
+        profile=profile_named("documents"),
         clock=lambda: client.now_s,
         handlers=dict(metrics.handlers()),
     )

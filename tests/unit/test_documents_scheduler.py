@@ -87,7 +87,7 @@ class Cluster:
 
 
 @asynccontextmanager
-async def scheduled(tmp_path: Path, profile: str = "1.27") -> AsyncIterator[Cluster]:
+async def scheduled(tmp_path: Path, profile: str = "documents") -> AsyncIterator[Cluster]:
     async with api(tmp_path, profile, services=[running("scheduler", _schedule)]) as ask:
         yield Cluster(ask)
 

@@ -112,7 +112,7 @@ class ClusterClient:
         from plimsoll.kube.request import Request
 
         minor = str((await self.ask(Request("GET", "/version"))).get("minor") or "").rstrip("+")
-        return "1.36" if not minor.isdecimal() or int(minor) >= FIRST_MODERN_MINOR else "1.27"
+        return "1.36" if not minor.isdecimal() or int(minor) >= FIRST_MODERN_MINOR else "documents"
 
 
 def answered(options: Mapping[str, Any], work: Callable[[ClusterClient], Coroutine[Any, Any, Result]]) -> Result:

@@ -17,7 +17,6 @@ from typing import Any
 import click
 
 from plimsoll import __version__
-from plimsoll.errors import PlimsollError
 
 # verb → (module, its click command, the line in --help)
 VERBS = {
@@ -109,7 +108,7 @@ def root() -> None:
     \b
     Examples:
       plimsoll explain pod.yaml
-      plimsoll explain pod.yaml --diff 1.27,1.36
+      plimsoll explain pod.yaml --diff documents,1.36
       kubectl get pods -A -o json | plimsoll explain -
       plimsoll explain memory-high --request 1Gi --limit 2Gi
     """
@@ -132,7 +131,7 @@ def main(args: list[str] | None = None) -> int:
         return _refused(error.format_message())
     except click.ClickException as error:
         return _refused(error.format_message())
-    except PlimsollError as error:
+    except _deliberate_error() as error:
         return _refused(str(error))
     except (BrokenPipeError, SystemExit):  # the reader (head, less) has closed the pipe; click makes an exit of it
         _abandon_output()
@@ -141,6 +140,13 @@ def main(args: list[str] | None = None) -> int:
         _abandon_output()
         return _refused(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
     return result if isinstance(result, int) else 0
+
+
+def _deliberate_error() -> type[Exception]:
+    """Imported only when an exception arrives: `--help` needs no structs."""
+    from plimsoll.errors import PlimsollError
+
+    return PlimsollError
 
 
 def _fill_closed_streams() -> None:

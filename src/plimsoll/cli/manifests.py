@@ -1,7 +1,7 @@
 """Manifests from files, directories and standard input, with every problem by file, document and line.
 
-`read_inputs` reads pods for the verbs that explain. `apply` and `delete` read every object; they send nothing unless
-all of it is readable.
+`read_inputs` reads pods as they are written, `stored_inputs` as an API server stores them. `apply` and `delete` read
+every object; they send nothing unless all of it is readable.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.lean.lean import read_as_far
-from plimsoll.codec.manifests.manifests import FoundPod, Passed, found_pods, path_steps, written_path
-from plimsoll.codec.manifests.unknown_fields import unknown_fields
+from plimsoll.codec.manifests.admitted_pods import AdmittedPod, admitted_pod, found_classes
+from plimsoll.codec.manifests.fragments import Completed, fragment, named, with_list_items
+from plimsoll.codec.manifests.manifests import FoundPod, found_pods, path_steps, written_path
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from plimsoll.errors import FieldError, StructuredError
 from plimsoll.rules.explain.refusal import refusal_errors
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.resources.defaulting import admitted, defaulted
+from plimsoll.rules.model.policies import RuntimeClass
+from plimsoll.rules.resources.defaulting import defaulted
 
 SUFFIXES = (".yaml", ".yml", ".json")
+_KUBELET_SETTINGS = "; these are settings of the kubelet: use --config FILE"
 MAX_DEPTH = 1000  # kubectl allows 10000; real manifests have less than 100, and depth costs time
 
 
@@ -55,12 +57,18 @@ class Inputs(msgspec.Struct, frozen=True):
     passed: list[str]  # documents without a pod, one line each
 
 
-def read_inputs(names: Sequence[str]) -> Inputs:
-    """All pods and all problems in the named files."""
+def read_inputs(names: Sequence[str], *, fragments: bool = False, patched: FoundPod | None = None) -> Inputs:
+    """All pods and all problems in the named files.
+
+    `fragments`: also parts of pods, with notes of what is assumed. `patched`: a document without a kind is a strategic
+    merge patch of this pod.
+    """
     inputs = Inputs([], [], [])
+    found: list[tuple[str, YamlDocument, FoundPod]] = []
+    classes: dict[str, RuntimeClass] = {}
     for file, data in files_in(names, inputs.problems):
-        before = len(inputs.pods) + len(inputs.problems) + len(inputs.passed)
-        for index, document in enumerate(read(data, MAX_DEPTH), 1):
+        before = len(found) + len(classes) + len(inputs.problems) + len(inputs.passed)
+        for index, document in enumerate(_documents(file, data, fragments, inputs.passed), 1):
             if isinstance(document, YamlError):
                 inputs.problems.append(
                     ManifestProblem(file, document.document or index, document.line, document.message)
@@ -68,9 +76,12 @@ def read_inputs(names: Sequence[str]) -> Inputs:
             else:
                 for path, line in document.duplicates:
                     inputs.passed.append(f"{file}:{line}: {written_path(path)} is set twice; the last value is used")
-                _read_document(file, document, inputs)
-        if before == len(inputs.pods) + len(inputs.problems) + len(inputs.passed):
+                found += [(file, document, each) for each in _pods_in(file, document, inputs, fragments, patched)]
+                classes.update(_classes_in(file, document, inputs))
+        if before == len(found) + len(classes) + len(inputs.problems) + len(inputs.passed):
             inputs.passed.append(f"{file}: empty")
+    for file, document, each in found:  # after all files: a RuntimeClass may follow its pods
+        inputs.pods.append(_given(file, document, admitted_pod(each, classes), inputs.passed))
     return inputs
 
 
@@ -98,23 +109,68 @@ def _manifests_below(directory: str) -> list[str]:
     )
 
 
-def _read_document(file: str, document: YamlDocument, inputs: Inputs) -> None:
-    for found in found_pods(document.value):
-        if isinstance(found, Passed):
-            if found.is_error:
-                inputs.problems.append(ManifestProblem(file, document.index, document.line_of(found.at), found.reason))
-            else:
-                inputs.passed.append(f"{file}: {found.reason}")
-            continue
-        pod, unreadable = read_as_far(found.document, Pod)
-        for unknown in unknown_fields(found.document):
-            if unknown.is_error:
-                unreadable.append(FieldError("FieldValueForbidden", unknown.field, unknown.message()))
-            else:
-                field = found.written(unknown.field)
-                line = document.line_of(path_steps(field))
-                inputs.passed.append(f"{file}:{line}: {field}: {unknown.message()}")
-        inputs.pods.append(GivenManifest(found, admitted(pod), tuple(unreadable), file, document))
+def _is_kubelet_part(value: JsonObject) -> bool:
+    from plimsoll.rules.config.table import BY_NAME
+
+    return "kind" not in value and bool(value) and value.keys() <= {name.partition(".")[0] for name in BY_NAME}
+
+
+def _patched(pod: FoundPod, patch: JsonObject) -> FoundPod:
+    from plimsoll.codec.patch.strategic import apply_strategic
+    from plimsoll.codec.schema.schema import schema
+
+    return msgspec.structs.replace(pod, document=apply_strategic(schema("v1", "Pod"), pod.document, patch))
+
+
+def _documents(
+    file: str, data: bytes, fragments: bool, passed: list[str]
+) -> Iterator[YamlDocument] | list[YamlDocument | YamlError]:
+    documents = list(read(data, MAX_DEPTH))
+    if fragments and any(isinstance(each, YamlError) for each in documents):
+        text, changed = with_list_items(data.decode(errors="replace"))
+        repaired = list(read(text.encode(), MAX_DEPTH))
+        if changed and not any(isinstance(each, YamlError) for each in repaired):
+            lines = ", ".join(map(str, changed))
+            passed.append(f"{file}: no YAML: `- ` is assumed before `name:` in line {lines}")
+            return repaired
+    return documents
+
+
+def _pods_in(
+    file: str, document: YamlDocument, inputs: Inputs, fragments: bool, patched: FoundPod | None
+) -> Iterator[FoundPod]:
+    if patched is not None and "kind" not in document.value:
+        inputs.passed.append(f"{file}: no kind: taken as a patch of {patched.title}")
+        yield _patched(patched, document.value)
+        return
+    part = fragment(document.value) if fragments else None
+    for found in found_pods(document.value) if part is None else [part.found]:
+        if isinstance(found, FoundPod):
+            completed = part or (named(found) if fragments else Completed(found, ()))
+            if completed.assumed:
+                inputs.passed.append(f"{file}: assumed: {', '.join(completed.assumed)}")
+            yield completed.found
+        elif found.is_error:
+            reason = found.reason + (_KUBELET_SETTINGS if fragments and _is_kubelet_part(document.value) else "")
+            inputs.problems.append(ManifestProblem(file, document.index, document.line_of(found.at), reason))
+        else:
+            inputs.passed.append(f"{file}: {found.reason}")
+
+
+def _classes_in(file: str, document: YamlDocument, inputs: Inputs) -> Iterator[tuple[str, RuntimeClass]]:
+    for found in found_classes(document.value):
+        for error in found.errors:
+            line = document.line_of((*found.at, *path_steps(error.field)))
+            inputs.problems.append(ManifestProblem(file, document.index, line, str(error)))
+        yield found.runtime_class.metadata.name, found.runtime_class
+
+
+def _given(file: str, document: YamlDocument, read: AdmittedPod, passed: list[str]) -> GivenManifest:
+    for unknown in read.ignored:
+        field = read.found.written(unknown.field)
+        passed.append(f"{file}:{document.line_of(path_steps(field))}: {field}: {unknown.message()}")
+    passed += [f"{file}: {note}" for note in read.notes]
+    return GivenManifest(read.found, read.pod, read.unreadable, file, document)
 
 
 def on_node(inputs: Inputs, node: Node | None) -> Inputs:
@@ -141,11 +197,35 @@ def on_node(inputs: Inputs, node: Node | None) -> Inputs:
     return Inputs(pods, inputs.problems, passed)
 
 
-def refused(given: GivenManifest, setting: NodeConfig, desired: Pod | None = None) -> list[ManifestProblem]:
-    """The fields of the pod that cannot be read, and what an API server would reject about the rest."""
-    gates = setting.policy.gates
-    pod = defaulted(given.pod, gates=gates) if desired is None else desired
-    return problems_of(refusal_errors(pod, given.unreadable, gates), given.found, given.file, given.document)
+def refused(given: GivenManifest, desired: Pod, gates: Gates) -> list[ManifestProblem]:
+    """The fields of the pod that cannot be read, and what an API server would reject about the defaulted rest."""
+    return problems_of(refusal_errors(desired, given.unreadable, gates), given.found, given.file, given.document)
+
+
+class InvalidManifestsError(StructuredError):
+    problems: Sequence[ManifestProblem]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.problems))
+
+
+def stored_inputs(
+    names: Sequence[str], gates: Gates, *, fragments: bool = False, patched: FoundPod | None = None
+) -> Inputs:
+    """The pods as an API server stores them: admitted, defaulted and valid.
+
+    For every verb that computes with them: the requests of a pod with limits only exist after defaulting (01 D-1).
+    Raises InvalidManifestsError with all problems.
+    """
+    inputs = read_inputs(names, fragments=fragments, patched=patched)
+    problems, pods = list(inputs.problems), []
+    for given in inputs.pods:
+        stored = defaulted(given.pod, gates=gates)
+        problems += refused(given, stored, gates)
+        pods.append(msgspec.structs.replace(given, pod=stored))
+    if problems:
+        raise InvalidManifestsError(problems)
+    return Inputs(pods, [], inputs.passed)
 
 
 def problems_of(

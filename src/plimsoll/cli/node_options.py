@@ -23,7 +23,7 @@ from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_ca
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 
-FIRST_MODERN_MINOR = 32  # from here on (/resize, sidecars, pod-level resources) a node is nearer to 1.36 than to 1.27
+FIRST_MODERN_MINOR = 32  # from here on (/resize, sidecars, pod-level resources) 1.36 is nearer than the documents
 _VERSION = re.compile(r"v1\.(\d+)")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -219,7 +219,7 @@ def _node_notes(node: Node, setting: NodeConfig) -> list[str]:
     info = node.status.node_info
     version = _VERSION.match(info.kubelet_version)
     if version is not None:
-        nearer = "1.36" if int(version[1]) >= FIRST_MODERN_MINOR else "1.27"
+        nearer = "1.36" if int(version[1]) >= FIRST_MODERN_MINOR else "documents"
         if nearer != setting.profile.name:
             notes.append(f"the Node runs kubelet {info.kubelet_version}: use --profile {nearer}")
     runtime = {"containerd": "containerd", "cri-o": "crio"}.get(info.container_runtime_version.partition(":")[0])

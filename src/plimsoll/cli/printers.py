@@ -164,15 +164,16 @@ def counted(steps: Sequence[Step]) -> str:
 
 
 def print_unmet(unmet: Sequence[Unmet], paint: Paint) -> None:
-    """One line for each file and reason, however many cgroups have it."""
-    grouped: dict[tuple[str, str], list[Unmet]] = {}
+    """One line for each reason, however many files and cgroups have it."""
+    grouped: dict[str, list[Unmet]] = {}
     for each in unmet:
-        grouped.setdefault((each.file, each.reason), []).append(each)
-    for (file, reason), some in grouped.items():
+        grouped.setdefault(each.reason, []).append(each)
+    for reason, some in grouped.items():
+        files, paths = (list(dict.fromkeys(getattr(each, name) for each in some)) for name in ("file", "path"))
         first = some[0]
-        have = first.have or "nothing"
-        where = first.path if len(some) == 1 else f"{first.path} and {len(some) - 1} more"
-        click.echo(paint(f"{file}: want {first.want}, have {have} ({reason}): {where}", "yellow"))
+        where = first.path if len(paths) == 1 else f"{first.path} and {len(paths) - 1} more"
+        what = f"want {first.want}, have {first.have or 'nothing'}" if len(files) == 1 else "not set"
+        click.echo(paint(f"{', '.join(files)}: {what} ({reason}): {where}", "yellow"))
 
 
 EVICTIONS_HEADER = ("#", "POD", "PRIORITY", "USES", "REQUESTS", "OVER", "BEFORE THE NEXT BECAUSE")

@@ -6,7 +6,6 @@ Manifests and clusters are not trusted: `inert` escapes control characters befor
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -33,7 +32,14 @@ def on_terminal(stream: object = None) -> bool:
 
 
 def width() -> int:
-    return shutil.get_terminal_size((100, 24)).columns
+    """$COLUMNS, or the columns of the terminal, or 100. (`shutil` has this too, and imports archive formats.)"""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal() and int(columns) > 0:
+        return int(columns)
+    try:
+        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 100  # type: ignore[union-attr]
+    except (OSError, AttributeError, ValueError):
+        return 100
 
 
 def inert(text: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, ResourceList
@@ -61,10 +60,11 @@ def _ephemeral_storage(directory: str) -> ResourceList:
     return {EPHEMERAL_STORAGE: from_units(disk.f_frsize * disk.f_blocks, "BinarySI")}
 
 
-def text_or_empty(path: str | Path) -> str:
+def text_or_empty(path: str | os.PathLike[str]) -> str:
     """Empty where this kernel does not have the file."""
     try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
     except FileNotFoundError:
         return ""
 

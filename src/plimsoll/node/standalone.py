@@ -1,8 +1,8 @@
 """The API of one pod, in memory: what an agent needs to run it without any API server.
 
-It answers the requests that the agent makes (list and watch of its pods, status patches, events, config maps) the way
-an API server would, for one pod and for the config maps that came with it. The caller gets every new status and every
-event, and ends the pod with `delete`, as a user would.
+It answers the requests that the agent makes (list and watch of its pods, status patches, events, ConfigMaps,
+RuntimeClasses) the way an API server would, for one pod and for the objects that came with it. The caller gets every
+new status and every event, and ends the pod with `delete`, as a user would.
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ from plimsoll.kube.request import ApiResponse, Request
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import rfc3339
 
+_RESOURCES = {"ConfigMap": "configmaps", "RuntimeClass": "runtimeclasses"}
+KINDS_SERVED = frozenset(_RESOURCES)  # beside pods
 _POD = next(kind for kind in KINDS if kind.name == "Pod")
 
 
@@ -28,18 +30,23 @@ class OnePodApi:
     def __init__(
         self,
         pod: JsonObject,
-        config_maps: Iterable[JsonObject] = (),
+        objects: Iterable[JsonObject] = (),
         *,
         on_status: Callable[[JsonObject], None],
         on_event: Callable[[JsonObject], None],
     ) -> None:
         self.pod: JsonObject | None = pod
         self.gone = asyncio.Event()
-        self._config_maps = {config_map["metadata"]["name"]: config_map for config_map in config_maps}
+        self._objects: dict[tuple[str, str], JsonObject] = {}
+        for each in objects:
+            self.add(each)
         self._on_status, self._on_event = on_status, on_event
         self._version = 1
         self._watching: list[asyncio.Queue[bytes]] = []
         self._changed("ADDED")
+
+    def add(self, document: JsonObject) -> None:
+        self._objects[_RESOURCES[document["kind"]], document["metadata"]["name"]] = document
 
     def delete(self, grace_s: int, now_s: float) -> None:
         """As a user deletes it; a second call can only shorten the grace period."""
@@ -54,8 +61,7 @@ class OnePodApi:
 
     async def send(self, request: Request) -> ApiResponse:
         parts = urlsplit(request.path).path.split("/")
-        resource = parts[5] if len(parts) > 5 and parts[3] == "namespaces" else parts[3] if len(parts) > 3 else ""
-        name = parts[6] if len(parts) > 6 else ""
+        resource, name = _addressed(parts)
         if resource == "pods" and request.method == "GET":
             items = [self.pod] if self.pod is not None else []
             head = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": str(self._version)}}
@@ -67,8 +73,8 @@ class OnePodApi:
             if request.method == "POST":
                 self._on_event(event)
             return _answer(event)
-        if resource == "configmaps" and request.method == "GET" and name in self._config_maps:
-            return _answer(self._config_maps[name])
+        if request.method == "GET" and (resource, name) in self._objects:
+            return _answer(self._objects[resource, name])
         return _refused(404, "NotFound", f'{resource} "{name}" not found')
 
     async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
@@ -103,6 +109,13 @@ class OnePodApi:
         line = msgspec.json.encode({"type": kind, "object": self.pod})
         for queue in self._watching:
             queue.put_nowait(line)
+
+
+def _addressed(parts: list[str]) -> tuple[str, str]:
+    """Resource and name of a path: /api/v1/… or /apis/GROUP/v1/…, in a namespace or not."""
+    rest = parts[3:] if parts[1] == "api" else parts[4:]
+    rest = [*(rest[2:] if rest[:1] == ["namespaces"] and len(rest) > 2 else rest), "", ""]
+    return rest[0], rest[1]
 
 
 def _answer(document: JsonObject) -> ApiResponse:

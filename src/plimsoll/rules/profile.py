@@ -1,7 +1,7 @@
-"""The differences between Kubernetes versions: one field each, in two profiles, `1.27` and `1.36`.
+"""The differences between Kubernetes versions: one field each, in two profiles, `documents` and `1.36`.
 
-`1.27` is Kubernetes as the five documents describe it; `1.36` is how the code behaves. If the 1.27 code differs from
-the documents, `notes` has a sentence, which is printed with the value.
+`documents` is Kubernetes 1.27 as the five documents describe it; `1.36` is how the code behaves. If the 1.27 code
+differs from the documents, `notes` has a sentence, which is printed with the value.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ _T = TypeVar("_T")
 _IN_1_36: list[object] = []  # in the order of the rows
 
 
-def _row(in_1_27: _T, in_1_36: _T) -> _T:
+def _row(documents: _T, in_1_36: _T) -> _T:
     _IN_1_36.append(in_1_36)
-    return in_1_27
+    return documents
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """One row per difference: the value in 1.27, which is the default of the field, and the value in 1.36."""
+    """One row per difference: the value in `documents`, which is the default of the field, and the value in 1.36."""
 
     name: str
+    release: str  # what /version and kubeletVersion tell
     notes: dict[str, str] = {}  # field → what is printed with its value
     # Memory QoS, gate on: memory.min = requests at every level, or by memoryReservationPolicy (02 §6.2).
     memory_min_from_requests: bool = _row(True, False)
@@ -79,8 +80,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     volume_mounts_reported: bool = _row(False, True)  # `volumeMounts` of container statuses
 
 
-PROFILE_1_27 = Profile(
-    name="1.27",
+PROFILE_DOCUMENTS = Profile(
+    name="documents",
+    release="1.27",
     notes={
         "memory_high_without_request": "documented; real 1.27 did not: it leaves memory.high unset when the request "
         "equals the limit, and absent equals absent",
@@ -91,11 +93,11 @@ PROFILE_1_27 = Profile(
         "static_cpu_resize": "documented; real 1.27 did not: it changed the quota and left the cpuset",
     },
 )
-_ROWS = Profile.__struct_fields__[2:]
-PROFILE_1_36 = msgspec.convert({"name": "1.36", **dict(zip(_ROWS, _IN_1_36, strict=True))}, Profile)
+_ROWS = Profile.__struct_fields__[3:]
+PROFILE_1_36 = msgspec.convert({"name": "1.36", "release": "1.36", **dict(zip(_ROWS, _IN_1_36, strict=True))}, Profile)
 
-PROFILES = {profile.name: profile for profile in (PROFILE_1_27, PROFILE_1_36)}
-DEFAULT_PROFILE = PROFILE_1_27
+PROFILES = {profile.name: profile for profile in (PROFILE_DOCUMENTS, PROFILE_1_36)}
+DEFAULT_PROFILE = PROFILE_DOCUMENTS
 
 
 def profile_named(name: str) -> Profile:

@@ -78,6 +78,7 @@ class SandboxSpec(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     privileged: bool = False  # some container of the pod will be
+    runtime_handler: str = ""  # of the pod's RuntimeClass; "" is the runtime's default
 
 
 class ContainerSpec(msgspec.Struct, frozen=True):

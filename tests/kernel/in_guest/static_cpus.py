@@ -157,7 +157,7 @@ class Processes:
     def __init__(self, directory: Path, driver: str) -> None:
         self._directory = directory / "cluster"
         self._directory.mkdir()
-        self._node = RealNode(self._directory, "/plimsolltest", "1.27")
+        self._node = RealNode(self._directory, "/plimsolltest", "documents")
         self._node.config.write_text(json.dumps({**CONFIG, **STATIC, "cgroupDriver": driver}))
 
     async def start(self) -> Client:
@@ -167,7 +167,7 @@ class Processes:
         self._transport = HttpTransport(kubeconfig.load(self._node.kubeconfig))
         return Client(self._transport)
 
-    async def killed(self, profile: str = "1.27") -> None:
+    async def killed(self, profile: str = "documents") -> None:
         """… and started again."""
         self._node.kill_node()
         self._node.profile = profile
@@ -189,7 +189,7 @@ class OneProcess:
         self._files = open_cgroupfs(this_host())
 
     async def start(self) -> Client:
-        await self._begin("1.27")
+        await self._begin("documents")
         return Client(self._api)
 
     async def _begin(self, profile: str) -> None:
@@ -208,7 +208,7 @@ class OneProcess:
         self._agent = Agent(setting, self._runtime, driver, tree, client, state, "n1", topology=this_topology())
         self._task = asyncio.create_task(self._agent.run())
 
-    async def killed(self, profile: str = "1.27") -> None:
+    async def killed(self, profile: str = "documents") -> None:
         """As close to a kill as a task can be: no clean-up runs."""
         self._task.cancel()
         await asyncio.wait([self._task])
@@ -262,7 +262,7 @@ async def main(driver: str, where: Callable[[Path, str], Processes | OneProcess]
 
 
 async def old_profile(cluster: StaticCpuCluster) -> None:
-    """1.27: the cpuset follows an integer resize; a fraction is refused."""
+    """documents: the cpuset follows an integer resize; a fraction is refused."""
     await cluster.run("shared", "100m", guaranteed=False)
     await cluster.on("shared", "0-7", "alone")
     await cluster.run("one", "1")

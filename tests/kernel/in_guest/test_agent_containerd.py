@@ -84,7 +84,7 @@ class CriWorld(World):
         gates = [f"MemoryQoS={str(memory_qos).lower()}"]
         document = {"memoryThrottlingFactor": float(factor)}
         flags = {"cgroupRoot": ["/plimsolltest"], "featureGates": gates}
-        profile = PROFILES["1.27"]
+        profile = PROFILES["documents"]
         self.setting = resolved(
             this_machine(),
             reading(document, profile, flags).config,

@@ -44,7 +44,7 @@ def scratch(tmp_path: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.mark.parametrize(("profile", "group"), [("1.27", False), ("1.36", True)], ids=["one-process", "oom-group"])
+@pytest.mark.parametrize(("profile", "group"), [("documents", False), ("1.36", True)], ids=["one-process", "oom-group"])
 def test_a_memory_limit_kills_exactly_the_offender(profile: str, group: bool, tmp_path: Path) -> None:
     web, other = pod("web", app=LIMIT, side=LIMIT), pod("other", app=LIMIT)
     with new_node(tmp_path, profile=profile) as node:

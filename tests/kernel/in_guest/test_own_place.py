@@ -14,7 +14,7 @@ from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.errors import PlimsollError
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
 from plimsoll.rules.config.parse import default_config
-from plimsoll.rules.profile import PROFILE_1_27
+from plimsoll.rules.profile import PROFILE_DOCUMENTS
 
 PATH = "/plimsoll-system"
 
@@ -33,7 +33,7 @@ def programs(pids: list[int]) -> list[int]:
 
 async def test_programs_of_the_top_are_moved(sleeper: int) -> None:
     driver = open_cgroupfs(this_host())
-    config = msgspec.structs.replace(default_config(PROFILE_1_27), kubelet_oom_score_adj=0, system_cgroups=PATH)
+    config = msgspec.structs.replace(default_config(PROFILE_DOCUMENTS), kubelet_oom_score_adj=0, system_cgroups=PATH)
     with pytest.raises(PlimsollError, match="--allow-move-system-processes"):
         OwnPlace(config, driver)
     try:

@@ -159,7 +159,7 @@ class Watched:
 
 @asynccontextmanager
 async def api(
-    tmp_path: Path, profile: str = "1.27", limits: Limits | None = None, **options: Any
+    tmp_path: Path, profile: str = "documents", limits: Limits | None = None, **options: Any
 ) -> AsyncIterator[ApiClient]:
     client: ApiClient
 

@@ -14,7 +14,7 @@ STALE = "the object has been modified; please apply your changes to the latest v
 
 
 async def test_a_pod_right_after_post(tmp_path: Path) -> None:
-    """06 E2, but for what profile 1.27 adds."""
+    """06 E2, but for what profile `documents` adds."""
     async with api(tmp_path, "1.36") as ask:
         sent = pod(limits={"cpu": "500m", "memory": "128Mi"})
         sent["metadata"] |= {
@@ -72,8 +72,8 @@ async def test_a_pod_right_after_post(tmp_path: Path) -> None:
         assert (await ask.ok("GET", f"{PODS}/demo")) == found
 
 
-async def test_profile_1_27_allocates_at_create_and_defaults_policies(tmp_path: Path) -> None:
-    async with api(tmp_path, "1.27") as ask:
+async def test_profile_documents_allocates_at_create_and_defaults_policies(tmp_path: Path) -> None:
+    async with api(tmp_path, "documents") as ask:
         found = await ask.ok("POST", PODS, pod(requests={"cpu": "1"}))
         (status,) = found["status"]["containerStatuses"]
         assert (status["name"], status["allocatedResources"], status["ready"]) == ("c", {"cpu": "1"}, False)

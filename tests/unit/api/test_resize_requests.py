@@ -31,7 +31,7 @@ async def start(ask: ApiClient, **spec: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("profile", ["1.27", "1.36"])
+@pytest.mark.parametrize("profile", ["documents", "1.36"])
 async def test_a_resize_changes_spec_and_generation(tmp_path: Path, profile: str) -> None:
     async with api(tmp_path, profile) as ask:
         await ask.ok(
@@ -42,7 +42,7 @@ async def test_a_resize_changes_spec_and_generation(tmp_path: Path, profile: str
         found = (await resize(ask, requests={"cpu": "2"}, limits={"cpu": "2"})).json
         assert found["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "2", "memory": "1Gi"}
         assert found["metadata"]["generation"] == 2
-        assert found["status"].get("resize") == ("Proposed" if profile == "1.27" else None)
+        assert found["status"].get("resize") == ("Proposed" if profile == "documents" else None)
         same = (await resize(ask, requests={"cpu": "2000m"})).json
         assert same == found
 
@@ -68,8 +68,8 @@ async def test_everything_else_in_a_resize_is_restored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("profile", "path", "amounts", "message"),
     [
-        pytest.param("1.27", DEMO, {"limits": {"cpu": "3"}}, 'metadata: Invalid value: "Burstable": Pod QoS is immutable', id="1.27, plain"),
-        pytest.param("1.27", f"{DEMO}/resize", {"limits": {"cpu": "3"}}, 'metadata: Invalid value: "Burstable": Pod QoS is immutable', id="1.27, resize"),
+        pytest.param("documents", DEMO, {"limits": {"cpu": "3"}}, 'metadata: Invalid value: "Burstable": Pod QoS is immutable', id="documents, plain"),
+        pytest.param("documents", f"{DEMO}/resize", {"limits": {"cpu": "3"}}, 'metadata: Invalid value: "Burstable": Pod QoS is immutable', id="documents, resize"),
         pytest.param("1.36", f"{DEMO}/resize", {"limits": {"cpu": "3"}}, 'spec: Invalid value: "Guaranteed": Pod QOS Class may not change as a result of resizing', id="1.36, resize"),
         pytest.param("1.36", DEMO, {"requests": {"cpu": "2"}, "limits": {"cpu": "2"}}, f"spec: Forbidden: {OTHER_FIELDS}", id="1.36, plain"),
     ],
@@ -81,16 +81,16 @@ async def test_refusals_by_profile(tmp_path: Path, profile: str, path: str, amou
         assert (said.code, said.message) == (422, f'Pod "demo" is invalid: {message}')
 
 
-async def test_a_plain_patch_resizes_in_1_27(tmp_path: Path) -> None:
-    async with api(tmp_path, "1.27") as ask:
+async def test_a_plain_patch_resizes_in_documents(tmp_path: Path) -> None:
+    async with api(tmp_path, "documents") as ask:
         await start(ask, nodeName="n1")
         found = (await resize(ask, DEMO, requests={"cpu": "2"}, limits={"cpu": "2"})).json
         assert (found["metadata"]["generation"], found["status"]["resize"]) == (2, "Proposed")
 
 
-async def test_a_request_may_come_and_go_within_the_class_in_1_27(tmp_path: Path) -> None:
+async def test_a_request_may_come_and_go_within_the_class_in_documents(tmp_path: Path) -> None:
     """§4.3. Policies are given at create (§3.1): later neither a first request nor a last one changes them."""
-    async with api(tmp_path, "1.27") as ask:
+    async with api(tmp_path, "documents") as ask:
         made = await ask.ok("POST", PODS, pod(requests={"cpu": "1"}))
         policies = made["spec"]["containers"][0]["resizePolicy"]
         assert [each["resourceName"] for each in policies] == ["cpu"]
@@ -106,7 +106,7 @@ async def test_a_request_may_come_and_go_within_the_class_in_1_27(tmp_path: Path
 
 @pytest.mark.parametrize("path", [DEMO, f"{DEMO}/resize"])
 async def test_a_resize_before_binding_needs_no_proposal(tmp_path: Path, path: str) -> None:
-    async with api(tmp_path, "1.27") as ask:
+    async with api(tmp_path, "documents") as ask:
         await start(ask)
         found = (await resize(ask, path, requests={"cpu": "2"}, limits={"cpu": "2"})).json
         (status,) = found["status"]["containerStatuses"]
@@ -121,10 +121,10 @@ async def test_a_resize_before_binding_needs_no_proposal(tmp_path: Path, path: s
 @pytest.mark.parametrize("path", [DEMO, f"{DEMO}/resize"])
 async def test_without_the_gate_resources_are_immutable(tmp_path: Path, path: str) -> None:
     from plimsoll.rules.config.parse import reading
-    from plimsoll.rules.profile import PROFILE_1_27
+    from plimsoll.rules.profile import PROFILE_DOCUMENTS
 
-    gates = reading(None, PROFILE_1_27, {"featureGates": "InPlacePodVerticalScaling=false"}).config.feature_gates
-    async with api(tmp_path, "1.27", gates=gates) as ask:
+    gates = reading(None, PROFILE_DOCUMENTS, {"featureGates": "InPlacePodVerticalScaling=false"}).config.feature_gates
+    async with api(tmp_path, "documents", gates=gates) as ask:
         await start(ask)
         said = await resize(ask, path, requests={"cpu": "2"}, limits={"cpu": "2"})
         assert said.code == (422 if path == DEMO else 404)
@@ -149,7 +149,7 @@ async def test_1_36_refuses_more_than_the_node_has(tmp_path: Path) -> None:
 
 async def test_the_timeline_of_document_003(tmp_path: Path) -> None:
     """03 §5, T=0 … T=12 as far as the API server plays a part; the agent's writes are made here."""
-    async with api(tmp_path, "1.27") as ask:
+    async with api(tmp_path, "documents") as ask:
         await ask.ok("POST", PODS, pod(requests={"cpu": "1"}, nodeName="n1"))
 
         def stated(found: Any) -> tuple[Any, ...]:

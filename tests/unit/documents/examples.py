@@ -74,7 +74,7 @@ def one_container(requests: Json | None = None, limits: Json | None = None) -> A
 
 
 def read_config(
-    name: str | None, profile: str = "1.27", gates: Json | None = None, settings: Json | None = None
+    name: str | None, profile: str = "documents", gates: Json | None = None, settings: Json | None = None
 ) -> ParsedConfig:
     document = {} if name is None else manifest(name)
     document = {**document, **(settings or {}), "featureGates": {**document.get("featureGates", {}), **(gates or {})}}
@@ -85,7 +85,7 @@ def node(
     name: str = "004-node.yaml",
     config: str | None = "004-kubelet-config.yaml",
     *,
-    profile: str = "1.27",
+    profile: str = "documents",
     version: CgroupVersion = 2,
     driver: Any = None,
     runtime: Any = "containerd",

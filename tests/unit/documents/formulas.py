@@ -10,7 +10,7 @@ from functools import partial
 
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.node.allocatable import ClassSums, qos_reserved_limits
-from plimsoll.rules.profile import PROFILE_1_27, PROFILES
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, PROFILES
 from plimsoll.rules.resources import cpu as cpu_rules
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.oom_score import BEST_EFFORT_SCORE, GUARANTEED_SCORE, KUBELET_SCORE, clamped, oom_scores
@@ -93,7 +93,7 @@ def timeline_line(T: int, spec: str, allocated: str, resize: str, counted: str) 
     document["status"] = {"containerStatuses": [{"name": "app", "allocatedResources": {"cpu": allocated}}]}
     if resize != "unset":
         document["status"]["resize"] = resize
-    assert resident_load(lean(document), PROFILE_1_27).requests == {"cpu": amount(counted).milli}, f"T={T}"
+    assert resident_load(lean(document), PROFILE_DOCUMENTS).requests == {"cpu": amount(counted).milli}, f"T={T}"
 
 
 FORMULAS: dict[str, Callable[..., None]] = {

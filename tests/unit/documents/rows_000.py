@@ -36,8 +36,8 @@ row = CHECKS.row
 
 
 @row("000-01")
-def memory_qos_is_off_and_its_formula_is_that_of_1_27() -> None:
-    assert list(PROFILES) == ["1.27", "1.36"]
+def memory_qos_is_off_and_its_formula_is_that_of_documents() -> None:
+    assert list(PROFILES) == ["documents", "1.36"]
     assert not any(default_config(profile).gate("MemoryQoS") for profile in PROFILES.values())
     # 1.26 had 0.8 × limit: 335544320 for 300Mi/400Mi. The table beside this has what both profiles give.
     assert {default_config(profile).memory_throttling_factor for profile in PROFILES.values()} == {0.9}
@@ -114,7 +114,7 @@ def memory_that_can_never_be_reclaimed_is_warned_of() -> None:
 
 
 @row("000-14")
-def group_kill_came_after_1_27() -> None:
+def group_kill_came_after_documents() -> None:
     assert at(tree(node(), "002-qos-demo.yaml"), "container").value("memory.oom.group") is None
     v1 = tree(node(profile="1.36", version=1), "002-qos-demo.yaml")
     assert at(v1, "container").value("memory.oom.group") is None
@@ -128,7 +128,7 @@ def limit_is_no_part_of_memory_qos() -> None:
 
 
 @row("000-18")
-def profile_1_27_never_writes_memory_low() -> None:
+def profile_documents_never_writes_memory_low() -> None:
     pods = ("000-example.yaml", "003-demo.yaml", "002-besteffort.yaml")
     names = {file for _, file, _ in written(tree(node(gates={"MemoryQoS": True}), *pods))}
     assert {"memory.max", "memory.min", "memory.high"} <= names and "memory.low" not in names

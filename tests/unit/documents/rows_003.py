@@ -10,7 +10,7 @@ from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import capacity_verdict, class_errors
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.objects import Node
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, PROFILES
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, PROFILES
 from plimsoll.rules.resources import cpu as cpu_rules
 from plimsoll.rules.scheduling.fit import resident_load
 from tests.unit.documents.checks import Checks
@@ -31,7 +31,7 @@ def gate_is_on() -> None:
 
 
 @row("003-17")
-def resize_policy_is_filled_in_by_1_27() -> None:
+def resize_policy_is_filled_in_by_documents() -> None:
     cpu, memory = ("cpu", "NotRequired"), ("memory", "NotRequired")
     demo = [cpu, ("memory", "RestartContainer")]
     for file, old, new in (
@@ -39,7 +39,7 @@ def resize_policy_is_filled_in_by_1_27() -> None:
         ("004-busybox.yaml", [cpu, memory], []),
         ("003-demo.yaml", demo, demo),
     ):
-        assert resize_policies(manifest(file), "1.27") == old, file
+        assert resize_policies(manifest(file), "documents") == old, file
         assert resize_policies(manifest(file), "1.36") == new, file
 
 
@@ -81,7 +81,7 @@ def counting_in_1_36() -> None:
 
 @row("003-50")
 def api_server_of_1_36_refuses_what_the_node_cannot_hold() -> None:
-    assert PROFILE_1_36.too_large_refused_by_api and not PROFILE_1_27.too_large_refused_by_api
+    assert PROFILE_1_36.too_large_refused_by_api and not PROFILE_DOCUMENTS.too_large_refused_by_api
     before, after = manifest("003-timeline.yaml"), manifest("003-timeline.yaml")
     for document in (before, after):
         document["spec"]["nodeName"] = "node-48"
@@ -127,7 +127,7 @@ def quota_read_back() -> None:
 @row("003-70")
 def class_is_for_life() -> None:
     before, after = (lean(manifest(f"003-demo-{each}.yaml")) for each in ("resized-cpu-2", "refused-qos-change"))
-    (error,) = class_errors(before, after, True, PROFILE_1_27)
+    (error,) = class_errors(before, after, True, PROFILE_DOCUMENTS)
     assert str(error) == 'metadata: Invalid value: "Burstable": Pod QoS is immutable'
     (error,) = class_errors(before, after, True, PROFILE_1_36)
     assert (error.field, error.detail) == ("spec", "Pod QOS Class may not change as a result of resizing")

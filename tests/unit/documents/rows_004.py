@@ -11,7 +11,7 @@ from plimsoll.rules.config.parse import default_config, reading
 from plimsoll.rules.model.cgroup_names import cgroup_path, pod_name
 from plimsoll.rules.model.names import is_extended, is_hugepages, is_native, page_size
 from plimsoll.rules.model.objects import QoSClass
-from plimsoll.rules.profile import PROFILE_1_27, PROFILES
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, PROFILES
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
     DOCUMENTS,
@@ -103,7 +103,7 @@ def four_names_can_be_reserved() -> None:
         assert read_config(None, settings={field: amounts_given})
         assert list(config_problems({field: {"pods": "1"}}).values()) == ['cannot reserve "pods" resource']
     flags = {"systemReserved": "cpu=2,memory=4Gi", "kubeReserved": "memory=1Gi"}
-    config = reading(None, PROFILE_1_27, flags).config
+    config = reading(None, PROFILE_DOCUMENTS, flags).config
     assert config.system_reserved == amount_list({"cpu": "2", "memory": "4Gi"})
     assert config.kube_reserved == amount_list({"memory": "1Gi"})
 

@@ -39,7 +39,7 @@ def setting_of(profile: str, version: int, **more: Any) -> NodeConfig:
 
 
 class Life:
-    def __init__(self, directory: Path, profile: str = "1.27", version: int = 2) -> None:
+    def __init__(self, directory: Path, profile: str = "documents", version: int = 2) -> None:
         self.directory, self.profile, self.setting = directory, profile, setting_of(profile, version)
         self.kernel = PlayedKernel(self.setting.policy.cgroup_version)
         self.runtime = RuntimeOnKernel(self.kernel)
@@ -108,7 +108,7 @@ class Life:
     async def resize(self, name: str, sizes: dict[str, Document]) -> ApiReply:
         """Of regular containers, as the profile's users ask for it."""
         containers = [{"name": each, "resources": size} for each, size in sizes.items()]
-        return await self.patch(name, {"containers": containers}, "" if self.profile == "1.27" else "resize")
+        return await self.patch(name, {"containers": containers}, "" if self.profile == "documents" else "resize")
 
     async def pods(self) -> list[Document]:
         found: list[Document] = (await self.ask.ok("GET", PODS))["items"]

@@ -30,7 +30,7 @@ async def two_zones(cluster: Cluster) -> None:
         await cluster.node(f"node-{zone}", SIZE, {ZONE: zone, "kubernetes.io/hostname": f"node-{zone}"})
 
 
-@pytest.mark.parametrize("profile", ["1.27", "1.36"])
+@pytest.mark.parametrize("profile", ["documents", "1.36"])
 async def test_anti_affinity_leaves_no_place_for_the_third(tmp_path: Path, profile: str) -> None:
     async with scheduled(tmp_path, profile) as tried:
         await two_zones(tried)

@@ -1,7 +1,7 @@
 """The admission chain: what a cluster adds to an object, and what it refuses, in Kubernetes' order (05 B6, 01 §8).
 
-    NamespaceLifecycle → LimitRanger → ServiceAccount → Priority → DefaultTolerationSeconds → (validation) → LimitRanger
-    → resize capacity → ResourceQuota (`quota`, inside the write)
+    NamespaceLifecycle → LimitRanger → ServiceAccount → Priority → DefaultTolerationSeconds → RuntimeClass
+    → (validation) → LimitRanger → resize capacity → ResourceQuota (`quota`, inside the write)
 
 Each step reads the policies it needs, calls a rule and writes the result into a copy of the document.
 """
@@ -13,12 +13,15 @@ from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.status import StatusError, forbidden, not_found
 from plimsoll.api.strategies.pods import lean_pod, version_of
 from plimsoll.codec.defaults.resources import written
+from plimsoll.codec.defaults.runtime_class import with_class
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.limit_range import is_limited, limit_range_refusal, limit_ranged
 from plimsoll.rules.admission.resize import capacity_verdict
+from plimsoll.rules.admission.runtime_class import not_found as class_not_found
+from plimsoll.rules.admission.runtime_class import runtime_class_refusal
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
-from plimsoll.rules.model.policies import LimitRange
+from plimsoll.rules.model.policies import LimitRange, RuntimeClass
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.store.records import Record
 
@@ -57,7 +60,7 @@ def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
     _set_service_account(spec)
     _set_priority(cluster, spec, document["metadata"]["name"])
     _set_tolerations(spec)
-    return {**document, "spec": spec}
+    return _with_runtime_class(cluster, {**document, "spec": spec})
 
 
 def admitted_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:
@@ -123,6 +126,22 @@ def _limit_ranged(cluster: Cluster, document: JsonObject) -> JsonObject:
     filled = written(document, after, before)
     metadata = {**document["metadata"], "annotations": after.metadata.annotations}
     return {**filled, "metadata": metadata}
+
+
+def _with_runtime_class(cluster: Cluster, document: JsonObject) -> JsonObject:
+    spec, pod_name = document["spec"], document["metadata"]["name"]
+    name = spec.get("runtimeClassName")
+    if not name and not spec.get("overhead"):
+        return document
+    found = cluster.document("runtimeclasses", "", name) if name else None
+    if name and found is None:
+        raise forbidden(_PODS, pod_name, class_not_found(name))
+    runtime_class = None if found is None else from_document(found, RuntimeClass)
+    before = lean_pod(document)
+    refusal = runtime_class_refusal(before, runtime_class)
+    if refusal or runtime_class is None:
+        raise forbidden(_PODS, pod_name, refusal or class_not_found(name))
+    return with_class(document, before, runtime_class)
 
 
 def _set_service_account(spec: JsonObject) -> None:

@@ -21,7 +21,7 @@ HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 
 
 def version_body(profile: Profile) -> bytes:
-    major, minor = profile.name.split(".")
+    major, minor = profile.release.split(".")
     document = {
         "major": major,
         "minor": minor,

@@ -86,7 +86,7 @@ def bound(pod: JsonObject, node: str, binding: JsonObject, now: str, profile: st
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     others = [condition for condition in status.get("conditions") or [] if condition.get("type") != "PodScheduled"]
     status["conditions"] = [*others, scheduled]
-    if profile != "1.27":
+    if profile != "documents":
         status.pop("nominatedNodeName", None)
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}, "status": status}
 

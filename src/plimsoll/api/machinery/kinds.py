@@ -189,6 +189,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ),
     ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False, verbs=_READ),
     ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
+    ApiResource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False),
     ApiResource(
         "policy",
         "v1",

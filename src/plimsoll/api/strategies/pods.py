@@ -72,7 +72,7 @@ class PodStrategy(Strategy):
         return new
 
     def prepared_for_resize(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
-        """Everything but resources is restored (03 §4.1), then the resize is marked Proposed in profile 1.27."""
+        """Everything but resources is restored (03 §4.1), then the resize is marked Proposed in profile `documents`."""
         return _with_resize_status(old, kept_for_resize(old, new, context.gates), context)
 
     def resize_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:

@@ -1,4 +1,4 @@
-"""Quotas, limit ranges, priority classes, disruption budgets: what a namespace or a cluster allows (01 §8–9, 05 A5)."""
+"""Quotas, limit ranges, classes of priority and runtime, disruption budgets: what is allowed (01 §8–9, 05 A5)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from plimsoll.api.strategies.base import (
     required,
     unsupported,
 )
+from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.quota import bounds_pods, scope_may_bound
+from plimsoll.rules.admission.runtime_class import runtime_class_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import OBJECT_COUNTS, qualified_name_problems
+from plimsoll.rules.model.policies import RuntimeClass
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resources.defaulting import BUILT_IN
 
@@ -146,6 +149,17 @@ class PriorityClassStrategy(Strategy):
         if old.get("preemptionPolicy") != new.get("preemptionPolicy"):
             errors.append(immutable("preemptionPolicy", new.get("preemptionPolicy") or ""))
         return errors
+
+
+class RuntimeClassStrategy(Strategy):
+    unconditional_update = False
+
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
+        return runtime_class_errors(from_document(document, RuntimeClass))
+
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        before, after = old.get("handler") or "", new.get("handler") or ""
+        return [] if before == after else [immutable("handler", after)]
 
 
 class DisruptionBudgetStrategy(Strategy):

@@ -19,6 +19,7 @@ from plimsoll.api.strategies.policies import (
     LimitRangeStrategy,
     PriorityClassStrategy,
     QuotaStrategy,
+    RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
 from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
@@ -37,6 +38,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "priorityclasses": PriorityClassStrategy,
     "replicasets": WorkloadStrategy,
     "resourcequotas": QuotaStrategy,
+    "runtimeclasses": RuntimeClassStrategy,
     "serviceaccounts": ServiceAccountStrategy,
 }
 

@@ -84,7 +84,7 @@ def _node(profile: str) -> Cells:
         status, info = part(node, "status"), part(node, "status", "nodeInfo")
         addresses = status.get("addresses") or []
         kernel = info.get("kernelVersion") or UNKNOWN
-        if profile != "1.27" and info.get("architecture"):
+        if profile != "documents" and info.get("architecture"):
             kernel = f"{kernel} ({info['architecture']})"
         return [
             _name(node),
@@ -300,6 +300,9 @@ _PRINTERS: dict[str, Printer] = {
             TableColumn("PreemptionPolicy", description="Whether pods of this class may preempt others."),
         ),
         _priority_class,
+    ),
+    "runtimeclasses": Printer(
+        _columns("Handler", "Age"), _named(lambda runtime_class: [runtime_class.get("handler") or ""])
     ),
     "poddisruptionbudgets": Printer(
         (

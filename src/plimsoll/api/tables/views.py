@@ -33,6 +33,7 @@ _ZERO_VALUES: dict[str, bytes] = {
     "limitranges": b',"spec":{"limits":null}',
     "leases": b',"spec":{}',
     "priorityclasses": b',"value":0',
+    "runtimeclasses": b',"handler":""',
 }
 
 

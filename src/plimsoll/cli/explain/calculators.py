@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from plimsoll.rules.cgroups.desired import workload
 from plimsoll.rules.cgroups.reasons import (
     human_bytes,
     human_cores,
+    memory_high_1_22_formula,
     memory_high_formula,
     quota_formula,
     shares_formula,
@@ -25,9 +27,11 @@ from plimsoll.rules.model.objects import Container, Pod, PodSpec, ResourceList, 
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.resources.cpu import quota_us, shares, weight_linear, weight_quadratic
-from plimsoll.rules.resources.memory import memory_high
+from plimsoll.rules.resources.memory import FIRST_FACTOR, memory_high, memory_high_1_22
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.oom_score import burstable_score, clamped
+
+DEFAULT_FACTOR = 0.9
 
 
 @click.command("qos")
@@ -75,15 +79,33 @@ def oom(request: Quantity, capacity: Quantity) -> None:
     type=QuantityParam(),
     help="Node allocatable memory without the eviction threshold; needed without a limit.",
 )
-@click.option("--factor", type=FactorParam(), default=0.9, show_default=True)
+@click.option("--factor", type=FactorParam(), default=None, help="[default: 0.9, or 0.8 with --formula 1.22]")
+@click.option(
+    "--formula",
+    type=click.Choice(["1.22", "1.27"]),
+    default="1.27",
+    show_default=True,
+    help="That of 1.22 to 1.26, or today's.",
+)
 @click.option("--page-size", type=click.IntRange(1, 1 << 30), default=4096, show_default=True)
 @click.option("--profile", type=click.Choice(list(PROFILES)), default=DEFAULT_PROFILE.name, show_default=True)
 def memory_high_command(
-    request: Quantity, limit: Quantity, allocatable: Quantity | None, factor: float, page_size: int, profile: str
+    request: Quantity,
+    limit: Quantity,
+    allocatable: Quantity | None,
+    factor: float | None,
+    formula: str,
+    page_size: int,
+    profile: str,
 ) -> None:
     """Show the memory.high of a container with Memory QoS."""
     chosen = profile_named(profile)
     available = allocatable.value if allocatable is not None else None
+    if formula == "1.22":
+        for line in _first_formula(request.value, limit.value, available, factor or FIRST_FACTOR):
+            click.echo(line)
+        return
+    factor = factor or DEFAULT_FACTOR
     high = memory_high(
         request.value,
         limit.value,
@@ -101,6 +123,26 @@ def memory_high_command(
     click.echo(memory_high_formula(request.value, limit.value, high, policy))
     if not request.value and not limit.value:
         click.echo(chosen.notes["memory_high_without_request"])
+
+
+def _first_formula(request: int, limit: int, available: int | None, factor: float) -> Iterator[str]:
+    """The value of 1.22 to 1.26, what was wrong with it, and the value since 1.27 (KEP-2570)."""
+    base = limit or available
+    if not base:
+        yield from ("not set", "without a limit, --allocatable is required")
+        return
+    high = memory_high_1_22(request, limit, available, factor)
+    yield f"{high}  {human_bytes(high)}" if high is not None else "not set"
+    yield memory_high_1_22_formula(limit, NodePolicy(0, available, throttling_factor=factor))
+    if high is None:
+        yield "not larger than the request: the container is never throttled before its limit"
+    else:
+        above, below = human_bytes(high - request), human_bytes(base - high)
+        what = "limit" if limit else "allocatable"
+        yield f"the request does not count: throttled {above} above the request, {below} below the {what}"
+    now = memory_high(request, limit, available, DEFAULT_FACTOR)
+    shown = f"{now}  {human_bytes(now)}" if now is not None else "not set"
+    yield f"since 1.27, factor {DEFAULT_FACTOR}: {shown} (between request and limit, rounded down to a page)"
 
 
 def _why_not_high(request: Quantity, limit: Quantity, allocatable: int | None, profile: Profile) -> str:

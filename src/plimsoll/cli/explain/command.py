@@ -59,14 +59,15 @@ class MainForm(click.Command):
 @click.argument("files", nargs=-1, metavar="FILE|DIR|-...")
 @node_options
 @click.option("-o", "--output", type=click.Choice(["tree", "table", "json", "yaml", "sh"]), default="tree")
-@click.option("--diff", metavar="A,B", help="Show only the differences: 1.27,1.36 or cgroupfs,systemd or v1,v2 …")
+@click.option("--diff", metavar="A,B", help="Show only the differences: documents,1.36 or cgroupfs,systemd or v1,v2 …")
 @click.option("--advise", is_flag=True, help="Suggest the smallest change that makes each pod Guaranteed.")
 @click.option("--brief", is_flag=True, help="Omit formulas.")
 def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:
     """Explain what a node will do with each pod: QoS class, oom_score_adj, and every cgroup file with its formula.
 
     Reads Pods, Lists, the output of `kubectl get … -o json` and objects with a pod template (Deployment, StatefulSet,
-    DaemonSet, ReplicaSet, Job, CronJob) from files, directories or standard input (-).
+    DaemonSet, ReplicaSet, Job, CronJob) from files, directories or standard input (-). Parts of a pod are completed:
+    `spec:`, `containers:`, one container, or its `resources:`; a note says what is assumed.
 
     All kubelet flags are accepted (docs/kubelet-config.md lists them); a flag overrides the configuration file.
 

@@ -13,7 +13,7 @@ import msgspec
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.explain.usage import assumed, matched, usage_for
-from plimsoll.cli.manifests import read_inputs, refused
+from plimsoll.cli.manifests import stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.printers import order_lines
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
@@ -129,10 +129,7 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
 def _from_files(
     files: Sequence[str], setting: NodeConfig, question: _Question, options: dict[str, Any]
 ) -> EvictionOrder:
-    inputs = read_inputs(files)
-    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
-    if problems:
-        raise click.ClickException("\n".join(map(str, problems)))
+    inputs = stored_inputs(files, setting.policy.gates, fragments=True)
     if not inputs.pods:
         raise click.ClickException("the input contains no pods")
     pods = [
@@ -149,7 +146,9 @@ def _from_files(
         elif (known := reported.get((key[0] or "default", key[1])) or reported.get(key)) is not None:
             usage[pod.metadata.uid] = known
     silent = len(pods) - len(usage)
-    notes = [f"{silent} of {len(pods)} pods have no known usage: the kubelet ranks such pods first"] if silent else []
+    notes = list(inputs.passed)
+    if silent:
+        notes.append(f"{silent} of {len(pods)} pods have no known usage: the kubelet ranks such pods first")
     return _decided(pods, usage, setting, question, "assumed", notes)
 
 

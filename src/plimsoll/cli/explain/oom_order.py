@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from plimsoll.cli.explain.usage import assumed
-from plimsoll.cli.manifests import read_inputs, refused
+from plimsoll.cli.manifests import stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.parameters import names_state_option
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
@@ -78,19 +78,18 @@ def oom_order_command(
 def _from_files(
     files: Sequence[str], usage_text: str, usage_file: str | None, setting: NodeConfig, notes: list[str]
 ) -> list[OomCandidate]:
-    inputs = read_inputs(files)
-    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
-    if problems:
-        raise click.ClickException("\n".join(map(str, problems)))
+    inputs = stored_inputs(files, setting.policy.gates, fragments=True)
     if not inputs.pods:
         raise click.ClickException("the input contains no pods")
+    notes += inputs.passed
     works = [workload(given.pod, setting, title=given.found.title) for given in inputs.pods]
     amounts, reported = assumed(usage_text, usage_file)
     left = dict(amounts)
     found = []
     for work in works:
         metadata = work.pod.metadata
-        report = reported.get((metadata.namespace or "default", metadata.name))
+        key = metadata.namespace, metadata.name
+        report = reported.get((metadata.namespace or "default", metadata.name)) or reported.get(key)
         sets = {} if report is None else {each.name: each.memory_bytes for each in report.containers}
         for container, score in zip(work.containers, work.scores, strict=True):
             if container in work.pod.spec.init_containers and not is_sidecar(container):

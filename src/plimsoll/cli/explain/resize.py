@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from plimsoll.cli.manifests import GivenManifest, Inputs, on_node, read_inputs, refused
+from plimsoll.cli.manifests import GivenManifest, on_node, stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.resize.answer import ResizeAnswer, lines, resize_answer
 from plimsoll.cli.resize.forecast import cpu_refusal
@@ -44,17 +44,21 @@ from plimsoll.rules.scheduling.fit import allocated_load
 def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, output: str, **options: Any) -> int:
     """Forecast a resize of the pod OLD to NEW: the verdict, restarts, and the cgroup writes in order.
 
+    NEW is the whole pod, or a patch as `kubectl patch` takes it.
+
     Exit code 0: accepted; 1: Deferred or Infeasible; 2: rejected by the API server.
 
     \b
     Examples:
       plimsoll explain resize pod.yaml bigger.yaml
+      plimsoll explain resize pod.yaml patch.json
       plimsoll explain resize pod.yaml bigger.yaml --capacity cpu=8,memory=16Gi --others pods.json
       plimsoll explain resize pod.yaml smaller.yaml --used 300Mi --node node.yaml --profile 1.36
     """
     question = NodeQuestion(options)
     setting, notes = question.setting()
-    before, after = _only_pod(old, setting), _only_pod(new, setting)
+    before = _only_pod(old, setting, notes)
+    after = _only_pod(new, setting, notes, before)
     beside, passed = _beside(others, question.node, before.pod, setting)
     answer = _answer(before, after, beside, used, setting, question.node)
     if output == "json":
@@ -67,15 +71,10 @@ def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, outpu
     return answer.exit_code
 
 
-def _sound(inputs: Inputs, setting: NodeConfig) -> Inputs:
-    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, setting))]
-    if problems:
-        raise click.ClickException("\n".join(map(str, problems)))
-    return inputs
-
-
-def _only_pod(file: str, setting: NodeConfig) -> GivenManifest:
-    inputs = _sound(read_inputs([file]), setting)
+def _only_pod(file: str, setting: NodeConfig, notes: list[str], old: GivenManifest | None = None) -> GivenManifest:
+    patched = None if old is None else old.found
+    inputs = stored_inputs([file], setting.policy.gates, fragments=True, patched=patched)
+    notes += inputs.passed
     if len(inputs.pods) != 1:
         raise click.ClickException(f"{file}: contains {len(inputs.pods)} pods, expected one")
     return inputs.pods[0]
@@ -87,7 +86,7 @@ def _beside(
     """The other pods of the node, and notes. A dump of the node may contain the pod itself."""
     if not files:
         return [], ()
-    inputs = on_node(_sound(read_inputs(files), setting), node)
+    inputs = on_node(stored_inputs(files, setting.policy.gates), node)
     return [other.pod for other in inputs.pods if not _is_same(other.pod, pod)], inputs.passed
 
 

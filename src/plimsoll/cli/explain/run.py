@@ -18,7 +18,7 @@ from plimsoll.rules.node.node_config import NodeConfig
 
 # The option that each value of --diff belongs to.
 DIFF_VALUES = {
-    "1.27": "profile",
+    "documents": "profile",
     "1.36": "profile",
     "cgroupfs": "driver",
     "systemd": "driver",
@@ -35,7 +35,7 @@ DIFF_VALUES = {
 def run(
     files: Sequence[str], question: NodeQuestion, *, output: str, diff: str | None, advise: bool, brief: bool
 ) -> int:
-    inputs = on_node(read_inputs(files), question.node)
+    inputs = on_node(read_inputs(files, fragments=True), question.node)
     if diff is not None:
         return _run_diff(inputs, question, diff, output)
     setting, notes = question.setting()
@@ -80,7 +80,7 @@ def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
         desired = defaulted_on(given.pod, setting)
-        wrong = refused(given, setting, desired)
+        wrong = refused(given, desired, setting.policy.gates)
         problems += wrong
         if not wrong:
             good.append(msgspec.structs.replace(given, pod=desired))

@@ -1,7 +1,7 @@
 """Assumed usage from the command line or from a file, for the order of evictions and OOM kills.
 
-`web=500Mi,shop/api=2Gi`; or a file: a mapping of the same, a node's /stats/summary, or `kubectl get --raw
-/apis/metrics.k8s.io/v1beta1/pods`.
+`web=500Mi,shop/api=2Gi`; or a file: a mapping of the same, a node's /stats/summary, or what `kubectl get --raw
+/apis/metrics.k8s.io/v1beta1/pods` prints, for all pods or for one.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ def assumed(text: str, file: str | None) -> tuple[dict[str, int], dict[PodKey, P
     document = _document(file)
     if isinstance(document.get("pods"), list):
         return amounts, summary_usage(document)
+    if document.get("kind") == "PodMetrics":
+        return amounts, metrics_usage({"items": [document]})
     if isinstance(document.get("items"), list):
         return amounts, metrics_usage(document)
     return {**{str(name): _bytes(amount, "--usage-file") for name, amount in document.items()}, **amounts}, {}

@@ -160,18 +160,12 @@ def _is_named(names: Sequence[str], uid: str, title: str) -> bool:
 
 def _pods(files: Sequence[str], live: LiveNode) -> list[Pod]:
     """The pods of the files as an API server would store them: with defaults, valid, each with a uid."""
-    from plimsoll.cli.manifests import read_inputs, refused
-    from plimsoll.rules.resources.defaulting import defaulted
+    from plimsoll.cli.manifests import stored_inputs
 
-    inputs = read_inputs(files)
-    problems = [*inputs.problems, *(problem for given in inputs.pods for problem in refused(given, live.setting))]
-    if problems:
-        raise PlimsollError("\n".join(map(str, problems)))
+    inputs = stored_inputs(files, live.setting.policy.gates)
     if not inputs.pods:
         raise click.ClickException("no pods found in " + ", ".join(files))
-    pods = [
-        _with_uid(defaulted(given.pod, gates=live.setting.policy.gates), given.found.title) for given in inputs.pods
-    ]
+    pods = [_with_uid(given.pod, given.found.title) for given in inputs.pods]
     uids = [pod.metadata.uid for pod in pods]
     for pod in pods:
         if uids.count(pod.metadata.uid) > 1:

@@ -139,7 +139,7 @@ def run(file: str, events: bool, **options: Any) -> int:
     from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
     from plimsoll.linux.state_dir import default_state
 
-    pod, config_maps = _manifest(file)
+    pod, objects = _manifest(file)
     home = default_state(options["state_dir"]) / "runs" / secrets.token_hex(6)
     home.mkdir(mode=0o700, parents=True)
     options["state_dir"] = home
@@ -158,31 +158,26 @@ def run(file: str, events: bool, **options: Any) -> int:
             )
         for note in live.notes:
             click.echo(Paint(colourful())(f"note: {inert(note)}", "dim"), err=True)
-        foreground = _Foreground(live, home, pod, config_maps, shows_events=events)
+        foreground = _Foreground(live, home, pod, objects, shows_events=events)
         return asyncio.run(foreground.run())
     finally:
         shutil.rmtree(home, ignore_errors=True)
 
 
 def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
-    """The pod of the file, with the defaults of the API server, and its ConfigMaps."""
+    """The pod of the file, with the defaults of the API server, and the ConfigMaps and RuntimeClasses beside it."""
     import uuid
 
-    from plimsoll.cli.manifests import read_inputs
+    from plimsoll.cli.manifests import stored_inputs
     from plimsoll.codec.defaults.objects import with_kind_defaults
     from plimsoll.codec.schema.schema import KINDS
-    from plimsoll.rules.admission.validation import create_errors
+    from plimsoll.rules.model.gates import DEFAULT_GATES
     from plimsoll.rules.timestamps import rfc3339
 
-    inputs = read_inputs([file])
-    if inputs.problems:
-        raise click.ClickException("\n".join(map(str, inputs.problems)))
+    inputs = stored_inputs([file], DEFAULT_GATES)
     if len(inputs.pods) != 1:
         raise click.UsageError(f"{file} contains {len(inputs.pods)} pods, expected one")
     given = inputs.pods[0]
-    errors = [*given.unreadable, *create_errors(given.pod)]
-    if errors:
-        raise click.ClickException("\n".join(f"{file}: {error}" for error in errors))
     kind = next(each for each in KINDS if each.name == "Pod")
     document = with_kind_defaults(kind, given.found.document)
     metadata = {
@@ -194,23 +189,26 @@ def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
     }
     pod = {**document, "metadata": metadata, "status": {}}
     pod["spec"] = {**pod["spec"], "nodeName": NODE}
-    return pod, _config_maps(file)
+    if given.pod.spec.priority is not None:
+        pod["spec"]["priority"] = given.pod.spec.priority
+    return pod, _objects(file)
 
 
-def _config_maps(file: str) -> list[JsonObject]:
+def _objects(file: str) -> list[JsonObject]:
     from plimsoll.codec.yaml.reader import YamlDocument, read
+    from plimsoll.node.standalone import KINDS_SERVED
 
     if file == "-":
         return []
     found = (each.value for each in read(Path(file).read_bytes()) if isinstance(each, YamlDocument))
-    return [each for each in found if isinstance(each, dict) and each.get("kind") == "ConfigMap"]
+    return [each for each in found if isinstance(each, dict) and each.get("kind") in KINDS_SERVED]
 
 
 class _Foreground:
     def __init__(
-        self, live: LiveNode, home: Path, pod: JsonObject, config_maps: list[JsonObject], *, shows_events: bool
+        self, live: LiveNode, home: Path, pod: JsonObject, objects: list[JsonObject], *, shows_events: bool
     ) -> None:
-        self._live, self._home, self._pod, self._config_maps = live, home, pod, config_maps
+        self._live, self._home, self._pod, self._objects = live, home, pod, objects
         self._shows_events = shows_events
         self._paint = Paint(colourful())
         self._final = asyncio.Event()
@@ -226,7 +224,7 @@ class _Foreground:
         from plimsoll.node.standalone import OnePodApi
 
         live = self._live
-        self._api = OnePodApi(self._pod, self._config_maps, on_status=self._status, on_event=self._event)
+        self._api = OnePodApi(self._pod, self._objects, on_status=self._status, on_event=self._event)
         runtime = embedded_runtime(live, self._home)
         agent = Agent(
             live.setting,

@@ -31,9 +31,9 @@ _STATE = click.option(
 @click.option(
     "--profile",
     "profile_name",
-    default="1.27",
+    default="documents",
     show_default=True,
-    help="The Kubernetes release to follow: 1.27 or 1.36.",
+    help="The profile to follow: documents or 1.36.",
 )
 @click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
 @click.option(
@@ -179,8 +179,14 @@ def list_tokens(state_dir: Path | None) -> None:
     """List the users that have bearer tokens."""
     from plimsoll.api.machinery.users import Tokens
 
-    for name in Tokens(default_state(state_dir)).names():
-        click.echo(name)
+    from plimsoll.cli.terminal import inert, table
+
+    state = default_state(state_dir)
+    rows = [(inert(name),) for name in Tokens(state).names()]
+    if not rows:
+        click.echo(f"no tokens in {state}; create one with: plimsoll api token create --user NAME", err=True)
+    for line in table(rows, ("USER",)) if rows else ():
+        click.echo(line)
 
 
 @token.command("revoke")

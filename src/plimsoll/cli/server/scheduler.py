@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     "--kubeconfig", type=click.Path(path_type=Path), help="[default: $KUBECONFIG, then the pod's service account]"
 )
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]")
-@click.option("--profile", default="1.27", show_default=True, help="The Kubernetes release to follow: 1.27 or 1.36.")
+@click.option("--profile", default="documents", show_default=True, help="The profile to follow: documents or 1.36.")
 def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
     """Assign pending pods to nodes by their requests, until Ctrl-C.
 
@@ -35,7 +35,7 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
     file = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
     access = load(file, context) if file is not None else in_cluster(os.environ)
     log_to_stderr()
-    click.echo(f"scheduling for {access.server} as Kubernetes {chosen.name}")
+    click.echo(f"scheduling for {access.server}, profile {chosen.name}")
     asyncio.run(_run(access, chosen))
 
 

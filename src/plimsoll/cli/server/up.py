@@ -31,9 +31,9 @@ TOUR = (
         "--config {}/documents/004-kubelet-config.yaml --feature-gates MemoryQoS=true --driver systemd",
     ),
     (
-        "What changes for the pod between 1.27 and 1.36.",
+        "What changes for the pod between the documents and 1.36.",
         "explain {}/documents/002-qos-demo.yaml --capacity cpu=48,memory=263192560Ki "
-        "--feature-gates MemoryQoS=true --diff 1.27,1.36",
+        "--feature-gates MemoryQoS=true --diff documents,1.36",
     ),
     ("A calculator for one number.", "explain memory-high --request 1Gi --limit 2Gi"),
 )
@@ -45,7 +45,7 @@ TOUR = (
 @click.option(
     "--listen", metavar="HOST:PORT", help="Address of the API server. [default: 127.0.0.1:6443, or any free port]"
 )
-@click.option("--profile", default="1.27", show_default=True, help="The Kubernetes release to follow: 1.27 or 1.36.")
+@click.option("--profile", default="documents", show_default=True, help="The profile to follow: documents or 1.36.")
 @click.option("--feature-gates", metavar="LIST", default="", help="Feature gates of the API server and the node.")
 @click.option("--capacity", metavar="LIST", help="Capacity of the node: cpu=8,memory=4Gi. [default: this machine]")
 @click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration for the node.")
@@ -106,7 +106,7 @@ def _next_steps(paint: Paint) -> None:
     for line in (
         "plimsoll explain YOUR-MANIFEST.yaml",
         "kubectl get pods -A -o json | plimsoll explain -",
-        "plimsoll explain YOUR-MANIFEST.yaml --diff 1.27,1.36",
+        "plimsoll explain YOUR-MANIFEST.yaml --diff documents,1.36",
     ):
         click.echo(f"  {line}")
 

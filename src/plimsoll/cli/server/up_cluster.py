@@ -50,7 +50,7 @@ NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 class UpOptions(msgspec.Struct, frozen=True):
     state_dir: Path | None = None
     listen: str | None = None
-    profile: str = "1.27"
+    profile: str = "documents"
     feature_gates: str = ""
     capacity: str | None = None
     config_file: str | None = None
@@ -320,8 +320,8 @@ class LocalCluster:
         )
         size = f"{setting.machine.cores} CPU, {setting.capacity['memory']} memory"
         state = "is up" if not missing else f"runs, but not the pods {', '.join(sorted(missing))}"
-        head = f"Kubernetes {setting.profile.name} {state}, {took_s:.1f} s: node {self._name} ({size}; {kernel})"
-        click.echo(paint(head, "bold"))
+        head = f"Kubernetes {state} (profile {setting.profile.name}), {took_s:.1f} s: node {self._name}"
+        click.echo(paint(f"{head} ({size}; {kernel})", "bold"))
         click.echo(f"   {url}   (Ctrl-C removes everything except the objects in {self._state})\n")
         for line in printed(node_report(live, pods, containers), live.driver.simulated, paint) if pods else ():
             click.echo(f"   {line}")

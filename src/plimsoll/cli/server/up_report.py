@@ -6,7 +6,7 @@ and prints what differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.machine import LiveNode
 from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree, workload
+from plimsoll.rules.cgroups.reconcile import Unmet
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.model.cgroup_names import container_component
 
@@ -68,12 +69,17 @@ def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]], pids: Mapping
             found[cgroup.path.rpartition("/")[2]] = cgroup
     ids = {pod["metadata"]["uid"]: _container_ids(pod) for pod in pods}
     reports = [_pod(live, work, found, ids[work.pod.metadata.uid], pids) for work in works]
-    unmet = () if live.driver.simulated else tuple(dict.fromkeys(map(_lack, live.tree.status().unmet)))
+    unmet = () if live.driver.simulated else tuple(_lacks(live.tree.status().unmet))
     return NodeReport(tuple(reports), tuple(above), unmet)
 
 
-def _lack(unmet: Any) -> str:
-    return f"{unmet.file}: {unmet.reason}"
+def _lacks(unmet: Iterable[Unmet]) -> Iterator[str]:
+    """One line for each reason."""
+    files: dict[str, dict[str, None]] = {}
+    for each in unmet:
+        files.setdefault(each.reason, {})[each.file] = None
+    for reason, names in files.items():
+        yield f"{', '.join(names)}: {reason}"
 
 
 def _walked(cgroup: Cgroup) -> Iterator[Cgroup]:

@@ -298,6 +298,10 @@ def _priority_class(document: JsonObject) -> JsonObject:
     return {**document, "preemptionPolicy": document.get("preemptionPolicy") or "PreemptLowerPriority"}
 
 
+def _runtime_class(document: JsonObject) -> JsonObject:
+    return _with_lists(document, ("overhead", "podFixed"))
+
+
 _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
     "ReplicaSet": _replica_set,
     "Deployment": _deployment,
@@ -306,6 +310,7 @@ _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
     "ResourceQuota": _resource_quota,
     "Node": _node,
     "PriorityClass": _priority_class,
+    "RuntimeClass": _runtime_class,
 }
 
 

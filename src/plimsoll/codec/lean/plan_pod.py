@@ -31,6 +31,7 @@ class _PodSpec(objects.PodSpec, frozen=True, gc=False):
     init_containers: tuple[_Container, ...] = ()
     ephemeral_containers: tuple[objects.Container, ...] = _stepped_over("ephemeralContainers", ())
     node_name: str = _stepped_over("nodeName", "")
+    runtime_class_name: str | None = _stepped_over("runtimeClassName")
     volumes: tuple[objects.Volume, ...] = _stepped_over("volumes", ())
     tolerations: tuple[objects.Toleration, ...] = _stepped_over("tolerations", ())
     node_selector: dict[str, str] | None = _stepped_over("nodeSelector")

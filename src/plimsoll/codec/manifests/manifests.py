@@ -34,6 +34,7 @@ class FoundPod(msgspec.Struct, frozen=True):
     at: Path  # the path of the pod (or template) in the document
     title: str  # `web`, `deployment/web`
     replicas: int = 1
+    part: str = ""  # the field of the pod that a fragment consists of
 
     @property
     def base(self) -> str:
@@ -42,6 +43,8 @@ class FoundPod(msgspec.Struct, frozen=True):
 
     def written(self, field: str) -> str:
         """A field path of the pod, as a path in the manifest."""
+        if self.part:
+            return field.removeprefix(self.part).removeprefix(".")
         return written_path(self.at) + "." + field if self.at and field else field or written_path(self.at)
 
 
@@ -73,7 +76,7 @@ def _found_in(document: dict[str, Any], at: Path) -> Iterator[FoundPod | Passed]
         yield FoundPod(document, at, _name(document) or "pod")
     elif kind in TEMPLATES:
         yield from _templated(document, kind, at)
-    else:
+    elif kind != "RuntimeClass":  # `admitted_pods` reads those
         yield Passed(at, f"{kind} has no pod template")
 
 

@@ -1,4 +1,4 @@
-"""core/v1 beside pods (nodes, namespaces, events, config maps, quotas …), events.k8s.io, leases, priority classes."""
+"""core/v1 beside pods (nodes, namespaces, events, quotas …), events.k8s.io, leases, priority and runtime classes."""
 
 TABLE = """
 core.Node v1.Node | A machine of the cluster.
@@ -200,6 +200,16 @@ scheduling.PriorityClass v1.PriorityClass | A name for a priority.
   globalDefault 3 bool | Whether pods without a class get this one.
   description 4 string | What it is for.
   preemptionPolicy 5 string/v1.PreemptionPolicy* | PreemptLowerPriority or Never.
+node.RuntimeClass v1.RuntimeClass | A name for a handler of the container runtime.
+  metadata 1 meta.ObjectMeta! | Name, labels and other metadata.
+  handler 2 string! required | The handler, as the configuration of the runtime names it. Immutable.
+  overhead 3 node.Overhead | What a sandbox needs, on top of the containers.
+  scheduling 4 node.Scheduling | Which nodes have the handler.
+node.Overhead v1.Overhead | What a sandbox needs.
+  podFixed 1 {Quantity}/v1.ResourceList | The same for every pod.
+node.Scheduling v1.Scheduling | Which nodes have a handler.
+  nodeSelector 1 {string} atomic | Labels that these nodes have; added to the selector of the pod.
+  tolerations 2 []core.Toleration | Added to the tolerations of the pod.
 coordination.Lease v1.Lease | A sign of life.
   metadata 1 meta.ObjectMeta! | Name, labels and other metadata.
   spec 2 coordination.LeaseSpec! | The lease.

@@ -102,6 +102,7 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind(_CORE, "v1", "DeleteOptions", "", True, "meta.DeleteOptions"),
     SchemaKind(_EVENTS, "v1", "Event", "events", True, "events.Event"),
     SchemaKind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "scheduling.PriorityClass"),
+    SchemaKind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, "node.RuntimeClass"),
     SchemaKind("coordination.k8s.io", "v1", "Lease", "leases", True, "coordination.Lease"),
     SchemaKind(_APPS, "v1", "ReplicaSet", "replicasets", True, "apps.ReplicaSet"),
     SchemaKind(_APPS, "v1", "Deployment", "deployments", True, "apps.Deployment"),

@@ -29,8 +29,8 @@ from functools import partial
 from typing import Any, Final
 
 import msgspec
-import yaml
 
+from plimsoll.codec.yaml import libyaml
 from plimsoll.codec.yaml.json_stream import MAX_DUPLICATES, JsonStreamError, Path
 from plimsoll.codec.yaml.scalars import MERGE_TAG, Scalar, ScalarError, json_number, key_text, resolve, shortened
 
@@ -48,7 +48,8 @@ _FREE_DECODED: Final = 1_000
 _SHARE_FALLS_FROM: Final = 400_000
 _SHARE_FALLS_TO: Final = 4_000_000
 
-_CONTROL: Final = yaml.reader.Reader.NON_PRINTABLE  # the same set, already compiled: that takes milliseconds
+# What libyaml's reader refuses. Compiled at the first error, because that takes milliseconds.
+_CONTROL: Final = "[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 _ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
 _MERGE: Final = "<<"
 _SHOWN_KEY: Final = 60  # characters
@@ -111,38 +112,38 @@ class Builder:
         self._hidden = hidden
 
     def build(self) -> None:
-        loader = yaml.CSafeLoader(self.text)
+        parser = libyaml.CParser(self.text)
         try:
-            self._consume(loader)
-        except yaml.reader.ReaderError as error:
-            found = _CONTROL.search(self.text)
+            self._consume(parser)
+        except libyaml.ReaderError as error:
+            found = re.search(_CONTROL, self.text)
             raise JsonStreamError(error.reason, found.start() if found else 0) from error
-        except yaml.MarkedYAMLError as error:
+        except (libyaml.ScannerError, libyaml.ParserError) as error:
             mark: Any = error.problem_mark
             raise JsonStreamError(str(error.problem), mark.index) from error
         finally:
-            loader.dispose()
+            parser.dispose()
         if self._failure is not None:
             raise self._failure
         if self._has_unsupported and not self.locate:
             self._refuse_unsupported()
 
-    def _consume(self, loader: yaml.CSafeLoader) -> None:
+    def _consume(self, parser: libyaml.CParser) -> None:
         handlers: dict[type, Callable[[Any], None]] = {
-            yaml.ScalarEvent: self._on_scalar,
-            yaml.MappingStartEvent: partial(self._on_start, dict),
-            yaml.SequenceStartEvent: partial(self._on_start, list),
-            yaml.MappingEndEvent: self._on_end,
-            yaml.SequenceEndEvent: self._on_end,
-            yaml.AliasEvent: self._on_alias,
+            libyaml.ScalarEvent: self._on_scalar,
+            libyaml.MappingStartEvent: partial(self._on_start, dict),
+            libyaml.SequenceStartEvent: partial(self._on_start, list),
+            libyaml.MappingEndEvent: self._on_end,
+            libyaml.SequenceEndEvent: self._on_end,
+            libyaml.AliasEvent: self._on_alias,
         }
         work = 0
         for count in itertools.count():
-            event: Any = loader.get_event()
+            event: Any = parser.get_event()
             handler = handlers.get(type(event))
             if handler is not None:
                 handler(event)
-            elif isinstance(event, (yaml.DocumentEndEvent, yaml.StreamEndEvent)):
+            elif isinstance(event, (libyaml.DocumentEndEvent, libyaml.StreamEndEvent)):
                 return
             if count % _EVENTS_PER_CHECK == 0 and len(self._stack) > _HARMLESS_DEPTH:
                 work += len(self._stack) * _EVENTS_PER_CHECK

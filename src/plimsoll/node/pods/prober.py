@@ -147,7 +147,7 @@ async def _get(target: ProbeTarget, url: str, action: HttpGet) -> _Response:
     headers = {header.name: header.value for header in action.http_headers}
     body = b""
     try:
-        status = await connection.begin(_request(path, parts.netloc, f"kube-probe/{target.profile.name}", headers))
+        status = await connection.begin(_request(path, parts.netloc, f"kube-probe/{target.profile.release}", headers))
         with suppress(TruncatedResponseError):
             async for part in connection.parts():
                 body += part

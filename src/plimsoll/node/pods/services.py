@@ -9,6 +9,7 @@ import msgspec
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_spec import NodePaths
+from plimsoll.node.pods.runtime_classes import RuntimeClasses
 from plimsoll.node.pods.status import PodReports
 from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.resize.queue import Resizes
@@ -42,6 +43,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     resizes: Resizes
     volumes: Volumes
     config_maps: ConfigMapCache
+    runtime_classes: RuntimeClasses
     paths: NodePaths
     surroundings: Surroundings
     events: PodEvents

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
+import msgspec
+
 from plimsoll.node.pods.container_spec import sandbox_spec
 from plimsoll.node.pods.container_start import ContainerStart, Starter
 from plimsoll.node.pods.observe import oom_base_key
@@ -76,7 +78,8 @@ class PodStart:
             return actions.sandbox_id
         self._node.meters.started_pods.add()
         try:
-            return await self._node.runtime.make_sandbox(spec)
+            handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)
+            return await self._node.runtime.make_sandbox(msgspec.structs.replace(spec, runtime_handler=handler))
         except RuntimeCallError as error:
             self._node.meters.started_pods_errors.add()
             self._node.events.emit_lifecycle(pod, sandbox_failed(error.reason))

@@ -30,7 +30,7 @@ from plimsoll.rules.resources.effective import (
     added,
     counted_limits,
     counted_requests,
-    counted_requests_1_27,
+    counted_requests_documented,
     pod_level_set,
     pod_limits,
 )
@@ -69,7 +69,7 @@ def usage(pod: Pod, profile: Profile, *, grace_elapsed: bool = False) -> Resourc
         # E-11: only quotas charge pod-level values from the spec during a resize.
         requests, limits = counted_requests(pod, pod_level_status=False), counted_limits(pod, pod_level_status=False)
     else:
-        requests, limits = counted_requests_1_27(pod), pod_limits(pod)
+        requests, limits = counted_requests_documented(pod), pod_limits(pod)
     return {COUNT_PODS: _ONE, **_named(requests, limits)}
 
 

@@ -4,7 +4,7 @@
 
 A resize may change only cpu and memory. So the server first restores all fields except resources and resize policies,
 then validates the result like any pod, then validates the change from the old version, and last checks whether the node
-is large enough. Two messages differ in profile 1.27 (`profile`).
+is large enough. Two messages differ in profile `documents` (`profile`).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def resize_errors(
 
 
 def class_errors(old: Pod, new: Pod, gates: Gates, profile: Profile) -> list[FieldError]:
-    """The QoS class is immutable. The message shows the stored class; in profile 1.27, the new one."""
+    """The QoS class is immutable. The message shows the stored class; in profile `documents`, the new one."""
     wanted = computed_qos_class(new, gates=gates)
     if wanted == qos_class(old, gates=gates):
         return []

@@ -1,8 +1,8 @@
 """Validation of a plain PATCH or PUT of a pod (03 §4.3, 01 §4.4): nearly every change is refused.
 
 An update may change a few fields. The server validates those one by one, then sets their old values in the new version
-and compares the rest: any difference is refused with one message that lists what may change. In profile 1.27 cpu and
-memory of regular containers may change (a resize needs no subresource), and the server records such a change in
+and compares the rest: any difference is refused with one message that lists what may change. In profile `documents` cpu
+and memory of regular containers may change (a resize needs no subresource), and the server records such a change in
 `status.resize` if the pod is on a node.
 """
 
@@ -49,8 +49,9 @@ def plain_patch_errors(
 ) -> list[FieldError]:
     """Every reason to refuse an update of the pod itself; `gate` is InPlacePodVerticalScaling.
 
-    Profile 1.27 accepts changes of cpu and memory of regular containers, added and removed entries included: only the
-    QoS class and ordinary validation restrict them. Kubernetes adds a diff to its last message; Plimsoll does not.
+    Profile `documents` accepts changes of cpu and memory of regular containers, added and removed entries included:
+    only the QoS class and ordinary validation restrict them. Kubernetes adds a diff to its last message; Plimsoll does
+    not.
     """
     errors = metadata_update_errors(old.pod.metadata, new.pod.metadata)
     errors += pod_errors(new.pod, gates=gates, relaxed=relaxation(old.pod))
@@ -143,8 +144,8 @@ def _with_old_changeables(old: JsonObject, new: JsonObject, resizing: bool) -> J
 
 
 def proposed(old: Pod, new: Pod) -> bool:
-    """Profile 1.27: whether `status.resize` becomes Proposed. Not for a container without a status, nor for a pod
-    without a node.
+    """Profile `documents`: whether `status.resize` becomes Proposed. Not for a container without a status, nor for a
+    pod without a node.
 
     The documents mention regular containers; sidecars and the pod level follow the same rule.
     """

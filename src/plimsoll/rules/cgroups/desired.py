@@ -42,7 +42,7 @@ from plimsoll.rules.node.allocatable import (
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.resources.defaulting import defaulted
-from plimsoll.rules.resources.effective import counted_requests, counted_requests_1_27, pod_limits, pod_requests
+from plimsoll.rules.resources.effective import counted_requests, counted_requests_documented, pod_limits, pod_requests
 from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.resources.files import file_map
 from plimsoll.rules.resources.node_policy import NodePolicy, declines_memory_qos, pod_policy
@@ -160,7 +160,7 @@ def defaulted_on(raw: Pod, setting: NodeConfig) -> Pod:
 def defaulted_workload(desired: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
     policy = pod_policy(desired, setting.policy)
     work = sized(pod_totals(desired, policy.gates), policy, setting.driver)
-    counted = counted_requests if setting.profile.scheduler_counts_actual else counted_requests_1_27
+    counted = counted_requests if setting.profile.scheduler_counts_actual else counted_requests_documented
     return msgspec.structs.replace(
         work,
         counted=work.requests if work.pod is desired else counted(desired),

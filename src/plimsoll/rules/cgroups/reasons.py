@@ -83,6 +83,11 @@ def memory_high_formula(request_bytes: int, limit_bytes: int, high: int, policy:
     return f"⌊({request_bytes} + ({base} − {request_bytes}) · {factor}) / {page}⌋ · {page} = {high}"
 
 
+def memory_high_1_22_formula(limit_bytes: int, policy: NodePolicy) -> str:
+    base = limit_bytes or policy.allocatable_memory_bytes or 0
+    return f"⌊{base} · {policy.throttling_factor}⌋ = {int(float(base) * policy.throttling_factor)}"
+
+
 def sum_formula(terms: list[int], total: int) -> str:
     """A sum; it shows its terms if they are few."""
     if len(terms) <= 1:

@@ -46,7 +46,7 @@ class NodeExtras(msgspec.Struct, frozen=True):
     def reclaims_first(self, profile: Profile) -> bool:
         if self.eviction_reclaim_first is not None:
             return self.eviction_reclaim_first
-        return profile.name == "1.27"
+        return profile.name == "documents"
 
 
 class ExtraRow(msgspec.Struct, frozen=True):
@@ -113,7 +113,7 @@ ROWS: tuple[ExtraRow, ...] = (
              "Grace period of a hard threshold's victim, at most its own; 0 kills at once. Default: as in Kubernetes.",
              "a 32-bit integer"),
     ExtraRow("evictionReclaimFirst", "eviction_reclaim_first", READERS["boolean"],
-             "Reclaim memory, for at most 50 ms, before a pod is evicted. Default: on in 1.27, off in 1.36.",
+             "Reclaim memory, for at most 50 ms, before a pod is evicted. Default: on in `documents`, off otherwise.",
              "true or false"),
     ExtraRow("memoryAvailableFrom", "memory_available_from", _choice("cgroup", "meminfo"),
              "The source of `memory.available`: the cgroup, as in the kubelet, or MemAvailable of /proc/meminfo.",

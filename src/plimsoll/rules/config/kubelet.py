@@ -24,16 +24,16 @@ class Gate(msgspec.Struct, frozen=True):
     """A feature gate that a rule uses, with its default in each profile."""
 
     name: str
-    on_1_27: bool
+    on_documents: bool
     on_1_36: bool
     description: str
     locked_1_36: bool = False
 
     def default(self, profile: str) -> bool:
-        return self.on_1_27 if profile == "1.27" else self.on_1_36
+        return self.on_documents if profile == "documents" else self.on_1_36
 
 
-# Features that only add something are on in both profiles, although 1.27 had them off or not at all.
+# Features that only add something are on in both profiles, although the documents' 1.27 had them off or not at all.
 GATES = (
     Gate("CustomCPUCFSQuotaPeriod", False, True, "cpuCFSQuotaPeriod may differ from 100ms."),
     Gate("DRANodeAllocatableResources", False, False, "Devices may replace cpu and memory in a pod's requests."),
@@ -81,7 +81,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     cpu_manager_reconcile_period_s: float
     # Memory, swap, processes
     memory_throttling_factor: float
-    # Empty in profile 1.27 unless set: memory.min then follows requests in every class (02 §6.2).
+    # Empty in profile `documents` unless set: memory.min then follows requests in every class (02 §6.2).
     memory_reservation_policy: Literal["", "None", "TieredReservation"]
     memory_manager_policy: Literal["None", "Static"]
     # None: not set, so the cgroup version decides (`on_host`).

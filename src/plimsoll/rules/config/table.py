@@ -38,7 +38,7 @@ class Row(msgspec.Struct, frozen=True):
     in_file: bool = True  # false: the kubelet has it only as a flag
 
     def default_in(self, profile: str) -> object:
-        return self.default if profile == "1.27" or self.default_1_36 is msgspec.UNSET else self.default_1_36
+        return self.default if profile == "documents" or self.default_1_36 is msgspec.UNSET else self.default_1_36
 
 
 # fmt: off
@@ -109,7 +109,7 @@ ROWS: tuple[Row, ...] = (
         "Where memory.high lies between request and limit, above 0 and at most 1.", "memory_throttling_factor",
         above=0, most=1, gate="MemoryQoS"),
     Row("memoryReservationPolicy", "text", "", "",
-        "Which protection requests give; unset in 1.27: memory.min in every class.", "memory_reservation_policy",
+        "Which protection requests give; unset in `documents`: memory.min in every class.", "memory_reservation_policy",
         default_1_36="None", choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True),
     Row("memoryManagerPolicy", "text", "None", "--memory-manager-policy",
         "Static binds Guaranteed pods to NUMA nodes; it is not supported.", "memory_manager_policy",
@@ -323,7 +323,7 @@ def markdown() -> str:
             "",
             "Gates of other names are accepted and change nothing.",
             "",
-            "| gate | 1.27 | 1.36 | on means |",
+            "| gate | documents | 1.36 | on means |",
             "|---|---|---|---|",
             *map(_gate, GATES),
             "",
@@ -362,5 +362,5 @@ def _code(text: str) -> str:
 
 
 def _gate(gate: Gate) -> str:
-    old, new = ("on" if on else "off" for on in (gate.on_1_27, gate.on_1_36))
+    old, new = ("on" if on else "off" for on in (gate.on_documents, gate.on_1_36))
     return f"| {gate.name} | {old} | {new}{', locked' if gate.locked_1_36 else ''} | {gate.description} |"

@@ -8,13 +8,15 @@ Kubernetes: pkg/kubelet/eviction/helpers.go, podDiskUsage.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from plimsoll.rules.config.thresholds import FsLayout
 from plimsoll.rules.model.objects import Pod, Volume
-from plimsoll.rules.model.runnable import RunVolume
+
+if TYPE_CHECKING:  # the many structs of `runnable` would slow down the start of `explain`
+    from plimsoll.rules.model.runnable import RunVolume
 
 # The kernel shows "no limit" as a limit beyond this.
 UNLIMITED_ABOVE_BYTES = 1 << 62

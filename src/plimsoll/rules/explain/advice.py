@@ -116,7 +116,21 @@ def pod_warnings(work: Workload, setting: NodeConfig) -> list[str]:
         for check in _CONTAINER_WARNINGS
         for warning in check(container, values, setting.policy)
     ]
-    return [*_pending_resize(work), *containers, *_unschedulable(work, setting), *_no_pod_limit(work, setting)]
+    return [
+        *_pending_resize(work),
+        *_overhead(work),
+        *containers,
+        *_unschedulable(work, setting),
+        *_no_pod_limit(work, setting),
+    ]
+
+
+def _overhead(work: Workload) -> Iterator[str]:
+    if work.pod.spec.overhead and not work.pod.spec.runtime_class_name:
+        yield (
+            f"{work.base}.overhead without {work.base}.runtimeClassName: an API server rejects the pod, because "
+            "overhead is set from a RuntimeClass only"
+        )
 
 
 def _unreclaimable(_container: Container, values: Values, _policy: NodePolicy) -> Iterator[str]:
@@ -193,9 +207,9 @@ def setting_warnings(setting: NodeConfig) -> list[str]:
             "memory.low of Burstable pods is effective only if cgroup2 is mounted with memory_recursiveprot "
             "(systemd's default): kubepods itself has none"
         )
-    if setting.profile.name == "1.27" and config.memory_reservation_policy:
+    if setting.profile.name == "documents" and config.memory_reservation_policy:
         found.append("memoryReservationPolicy is new in 1.36; a real 1.27 kubelet refuses it")
-    if setting.profile.name == "1.27" and policy.limited_swap:
+    if setting.profile.name == "documents" and policy.limited_swap:
         found.append("LimitedSwap is shown as in 1.36; in 1.27 it limited memory and swap together")
     if not config.cgroups_per_qos:
         found.append("cgroupsPerQOS is false: no kubepods, class or pod cgroups; only the containers' own limits apply")

@@ -50,6 +50,8 @@ class PodExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     requests: dict[str, str]
     limits: dict[str, str]
     eviction: EvictionKeys
+    overhead: dict[str, str] = {}
+    runtime_class: str = ""
     exclusive_cpus: int = 0
     advice: tuple[AdvisedChange, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -146,6 +148,8 @@ def _pod(work: Workload, setting: NodeConfig, *, advise: bool) -> PodExplanation
             is_critical(pod),
             work.qos == "Guaranteed",
         ),
+        texts(pod.spec.overhead or {}),
+        pod.spec.runtime_class_name or "",
         work.exclusive_cpus,
         tuple(guaranteed_changes(work, setting)) if advise else (),
         tuple(pod_warnings(work, setting)),

@@ -191,6 +191,7 @@ class PodSpec(Lean, frozen=True, gc=False):
     priority: Int32 | None = None
     priority_class_name: str = ""
     preemption_policy: str | None = None
+    runtime_class_name: str | None = None
     restart_policy: str | None = None
     os: PodOS | None = None
     volumes: tuple[Volume, ...] = ()

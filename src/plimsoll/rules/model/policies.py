@@ -1,11 +1,11 @@
-"""The namespace's policies as lean objects: LimitRange, ResourceQuota and PodDisruptionBudget.
+"""Policies as lean objects: LimitRange, ResourceQuota and PodDisruptionBudget of a namespace, RuntimeClass.
 
 As in `objects`: only the fields that matter to a rule, frozen, `None` for absent.
 """
 
 from __future__ import annotations
 
-from plimsoll.rules.model.objects import LabelSelector, Lean, Metadata, ResourceList
+from plimsoll.rules.model.objects import LabelSelector, Lean, Metadata, ResourceList, Toleration
 
 
 class LimitRangeItem(Lean, frozen=True, gc=False):
@@ -66,3 +66,19 @@ class PodDisruptionBudget(Lean, frozen=True, gc=False):
     metadata: Metadata = Metadata()
     spec: DisruptionBudgetSpec = DisruptionBudgetSpec()
     status: DisruptionBudgetStatus = DisruptionBudgetStatus()
+
+
+class Overhead(Lean, frozen=True, gc=False):
+    pod_fixed: ResourceList | None = None
+
+
+class Scheduling(Lean, frozen=True, gc=False):
+    node_selector: dict[str, str] | None = None
+    tolerations: tuple[Toleration, ...] = ()
+
+
+class RuntimeClass(Lean, frozen=True, gc=False):
+    metadata: Metadata = Metadata()
+    handler: str = ""
+    overhead: Overhead | None = None
+    scheduling: Scheduling | None = None

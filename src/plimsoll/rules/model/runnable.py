@@ -360,7 +360,6 @@ class RunSpec(PodSpec, frozen=True, gc=False):
     service_account_name: str = ""
     automount_service_account_token: bool | None = None
     enable_service_links: bool | None = None
-    runtime_class_name: str | None = None
     readiness_gates: tuple[ReadinessGate, ...] = ()
 
 

@@ -112,7 +112,7 @@ def progress(pod: JsonObject, earlier: PendingVerdict = ()) -> ResizeProgress:
     """Of the resize that the pod's spec requests.
 
     `earlier` is the verdict on the request before this one: as long as the status repeats it, the node has not
-    answered. Only in 1.27 is that in question, and only where requests stay the same.
+    answered. Only in `documents` is that in question, and only where requests stay the same.
     """
     reading = _Reading(pod, earlier)
     restarts = sum(int(status.get("restartCount") or 0) for status in reading.status.get("containerStatuses") or ())

@@ -52,7 +52,7 @@ def _with(struct: _Struct, name: str, value: object) -> _Struct:
 def defaulted(pod: Pod, *, gates: Gates = DEFAULT_GATES, resize_policy: bool = False, stored: Pod | None = None) -> Pod:
     """The pod as stored after create, or after an update of `stored`.
 
-    `resize_policy` is profile 1.27's D-3.
+    `resize_policy` is profile `documents`'s D-3.
     """
     spec = pod.spec
     resources = spec.resources

@@ -267,7 +267,7 @@ def counted_limits(pod: Pod, *, pod_level_status: bool = True, overhead: bool = 
     return with_overhead(total, pod.spec.overhead) if pod.spec.overhead and overhead else total
 
 
-def counted_requests_1_27(pod: Pod, *, absent: ResourceList = _EMPTY) -> ResourceList:
+def counted_requests_documented(pod: Pod, *, absent: ResourceList = _EMPTY) -> ResourceList:
     """The documents' rule (05 A1): allocated while InProgress or Infeasible, else max(spec, allocated); spec limits.
 
     The documents have neither sidecars nor a pod level; both are counted in the same way.

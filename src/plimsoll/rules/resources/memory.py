@@ -33,6 +33,22 @@ def memory_high(
     return high if high and high > request_bytes else None
 
 
+FIRST_FACTOR = 0.8  # memoryThrottlingFactor of 1.22 to 1.26
+
+
+def memory_high_1_22(
+    request_bytes: int, limit_bytes: int, allocatable_bytes: int | None, factor: float = FIRST_FACTOR
+) -> int | None:
+    """memory.high as 1.22 to 1.26 computed it, for comparison (02 §6.1): limit · factor, or node allocatable · factor.
+
+    300Mi and 400Mi: 0.8 · 400Mi = 335544320. The request counts only in the last step, so a request close to the limit
+    gives None (350Mi and 400Mi: 320Mi is below the request) and a low one is throttled early.
+    """
+    base = limit_bytes or allocatable_bytes
+    high = int(float(base) * factor) if base else 0
+    return high if high > request_bytes else None
+
+
 PAGE_CACHE_PERCENT = 10  # of the limit that memory.min leaves for page cache
 
 

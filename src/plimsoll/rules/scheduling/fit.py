@@ -31,7 +31,7 @@ from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO, from_milli, from_units
 from plimsoll.rules.resources.effective import (
     counted_requests,
-    counted_requests_1_27,
+    counted_requests_documented,
     pod_level_requests_set,
     pod_requests,
 )
@@ -229,7 +229,7 @@ def waiting_load(pod: Pod) -> PodLoad:
 
 def resident_load(pod: Pod, profile: Profile) -> PodLoad:
     """A pod on a node counts its requests and what it may still use while a resize is pending (A1, E-10)."""
-    counted = counted_requests if profile.scheduler_counts_actual else counted_requests_1_27
+    counted = counted_requests if profile.scheduler_counts_actual else counted_requests_documented
     requests = counted(pod)
     absent = SCORING_DEFAULTS
     if pod_level_requests_set(pod.spec.resources):

@@ -56,7 +56,7 @@ class CriRuntime:
         patience_s: float = calls.PATIENCE_S,
         outlives_us: bool = False,
     ) -> None:
-        """`handler`: the runtime class of every sandbox, "" for the runtime's default. `outlives_us`: the runtime
+        """`handler`: of sandboxes without a RuntimeClass, "" for the runtime's default. `outlives_us`: the runtime
         completes pending calls even if this process is killed."""
         self.name, self.version = "", ""
         self.cgroup_driver: Driver | None = None  # as RuntimeConfig reports it; None before containerd 2.0
@@ -140,7 +140,8 @@ class CriRuntime:
     # Sandboxes
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
-        request = m.RunPodSandboxRequest(config=requests.sandbox_config(spec), runtime_handler=self._handler)
+        handler = spec.runtime_handler or self._handler
+        request = m.RunPodSandboxRequest(config=requests.sandbox_config(spec), runtime_handler=handler)
         try:
             sandbox_id = (await self._client.ask(calls.RUN_SANDBOX, request)).pod_sandbox_id
         except CallRefusedError:

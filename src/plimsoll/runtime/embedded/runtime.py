@@ -111,6 +111,8 @@ def _digest(*words: str) -> str:
     return hashlib.sha256("\0".join(words).encode()).hexdigest()
 
 
+# Names under which classes commonly refer to the default runtime.
+_HANDLERS = ("", "plimsoll", "runc")
 _SANDBOX_FIELDS = (
     "pod_uid", "name", "namespace", "attempt", "hostname", "host_network", "host_pid", "host_ipc",
     "share_process_namespace", "log_directory", "cgroup_parent",
@@ -152,6 +154,10 @@ class ProcessRuntime(SupervisorClient):
     # -- sandboxes
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
+        if spec.runtime_handler not in _HANDLERS:
+            known = " and ".join(filter(None, _HANDLERS))
+            reason = f'no runtime for "{spec.runtime_handler}" is configured; the embedded runtime has {known}'
+            raise RuntimeCallError("make_sandbox", reason)
         new_id = sandbox_id(spec)
         document = {name: getattr(spec, name) for name in _SANDBOX_FIELDS}
         await self._call("make_sandbox", sandbox={"id": new_id, **document})

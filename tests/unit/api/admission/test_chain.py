@@ -11,6 +11,7 @@ import pytest
 from tests.unit.api.api_client import MERGE, PODS, STRATEGIC, ApiClient, api, pod
 
 CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+RUNTIME_CLASSES = "/apis/node.k8s.io/v1/runtimeclasses"
 LIMIT_RANGES = "/api/v1/namespaces/default/limitranges"
 QUOTAS = "/api/v1/namespaces/default/resourcequotas"
 
@@ -54,6 +55,40 @@ async def test_priority_classes_keep_their_value_and_the_system_its_classes(tmp_
         assert (await ask("DELETE", f"{CLASSES}/system-node-critical")).code == 403
 
 
+async def test_runtime_classes(tmp_path: Path) -> None:
+    """A pod gets overhead, selector and tolerations of its class; the class keeps its handler."""
+    async with api(tmp_path) as ask:
+        scheduling = {"nodeSelector": {"disk": "ssd"}, "tolerations": [{"key": "kata", "operator": "Exists"}]}
+        document = {"metadata": {"name": "kata"}, "handler": "kata-qemu", "overhead": {"podFixed": {"memory": "120Mi"}}}
+        await ask.ok("POST", RUNTIME_CLASSES, {**document, "scheduling": scheduling})
+        spec = (await ask.ok("POST", PODS, pod("a", runtimeClassName="kata", nodeSelector={"a": "b"})))["spec"]
+        assert spec["overhead"] == {"memory": "120Mi"}
+        assert spec["nodeSelector"] == {"a": "b", "disk": "ssd"}
+        assert {"key": "kata", "operator": "Exists"} in spec["tolerations"]
+        said = await ask("PATCH", f"{RUNTIME_CLASSES}/kata", {"handler": "runc"}, MERGE)
+        wanted = 'RuntimeClass.node.k8s.io "kata" is invalid: handler: Invalid value: "runc": field is immutable'
+        assert (said.code, said.message) == (422, wanted)
+        await ask.ok("PATCH", f"{RUNTIME_CLASSES}/kata", {"overhead": None}, MERGE)
+        assert "overhead" not in (await ask.ok("POST", PODS, pod("b", runtimeClassName="kata")))["spec"]
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        ({"runtimeClassName": "kata"}, 'pod rejected: RuntimeClass "kata" not found'),
+        ({"runtimeClassName": "runc", "nodeSelector": {"disk": "hdd"}}, "conflict: runtimeClass.scheduling.nodeSelector[disk] = ssd; pod.spec.nodeSelector[disk] = hdd"),
+        ({"runtimeClassName": "runc", "overhead": {"cpu": "1"}}, "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"),
+        ({"overhead": {"cpu": "1"}}, "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"),
+    ],
+)  # fmt: skip
+async def test_runtime_classes_refused(tmp_path: Path, spec: Any, why: str) -> None:
+    async with api(tmp_path) as ask:
+        document = {"metadata": {"name": "runc"}, "handler": "runc", "overhead": {"podFixed": {"cpu": "250m"}}}
+        await ask.ok("POST", RUNTIME_CLASSES, {**document, "scheduling": {"nodeSelector": {"disk": "ssd"}}})
+        said = await ask("POST", PODS, pod("x", **spec))
+        assert (said.code, said.message) == (403, f'pods "x" is forbidden: {why}')
+
+
 @pytest.mark.parametrize(
     ("given", "added"),
     [
@@ -87,7 +122,7 @@ async def test_limit_ranges_fill_in_and_refuse(tmp_path: Path) -> None:
         )
 
 
-@pytest.mark.parametrize(("profile", "code"), [("1.27", 200), ("1.36", 403)])
+@pytest.mark.parametrize(("profile", "code"), [("documents", 200), ("1.36", 403)])
 async def test_limit_ranges_on_resize_by_profile(tmp_path: Path, profile: str, code: int) -> None:
     async with api(tmp_path, profile) as ask:
         await ask.ok("POST", PODS, pod(requests={"cpu": "1"}))
@@ -135,7 +170,7 @@ async def test_one_of_many_gets_the_last_of_a_quota(tmp_path: Path) -> None:
         assert await used(ask) == {"pods": "3"}
 
 
-@pytest.mark.parametrize("profile", ["1.27", "1.36"])
+@pytest.mark.parametrize("profile", ["documents", "1.36"])
 async def test_quota_on_resize(tmp_path: Path, profile: str) -> None:
     async with api(tmp_path, profile) as ask:
         await quota(ask, cpu="1")

@@ -29,6 +29,7 @@ COLUMNS = [
     ("serviceaccounts", "Name Age"),
     ("leases", "Name Holder Age"),
     ("priorityclasses", "Name Value Global-Default Age PreemptionPolicy"),
+    ("runtimeclasses", "Name Handler Age"),
     ("poddisruptionbudgets", "Name Min_Available Max_Unavailable Allowed_Disruptions Age"),
     ("deployments", "Name Ready Up-to-date Available Age | Containers Images Selector"),
     ("replicasets", "Name Desired Current Ready Age | Containers Images Selector"),
@@ -96,6 +97,7 @@ CELLS: list[Any] = [
     ),
     pytest.param("limitranges", {}, ["x", CREATED], id="kind without a printer"),
     pytest.param("leases", {"spec": {"holderIdentity": "me"}}, ["x", "me", "5m"], id="lease"),
+    pytest.param("runtimeclasses", {"handler": "kata-qemu"}, ["x", "kata-qemu", "5m"], id="runtime class"),
     pytest.param("priorityclasses", {"value": 1000}, ["x", 1000, False, "5m", "PreemptLowerPriority"], id="priority class"),
     pytest.param("poddisruptionbudgets", {"spec": {"minAvailable": "50%"}, "status": {"disruptionsAllowed": 1}}, ["x", "50%", "N/A", 1, "5m"], id="budget"),
     pytest.param(
@@ -120,9 +122,9 @@ def test_cells(storage: str, document: Any, cells: list[Any]) -> None:
     assert found[: len(cells)] == cells
 
 
-def test_profile_1_27_shows_the_kernel_without_its_architecture() -> None:
+def test_profile_documents_shows_the_kernel_without_its_architecture() -> None:
     node = {"metadata": META, "status": {"nodeInfo": {"kernelVersion": "6.1", "architecture": "amd64"}}}
-    assert printer("nodes", "1.27").cells(node, NOW_S)[8] == "6.1"
+    assert printer("nodes", "documents").cells(node, NOW_S)[8] == "6.1"
 
 
 BODY = msgspec.json.encode({"metadata": META, "data": {"a": "<"}})

@@ -38,6 +38,15 @@ ROWS = [
     ("02 §6.1 no limit and no node", ["memory-high", "--request", "1Gi"], "not", "--allocatable"),
     ("02 §6.1 none / none and no node, as documented", ["memory-high"], "not", "--allocatable"),
     ("02 §6.1 factor 0.8", ["memory-high", "--request", "1Gi", "--limit", "2Gi", "--factor", "0.8"], str(int((2**30 * 1.8) // 4096 * 4096)), ""),
+    ("02 §6.1 1.22", ["memory-high", "--request", "300Mi", "--limit", "400Mi", "--formula", "1.22"], "335544320",
+     "throttled 20.0 MiB above the request, 80.0 MiB below the limit\nsince 1.27, factor 0.9: 408944640  390.0 MiB"),
+    ("02 §6.1 1.22, close to the limit", ["memory-high", "--request", "350Mi", "--limit", "400Mi", "--formula", "1.22"],
+     "not", "⌊419430400 · 0.8⌋ = 335544320\nnot larger than the request: the container is never throttled before its limit\n"
+     "since 1.27, factor 0.9: 414187520  395.0 MiB"),
+    ("02 §6.1 1.22, early", ["memory-high", "--request", "500Mi", "--limit", "1000Mi", "--formula", "1.22", "--factor", "0.6"],
+     "629145600", "throttled 100.0 MiB above the request, 400.0 MiB below the limit"),
+    ("02 §6.1 1.22, no limit", ["memory-high", "--allocatable", "265214214144", "--formula", "1.22"], "212171371315", "below the allocatable"),
+    ("02 §6.1 1.22, no limit and no node", ["memory-high", "--formula", "1.22"], "not", "--allocatable"),
     ("02 §4.2 250m", ["weight", "250m"], "0.25", "256"),
 ]  # fmt: skip
 

@@ -326,7 +326,7 @@ def test_hostile_names_of_the_node(write) -> None:
     )
     for form in ("tree", "table", "json", "yaml", "sh"):
         no_control(run("explain", write(GOOD), "--node", write(node, "node.yaml"), "-o", form))
-    no_control(run("explain", write(GOOD), "--node", write(node, "node.yaml"), "--diff", "1.27,1.36"))
+    no_control(run("explain", write(GOOD), "--node", write(node, "node.yaml"), "--diff", "documents,1.36"))
 
 
 def test_hostile_configurations(write) -> None:
@@ -496,7 +496,7 @@ BURSTABLE = pod(
     "p", {"requests": {"cpu": "255m", "memory": "300Mi"}, "limits": {"cpu": "255m", "memory": "400Mi"}}, uid="u"
 )
 DIFFS = [
-    ("1.27,1.36", ["p / c", "cpu weight", "cpu.weight 10", "cpu.weight 35"]),
+    ("documents,1.36", ["p / c", "cpu weight", "cpu.weight 10", "cpu.weight 35"]),
     ("linear,quadratic", ["p / c", "cpu weight", "cpu.weight 10", "cpu.weight 35"]),
     ("cgroupfs,systemd", ["p", "cpu limit", "cpu.max 25500 100000", "cpu.max 26000 100000"]),
     ("v1,v2", ["p", "memory limit", "memory.limit_in_bytes 419430400", "memory.max 419430400"]),
@@ -519,15 +519,15 @@ def test_diff(write, words: str, row: list[str]) -> None:
 
 def test_diff_in_the_other_direction(write) -> None:
     file = write(BURSTABLE)
-    there = json.loads(explain(file, "--diff", "1.27,1.36", "-o", "json").out)
-    back = json.loads(explain(file, "--diff", "1.36,1.27", "-o", "json").out)
+    there = json.loads(explain(file, "--diff", "documents,1.36", "-o", "json").out)
+    back = json.loads(explain(file, "--diff", "1.36,documents", "-o", "json").out)
     assert {(each["where"], each["what"], each["first"], each["second"]) for each in there} == {
         (each["where"], each["what"], each["second"], each["first"]) for each in back
     }
 
 
 def test_diff_notes_where_the_documents_differ_from_the_real_1_27(write) -> None:
-    ran = explain(write(pod()), "--diff", "1.27,1.36", "--feature-gates", "MemoryQoS=true")
+    ran = explain(write(pod()), "--diff", "documents,1.36", "--feature-gates", "MemoryQoS=true")
     assert "documented; real 1.27 did not" in ran.out
 
 
@@ -536,7 +536,7 @@ def test_diff_without_differences(write) -> None:
     assert (ran.code, ran.out) == (0, "no differences between process and containerd\n")
 
 
-WRONG_DIFFS = ["1.27", "1.27,1.27", "1.27,v2", "a,b", "", ",", "1.27,1.36,v1", "1.26,1.27"]
+WRONG_DIFFS = ["documents", "documents,documents", "documents,v2", "a,b", "", ",", "documents,1.36,v1", "1.26,1.27"]
 
 
 @pytest.mark.parametrize("words", WRONG_DIFFS, ids=[repr(words) for words in WRONG_DIFFS])
@@ -547,7 +547,7 @@ def test_wrong_diffs(write, words: str) -> None:
 
 
 def test_diff_with_errors_still_compares_the_rest(write) -> None:
-    ran = explain(write(SEVERAL), "--diff", "1.27,1.36")
+    ran = explain(write(SEVERAL), "--diff", "documents,1.36")
     assert ran.code == 2
     assert "good / app" in ran.out
     assert ran.err.count("spec.containers[0].resources.limits[cpu]") == 1, "each error once, though both sides meet it"
@@ -619,7 +619,7 @@ def test_any_valid_manifest(write, documents: list[Json], form: str, data: st.Da
                 ["--cgroup", "v1"],
                 ["--driver", "systemd"],
                 ["--feature-gates", "MemoryQoS=true"],
-                ["--diff", "1.27,1.36"],
+                ["--diff", "documents,1.36"],
             )
         )
     )

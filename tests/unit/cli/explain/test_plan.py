@@ -182,7 +182,11 @@ def test_invalid_arguments(words: tuple[str, ...]) -> None:
 
 
 @settings(max_examples=examples(40), deadline=None)
-@given(st.lists(valid_pods(), min_size=1, max_size=4), st.sampled_from(("1.27", "1.36")), st.sampled_from(("v1", "v2")))
+@given(
+    st.lists(valid_pods(), min_size=1, max_size=4),
+    st.sampled_from(("documents", "1.36")),
+    st.sampled_from(("v1", "v2")),
+)
 def test_any_valid_pods(documents: list[Json], profile: str, version: str) -> None:
     ran = plan(*documents, words=("--profile", profile, "--cgroup", version))
     assert (ran.code, ran.err) == (0, "")

@@ -33,7 +33,7 @@ def pod(name: str, cpu: str, /, **limits: str) -> Pod:
 WEB, OTHER = pod("web", "1", cpu="1", memory="1Gi"), pod("other", "4", cpu="4", memory="1Gi")
 
 
-def setting(config: dict[str, Any], profile: str = "1.27") -> tuple[ResizeSetting, list[str]]:
+def setting(config: dict[str, Any], profile: str = "documents") -> tuple[ResizeSetting, list[str]]:
     notes: list[str] = []
     return node_setting(NodeSeen(NODE, [WEB, OTHER], config), WEB, profile_named(profile), notes), notes
 

@@ -42,7 +42,7 @@ def test_the_arguments_of_the_node_agent(tmp_path: Path) -> None:
     words = options.node_arguments(tmp_path, simulate=True)
     pairs = dict(zip(words[:-1:2], words[1:-1:2], strict=True))
     assert pairs == {
-        "--profile": "1.27",
+        "--profile": "documents",
         "--feature-gates": "MemoryQoS=true",
         "--capacity": "cpu=1,memory=1Gi",
         "--cgroup-root": "/demo",

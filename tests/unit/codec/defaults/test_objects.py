@@ -128,7 +128,7 @@ def test_pod_level_resources_follow_the_gate() -> None:
     assert "requests" not in defaulted(POD, {"spec": spec}, gates=Gates(pod_level=False))["spec"]["resources"]
 
 
-def test_resize_policies_of_1_27() -> None:
+def test_resize_policies_of_documents() -> None:
     spec = {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}
     found = defaulted(POD, {"spec": spec}, resize_policy=True)["spec"]["containers"][0]
     assert found["resizePolicy"] == [{"resourceName": "cpu", "restartPolicy": "NotRequired"}]

@@ -80,7 +80,7 @@ def test_pod_level_overhead_and_status():
     }
 
 
-def test_d3_resize_policy_of_profile_1_27():
+def test_d3_resize_policy_of_profile_documents():
     document = pod({"name": "c", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}})
     after = with_defaults(document, resize_policy=True).document
     assert after["spec"]["containers"][0]["resizePolicy"] == [

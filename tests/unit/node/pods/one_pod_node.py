@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ class RecordingRuntime(PlayedRuntime):
         super().__init__()
         self.kernel = kernel
         self.calls: list[str] = []
+        self.handlers: list[str] = []  # of its sandboxes
         self.failing: set[str] = set()
         self.blocked: dict[str, asyncio.Event] = {}
         self.before: Callable[[str], None] = lambda _call: None
@@ -47,6 +48,7 @@ class RecordingRuntime(PlayedRuntime):
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
         await self._call("make sandbox")
+        self.handlers.append(spec.runtime_handler)
         return await super().make_sandbox(spec)
 
     async def make_container(self, sandbox: SandboxSpec, sandbox_id: str, spec: ContainerSpec) -> str:
@@ -67,12 +69,12 @@ class RecordingRuntime(PlayedRuntime):
 
 
 class PodNode:
-    def __init__(self, directory: Path, *containers: Document, **spec: Any) -> None:
+    def __init__(self, directory: Path, *containers: Document, objects: Iterable[Document] = (), **spec: Any) -> None:
         self.kernel = SimulatedKernel(2)
         self.runtime = RecordingRuntime(self.kernel)
         self.events: list[Document] = []
         document = pod(*containers, **spec)
-        self.api = OnePodApi(document, on_status=lambda _document: None, on_event=self.events.append)
+        self.api = OnePodApi(document, objects, on_status=lambda _document: None, on_event=self.events.append)
         manager = CgroupManager(self.kernel, SETTING, directory / "cgroups")
         self.agent = Agent(SETTING, self.runtime, self.kernel, manager, Client(self.api), directory, NODE)
 

@@ -88,3 +88,26 @@ async def test_metrics_count_containers_by_kind(tmp_path: Path) -> None:
         await node.until_running()
     assert dict(node.agent.meters.started_containers.values) == {("init_container",): 1, ("container",): 1}
     assert not node.agent.meters.start_errors.values
+
+
+CLASS = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"}, "handler": "kata-qemu"}
+
+
+@pytest.mark.parametrize(("name", "handler"), [("kata", "kata-qemu"), (None, "")])
+async def test_the_runtime_gets_the_handler_of_the_class(tmp_path: Path, name: str | None, handler: str) -> None:
+    node = PodNode(tmp_path, container("a"), objects=[CLASS], **({"runtimeClassName": name} if name else {}))
+    async with node.running():
+        await node.until_running()
+    assert node.runtime.handlers == [handler]
+
+
+async def test_a_missing_class_delays_the_sandbox(tmp_path: Path) -> None:
+    node = PodNode(tmp_path, container("a"), runtimeClassName="kata")
+    async with node.running():
+        await eventually(lambda: "FailedCreatePodSandBox" in node.reasons())
+        event = next(each for each in node.events if each["reason"] == "FailedCreatePodSandBox")
+        assert event["message"] == 'Failed to create pod sandbox: runtimeclass.node.k8s.io "kata" not found'
+        assert "make sandbox" not in node.runtime.calls
+        node.api.add(CLASS)
+        await node.until_running()
+    assert node.runtime.handlers == ["kata-qemu"]

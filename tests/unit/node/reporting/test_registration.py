@@ -105,12 +105,12 @@ class Present:
 
 
 @asynccontextmanager
-async def present(tmp_path: Path, profile: str = "1.27", facts: NodeFacts = FACTS) -> AsyncIterator[Present]:
+async def present(tmp_path: Path, profile: str = "documents", facts: NodeFacts = FACTS) -> AsyncIterator[Present]:
     async with api(tmp_path, profile) as ask:
         yield Present(ask, profile, facts)
 
 
-@pytest.mark.parametrize("profile", ["1.27", "1.36"])
+@pytest.mark.parametrize("profile", ["documents", "1.36"])
 async def test_first_registration(tmp_path: Path, profile: str) -> None:
     async with present(tmp_path, profile) as here:
         await here.node.register()

@@ -68,7 +68,7 @@ class StatusSender:
 
 @contextlib.asynccontextmanager
 async def sending(directory: Path) -> AsyncIterator[StatusSender]:
-    async with api(directory, "1.27") as ask:
+    async with api(directory, "documents") as ask:
         container = {"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}
         pod = {
             "apiVersion": "v1",

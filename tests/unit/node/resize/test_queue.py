@@ -42,7 +42,7 @@ def pod(name: str, cpu: str, generation: int = 1, **spec: Any) -> RunPod:
 class World:
     """A node of eight cores with the pods of the test."""
 
-    def __init__(self, directory: Path, profile: str = "1.27", cores: str = "8") -> None:
+    def __init__(self, directory: Path, profile: str = "documents", cores: str = "8") -> None:
         self.checkpoint = Checkpoint(directory / "agent.jsonl")
         self.profile = profile_named(profile)
         self.pods: dict[str, RunPod] = {}
@@ -245,7 +245,7 @@ def test_free_resources_are_allocated_in_queue_order(world: World) -> None:
     assert world.resizes.pending() == {"deferred": 1, "infeasible": 0}
 
 
-@pytest.mark.parametrize(("profile", "reconsidered"), [("1.27", True), ("1.36", True)])
+@pytest.mark.parametrize(("profile", "reconsidered"), [("documents", True), ("1.36", True)])
 def test_an_infeasible_resize_is_retried_when_the_node_grows(tmp_path: Path, profile: str, reconsidered: bool) -> None:
     world = World(tmp_path, profile)
     world.run(pod("web", "1"))

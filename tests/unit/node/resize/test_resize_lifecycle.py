@@ -39,7 +39,7 @@ def file_of(life: Life, pod: str, file: str) -> str:
 @pytest.mark.parametrize("policy", ["NotRequired", "RestartContainer"])
 @pytest.mark.parametrize(
     ("profile", "cpu", "reason"),
-    [("1.27", "100", "Infeasible"), ("1.27", "5", "Deferred"), ("1.36", "5", "Deferred")],
+    [("documents", "100", "Infeasible"), ("documents", "5", "Deferred"), ("1.36", "5", "Deferred")],
 )
 async def test_a_lost_checkpoint_does_not_allocate_a_pending_resize(
     tmp_path: Path, profile: str, cpu: str, reason: str, policy: str

@@ -74,7 +74,7 @@ class Made(msgspec.Struct):
 class NodeLife(RuleBasedStateMachine):
     names = Bundle("names")
 
-    @initialize(profile=st.sampled_from(["1.27", "1.36"]), version=st.sampled_from([1, 2]))
+    @initialize(profile=st.sampled_from(["documents", "1.36"]), version=st.sampled_from([1, 2]))
     def begin(self, profile: str, version: int) -> None:
         self.patched = pytest.MonkeyPatch()
         self.patched.setattr(actuator, "USAGE_POLL_S", 0.05)
@@ -137,7 +137,7 @@ class NodeLife(RuleBasedStateMachine):
                 for field, group in (("containers", made.containers), ("initContainers", made.sidecars))
                 if group
             }
-        plain = self.life.profile == "1.27" and set(spec) == {"containers"}
+        plain = self.life.profile == "documents" and set(spec) == {"containers"}
         answer = self.runner.run(self.life.patch(name, spec, "" if plain else "resize"))
         too_large = self.life.profile == "1.36" and answer.code == 403
         assert answer.code == 200 or too_large, answer
@@ -327,7 +327,9 @@ class NodeLife(RuleBasedStateMachine):
         types = {each["type"] for each in status.get("conditions", ())} & RESIZE_CONDITIONS
         if types != ({"PodResizePending"} if conditions.pending is not None else set()):
             return f"{types} are reported"
-        word = conditions.pending.reason if conditions.pending is not None and self.life.profile == "1.27" else None
+        word = (
+            conditions.pending.reason if conditions.pending is not None and self.life.profile == "documents" else None
+        )
         if status.get("resize") != word:
             return f"status.resize is {status.get('resize')}"
         block = record.allocation.pod_level

@@ -29,7 +29,7 @@ from plimsoll.rules.quantity import parse
 from tests.unit.rules.cpumanager.test_assignment import HT8
 
 
-def setting(profile: str = "1.27", version: CgroupVersion = 2, cpu: str = "8", **config: Any) -> NodeConfig:
+def setting(profile: str = "documents", version: CgroupVersion = 2, cpu: str = "8", **config: Any) -> NodeConfig:
     document = {
         "kind": "KubeletConfiguration",
         "apiVersion": "kubelet.config.k8s.io/v1beta1",

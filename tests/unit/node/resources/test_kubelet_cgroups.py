@@ -12,9 +12,9 @@ from plimsoll.errors import PlimsollError
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.resources.kubelet_cgroups import NAMED_CGROUP_S, SCORE_ONLY_S, OwnPlace
 from plimsoll.rules.config.parse import default_config
-from plimsoll.rules.profile import PROFILE_1_27
+from plimsoll.rules.profile import PROFILE_DOCUMENTS
 
-CONFIG = default_config(PROFILE_1_27)
+CONFIG = default_config(PROFILE_DOCUMENTS)
 
 
 async def test_the_present_score_is_accepted() -> None:

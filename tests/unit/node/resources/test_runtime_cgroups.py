@@ -25,7 +25,7 @@ from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
 from plimsoll.rules.cpumanager.topology import flat
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import ObservedPod
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
 from plimsoll.rules.resize.allocation import Allocation
 from plimsoll.runtime.interface import CriResources, ObservedContainer, ObservedSandbox, RuntimeCallError
 from tests.unit.node.resources.test_pod_cgroups import SETTING, pod
@@ -137,10 +137,10 @@ async def test_a_refusal_of_the_kernel_reverts_the_sandbox(world: Made) -> None:
 
 
 @pytest.mark.parametrize("error", [None, RuntimeCallError("UpdatePodSandboxResources", "no room")])
-async def test_with_1_27_the_sandbox_is_updated_afterwards_and_cannot_refuse(
+async def test_with_documents_the_sandbox_is_updated_afterwards_and_cannot_refuse(
     world: Made, error: RuntimeCallError | None
 ) -> None:
-    made = await world(PROFILE_1_27)
+    made = await world(PROFILE_DOCUMENTS)
     made.runtime.error = error
     await made.resize()
     assert made.calls == ["pod 96", "new updated to 96", "c-id 96"]
@@ -148,7 +148,7 @@ async def test_with_1_27_the_sandbox_is_updated_afterwards_and_cannot_refuse(
 
 @pytest.mark.parametrize(
     ("profile", "calls"),
-    [(PROFILE_1_36, ["new updated to 96", "pod 96"]), (PROFILE_1_27, ["pod 96", "new updated to 96"])],
+    [(PROFILE_1_36, ["new updated to 96", "pod 96"]), (PROFILE_DOCUMENTS, ["pod 96", "new updated to 96"])],
     ids=lambda each: getattr(each, "name", ""),
 )
 async def test_a_size_that_comes_with_a_restart_updates_the_sandbox(

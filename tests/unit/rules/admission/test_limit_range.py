@@ -12,7 +12,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.limit_range import defaulted_limit_range, is_limited, limit_range_refusal, limit_ranged
 from plimsoll.rules.model.objects import Pod, ResourceList
 from plimsoll.rules.model.policies import LimitRange
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
 
 Json = dict[str, Any]
 NOTE = "kubernetes.io/limit-ranger"
@@ -78,7 +78,7 @@ def test_l1_pod_items_do_not() -> None:
         pytest.param("UPDATE", "", PROFILE_1_36, False, False, id="plain update"),
         pytest.param("UPDATE", "resize", PROFILE_1_36, False, True, id="resize"),
         pytest.param("UPDATE", "resize", PROFILE_1_36, True, False, id="resize of a pod being deleted"),
-        pytest.param("UPDATE", "resize", PROFILE_1_27, False, False, id="1.27: resize escapes"),
+        pytest.param("UPDATE", "resize", PROFILE_DOCUMENTS, False, False, id="documents: resize escapes"),
         pytest.param("UPDATE", "status", PROFILE_1_36, False, False, id="status"),
         pytest.param("CREATE", "binding", PROFILE_1_36, False, False, id="binding"),
     ],

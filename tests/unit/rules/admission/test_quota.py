@@ -21,7 +21,7 @@ from plimsoll.rules.admission.quota import (
 )
 from plimsoll.rules.model.objects import Pod, ResourceList
 from plimsoll.rules.model.policies import ResourceQuota
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
 
 Json = dict[str, Any]
 
@@ -88,9 +88,9 @@ RESIZED = {"containerStatuses": [{"name": "a", "resources": {"requests": {"cpu":
         ),
         pytest.param(
             pod({"cpu": "1"}, {"cpu": "1"}, status=RESIZED),
-            PROFILE_1_27,
+            PROFILE_DOCUMENTS,
             {**COUNTS, "cpu": "1", "requests.cpu": "1", "limits.cpu": "1"},
-            id="E-12 1.27 knows only allocatedResources",
+            id="E-12 documents knows only allocatedResources",
         ),
         pytest.param(
             pod(resources={"requests": {"cpu": "1"}}, status={"resources": {"requests": {"cpu": "9"}}}),
@@ -144,7 +144,7 @@ DEADLINE = pod(activeDeadlineSeconds=60)
         pytest.param("UPDATE", "", DEADLINE, pod(), PROFILE_1_36, True, id="the terminating scope flips"),
         pytest.param("UPDATE", "resize", pod(), pod(), PROFILE_1_36, True, id="resize"),
         pytest.param("UPDATE", "status", pod(), pod(), PROFILE_1_36, False, id="status"),
-        pytest.param("UPDATE", "", pod(), pod(), PROFILE_1_27, True, id="1.27: every update"),
+        pytest.param("UPDATE", "", pod(), pod(), PROFILE_DOCUMENTS, True, id="documents: every update"),
         pytest.param("DELETE", "", pod(), pod(), PROFILE_1_36, False, id="delete"),
     ],
 )

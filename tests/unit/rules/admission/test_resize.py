@@ -22,7 +22,7 @@ from plimsoll.rules.admission.resize import (
 )
 from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
 
 BURSTABLE = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 GUARANTEED = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
@@ -405,18 +405,18 @@ def test_step_1_metadata_is_immutable_where_it_is_not_restored(field, value):
     assert server(document(), document(metadata={field: value})) == []
 
 
-# Profile 1.27
+# Profile `documents`
 
 
-def test_profile_1_27_reports_a_class_change_as_the_documents_do():
-    assert shown(server(document(container(resources=GUARANTEED)), document(), ALL, PROFILE_1_27)) == [
+def test_profile_documents_reports_a_class_change_as_the_documents_do():
+    assert shown(server(document(container(resources=GUARANTEED)), document(), ALL, PROFILE_DOCUMENTS)) == [
         'metadata: Invalid value: "Burstable": Pod QoS is immutable'
     ]
 
 
-def test_profile_1_27_allows_removing_entries():
+def test_profile_documents_allows_removing_entries():
     less = document(container(resources={"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}))
-    assert server(document(), less, ALL, PROFILE_1_27) == []
+    assert server(document(), less, ALL, PROFILE_DOCUMENTS) == []
     assert server(document(), less, ALL, PROFILE_1_36) != []
 
 

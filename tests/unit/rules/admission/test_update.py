@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
 
 BURSTABLE = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 FIXED = (
@@ -18,7 +18,7 @@ FIXED = (
     "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing "
     "tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"
 )
-FIXED_1_27 = f"{FIXED},`spec.containers[*].resources` (for CPU/memory only)"
+FIXED_DOCUMENTED = f"{FIXED},`spec.containers[*].resources` (for CPU/memory only)"
 
 
 def container(name: str = "c", **fields: Any) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def amounts(**changes: str) -> dict[str, Any]:
     return {"requests": {**BURSTABLE["requests"], **changes}, "limits": BURSTABLE["limits"]}
 
 
-def found(old: dict[str, Any], new: dict[str, Any], profile: Any = PROFILE_1_27, **gates: bool) -> list[str]:
+def found(old: dict[str, Any], new: dict[str, Any], profile: Any = PROFILE_DOCUMENTS, **gates: bool) -> list[str]:
     return [str(error) for error in plain_patch_errors(with_defaults(old), with_defaults(new), profile, **gates)]
 
 
@@ -115,10 +115,10 @@ ROWS = [
 @pytest.mark.parametrize(("old", "new", "errors"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_both_profiles(old, new, errors):
     assert found(old, new, PROFILE_1_36) == errors
-    assert found(old, new) == [FIXED_1_27 if error == FIXED else error for error in errors]
+    assert found(old, new) == [FIXED_DOCUMENTED if error == FIXED else error for error in errors]
 
 
-# Resources. Rows: old, new, what 1.27 says; 1.36 refuses them all.
+# Resources. Rows: old, new, what documents says; 1.36 refuses them all.
 RESIZES = [
     ("cpu and memory", pod(), pod(container(resources=amounts(cpu="2", memory="1536Mi"))), []),
     ("a limit removed", pod(), pod(container(resources={"requests": BURSTABLE["requests"]})), []),
@@ -129,24 +129,24 @@ RESIZES = [
         pod(),
         ['metadata: Invalid value: "Burstable": Pod QoS is immutable'],
     ),
-    ("another resource", pod(), pod(container(resources=amounts(**{"ephemeral-storage": "1Gi"}))), [FIXED_1_27]),
+    ("another resource", pod(), pod(container(resources=amounts(**{"ephemeral-storage": "1Gi"}))), [FIXED_DOCUMENTED]),
     (
         "resize policy",
         pod(),
         pod(container(resizePolicy=[{"resourceName": "cpu", "restartPolicy": "NotRequired"}])),
-        [FIXED_1_27],
+        [FIXED_DOCUMENTED],
     ),
     (
         "an init container",
         pod(initContainers=[container("i")]),
         pod(initContainers=[container("i", resources=amounts(cpu="2"))]),
-        [FIXED_1_27],
+        [FIXED_DOCUMENTED],
     ),
 ]
 
 
 @pytest.mark.parametrize(("old", "new", "errors"), [row[1:] for row in RESIZES], ids=[row[0] for row in RESIZES])
-def test_resources_in_profile_1_27_only(old, new, errors):
+def test_resources_in_profile_documents_only(old, new, errors):
     assert found(old, new) == errors
     assert found(old, new, PROFILE_1_36) == [FIXED]
     assert found(old, new, gate=False) == [FIXED]

@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.errors import InvalidConfigsError
 from plimsoll.rules.config.extras import API_VERSION, KIND, ROWS, NodeExtras, extras_reading, is_extras
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
 from plimsoll.rules.quantity import parse
 from tests.unit.console import run
 
@@ -67,7 +67,7 @@ def test_every_problem_at_once() -> None:
 
 
 def test_reclaim_first_is_the_profiles() -> None:
-    assert NodeExtras().reclaims_first(PROFILE_1_27)
+    assert NodeExtras().reclaims_first(PROFILE_DOCUMENTS)
     assert not NodeExtras().reclaims_first(PROFILE_1_36)
     assert NodeExtras(eviction_reclaim_first=True).reclaims_first(PROFILE_1_36)
 

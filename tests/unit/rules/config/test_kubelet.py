@@ -19,7 +19,7 @@ from plimsoll.rules.config.field_types import READERS
 from plimsoll.rules.config.kubelet import GATES, KubeletConfig, config_errors, host_errors, on_host
 from plimsoll.rules.config.parse import ParsedConfig, default_config, flag_value, reading
 from plimsoll.rules.config.table import BY_NAME, ROWS, WITH_FLAG, Row
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, PROFILES
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, PROFILES
 from plimsoll.rules.quantity import QUANTITIES
 from tests.examples import examples
 
@@ -27,11 +27,11 @@ BOTH = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 
-def read(text: str, profile: Any = PROFILE_1_27, **flags: Any) -> ParsedConfig:
+def read(text: str, profile: Any = PROFILE_DOCUMENTS, **flags: Any) -> ParsedConfig:
     return reading(yaml.safe_load(text), profile, flags)
 
 
-def problems(text: str, profile: Any = PROFILE_1_27, **flags: Any) -> dict[str, str]:
+def problems(text: str, profile: Any = PROFILE_DOCUMENTS, **flags: Any) -> dict[str, str]:
     with pytest.raises(InvalidConfigsError) as raised:
         read(text, profile, **flags)
     assert all(str(error) in str(raised.value) for error in raised.value.errors)
@@ -152,22 +152,22 @@ def test_defaults_are_the_specs(name: str, profile: Any) -> None:
     assert BY_NAME[name].default_in(profile.name) == SPEC_DEFAULTS[name]
 
 
-def test_the_reservation_policy_has_no_default_in_1_27() -> None:
+def test_the_reservation_policy_has_no_default_in_documents() -> None:
     """There memory.min follows requests unless a policy is asked for (02 §6.2, 1.22–1.35)."""
-    assert default_config(PROFILE_1_27).memory_reservation_policy == ""
+    assert default_config(PROFILE_DOCUMENTS).memory_reservation_policy == ""
     assert default_config(PROFILE_1_36).memory_reservation_policy == "None"
     policy = "{featureGates: {MemoryQoS: true}, memoryReservationPolicy: None}"
     assert read(policy.replace("None", '"None"')).config.memory_reservation_policy == "None"
 
 
 def test_default_values_as_stored() -> None:
-    config = default_config(PROFILE_1_27)
+    config = default_config(PROFILE_DOCUMENTS)
     assert config.sync_frequency_s == 60
     assert config.eviction_pressure_transition_period_s == 300
     assert config.cpu_cfs_quota_period_us == 100_000
     assert config.enforce_node_allocatable == ("pods",)
     assert config.system_reserved == {} and config.reserved_system_cpus == ()
-    assert reading({}, PROFILE_1_27) == reading(None, PROFILE_1_27) == ParsedConfig(config, [], [])
+    assert reading({}, PROFILE_DOCUMENTS) == reading(None, PROFILE_DOCUMENTS) == ParsedConfig(config, [], [])
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_default_values_as_stored() -> None:
     ],
 )
 def test_gates_of_each_profile(gate: str, old: bool, new: bool) -> None:
-    assert (default_config(PROFILE_1_27).gate(gate), default_config(PROFILE_1_36).gate(gate)) == (old, new)
+    assert (default_config(PROFILE_DOCUMENTS).gate(gate), default_config(PROFILE_1_36).gate(gate)) == (old, new)
 
 
 def test_the_page_is_current() -> None:
@@ -216,7 +216,7 @@ def test_memory_qos_fragment() -> None:
 def test_resize_fragment() -> None:
     """Document 003: a file that kubeadm wrote, where 0s means "not set"."""
     got = read("{syncFrequency: 0s, volumeStatsAggPeriod: 0s, featureGates: {InPlacePodVerticalScaling: true}}")
-    assert got.config == default_config(PROFILE_1_27)
+    assert got.config == default_config(PROFILE_DOCUMENTS)
     assert got.config.sync_frequency_s == 60
     assert got.without_effect == ["volumeStatsAggPeriod"]
 
@@ -240,7 +240,7 @@ def test_reservation_and_cgroup_fragments() -> None:
         """
     )
     assert got.config.system_reserved == {"cpu": QUANTITIES["2"], "memory": QUANTITIES["4Gi"]}
-    assert msgspec.structs.replace(got.config, system_reserved={}) == default_config(PROFILE_1_27)
+    assert msgspec.structs.replace(got.config, system_reserved={}) == default_config(PROFILE_DOCUMENTS)
 
 
 def test_a_whole_node_file() -> None:
@@ -265,7 +265,7 @@ def test_a_whole_node_file() -> None:
         maxPods: 0
         """
     )
-    assert got.config == msgspec.structs.replace(default_config(PROFILE_1_27), cgroup_driver="systemd")
+    assert got.config == msgspec.structs.replace(default_config(PROFILE_DOCUMENTS), cgroup_driver="systemd")
     assert got.without_effect == [
         "healthzPort",
         "rotateCertificates",
@@ -284,7 +284,9 @@ def test_a_whole_node_file() -> None:
 
 
 def test_a_number_may_stand_for_a_quantity_and_keeps_its_text() -> None:
-    kept = reading({"systemReserved": {"cpu": NumberText("1.10")}, "maxPods": NumberText("7")}, PROFILE_1_27).config
+    kept = reading(
+        {"systemReserved": {"cpu": NumberText("1.10")}, "maxPods": NumberText("7")}, PROFILE_DOCUMENTS
+    ).config
     assert kept.system_reserved["cpu"].milli == 1100 and kept.max_pods == 7
     plain = read("{kubeReserved: {cpu: 0.5, pid: 1000}, evictionHard: {memory.available: 1048576}}").config
     assert (plain.kube_reserved["cpu"].milli, plain.kube_reserved["pid"].value) == (500, 1000)
@@ -505,7 +507,7 @@ def test_periods_out_of_bounds(period: str, reason: str) -> None:
     assert problems(f"{{cpuCFSQuotaPeriod: {period}}}", PROFILE_1_36) == {"cpuCFSQuotaPeriod": f"must {reason}"}
 
 
-def test_another_period_needs_the_gate_in_1_27() -> None:
+def test_another_period_needs_the_gate_in_documents() -> None:
     """02 §4.3: alpha and off before 1.36."""
     sentence = "other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod"
     assert problems("{cpuCFSQuotaPeriod: 10ms}") == {"cpuCFSQuotaPeriod": sentence}
@@ -529,9 +531,9 @@ def test_all_problems_come_at_once() -> None:
 @pytest.mark.parametrize("name", ["maxPods", "podPidsLimit", "memoryThrottlingFactor", "cgroupRoot"])
 def test_figures_beyond_all_measure(name: str) -> None:
     with pytest.raises(InvalidConfigsError, match="not a number of that size"):
-        reading({name: 10**5000}, PROFILE_1_27)
+        reading({name: 10**5000}, PROFILE_DOCUMENTS)
     with pytest.raises(InvalidConfigsError, match="not a number of that size"):
-        reading({"systemReserved": {"cpu": -(10**5000)}}, PROFILE_1_27)
+        reading({"systemReserved": {"cpu": -(10**5000)}}, PROFILE_DOCUMENTS)
 
 
 # Refusals of combinations
@@ -607,7 +609,7 @@ def test_notes() -> None:
 
 
 def test_locked_gates() -> None:
-    """GA and locked in 1.36; a 1.27 user may still switch resize off."""
+    """GA and locked in 1.36; a documents user may still switch resize off."""
     off = "{featureGates: {InPlacePodVerticalScaling: false}}"
     assert not read(off).config.gate("InPlacePodVerticalScaling")
     assert problems(off, PROFILE_1_36) == {"featureGates[InPlacePodVerticalScaling]": "is locked on in 1.36"}
@@ -703,5 +705,5 @@ def test_reservations_survive_both_ways(amounts: dict[str, int]) -> None:
 def test_documents_are_not_changed() -> None:
     document = {"systemReserved": {"cpu": "1"}, "reservedSystemCPUs": "0-1", "featureGates": {"Foo": True}}
     before = json.dumps(document)
-    reading(document, PROFILE_1_27)
+    reading(document, PROFILE_DOCUMENTS)
     assert json.dumps(document) == before

@@ -131,7 +131,7 @@ def test_hard_advice(document: Json) -> None:
 TIERED = {"featureGates": {"MemoryQoS": True}, "memoryReservationPolicy": "TieredReservation"}
 MEMORY_QOS = {"featureGates": {"MemoryQoS": True}}
 WARNINGS = [
-    ("memory.min equals memory.max", setting_of(MEMORY_QOS, "1.27"), pod(FULL), "memory.min equals memory.max"),
+    ("memory.min equals memory.max", setting_of(MEMORY_QOS, "documents"), pod(FULL), "memory.min equals memory.max"),
     ("a wide gap below the limit", setting_of(MEMORY_QOS), pod({"limits": {"memory": "20Gi"}, "requests": {"memory": "1Gi"}}), "between memory.high and memory.max"),
     ("below the quota floor", setting_of(), pod({"limits": {"cpu": "5m"}}), "quota floor"),
     ("a thousandth of a byte", setting_of(), pod({"requests": {"memory": "128m"}}), "a suffix may be missing"),
@@ -180,7 +180,7 @@ def test_no_floor_where_quotas_are_off() -> None:
 
 NODES = [
     ("Memory QoS on v1", setting_of({**MEMORY_QOS, "failCgroupV1": False}, version=1), "no effect on cgroup v1"),
-    ("memory.min for all", setting_of(MEMORY_QOS, "1.27"), "starve page cache"),
+    ("memory.min for all", setting_of(MEMORY_QOS, "documents"), "starve page cache"),
     ("Tiered", setting_of(TIERED), "memory_recursiveprot"),
     ("no eviction", setting_of({"evictionHard": {"nodefs.available": "5%"}}), "the kernel's OOM killer acts before"),
     ("systemd", setting_of(driver="systemd"), "whole percents"),

@@ -103,8 +103,8 @@ def test_messages(delay_s: float, words: str) -> None:
     [
         ("1.36", "ErrImagePull: no such image", 'Back-off pulling image "web": ErrImagePull: no such image'),
         ("1.36", "", 'Back-off pulling image "web"'),
-        ("1.27", "ErrImagePull: no such image", 'Back-off pulling image "web"'),
-        ("1.27", "", 'Back-off pulling image "web"'),
+        ("documents", "ErrImagePull: no such image", 'Back-off pulling image "web"'),
+        ("documents", "", 'Back-off pulling image "web"'),
     ],
 )
 def test_the_message_of_a_pull_back_off(profile: str, last_error: str, message: str) -> None:

@@ -172,8 +172,8 @@ INIT_FLAGS = [
     pytest.param(run("i"), "1.36", True, False, id="1.36 running"),
     pytest.param(run("i", "exited"), "1.36", False, True, id="1.36 done"),
     pytest.param(run("i", "exited", exit_code=1), "1.36", False, False, id="1.36 failed"),
-    pytest.param(run("i"), "1.27", None, False, id="1.27 running"),
-    pytest.param(run("i", "exited"), "1.27", None, True, id="1.27 done"),
+    pytest.param(run("i"), "documents", None, False, id="documents running"),
+    pytest.param(run("i", "exited"), "documents", None, True, id="documents done"),
 ]
 
 
@@ -198,7 +198,7 @@ def test_mounts() -> None:
     pod = a_pod({"name": "a", "volumeMounts": mounts})
     mounts = (VolumeMountStatus("v", "/v", True, "Disabled"), VolumeMountStatus("w", "/w"))
     assert one(pod, seen(run("a"))).volume_mounts == mounts
-    assert one(pod, seen(run("a")), profile="1.27").volume_mounts is None
+    assert one(pod, seen(run("a")), profile="documents").volume_mounts is None
 
 
 FILE, LOGS = RunContainer(), RunContainer(termination_message_policy="FallbackToLogsOnError")

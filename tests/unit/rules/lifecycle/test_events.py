@@ -18,7 +18,7 @@ from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.profile import PROFILES
 
-OLD, NEW = (ContainerEvents("c", PROFILES[name]) for name in ("1.27", "1.36"))
+OLD, NEW = (ContainerEvents("c", PROFILES[name]) for name in ("documents", "1.36"))
 INIT = ContainerEvents("c", PROFILES["1.36"], is_init=True)
 POD = Metadata(name="p", namespace="ns", uid="u")
 

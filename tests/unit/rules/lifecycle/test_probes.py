@@ -105,8 +105,8 @@ def test_a_verdict_needs_enough_equal_results(answers: list[bool], successes: in
 
 
 EVENTS = [
-    pytest.param("1.27", NO, "Unhealthy", "Liveness probe failed: refused", id="failed"),
-    pytest.param("1.27", ProbeResult(False, error="no"), "Unhealthy", "Liveness probe errored: no", id="1.27 errored"),
+    pytest.param("documents", NO, "Unhealthy", "Liveness probe failed: refused", id="failed"),
+    pytest.param("documents", ProbeResult(False, error="no"), "Unhealthy", "Liveness probe errored: no", id="documents errored"),
     pytest.param(
         "1.36", ProbeResult(False, error="no"), "Unhealthy", "Liveness probe errored and resulted in unknown state: no",
         id="1.36 errored",
@@ -139,7 +139,7 @@ def test_exec() -> None:
     assert exec_answer(0, "fine") == ProbeResult(True, "fine")
     assert exec_answer(2, "cat: x: No such file") == ProbeResult(False, "cat: x: No such file")
     slow = ("sleep", "9")
-    assert exec_timeout(slow, 1, PROFILES["1.27"]).output == 'command "sleep 9" timed out'
+    assert exec_timeout(slow, 1, PROFILES["documents"]).output == 'command "sleep 9" timed out'
     assert exec_timeout(slow, 1, PROFILES["1.36"]).output == 'command timed out: "sleep 9" timed out after 1s'
 
 

@@ -29,7 +29,7 @@ from tests.unit.rules.run_pods import START_S, Json, a_pod, memory, run, seen, s
 
 NOW_S = START_S + 100
 NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.36"])
-OLD_NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.27"])
+OLD_NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["documents"])
 CRASH = memory(failures={"a": StartFailure("CrashLoopBackOff", "back-off 10s …")})
 EVICTED = TerminationVerdict("Evicted", "The node was low on resource: memory. ", 1, is_disruption=True)
 PROBE = {"exec": {"command": ["true"]}}

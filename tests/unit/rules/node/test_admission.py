@@ -9,7 +9,7 @@ import pytest
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.node.admission import AdmissionRefusal, Admitted, admit
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
 from plimsoll.rules.scheduling.fit import allocated_load
 
 CRITICAL = 2_000_000_000
@@ -128,7 +128,7 @@ EXECUTE = {"key": "k", "effect": "NoExecute"}
     ],
 )
 def test_refusals(newcomer: Pod, others: list[Pod], around: Node, reason: str, message: str) -> None:
-    found = admit(newcomer, allocated_load(around, others), profile=PROFILE_1_27)
+    found = admit(newcomer, allocated_load(around, others), profile=PROFILE_DOCUMENTS)
     assert isinstance(found, AdmissionRefusal)
     assert (found.reason, found.message) == (reason, message)
     assert found.event_text == message.removeprefix("Pod was rejected: ")

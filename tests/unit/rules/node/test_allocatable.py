@@ -186,7 +186,7 @@ def test_worked_tiered() -> None:
 PROTECTION = [
     ("gate off", False, "none", (None, None), (None, None)),
     ("None: explicitly reset", True, "none", (0, None), (None, 0)),
-    ("as in 1.27", True, "requests", (3535798272, None), (1388314624, None)),
+    ("as in documents", True, "requests", (3535798272, None), (1388314624, None)),
 ]
 
 

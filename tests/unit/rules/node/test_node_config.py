@@ -42,25 +42,25 @@ def test_the_seeds_node() -> None:
 
 POLICY = [
     # reservation: profile, gate, policy in the file
-    ("02 §6.2 1.27, gate on, nothing set", "1.27", {"featureGates": {"MemoryQoS": True}}, 2, {"memory_qos": True, "reservation": "requests"}),
-    ("02 §6.2 1.27, None", "1.27", {"featureGates": {"MemoryQoS": True}, "memoryReservationPolicy": "None"}, 2, {"reservation": "none"}),
+    ("02 §6.2 documents, gate on, nothing set", "documents", {"featureGates": {"MemoryQoS": True}}, 2, {"memory_qos": True, "reservation": "requests"}),
+    ("02 §6.2 documents, None", "documents", {"featureGates": {"MemoryQoS": True}, "memoryReservationPolicy": "None"}, 2, {"reservation": "none"}),
     ("02 §6.2 1.36, gate on, nothing set", "1.36", {"featureGates": {"MemoryQoS": True}}, 2, {"memory_qos": True, "reservation": "none"}),
     ("02 §6.2 Tiered", "1.36", {"featureGates": {"MemoryQoS": True}, "memoryReservationPolicy": "TieredReservation"}, 2, {"reservation": "tiered"}),
     ("02 §6 v1 has no Memory QoS", "1.36", {"featureGates": {"MemoryQoS": True}, "failCgroupV1": False}, 1, {"memory_qos": False}),
-    ("02 §6.1 1.27 as documented", "1.27", {}, 2, {"high_without_request": True, "throttling_factor": 0.9}),
+    ("02 §6.1 documents as documented", "documents", {}, 2, {"high_without_request": True, "throttling_factor": 0.9}),
     ("02 §6.1 1.36", "1.36", {"memoryThrottlingFactor": 0.8}, 2, {"high_without_request": False, "throttling_factor": 0.8}),
     ("02 §5 group kill 1.36 v2", "1.36", {}, 2, {"oom_group": True}),
     ("02 §5 group kill 1.36, single process", "1.36", {"singleProcessOOMKill": True}, 2, {"oom_group": False}),
     ("02 §5 no group kill on v1", "1.36", {"failCgroupV1": False}, 1, {"oom_group": False}),
-    ("02 §5 no group kill in 1.27", "1.27", {}, 2, {"oom_group": False}),
+    ("02 §5 no group kill in documents", "documents", {}, 2, {"oom_group": False}),
     ("02 §5 swap", "1.36", {"memorySwap": {"swapBehavior": "LimitedSwap"}}, 2, {"limited_swap": True}),
     ("02 §4.3 period", "1.36", {"cpuCFSQuotaPeriod": "50ms"}, 2, {"period_us": 50_000, "custom_period": True}),
     ("02 §4.3 quota off", "1.36", {"cpuCFSQuota": False}, 2, {"cfs_quota": False}),
-    ("02 §4.2 weights 1.27", "1.27", {}, 2, {"weight": "linear"}),
+    ("02 §4.2 weights documents", "documents", {}, 2, {"weight": "linear"}),
     ("02 §4.2 weights 1.36", "1.36", {}, 2, {"weight": "quadratic"}),
     ("02 §7 pids", "1.36", {"podPidsLimit": 1024}, 2, {"pod_pids_limit": 1024}),
     ("02 §10 static", "1.36", {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}, 2, {"static_cpus": True, "quota_with_exclusive_cpus": False}),
-    ("01 O-6 rules of 1.27", "1.27", {}, 2, {"pod_level_oom_share": False, "sidecar_oom_rule": False}),
+    ("01 O-6 rules of documents", "documents", {}, 2, {"pod_level_oom_share": False, "sidecar_oom_rule": False}),
     ("01 gate off", "1.36", {"featureGates": {"PodLevelResources": False}}, 2, {"gates": Gates(pod_level=False)}),
 ]  # fmt: skip
 
@@ -77,7 +77,7 @@ def test_driver_runtime_and_weight() -> None:
     assert setting().driver == "cgroupfs"
     assert setting(document={"cgroupDriver": "systemd"}).driver == "systemd"
     assert setting(document={"cgroupDriver": "systemd"}, driver="cgroupfs").driver == "cgroupfs"
-    found = setting("1.27", weight="quadratic", runtime="crio")
+    found = setting("documents", weight="quadratic", runtime="crio")
     assert (found.policy.weight, found.runtime) == ("quadratic", "crio")
 
 

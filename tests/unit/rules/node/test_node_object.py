@@ -33,7 +33,7 @@ from plimsoll.rules.node.node_object import (
     status_patch,
     transitions,
 )
-from plimsoll.rules.profile import PROFILE_1_27
+from plimsoll.rules.profile import PROFILE_DOCUMENTS
 from plimsoll.rules.quantity import from_units, parse
 
 T0, T1 = "2026-11-16T00:00:00Z", "2026-11-16T00:00:10Z"
@@ -46,7 +46,7 @@ def the_setting(**config: Any) -> NodeConfig:
     document = {"systemReserved": {"cpu": "2", "memory": "4Gi"}, "evictionHard": {"memory.available": "500Mi"}}
     others = {"ephemeral-storage": from_units(41151808 * KI, "BinarySI"), "hugepages-2Mi": from_units(0, "BinarySI")}
     machine = Machine(cores=48, memory_bytes=263192560 * KI, others=others)
-    return resolved(machine, reading({**document, **config}, PROFILE_1_27).config, PROFILE_1_27)
+    return resolved(machine, reading({**document, **config}, PROFILE_DOCUMENTS).config, PROFILE_DOCUMENTS)
 
 
 MACHINE = MachineIdentity("m", "s", "b", "6.1.0", "Debian GNU/Linux 12 (bookworm)", "amd64")

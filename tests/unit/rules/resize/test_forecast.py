@@ -57,7 +57,7 @@ HALF = {"cpu": "1", "memory": "512Mi"}
 
 
 def asked(
-    new: PodVersion, *others: Pod, old: PodVersion | None = None, profile: str = "1.27", used: int | None = None
+    new: PodVersion, *others: Pod, old: PodVersion | None = None, profile: str = "documents", used: int | None = None
 ) -> Forecast:
     setting = ResizeSetting(allocated_load(NODE, others), profile_named(profile))
     return forecast(old or version(SMALL), new, setting, working_sets=None if used is None else {"c": used})
@@ -108,7 +108,7 @@ def test_removing_pods_does_not_help() -> None:
     """A taint keeps the pod out however much is free; and the others may have too little."""
     taint = Taint("gone", "", "NoExecute")
     tainted = msgspec.structs.replace(NODE, spec=msgspec.structs.replace(NODE.spec, taints=(taint,)))
-    setting = ResizeSetting(allocated_load(tainted, [other("a", "3")]), profile_named("1.27"))
+    setting = ResizeSetting(allocated_load(tainted, [other("a", "3")]), profile_named("documents"))
     found = forecast(version(SMALL), version({"cpu": "2", "memory": "1Gi"}), setting)
     assert found.leaving is not None
     assert (found.leaving.pods, found.leaving.then) == (("ns/a",), "Predicate TaintToleration failed")
@@ -189,7 +189,9 @@ def test_the_largest_request_of_the_pod_level(containers: str) -> None:
 def test_the_absolute_allocatable_is_what_counts() -> None:
     """N-9: the bound of Infeasible leaves the eviction threshold out, that of admission does not."""
     setting = ResizeSetting(
-        allocated_load(NODE, []), profile_named("1.27"), absolute_allocatable={**ALLOCATABLE, "memory": parse("5Gi")}
+        allocated_load(NODE, []),
+        profile_named("documents"),
+        absolute_allocatable={**ALLOCATABLE, "memory": parse("5Gi")},
     )
     found = forecast(version(SMALL), version({**SMALL, "memory": "4500Mi"}), setting)
     assert (found.outcome, most(found), found.leaving) == ("deferred", [("c", "memory", "4Gi", "4Gi")], None)
@@ -202,7 +204,7 @@ def test_the_absolute_allocatable_is_what_counts() -> None:
     ids=["up", "not what is there already", "the last"],
 )
 def test_only_whole_cpus(had: str, cpu: str, hint: str) -> None:
-    setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.27"), static_cpus=True)
+    setting = ResizeSetting(allocated_load(NODE, []), profile_named("documents"), static_cpus=True)
     found = forecast(version({**SMALL, "cpu": had}), version({**SMALL, "cpu": cpu}), setting)
     assert (found.outcome, found.most) == ("infeasible", ())
     assert hint in found.hint
@@ -215,7 +217,7 @@ def test_no_next_whole_cpu_where_cpus_are_fixed() -> None:
 
 
 def test_the_largest_request_is_a_whole_number_of_exclusive_cpus() -> None:
-    setting = ResizeSetting(allocated_load(NODE, [other("a", "500m")]), profile_named("1.27"), static_cpus=True)
+    setting = ResizeSetting(allocated_load(NODE, [other("a", "500m")]), profile_named("documents"), static_cpus=True)
     found = forecast(version(SMALL), version({**SMALL, "cpu": "8"}), setting)
     assert most(found) == [("c", "cpu", "4", "3")]
 
@@ -239,7 +241,7 @@ def test_no_node_judges_what_has_ended(status: dict[str, str], metadata: dict[st
     found = asked(larger, old=ended(SMALL))
     assert (found.outcome, found.message) == ("ended", message)
     assert asked(ended(SMALL), old=ended(SMALL)).outcome == "unchanged"
-    assert forecast_without_node(ended(SMALL), larger, profile_named("1.27")).outcome == "ended"
+    assert forecast_without_node(ended(SMALL), larger, profile_named("documents")).outcome == "ended"
 
 
 def test_without_a_node() -> None:
@@ -287,7 +289,7 @@ def test_a_burstable_request_up_to_its_limit() -> None:
     }
 
 
-@pytest.mark.parametrize("profile", ["1.27", "1.36"])
+@pytest.mark.parametrize("profile", ["documents", "1.36"])
 def test_a_best_effort_pod_stays_one(profile: str) -> None:
     found = asked(version({"cpu": "1"}, {}), old=version({}, {}), profile=profile)
     assert (found.outcome, found.nearest) == ("refused", None)
@@ -297,11 +299,11 @@ def test_a_best_effort_pod_stays_one(profile: str) -> None:
 def test_an_api_server_without_resize() -> None:
     """The gate is off, or the server is too new for a plain PATCH and has no subresource."""
     larger = version({**SMALL, "cpu": "2"})
-    for api, profile in ((Api(in_place=False), "1.27"), (Api(subresource=False), "1.36")):
+    for api, profile in ((Api(in_place=False), "documents"), (Api(subresource=False), "1.36")):
         setting = ResizeSetting(allocated_load(NODE, []), profile_named(profile))
         found = forecast(version(SMALL), larger, setting, api=api)
         assert (found.outcome, "does not change the resources of a running pod" in found.hint) == ("refused", True)
-    setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.27"))
+    setting = ResizeSetting(allocated_load(NODE, []), profile_named("documents"))
     assert forecast(version(SMALL), larger, setting, api=Api(subresource=False)).outcome == "accepted"
 
 
@@ -426,7 +428,7 @@ def on_node(found: PodVersion) -> PodVersion:
 def test_the_nearest_is_no_larger_than_the_node(
     old: tuple[dict[str, str], ...], new: tuple[dict[str, str], ...], nearest: dict[str, dict[str, str]]
 ) -> None:
-    """1.36's admission would refuse that as well (03 §4.2); in 1.27 the node has to say it."""
+    """1.36's admission would refuse that as well (03 §4.2); in documents the node has to say it."""
     before, requested = on_node(version(*old)), on_node(version(*new))
     found = asked(requested, other("a", "1"), old=before, profile="1.36")
     assert (found.outcome, found.nearest is not None) == ("refused", True)
@@ -486,7 +488,7 @@ def test_a_static_pod_has_a_manifest() -> None:
     assert (found.outcome, found.hint) == ("refused", "change its manifest on the node")
 
 
-@pytest.mark.parametrize(("profile", "outcome"), [("1.27", "unknown"), ("1.36", "refused")])
+@pytest.mark.parametrize(("profile", "outcome"), [("documents", "unknown"), ("1.36", "refused")])
 def test_a_node_that_is_gone(profile: str, outcome: str) -> None:
     """1.36's admission has nothing to compare with (03 §4.2)."""
     old, new = on_node(version(SMALL)), on_node(version({**SMALL, "cpu": "2"}))
@@ -503,7 +505,7 @@ def test_an_infeasible_resize_restarts_no_container() -> None:
 
 
 def test_the_nearest_request_keeps_what_may_not_be_removed() -> None:
-    """03 §4.2 step 9; allowed in 1.27."""
+    """03 §4.2 step 9; allowed in documents."""
     old, new = version(HALF, {}), version({"cpu": "2"}, {})
     assert asked(new, old=old).outcome == "accepted"
     found = asked(new, old=old, profile="1.36")

@@ -73,13 +73,13 @@ POD_LEVEL: dict[str, Any] = {
 }
 PENDING, GOING = "PodResizePending", "PodResizeInProgress"
 ROWS = [
-    ("1.27 proposed", pod(ONE, ONE, resize="Proposed"), "proposed", ""),
-    ("1.27 in progress", pod(TWO, ONE, resize="InProgress"), "allocated", ""),
-    ("1.27 the kernel has it", pod(TWO, TWO, resize="InProgress"), "kernel", ""),
-    ("1.27 done", pod(TWO, TWO), "reported", ""),
-    ("1.27 deferred", pod(ONE, ONE, resize="Deferred"), "deferred", ""),
-    ("1.27 proposed again after a verdict", pod(ONE, ONE, resize="Proposed", conditions=[condition(PENDING, "Infeasible")]), "proposed", ""),
-    ("1.27 infeasible", pod(ONE, ONE, resize="Infeasible"), "infeasible", ""),
+    ("documents proposed", pod(ONE, ONE, resize="Proposed"), "proposed", ""),
+    ("documents in progress", pod(TWO, ONE, resize="InProgress"), "allocated", ""),
+    ("documents the kernel has it", pod(TWO, TWO, resize="InProgress"), "kernel", ""),
+    ("documents done", pod(TWO, TWO), "reported", ""),
+    ("documents deferred", pod(ONE, ONE, resize="Deferred"), "deferred", ""),
+    ("documents proposed again after a verdict", pod(ONE, ONE, resize="Proposed", conditions=[condition(PENDING, "Infeasible")]), "proposed", ""),
+    ("documents infeasible", pod(ONE, ONE, resize="Infeasible"), "infeasible", ""),
     ("1.36 not judged yet", pod(ONE, ONE, observedGeneration=1), "proposed", ""),
     ("1.36 a limit alone, not judged yet", pod(TWO, ONE, observedGeneration=1), "proposed", ""),
     ("1.36 deferred", pod(ONE, ONE, conditions=[condition(PENDING, "Deferred", "no room", 2)]), "deferred", "no room"),
@@ -98,18 +98,18 @@ ROWS = [
     ("1.36 the smallest quota", rounded("3m", "10m", observedGeneration=2), "reported", ""),
     ("1.36 pod level, not allocated", {**POD_LEVEL, "status": {**POD_LEVEL["status"], "allocatedResources": {"cpu": "1"}}}, "proposed", ""),
     ("1.36 pod level", POD_LEVEL, "reported", ""),
-    ("1.27 a limit alone, not judged yet", pod(TWO, ONE), "proposed", ""),
-    ("1.27 a limit alone, at work", pod(TWO, ONE, conditions=[condition(GOING)]), "allocated", ""),
-    ("1.27 rounded by systemd", rounded("1234m", "1240m"), "reported", ""),
-    ("1.27 not yet there", rounded("1234m", "1244m"), "proposed", ""),
-    ("1.27 the smallest quota", rounded("3m", "10m"), "reported", ""),
-    ("1.27 repeated as asked", rounded("3m", "3m"), "reported", ""),
-    ("1.27 whole pages", rounded("100000000", "99999744", "memory"), "reported", ""),
-    ("1.27 another memory limit", rounded("100000000", "99000000", "memory"), "proposed", ""),
-    ("1.27 no limit inside the pod's own", within("2", rounded("0", "2")), "reported", ""),
-    ("1.27 not yet the pod's own", within("2", rounded("0", "1")), "proposed", ""),
-    ("1.27 no limit", rounded("0", "0"), "reported", ""),
-    ("1.27 no limit, not yet", rounded("0", "1"), "proposed", ""),
+    ("documents a limit alone, not judged yet", pod(TWO, ONE), "proposed", ""),
+    ("documents a limit alone, at work", pod(TWO, ONE, conditions=[condition(GOING)]), "allocated", ""),
+    ("documents rounded by systemd", rounded("1234m", "1240m"), "reported", ""),
+    ("documents not yet there", rounded("1234m", "1244m"), "proposed", ""),
+    ("documents the smallest quota", rounded("3m", "10m"), "reported", ""),
+    ("documents repeated as asked", rounded("3m", "3m"), "reported", ""),
+    ("documents whole pages", rounded("100000000", "99999744", "memory"), "reported", ""),
+    ("documents another memory limit", rounded("100000000", "99000000", "memory"), "proposed", ""),
+    ("documents no limit inside the pod's own", within("2", rounded("0", "2")), "reported", ""),
+    ("documents not yet the pod's own", within("2", rounded("0", "1")), "proposed", ""),
+    ("documents no limit", rounded("0", "0"), "reported", ""),
+    ("documents no limit, not yet", rounded("0", "1"), "proposed", ""),
     ("it has ended", pod(ONE, ONE, phase="Succeeded", resize="Proposed"), "ended", "its phase is Succeeded"),
     ("it is being deleted", deleted(pod(ONE, ONE)), "ended", "it is being deleted"),
     ("on no node", {**pod(None, None), "spec": {"containers": [{"name": "c"}]}, "status": {}}, "proposed", "it is not scheduled yet"),
@@ -128,7 +128,7 @@ def test_restarts_are_counted() -> None:
 
 
 def test_a_verdict_on_the_previous_request() -> None:
-    """1.27 reports no generation: a request that returns to what is allocated is not Proposed, and the old verdict stays
+    """documents reports no generation: a request that returns to what is allocated is not Proposed, and the old verdict stays
     for a moment."""
     stale = pod(TWO, ONE, resize="Infeasible", conditions=[condition(PENDING, "Infeasible", "too large")])
     assert progress(stale).stage == "infeasible"

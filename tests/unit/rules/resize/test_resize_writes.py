@@ -15,7 +15,7 @@ from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.steps import resize_writes
 
-PROFILE = profile_named("1.27")
+PROFILE = profile_named("documents")
 MACHINE = machine_from_capacity({"cpu": parse("8"), "memory": parse("8Gi")})
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
 from plimsoll.rules.resize.allocation import allocation_of
 from plimsoll.rules.resize.steps import (
     MemoryCheck,
@@ -84,9 +84,9 @@ def test_raise_one_to_two() -> None:
     ("profile", "expected"),
     [
         (PROFILE_1_36, ["a cpu: 1 400Mi", "pod shares 1024", "pod quota 100000"]),
-        (PROFILE_1_27, ["a cpu: 1 400Mi", "pod quota 100000", "pod shares 1024"]),
+        (PROFILE_DOCUMENTS, ["a cpu: 1 400Mi", "pod quota 100000", "pod shares 1024"]),
     ],
-    ids=["1.36", "1.27"],
+    ids=["1.36", "documents"],
 )
 def test_lower_two_to_one(profile: Any, expected: list[str]) -> None:
     old, new = pod(container("a", "2", "400Mi")), pod(container("a", "1", "400Mi"))
@@ -324,7 +324,7 @@ def test_pod_level_in_progress() -> None:
 _SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5)
 
 
-@given(_SIZES, st.sampled_from([PROFILE_1_27, PROFILE_1_36]))
+@given(_SIZES, st.sampled_from([PROFILE_DOCUMENTS, PROFILE_1_36]))
 def test_no_container_is_ever_larger_than_its_pod_and_the_end_is_right(
     rows: list[tuple[int, int]], profile: Any
 ) -> None:

@@ -12,7 +12,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.node.admission import shortfalls
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resize.allocation import (
     Allocation,
@@ -251,7 +251,7 @@ def test_a_change_of_pod_level_alone_passes() -> None:
 
 @pytest.mark.parametrize(("cpu", "decision"), [("3", "Accepted"), ("3000m", "Accepted"), ("1500m", "Infeasible")])
 def test_the_documents_allow_whole_cpus(cpu: str, decision: str) -> None:
-    found = verdict(ONE, pod(container(cpu=cpu, memory="1Gi")), setting(static_cpus=True, profile=PROFILE_1_27))
+    found = verdict(ONE, pod(container(cpu=cpu, memory="1Gi")), setting(static_cpus=True, profile=PROFILE_DOCUMENTS))
     assert found.decision == decision
     if decision == "Infeasible":
         assert 'CPU Manager policy "static" allows whole CPUs only, container c asks for 1500m' in found.message
@@ -260,12 +260,12 @@ def test_the_documents_allow_whole_cpus(cpu: str, decision: str) -> None:
 TOO_LARGE = pod(container(cpu="100", memory="100Gi"))
 
 
-def test_larger_than_the_node_in_1_27() -> None:
-    found = verdict(ONE, TOO_LARGE, setting(profile=PROFILE_1_27))
+def test_larger_than_the_node_in_documents() -> None:
+    found = verdict(ONE, TOO_LARGE, setting(profile=PROFILE_DOCUMENTS))
     assert found.decision == "Infeasible"
     assert found.message == ("Node didn't have enough capacity: memory, requested: 107374182400, capacity: 8589934592")
     assert found.still_pending  # it heals when the node grows
-    cpu = verdict(ONE, pod(container(cpu="100", memory="1Gi")), setting(profile=PROFILE_1_27))
+    cpu = verdict(ONE, pod(container(cpu="100", memory="1Gi")), setting(profile=PROFILE_DOCUMENTS))
     assert cpu.message == "Node didn't have enough capacity: cpu, requested: 100000, capacity: 4000"
 
 
@@ -278,7 +278,7 @@ def test_larger_than_the_node_in_1_36() -> None:
 def test_absolute_allocatable_is_the_bound_when_known() -> None:
     five = pod(container(cpu="5", memory="1Gi"))
     absolute = {"cpu": QUANTITIES["5"], "memory": QUANTITIES["8Gi"]}
-    found = verdict(ONE, five, setting(profile=PROFILE_1_27, absolute_allocatable=absolute))
+    found = verdict(ONE, five, setting(profile=PROFILE_DOCUMENTS, absolute_allocatable=absolute))
     assert (found.decision, found.reason) == ("Deferred", "OutOfcpu")
 
 
@@ -393,7 +393,7 @@ def test_a_critical_pod_with_other_failures_preempts_no_pod() -> None:
 _SIZES = st.integers(0, 6)
 
 
-@given(_SIZES, _SIZES, _SIZES, st.sampled_from([PROFILE_1_27, PROFILE_1_36]))
+@given(_SIZES, _SIZES, _SIZES, st.sampled_from([PROFILE_DOCUMENTS, PROFILE_1_36]))
 def test_accepted_means_that_it_fits(old: int, new: int, used: int, profile: Any) -> None:
     before, after = pod(container(cpu=str(old), guaranteed=False)), pod(container(cpu=str(new), guaranteed=False))
     other = pod(container(cpu=str(used), guaranteed=False), name="o")
@@ -402,7 +402,7 @@ def test_accepted_means_that_it_fits(old: int, new: int, used: int, profile: Any
         assert found.decision == "NoChange"
     elif new == 0 or new + used <= 4:
         assert found.decision == "Accepted"
-    elif new > 4 and profile is PROFILE_1_27:
+    elif new > 4 and profile is PROFILE_DOCUMENTS:
         assert found.decision == "Infeasible"
     else:
         assert found.decision == "Deferred"

@@ -42,8 +42,8 @@ PENDING = [
     ("nothing differs", document("1"), False),
     ("allocated differs from the spec", document("3"), True),
     ("Deferred", document("1", conditions=condition("Deferred")), True),
-    ("1.27 Infeasible", document("1", resize="Infeasible"), True),
-    ("1.27 InProgress: accepted, so allocated is the spec", document("1", resize="InProgress"), False),
+    ("documents Infeasible", document("1", resize="Infeasible"), True),
+    ("documents InProgress: accepted, so allocated is the spec", document("1", resize="InProgress"), False),
 ]
 
 
@@ -63,8 +63,8 @@ def test_a_pod_without_status_is_its_spec() -> None:
 COUNTED = [
     ("1.36 Infeasible", "1.36", {"conditions": condition("Infeasible")}, 1000),
     ("1.36 Deferred", "1.36", {"conditions": condition("Deferred")}, 3000),
-    ("1.27 Infeasible", "1.27", {"resize": "Infeasible"}, 1000),
-    ("1.27 Proposed", "1.27", {"resize": "Proposed"}, 3000),
+    ("documents Infeasible", "documents", {"resize": "Infeasible"}, 1000),
+    ("documents Proposed", "documents", {"resize": "Proposed"}, 3000),
 ]
 
 

@@ -17,7 +17,7 @@ from plimsoll.rules.resources.effective import (
     container_requests,
     counted_limits,
     counted_requests,
-    counted_requests_1_27,
+    counted_requests_documented,
     larger,
     pod_level_limits_set,
     pod_level_requests_set,
@@ -179,7 +179,7 @@ OLD = [
 @pytest.mark.parametrize(("resize", "allocated", "counted"), [row[1:] for row in OLD], ids=[row[0] for row in OLD])
 def test_counted_as_documented(resize: str, allocated: str, counted: str) -> None:
     document = resized(allocated={"cpu": allocated}, actual={"requests": {"cpu": "9"}}, resize=resize)
-    assert shown(counted_requests_1_27(lean(document))) == {"cpu": counted}
+    assert shown(counted_requests_documented(lean(document))) == {"cpu": counted}
 
 
 ADDITIVE = [
@@ -204,10 +204,10 @@ def test_sidecars_and_the_pod_level_are_counted_alike(resize: str, level: str, t
     }
     init = container("i", requests={"cpu": "1"})
     spec = {"containers": [container("a", requests={"cpu": "2"})], "initContainers": [init, side]}
-    assert shown(counted_requests_1_27(lean({"spec": spec, "status": status}))) == {"cpu": total}
+    assert shown(counted_requests_documented(lean({"spec": spec, "status": status}))) == {"cpu": total}
     spec = {"containers": [container("a")], "resources": {"requests": {"cpu": "100"}}, "overhead": {"cpu": "2"}}
     status = {"resize": resize, "allocatedResources": {"cpu": "1", "memory": "1Gi"}}
-    counted = shown(counted_requests_1_27(lean({"spec": spec, "status": status})))
+    counted = shown(counted_requests_documented(lean({"spec": spec, "status": status})))
     assert counted == {"cpu": shown({"cpu": parse(level) + parse("2")})["cpu"]}
 
 

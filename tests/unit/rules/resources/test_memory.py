@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.rules.resources.memory import memory_high, page_label, swap_limit_bytes
+from plimsoll.rules.resources.memory import memory_high, memory_high_1_22, page_label, swap_limit_bytes
 from tests.examples import examples
 
 MI, GI = 1 << 20, 1 << 30
@@ -108,3 +108,23 @@ def test_swap_is_monotone_and_bounded(one: int, other: int, capacity: int, swap:
     low, high = sorted((one, other))
     if high <= capacity:
         assert 0 <= swap_limit_bytes(low, capacity, swap) <= swap_limit_bytes(high, capacity, swap) <= swap
+
+
+FIRST_ROWS = [
+    ("300Mi / 400Mi", 300 << 20, 400 << 20, None, 0.8, 335544320),
+    ("none / none", 0, 0, 265214214144, 0.8, 212171371315),
+    ("close to the limit", 350 << 20, 400 << 20, None, 0.8, None),
+    ("far below it", 500 << 20, 1000 << 20, None, 0.6, 600 << 20),
+    ("nothing known", 1 << 20, 0, None, 0.8, None),
+]
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "limit", "allocatable", "factor", "high"),
+    [row[1:] for row in FIRST_ROWS],
+    ids=[f"02 §6.1 1.22: {row[0]}" for row in FIRST_ROWS],
+)
+def test_memory_high_of_1_22(
+    request_bytes: int, limit: int, allocatable: int | None, factor: float, high: int | None
+) -> None:
+    assert memory_high_1_22(request_bytes, limit, allocatable, factor) == high

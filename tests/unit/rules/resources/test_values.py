@@ -136,7 +136,7 @@ def test_the_examples_container() -> None:
 QUOTAS = [
     ("off: −1 with the period at pod level", changed(cfs_quota=False), False, (-1, 100_000), (None, None)),
     ("exclusive CPUs: none", changed(), True, (-1, 100_000), (-1, 100_000)),
-    ("exclusive CPUs with quota, as in 1.27", changed(quota_with_exclusive_cpus=True), True, (100_000, 100_000), (100_000, 100_000)),
+    ("exclusive CPUs with quota, as in documents", changed(quota_with_exclusive_cpus=True), True, (100_000, 100_000), (100_000, 100_000)),
     ("another period", changed(period_us=50_000), False, (50_000, 50_000), (50_000, 50_000)),
     ("gate off [quirk]: quota of 100 ms with the configured period", changed(period_us=50_000, custom_period=False), False, (100_000, 50_000), (100_000, 100_000)),
 ]  # fmt: skip
@@ -251,10 +251,10 @@ PROTECTED = [
     ("Tiered, no request", "tiered", NO_REQUEST, (None, None), (0, 0)),
     ("Tiered, BestEffort with a request [quirk]", "tiered", SURPRISE, (None, GI), (None, GI)),
     ("Tiered, BestEffort by overhead [quirk]", "tiered", pod(EMPTY, overhead={"memory": "1Mi"}), (None, MI), (0, 0)),
-    ("1.27, Guaranteed", "requests", GUARANTEED, (GI, None), (GI, None)),
-    ("1.27, Burstable", "requests", BURSTABLE, (GI, None), (GI, None)),
-    ("1.27, no request", "requests", NO_REQUEST, (None, None), (None, None)),
-    ("1.27, BestEffort", "requests", pod(EMPTY), (None, None), (None, None)),
+    ("documents, Guaranteed", "requests", GUARANTEED, (GI, None), (GI, None)),
+    ("documents, Burstable", "requests", BURSTABLE, (GI, None), (GI, None)),
+    ("documents, no request", "requests", NO_REQUEST, (None, None), (None, None)),
+    ("documents, BestEffort", "requests", pod(EMPTY), (None, None), (None, None)),
 ]
 
 

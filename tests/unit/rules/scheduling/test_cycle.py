@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
 from plimsoll.rules.scheduling.cycle import (
     backoff_s,
     by_node,
@@ -78,7 +78,9 @@ HELP = "preemption: 0/5 nodes are available: 1 No preemption victims found for i
             id="1.36, spec 06 E9",
         ),
         pytest.param(
-            PROFILE_1_27, f"{HISTOGRAM.format(taint='had untolerated taint {dedicated: db}')} {HELP}", id="1.27"
+            PROFILE_DOCUMENTS,
+            f"{HISTOGRAM.format(taint='had untolerated taint {dedicated: db}')} {HELP}",
+            id="documents",
         ),
     ],
 )
@@ -105,7 +107,10 @@ def test_a4_no_nodes() -> None:
 
 @pytest.mark.parametrize(
     ("profile", "before"),
-    [pytest.param(PROFILE_1_36, "no new claims to deallocate, ", id="1.36"), pytest.param(PROFILE_1_27, "", id="1.27")],
+    [
+        pytest.param(PROFILE_1_36, "no new claims to deallocate, ", id="1.36"),
+        pytest.param(PROFILE_DOCUMENTS, "", id="documents"),
+    ],
 )
 def test_a4_preemption_policy_never(profile: Profile, before: str) -> None:
     message = decide(pod("new", "4", 9, preemptionPolicy="Never"), [node("n1", "4", pod("a", "1"))], profile).message

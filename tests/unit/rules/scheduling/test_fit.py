@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, PROFILES
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, PROFILES
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.scheduling.fit import (
     FITS,
@@ -118,7 +118,7 @@ def test_a1_a_pod_being_deleted_still_counts() -> None:
 )
 def test_a1_documents_rule(spec: str, allocated: str, resize: str, cpu_milli: int) -> None:
     status = {"resize": resize, "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": allocated}}]}
-    assert resident_load(pod("r", {"cpu": spec}, status=status), PROFILE_1_27).requests == {"cpu": cpu_milli}
+    assert resident_load(pod("r", {"cpu": spec}, status=status), PROFILE_DOCUMENTS).requests == {"cpu": cpu_milli}
 
 
 def test_a1_the_pod_being_scheduled_counts_from_its_spec_only() -> None:
@@ -210,7 +210,11 @@ AFFINITY_TEXT = "node(s) didn't match Pod's node affinity/selector"
         pytest.param("1.36", pod(nodeName="n1"), node(), None, id="its own node name"),
         pytest.param("1.36", pod(), node(taints=TAINTED), "node(s) had untolerated taint(s)", id="taint, 1.36"),
         pytest.param(
-            "1.27", pod(), node(taints=TAINTED), "node(s) had untolerated taint {dedicated: db}", id="taint, 1.27"
+            "documents",
+            pod(),
+            node(taints=TAINTED),
+            "node(s) had untolerated taint {dedicated: db}",
+            id="taint, documents",
         ),
         pytest.param("1.36", pod(), node(taints=TAINTED[:1]), None, id="PreferNoSchedule does not filter"),
         pytest.param(
@@ -233,14 +237,14 @@ AFFINITY_TEXT = "node(s) didn't match Pod's node affinity/selector"
             id="taints before affinity",
         ),
         pytest.param(
-            "1.27", pod("p", {"cpu": "1"}), node(taints=PRESSURE), None, id="memory pressure, Burstable, 1.27"
+            "documents", pod("p", {"cpu": "1"}), node(taints=PRESSURE), None, id="memory pressure, Burstable, documents"
         ),
         pytest.param(
-            "1.27",
+            "documents",
             pod(),
             node(taints=PRESSURE),
             "node(s) had untolerated taint {node.kubernetes.io/memory-pressure: }",
-            id="memory pressure, BestEffort, 1.27",
+            id="memory pressure, BestEffort, documents",
         ),
         pytest.param(
             "1.36",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
 from plimsoll.rules.scheduling.fit import NodeLoad, node_load, resident_load, waiting_load
 from plimsoll.rules.scheduling.score import (
     NodeScore,
@@ -81,7 +81,7 @@ def test_a3_strategies(strategy: ScoringStrategy, score: int) -> None:
 @pytest.mark.parametrize(
     ("profile", "score"),
     [
-        pytest.param(PROFILE_1_27, 93, id="≤1.35: s = 93"),
+        pytest.param(PROFILE_DOCUMENTS, 93, id="≤1.35: s = 93"),
         pytest.param(PROFILE_1_36, 71, id="1.36: 50 + (50 + 93 − 100) div 2"),
     ],
 )
@@ -90,11 +90,11 @@ def test_a3_balanced_allocation(profile: Profile, score: int) -> None:
 
 
 def test_a3_balanced_allocation_more_than_two_resources() -> None:
-    load = node_load(node(allocatable={"cpu": "4", "memory": "8", "example.com/gpu": "10"}), [], PROFILE_1_27)
+    load = node_load(node(allocatable={"cpu": "4", "memory": "8", "example.com/gpu": "10"}), [], PROFILE_DOCUMENTS)
     asked = waiting_load(pod("p", {"cpu": "1", "memory": "4", "example.com/gpu": "10"}))
     # Fractions 0.25, 0.5, 1: mean 7/12, variance 7/72, standard deviation 0.3118.
     resources = (("cpu", 1), ("memory", 1), ("example.com/gpu", 1))
-    assert balanced_score(asked, load, PROFILE_1_27, resources) == 68
+    assert balanced_score(asked, load, PROFILE_DOCUMENTS, resources) == 68
 
 
 def test_a3_balanced_allocation_skips_a_pod_without_requests() -> None:
@@ -103,8 +103,8 @@ def test_a3_balanced_allocation_skips_a_pod_without_requests() -> None:
 
 def test_a3_balanced_allocation_knows_no_defaults() -> None:
     # Fractions 0 and 0.5: deviation 0.25.
-    load = node_load(node(), [], PROFILE_1_27)
-    assert balanced_score(waiting_load(pod("p", {"memory": "4Gi"})), load, PROFILE_1_27) == 75
+    load = node_load(node(), [], PROFILE_DOCUMENTS)
+    assert balanced_score(waiting_load(pod("p", {"memory": "4Gi"})), load, PROFILE_DOCUMENTS) == 75
 
 
 def test_a3_an_extended_resource_counts_only_for_pods_that_request_it() -> None:
@@ -118,8 +118,8 @@ def test_a3_an_extended_resource_counts_only_for_pods_that_request_it() -> None:
 
 
 def test_a3_balanced_allocation_counts_overfull_as_full() -> None:
-    load = node_load(node(), [pod("r", {"cpu": "40"})], PROFILE_1_27)
-    assert balanced_score(waiting_load(pod("p", {"memory": "4Gi"})), load, PROFILE_1_27) == 75
+    load = node_load(node(), [pod("r", {"cpu": "40"})], PROFILE_DOCUMENTS)
+    assert balanced_score(waiting_load(pod("p", {"memory": "4Gi"})), load, PROFILE_DOCUMENTS) == 75
 
 
 MIB_200 = 200 * 1024 * 1024
@@ -270,7 +270,7 @@ def test_every_score_stays_between_0_and_100(used_cpu: int, used_memory: int, cp
         PROFILE_1_36,
     )
     waiting = waiting_load(pod("p", {"cpu": f"{cpu}m", "memory": str(memory)}))
-    for profile in (PROFILE_1_27, PROFILE_1_36):
+    for profile in (PROFILE_DOCUMENTS, PROFILE_1_36):
         for strategy in (
             ScoringStrategy(),
             ScoringStrategy("MostAllocated"),

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_27, PROFILE_1_36, Profile
+from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
 from plimsoll.rules.scheduling.cycle import by_node, decide
 from plimsoll.rules.scheduling.fit import NodeLoad, node_load, resident_load, waiting_load
 from plimsoll.rules.scheduling.vectorized import Fleet
@@ -102,7 +102,7 @@ def _filled(seed: int, nodes: int, pods: int, profile: Profile, percent: int = 0
     return by_arrays, placed
 
 
-@pytest.mark.parametrize("profile", [PROFILE_1_27, PROFILE_1_36], ids=lambda profile: profile.name)
+@pytest.mark.parametrize("profile", [PROFILE_DOCUMENTS, PROFILE_1_36], ids=lambda profile: profile.name)
 def test_every_decision_of_a_200_node_cluster(profile: Profile) -> None:
     by_arrays, placed = _filled(1, 200, 1000, profile)
     assert by_arrays == placed > 500
@@ -110,7 +110,10 @@ def test_every_decision_of_a_200_node_cluster(profile: Profile) -> None:
 
 @settings(max_examples=examples(25), deadline=None)
 @given(
-    st.integers(0, 2**32), st.integers(1, 40), st.sampled_from([PROFILE_1_27, PROFILE_1_36]), st.sampled_from([0, 20])
+    st.integers(0, 2**32),
+    st.integers(1, 40),
+    st.sampled_from([PROFILE_DOCUMENTS, PROFILE_1_36]),
+    st.sampled_from([0, 20]),
 )
 def test_small_clusters_that_run_full(seed: int, nodes: int, profile: Profile, percent: int) -> None:
     _filled(seed, nodes, 120, profile, percent)
