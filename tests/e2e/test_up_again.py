@@ -185,3 +185,20 @@ def test_reset_without_any_state(tmp_path: Path) -> None:
     done = plimsoll("reset", "--state-dir", str(tmp_path), "--yes")
     assert (done.returncode, done.stdout) == (0, f"nothing to remove: {tmp_path} has no state of plimsoll\n")
     assert (tmp_path / "mine").exists()
+
+
+# --- after a resize ---
+
+
+@real
+@pytest.mark.parametrize("amount", ["100m", "64"], ids=["done", "infeasible: more than the node has"])
+def test_the_report_after_a_resize(started: Started, amount: str) -> None:
+    """The kernel has what the node has allocated, not what the manifest or a pending request says."""
+    first = started().ready()
+    access = {"KUBECONFIG": str(first.state / "admin.kubeconfig")}
+    done = plimsoll("resize", "silver", "--cpu", amount, "--yes", "--wait", "--timeout", "20", **access)
+    assert done.returncode == (0 if amount == "100m" else 1), done.stdout + done.stderr
+    first.interrupt()
+    assert first.ended() == 0
+    second = started(root=first.root).ready()
+    assert "the kernel has the values of plimsoll explain" in second.output, second.output

@@ -178,7 +178,6 @@ def create_token(state_dir: Path | None, node: str | None, user: str | None, rol
 def list_tokens(state_dir: Path | None) -> None:
     """List the users that have bearer tokens."""
     from plimsoll.api.machinery.users import Tokens
-
     from plimsoll.cli.terminal import inert, table
 
     state = default_state(state_dir)

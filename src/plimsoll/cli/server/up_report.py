@@ -58,7 +58,9 @@ class NodeReport(msgspec.Struct, frozen=True):
 
 def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]], pids: Mapping[str, int]) -> NodeReport:
     """`pods`: the objects of all pods of this node that have not ended. `pids`: container id → its first process."""
-    works = [workload(pod_from_json(msgspec.json.encode(pod)), live.setting) for pod in pods]
+    # Sized as allocated: the object has what was requested last, which the node may have deferred or refused.
+    sized = [live.tree.sized_for(pod["metadata"]["uid"]) or pod_from_json(msgspec.json.encode(pod)) for pod in pods]
+    works = [workload(pod, live.setting) for pod in sized]
     works.sort(key=lambda work: (_CLASSES.index(work.qos), work.pod.metadata.name))
     tree = desired_tree(works, live.setting)
     above, found = [], {}
