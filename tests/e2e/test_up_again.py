@@ -202,3 +202,12 @@ def test_the_report_after_a_resize(started: Started, amount: str) -> None:
     assert first.ended() == 0
     second = started(root=first.root).ready()
     assert "the kernel has the values of plimsoll explain" in second.output, second.output
+
+
+def test_pods_of_a_node_with_another_name(started: Started) -> None:
+    first = started("--simulate", "--name", "one").ready()
+    first.interrupt()
+    assert first.ended() == 0
+    second = started("--simulate", "--name", "two").ready()
+    assert "pod gold is bound to node one of an earlier run: start with --name one, or with --fresh" in second.output
+    assert "is up (profile" not in second.output

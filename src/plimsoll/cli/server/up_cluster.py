@@ -28,6 +28,7 @@ from plimsoll.api.server.server import listen_problem
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port, notify, stop_signals
 from plimsoll.cli.node.machine import node_name, opened
 from plimsoll.cli.server.lock import taken
+from plimsoll.cli.server.up_demo import is_elsewhere, is_over, is_ready, manifests, problems
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.listeners import listening_process
@@ -282,7 +283,7 @@ class LocalCluster:
         from plimsoll.kube.request import ApiError
 
         names = set()
-        for document in _manifests(self._options.demo):
+        for document in manifests(self._options.demo):
             names.add(document["metadata"]["name"])
             try:
                 await client.ask(request.create(request.PODS, document, "default"))
@@ -293,17 +294,20 @@ class LocalCluster:
         everywhere = request.listing(request.PODS, namespace="default")
         while True:
             listed = await client.ask(listing)
-            pods = [pod for pod in listed.get("items") or () if not _is_over(pod)]
-            running = {pod["metadata"]["name"] for pod in pods if _is_ready(pod)}
+            pods = [pod for pod in listed.get("items") or () if not is_over(pod)]
+            running = {pod["metadata"]["name"] for pod in pods if is_ready(pod)}
             if names <= running or time.monotonic() > until_s:
+                break
+            everyone = (await client.ask(everywhere)).get("items") or ()
+            if any(is_elsewhere(pod, self._name) for pod in everyone if pod["metadata"]["name"] in names):
                 break
             await asyncio.sleep(POLL_S)
         missing = names - running
         if missing:
             found = (await client.ask(everywhere)).get("items") or ()
-            for line in _problems([pod for pod in found if pod["metadata"]["name"] in missing]):
+            for line in problems([pod for pod in found if pod["metadata"]["name"] in missing], self._name):
                 click.echo(self._paint(line, "red"))
-        return [pod for pod in pods if _is_ready(pod)], missing
+        return [pod for pod in pods if is_ready(pod)], missing
 
     # --- report ---
 
@@ -415,33 +419,3 @@ def _free(listen: str, *, chosen: bool) -> tuple[str, str]:
             who = f" by process {used_by[0]} ({used_by[1]})" if used_by is not None else ""
             return f"{host}:0", f"port {port} is in use{who}: using another one"
     return listen, ""
-
-
-def _manifests(file: Path | None) -> Iterator[JsonObject]:
-    from plimsoll.codec.yaml.reader import YamlError, read
-
-    for found in read(file.read_bytes()) if file is not None else ():
-        if isinstance(found, YamlError):
-            raise PlimsollError(f"{file}: {found}")
-        yield found.value
-
-
-def _is_over(pod: JsonObject) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _is_ready(pod: JsonObject) -> bool:
-    status = pod.get("status") or {}
-    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-    return status.get("phase") == "Running" and conditions.get("Ready") == "True"
-
-
-def _problems(pods: list[JsonObject]) -> Iterator[str]:
-    for pod in pods:
-        status = pod.get("status") or {}
-        false = {each["type"]: each for each in status.get("conditions") or () if each.get("status") != "True"}
-        waiting = [(each.get("state") or {}).get("waiting") or {} for each in status.get("containerStatuses") or ()]
-        parts = [false.pop("PodScheduled", {}), *waiting, *false.values()]
-        why = [f"{each.get('reason', '')} {each.get('message', '')}".strip() for each in parts]
-        reason = status.get("message") or next(filter(None, why), "no status yet")
-        yield f"pod {pod['metadata']['name']} is not running: {status.get('phase', 'Unknown')}, {inert(reason)}"
