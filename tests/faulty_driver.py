@@ -42,6 +42,9 @@ class FaultyDriver:
     def members(self, path: str, *, deep: bool = False) -> list[int]:
         return self.inner.members(path, deep=deep)
 
+    def incomplete(self, path: str) -> list[str]:
+        return self.inner.incomplete(path)
+
     def has(self, file: str) -> str | None:
         return self.inner.has(file)
 

@@ -23,6 +23,17 @@ class _JsonLines(logging.Formatter):
         return msgspec.json.encode(entry).decode()
 
 
+LEVELS = {"error": logging.ERROR, "warning": logging.WARNING, "info": logging.INFO, "debug": logging.DEBUG}
+DEBUG_VERBOSITY = 4  # klog: 4 is debug level verbosity
+
+
+def level_of(name: str | None, verbosity: int | None) -> int:
+    """The level of `--log-level` and `-v`: informations by default, everything from -v 4 on."""
+    if verbosity is not None:
+        return logging.DEBUG if verbosity >= DEBUG_VERBOSITY else logging.INFO
+    return LEVELS[name or "info"]
+
+
 def log_to_stderr(level: int = logging.INFO) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines())

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd, missing_packages
-from tests.e2e.real_node import RealNode, real_node
+from tests.e2e.real_node import Document, RealNode, real_node
 from tests.kernel.containerd import running
 
 
@@ -64,10 +64,15 @@ def inside(daemon: Containerd) -> tuple[str, ...]:
 
 @contextmanager
 def containerd_node(
-    directory: Path, profile: str = "documents", *, endpoint: str = "", options: tuple[str, ...] = ()
+    directory: Path,
+    profile: str = "documents",
+    *,
+    endpoint: str = "",
+    options: tuple[str, ...] = (),
+    extras: Document | None = None,
 ) -> Iterator[tuple[RealNode, Containerd]]:
     """`endpoint`: another way to the same runtime, such as a proxy."""
     with own_containerd() as daemon:
         words = (*node_options(daemon, endpoint), *options)
-        with real_node(directory, profile, options=words, before=inside(daemon)) as node:
+        with real_node(directory, profile, options=words, before=inside(daemon), extras=extras) as node:
             yield node, daemon

@@ -41,13 +41,14 @@ CONFIG: Document = {
 class RealNode:
     """One API server and one node in one directory; both may be killed and started again."""
 
-    def __init__(self, directory: Path, cgroup_root: str, profile: str) -> None:
+    def __init__(self, directory: Path, cgroup_root: str, profile: str, extras: Document | None = None) -> None:
         self.directory, self.cgroup_root, self.profile = directory, cgroup_root, profile
         self.api_state, self.state = directory / "api", directory / "node"
         self.kubeconfig = self.api_state / "admin.kubeconfig"
         self.node_kubeconfig = directory / "node.kubeconfig"
         self.config = directory / "kubelet.json"
-        self.config.write_text(json.dumps(CONFIG))
+        documents = [CONFIG, {"apiVersion": "plimsoll.dev/v1", "kind": "NodeExtras", **extras}] if extras else [CONFIG]
+        self.config.write_text("\n".join(map(json.dumps, documents)))
         self._listen = "127.0.0.1:0"
         self.api: subprocess.Popen[str] | None = None
         self.node: subprocess.Popen[str] | None = None
@@ -156,15 +157,16 @@ def real_node(
     options: tuple[str, ...] = (),
     before: tuple[str, ...] = (),
     cgroup_root: str = "",
+    extras: Document | None = None,
 ) -> Iterator[RealNode]:
     """Both running; afterwards nothing of them is left on the machine. `options`, `before`: of and for the node.
 
-    `cgroup_root`: for a guest; elsewhere a name of its own, on cgroup v1.
+    `cgroup_root`: for a guest; elsewhere a name of its own, on cgroup v1. `extras`: settings of NodeExtras.
     """
     if os.geteuid() != 0 or (this_host().version != 1 and not cgroup_root):
         pytest.skip("needs root on a cgroup v1 host")
     directory.mkdir(parents=True)
-    made = RealNode(directory, cgroup_root or f"/plimsoll-test-{secrets.token_hex(4)}", profile)
+    made = RealNode(directory, cgroup_root or f"/plimsoll-test-{secrets.token_hex(4)}", profile, extras)
     made.node_options, made.before_node = options, before
     try:
         made.start_api()

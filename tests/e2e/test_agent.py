@@ -196,6 +196,23 @@ def test_containers_of_a_pod_talk_over_localhost_and_are_probed_there(kube: Kube
     until(lambda: "200" in kube("logs", "talk", "-c", "client").out)
 
 
+def test_what_a_container_writes_to_its_own_files_is_bounded(node: RealNode, kube: Kubectl) -> None:
+    """/etc/hosts and the termination log are not on the node's disk, and end at 1 MiB together; /dev/shm at 64 MiB."""
+    files = "/etc/hosts /dev/termination-log /dev/shm/f"
+    script = f"for f in {files}; do head -c 80000000 /dev/zero | tr '\\0' x > $f; stat -c %s $f; done; exit 3"
+    kube("create", "-f", "-", stdin=pod("greedy", shell("c", script, **limits("128Mi")), restartPolicy="Never"))
+    until(lambda: status_of(kube, "greedy").get("phase") == "Failed")
+    hosts, message, shared = (int(line) for line in kube("logs", "greedy").out.splitlines() if line.isdigit())
+    assert 0 < hosts + message <= MIB and shared == 64 * MIB
+    ended = status_of(kube, "greedy", "c")["state"]["terminated"]
+    assert ended["exitCode"] == 3 and len(ended.get("message", "")) <= 4096
+    state = node.state / "node" / "pods" / pod_of(kube, "greedy")["metadata"]["uid"]
+    on_disk = sum(each.stat().st_size for each in state.rglob("*") if each.is_file() and "/files/" not in str(each))
+    assert on_disk < MIB
+    kube("delete", "pod", "greedy", "--now")
+    until(lambda: not state.exists())
+
+
 def test_init_containers_come_first_and_a_sidecar_ends_last(kube: Kubectl) -> None:
     mount = {"volumeMounts": [{"name": "w", "mountPath": "/w"}]}
     inits = [

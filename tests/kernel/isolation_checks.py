@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
 
 import pytest
 
@@ -42,6 +43,21 @@ async def shared_memory_is_the_pods(pod: Pod) -> None:
     await pod.output("echo from one > /dev/shm/note")
     assert await pod.output("cat /dev/shm/note") == "from one\n"
     assert not exists("/dev/shm/note")
+
+
+async def session_keyring_is_its_own(pod: Pod) -> None:
+    """Keys of the supervisor's session, or of a neighbour's, are not reachable, also without a seccomp filter."""
+    code = (
+        "import ctypes, platform; "
+        "number = {'x86_64': 250, 'aarch64': 219}[platform.machine()]; "
+        "print(ctypes.CDLL(None).syscall(number, 0, -3, 0))"  # KEYCTL_GET_KEYRING_ID of the session's
+    )
+    unconfined = Security(seccomp="Unconfined")
+    ids = [int(await pod.python(code, security=unconfined)) for _ in range(2)]
+    ours = int(subprocess.run([PYTHON, "-c", code], check=True, capture_output=True).stdout)  # noqa: ASYNC221
+    if ours < 0:
+        pytest.skip("this kernel has no keyrings")
+    assert len({ours, *ids}) == 3 and min(ids) > 0
 
 
 async def nothing_is_mounted_on_the_host(pod: Pod) -> None:

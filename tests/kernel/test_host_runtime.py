@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -268,6 +269,32 @@ async def test_logs_are_rotated(tmp_path: Path, cgroups: Cgroups) -> None:
         (tmp_path / "logs/c/0.log").rename(tmp_path / "logs/c/away")
         with contextlib.suppress(RuntimeCallError):
             await runtime.reopen_log(container)
+
+
+async def test_a_flood_of_output_costs_the_container_that_writes_it(pod: Pod) -> None:
+    """Three containers write without end; the supervisor has time for their neighbour's lines and commands."""
+    floods = [await pod.start("/bin/sh", "-c", "exec yes") for _ in range(3)]
+    neighbour = await pod.start("/bin/sh", "-c", "while :; do sleep 0.2; echo tick; done")
+    logs = [(await pod.seen(each)).log_file for each in floods]
+    await eventually(lambda: all(os.path.getsize(log) > 6 << 20 for log in logs))  # their bursts are over
+    supervisor = pod.runtime.supervisor_pid
+    assert supervisor is not None
+    used, began = cpu_s(supervisor), time.monotonic()
+    log = (await pod.seen(neighbour)).log_file
+    ticks = read(log).count("tick")
+    await eventually(lambda: read(log).count("tick") >= ticks + 10)
+    share = (cpu_s(supervisor) - used) / (time.monotonic() - began)
+    assert share < 0.5, f"{share:.0%} of a CPU"
+    for _ in range(10):
+        done = await pod.runtime.run_in(neighbour, ("echo", "here"), DEADLINE_S)
+        assert done.output == b"here\n"
+    for each in floods:
+        assert (await pod.seen(each)).phase == "running"
+
+
+def cpu_s(pid: int) -> float:
+    fields = read(f"/proc/{pid}/stat").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def test_long_lines_are_cut(pod: Pod) -> None:

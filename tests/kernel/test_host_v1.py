@@ -93,6 +93,19 @@ def test_a_half_made_cgroup_is_completed(driver: CgroupsV1, root: str) -> None:
     assert driver.children(root) == []
 
 
+def test_the_hierarchies_that_lack_a_cgroup_are_named(driver: CgroupsV1, root: str) -> None:
+    path = f"{root}/reserved"
+    assert driver.incomplete(path) == [], "it is nowhere"
+    run_make(driver, path)
+    assert driver.incomplete(path) == []
+    for name in ("pids", "cpuset"):
+        driver.hierarchies[name].remove(path)
+    assert sorted(driver.incomplete(path)) == [
+        f"{driver.hierarchies[name].mount_point}{path}" for name in ("cpuset", "pids")
+    ]
+    run_remove(driver, path)
+
+
 def test_making_is_all_or_nothing(driver: CgroupsV1, root: str) -> None:
     """A parent without CPUs (made by hand in a cpuset) cannot be inherited from: then nothing stays, anywhere."""
     parent = f"{root}/bare"

@@ -177,6 +177,28 @@ async def test_the_gate_of_the_server(tmp_path: Path, flag: str, code: int) -> N
             assert "pod updates may not change fields other than" in said.message
 
 
+async def test_a_server_without_the_gate_shows_no_allocated_resources(tmp_path: Path) -> None:
+    """03 §4.3: fields of the feature are dropped at every write; a pod stored with a policy keeps them."""
+    words = (f"InPlacePodVerticalScaling={each}" for each in ("true", "false"))
+    on, off = (reading(None, PROFILE_DOCUMENTS, {"featureGates": word}).config.feature_gates for word in words)
+    resources = {"cpu": "1", "memory": "200Mi"}
+    entry = {"name": "demo", "allocatedResources": resources, "resources": {"requests": resources}}
+    status = {"status": {"resize": "InProgress", "containerStatuses": [entry]}}
+    async with api(tmp_path, "documents", gates=on) as ask:
+        before = await ask.ok("POST", PODS, manifest("003-demo.yaml"))
+        assert before["status"]["containerStatuses"][0]["allocatedResources"] == resources
+    async with api(tmp_path, "documents", gates=off) as ask:
+        kept = (await ask.ok("PATCH", f"{PODS}/demo/status", status, MERGE))["status"]
+        assert (kept["resize"], kept["containerStatuses"][0]["allocatedResources"]) == ("InProgress", resources)
+        document = manifest("003-demo.yaml")
+        made = await ask.ok("POST", PODS, {**document, "metadata": {"name": "plain"}})
+        assert "resizePolicy" not in made["spec"]["containers"][0]
+        assert "containerStatuses" not in made["status"]
+        written = (await ask.ok("PATCH", f"{PODS}/plain/status", status, MERGE))["status"]
+        assert not {"allocatedResources", "resources"} & written["containerStatuses"][0].keys()
+        assert "resize" not in written
+
+
 @pytest.mark.parametrize(
     ("profile", "way", "by_limit_range"),
     [("documents", "", 200), ("documents", "/resize", 200), ("1.36", "/resize", 403)],

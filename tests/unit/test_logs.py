@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from plimsoll.logs import log_to_stderr
+from plimsoll.logs import level_of, log_to_stderr
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +47,19 @@ def test_entries_below_the_level_are_dropped(capsys: pytest.CaptureFixture[str])
     log_to_stderr(logging.WARNING)
     logging.getLogger("x").info("hidden")
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "verbosity", "level"),
+    [
+        (None, None, logging.INFO),
+        ("error", None, logging.ERROR),
+        ("debug", None, logging.DEBUG),
+        (None, 0, logging.INFO),
+        (None, 3, logging.INFO),
+        (None, 4, logging.DEBUG),
+        (None, 10, logging.DEBUG),
+    ],
+)
+def test_the_level_of_the_options(name: str | None, verbosity: int | None, level: int) -> None:
+    assert level_of(name, verbosity) == level

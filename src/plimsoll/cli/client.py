@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from plimsoll.cli.failure import FailedError
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from plimsoll.kube.discovery import DiscoveredKind
     from plimsoll.kube.http import HttpTransport
     from plimsoll.kube.kubeconfig import Access
-    from plimsoll.kube.request import ApiResponse, Request
+    from plimsoll.kube.request import ApiError, ApiResponse, Request
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
@@ -126,12 +127,17 @@ def answered(options: Mapping[str, Any], work: Callable[[ClusterClient], Corouti
 async def _with_cluster(
     access: Access, namespace: str, work: Callable[[ClusterClient], Coroutine[Any, Any, Result]]
 ) -> Result:
+    from plimsoll.kube.discovery import UnknownKindError
     from plimsoll.kube.http import HttpTransport
-    from plimsoll.kube.request import UnreachableError
+    from plimsoll.kube.request import ApiError, UnreachableError
 
     transport = HttpTransport(access, agent="plimsoll")
     try:
         return await work(ClusterClient(transport, namespace))
+    except ApiError as error:
+        raise FailedError(server_text(error)) from error
+    except UnknownKindError as error:
+        raise FailedError(f"error: {error}") from error
     except UnreachableError as error:
         raise NoClusterError(f"{error}\nIs the server running? `plimsoll up` starts one on this machine.") from error
     except TimeoutError:
@@ -140,6 +146,13 @@ async def _with_cluster(
         ) from None
     finally:
         await transport.close()
+
+
+def server_text(error: ApiError) -> str:
+    """An error of the server as kubectl prints it."""
+    if error.reason == "Invalid":
+        return f"The {error.message}"
+    return f"Error from server{f' ({error.reason})' if error.reason else ''}: {error.message}"
 
 
 def found_access(path: Path | None, context: str, environment: dict[str, str], uid: int) -> Access:

@@ -32,13 +32,26 @@ VERBS = {
     ),
     "tree": ("plimsoll.cli.node.tree", "tree", "Show the live cgroups of this machine: usage, limits, throttling."),
     "whose": ("plimsoll.cli.node.owner", "whose", "Show which pod and container a process belongs to."),
-    "get": ("plimsoll.cli.objects.get", "get", "Display objects as a table, JSON, YAML or names; -w watches them."),
+    "get": (
+        "plimsoll.cli.objects.get",
+        "get",
+        "Display objects as a table, JSON, YAML, names or columns; -w watches them.",
+    ),
     "describe": ("plimsoll.cli.objects.describe", "describe", "Show details of an object and its events."),
     "apply": ("plimsoll.cli.objects.apply", "apply", "Create or update objects from files (server-side apply)."),
     "delete": ("plimsoll.cli.objects.delete", "delete", "Delete objects and wait until they are gone."),
-    "logs": ("plimsoll.cli.objects.logs", "logs", "Print the logs of a container."),
+    "create": ("plimsoll.cli.objects.apply", "create", "Create objects from files, or a namespace."),
+    "label": ("plimsoll.cli.objects.metadata", "label", "Set, replace or remove labels."),
+    "annotate": ("plimsoll.cli.objects.metadata", "annotate", "Set, replace or remove annotations."),
+    "scale": ("plimsoll.cli.objects.scale", "scale", "Set the number of replicas."),
+    "wait": ("plimsoll.cli.objects.wait", "wait", "Wait for a condition or a value of objects."),
+    "logs": ("plimsoll.cli.objects.logs", "logs", "Print the logs of containers."),
     "exec": ("plimsoll.cli.objects.exec", "exec_", "Execute a command in a container."),
     "events": ("plimsoll.cli.objects.events", "events", "List events, newest last."),
+    "top": ("plimsoll.cli.objects.top", "top", "Show the CPU and memory that pods or nodes use."),
+    "cordon": ("plimsoll.cli.objects.drain", "cordon", "Mark nodes as unschedulable."),
+    "uncordon": ("plimsoll.cli.objects.drain", "uncordon", "Mark nodes as schedulable."),
+    "drain": ("plimsoll.cli.objects.drain", "drain", "Evict the pods of a node, as before maintenance."),
     "resize": (
         "plimsoll.cli.resize.command",
         "resize",
@@ -69,6 +82,8 @@ VERBS = {
         "Start a cluster on this machine: API server, scheduler, node, three pods.",
     ),
     "reset": ("plimsoll.cli.server.reset", "reset", "End that cluster and remove everything that plimsoll has made."),
+    "version": ("plimsoll.cli.objects.version", "version", "Print the versions of this program and of the server."),
+    "completion": ("plimsoll.cli.objects.completion", "completion", "Print the completion script of a shell."),
 }
 
 
@@ -85,6 +100,12 @@ class LazyGroup(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
+        from click.shell_completion import CompletionItem
+
+        found = [CompletionItem(name, help=line) for name, (_, _, line) in VERBS.items() if name.startswith(incomplete)]
+        return found or click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, line) for name, (_, _, line) in VERBS.items()])
@@ -93,8 +114,15 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            ctx.fail(f"unknown command {args[0]!r}; the commands are: {', '.join(VERBS)}")
+            ctx.fail(f"unknown command {args[0]!r}; {_near(args[0]) or 'the commands are: ' + ', '.join(VERBS)}")
         return super().resolve_command(ctx, args)
+
+
+def _near(word: str) -> str:
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, VERBS, n=2, cutoff=0.7)
+    return f"did you mean {' or '.join(near)}?" if near else ""
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -115,7 +143,7 @@ def root() -> None:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run one command. An error that the user can correct is printed to stderr, with exit code 2."""
+    """Run one command. Exit code 1 if a cluster reports an error, 2 if the user can correct it; both on stderr."""
     _fill_closed_streams()
     try:
         result: Any = root.main(args=args, prog_name="plimsoll", standalone_mode=False)
@@ -126,13 +154,12 @@ def main(args: list[str] | None = None) -> int:
         click.echo(error.format_message(), err=True)
         return 2
     except click.UsageError as error:
-        if error.ctx is not None:
-            click.echo(error.ctx.get_usage(), err=True)
-        return _refused(error.format_message())
+        hint = "" if error.ctx is None else f"\nSee `{' '.join(error.ctx.command_path.split())} --help`."
+        return _refused(error.format_message() + hint)
     except click.ClickException as error:
         return _refused(error.format_message())
     except _deliberate_error() as error:
-        return _refused(str(error))
+        return _failed(error)
     except (BrokenPipeError, SystemExit):  # the reader (head, less) has closed the pipe; click makes an exit of it
         _abandon_output()
         return 0
@@ -156,11 +183,24 @@ def _fill_closed_streams() -> None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
 
 
+def _failed(error: Exception) -> int:
+    from plimsoll.cli.failure import FailedError
+
+    if not isinstance(error, FailedError):
+        return _refused(str(error))
+    _print_error(str(error))
+    return 1
+
+
 def _refused(message: str) -> int:
+    _print_error(f"plimsoll: {message}")
+    return 2
+
+
+def _print_error(message: str) -> None:
     from plimsoll.cli.terminal import inert
 
-    click.echo("plimsoll: " + "\n".join(map(inert, message.splitlines())), err=True)
-    return 2
+    click.echo("\n".join(map(inert, message.splitlines())), err=True)
 
 
 def _abandon_output() -> None:

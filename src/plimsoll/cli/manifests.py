@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -64,9 +64,17 @@ def read_inputs(names: Sequence[str], *, fragments: bool = False, patched: Found
     merge patch of this pod.
     """
     inputs = Inputs([], [], [])
+    add_inputs(inputs, files_in(names, inputs.problems), fragments=fragments, patched=patched)
+    return inputs
+
+
+def add_inputs(
+    inputs: Inputs, files: Iterable[tuple[str, bytes]], *, fragments: bool = False, patched: FoundPod | None = None
+) -> None:
+    """Add the pods and problems of these files, each a name and its content."""
     found: list[tuple[str, YamlDocument, FoundPod]] = []
     classes: dict[str, RuntimeClass] = {}
-    for file, data in files_in(names, inputs.problems):
+    for file, data in files:
         before = len(found) + len(classes) + len(inputs.problems) + len(inputs.passed)
         for index, document in enumerate(_documents(file, data, fragments, inputs.passed), 1):
             if isinstance(document, YamlError):
@@ -82,15 +90,16 @@ def read_inputs(names: Sequence[str], *, fragments: bool = False, patched: Found
             inputs.passed.append(f"{file}: empty")
     for file, document, each in found:  # after all files: a RuntimeClass may follow its pods
         inputs.pods.append(_given(file, document, admitted_pod(each, classes), inputs.passed))
-    return inputs
 
 
-def files_in(names: Sequence[str], problems: list[ManifestProblem]) -> Iterator[tuple[str, bytes]]:
+def files_in(
+    names: Sequence[str], problems: list[ManifestProblem], *, recursive: bool = True
+) -> Iterator[tuple[str, bytes]]:
     for name in names:
         if name == "-":
             yield "<stdin>", sys.stdin.buffer.read()
             continue
-        for path in _manifests_below(name) if os.path.isdir(name) else [name]:
+        for path in _manifests_below(name, recursive) if os.path.isdir(name) else [name]:
             try:
                 with open(path, "rb") as file:
                     data = file.read()
@@ -100,12 +109,12 @@ def files_in(names: Sequence[str], problems: list[ManifestProblem]) -> Iterator[
                 yield path, data
 
 
-def _manifests_below(directory: str) -> list[str]:
+def _manifests_below(directory: str, recursive: bool) -> list[str]:
     return sorted(
         os.path.join(folder, file)
         for folder, _, files in os.walk(directory)
         for file in files
-        if file.endswith(SUFFIXES)
+        if file.endswith(SUFFIXES) and (recursive or folder == directory)
     )
 
 
@@ -242,9 +251,10 @@ def problems_of(
 
 class ManifestsError(StructuredError):
     problems: Sequence[ManifestProblem]
+    consequence: str = "nothing was sent"
 
     def __str__(self) -> str:
-        return "nothing was sent:\n" + "\n".join(map(str, self.problems))
+        return f"{self.consequence}:\n" + "\n".join(map(str, self.problems))
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -253,7 +263,8 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        return str(self.document["metadata"]["name"])
+        """Empty if the server generates it."""
+        return str(self.document["metadata"].get("name") or "")
 
     @property
     def namespace(self) -> str:
@@ -268,17 +279,17 @@ class Manifest(msgspec.Struct, frozen=True):
         return str(self.document["kind"])
 
 
-def read_manifests(names: Sequence[str]) -> list[Manifest]:
-    """Raises UnreadableManifestsError with all problems."""
+def read_manifests(names: Sequence[str], *, recursive: bool = False, generated_names: bool = False) -> list[Manifest]:
+    """All objects; raises ManifestsError with all problems. `generated_names`: the server may choose the name."""
     problems: list[ManifestProblem] = []
     found: list[Manifest] = []
-    for file, data in files_in(names, problems):
+    for file, data in files_in(names, problems, recursive=recursive):
         for index, document in enumerate(read(data, MAX_DEPTH), 1):
             if isinstance(document, YamlError):
                 problems.append(ManifestProblem(file, document.document or index, document.line, document.message))
                 continue
             for each in _objects(document.value):
-                wrong = _problem(each)
+                wrong = _problem(each, generated_names)
                 if wrong:
                     problems.append(ManifestProblem(file, document.index, document.line, wrong))
                 else:
@@ -298,13 +309,15 @@ def _objects(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _problem(value: Any) -> str:
+def _problem(value: Any, generated_names: bool) -> str:
     if not isinstance(value, dict):
         return "not an object"
     for field in ("apiVersion", "kind"):
         if not isinstance(value.get(field), str) or not value[field]:
             return f"{field} is missing"
     metadata = value.get("metadata")
+    if generated_names and isinstance(metadata, dict) and isinstance(metadata.get("generateName"), str):
+        return ""
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str) or not metadata["name"]:
         return "metadata.name is missing: apply and delete need a name"
     return ""

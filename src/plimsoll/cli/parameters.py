@@ -7,7 +7,8 @@ from typing import Any
 
 import click
 
-from plimsoll.errors import InvalidQuantityError
+from plimsoll.errors import InvalidConfigError, InvalidQuantityError
+from plimsoll.rules.gotext import duration_seconds
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity
 
@@ -42,6 +43,20 @@ class FactorParam(click.FloatRange):
         return number
 
 
+class DurationParam(click.ParamType[float]):
+    """Seconds: a Go duration such as `1m30s`, or a number."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        if isinstance(value, int | float):
+            return float(value)
+        try:
+            return float(value) if str(value).lstrip("-").isdecimal() else duration_seconds(str(value))
+        except InvalidConfigError:
+            self.fail(f"{value!r} is not a duration such as 90s, 5m or 1h30m", param, ctx)
+
+
 class QuantitiesParam(click.ParamType[ResourceList]):
     name = "list"
 
@@ -67,3 +82,37 @@ pods_option = click.option(
 names_state_option = click.option(
     "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
 )
+
+
+_LOG_LEVELS = ("error", "warning", "info", "debug")
+
+
+def log_options(command: Any) -> Any:
+    """The options `-v` and `--log-level` of a daemon; `log_level` makes a level of them."""
+    for option in (
+        click.option(
+            "--log-level",
+            type=click.Choice(_LOG_LEVELS),
+            help="The least severe messages in the log. [default: info]",
+        ),
+        click.option(
+            "-v",
+            "--v",
+            "verbosity",
+            type=click.IntRange(0, 10),
+            metavar="N",
+            help="Verbosity as of Kubernetes' components, 0 to 10, in place of --log-level: 4 and more is debug.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def log_level(options: dict[str, Any]) -> int:
+    """Takes both options out of `options`."""
+    from plimsoll.logs import level_of
+
+    name, verbosity = options.pop("log_level"), options.pop("verbosity")
+    if name is not None and verbosity is not None:
+        raise click.UsageError("-v and --log-level exclude each other: use one of them")
+    return level_of(name, verbosity)

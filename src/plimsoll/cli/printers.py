@@ -16,7 +16,7 @@ import msgspec
 
 from plimsoll.cgroups.engine.executor import step_text
 from plimsoll.cgroups.engine.transaction import Applied
-from plimsoll.cli.terminal import Paint, colourful, display_width, echo_json, inert, on_terminal, table
+from plimsoll.cli.terminal import Paint, aligned, colourful, display_width, echo_json, inert, on_terminal, table
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.cgroups.reconcile import Unmet
@@ -29,32 +29,47 @@ from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.timestamps import age, epoch_seconds
 
 ACCEPT = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
-GAP = "   "  # as kubectl
+GAP, LEAST_WIDTH = "   ", 3  # as kubectl
 
 
-def header(found: JsonObject, *, wide: bool, namespaces: bool) -> list[str]:
-    names = [inert(str(each.get("name", ""))).upper() for each in _columns(found) if wide or not each.get("priority")]
-    return ["NAMESPACE", *names] if namespaces else names
+class TableForm(msgspec.Struct, frozen=True):
+    """Which cells of a server's table are printed."""
+
+    wide: bool = False
+    namespaces: bool = False
+    prefix: str = ""  # precedes the name, such as `pod/` if several kinds are shown
+    labels: tuple[str, ...] = ()  # labels that are columns
+    all_labels: bool = False
 
 
-def rows(found: JsonObject, *, wide: bool, namespaces: bool, prefix: str = "") -> Iterator[list[str]]:
-    """`prefix` precedes the name, such as `pod/` if several kinds are shown."""
+def header(found: JsonObject, form: TableForm) -> list[str]:
+    columns = [each for each in _columns(found) if form.wide or not each.get("priority")]
+    names = [inert(str(each.get("name", ""))).upper() for each in columns]
+    names += [inert(label.rpartition("/")[2]).upper() for label in form.labels]
+    return [*["NAMESPACE"] * form.namespaces, *names, *["LABELS"] * form.all_labels]
+
+
+def rows(found: JsonObject, form: TableForm) -> Iterator[list[str]]:
     columns = _columns(found)
     for row in found.get("rows") or ():
         cells = [
             inert(_cell(cell))
             for column, cell in zip(columns, row.get("cells") or (), strict=False)
-            if wide or not column.get("priority")
+            if form.wide or not column.get("priority")
         ]
-        if cells and prefix:
-            cells[0] = prefix + cells[0]
-        if namespaces:
+        if cells:
+            cells[0] = form.prefix + cells[0]
+        labels = _metadata(row).get("labels") or {}
+        cells += [inert(str(labels.get(label) or "")) for label in form.labels]
+        if form.all_labels:
+            cells.append(inert(label_text(labels)))
+        if form.namespaces:
             cells.insert(0, inert(str(_metadata(row).get("namespace") or "")))
         yield cells
 
 
-def names(found: JsonObject) -> list[str]:
-    return [str(_metadata(row).get("name") or "") for row in found.get("rows") or ()]
+def label_text(labels: JsonObject) -> str:
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "<none>"
 
 
 def as_table(listed: JsonObject) -> JsonObject:
@@ -84,11 +99,9 @@ class Columns:
 
     def lines(self, cells: Sequence[Sequence[str]]) -> Iterator[str]:
         for line in cells:
-            self._widths += [0] * (len(line) - len(self._widths))
+            self._widths += [LEAST_WIDTH] * (len(line) - len(self._widths))
             self._widths = [max(size, display_width(cell)) for size, cell in zip(self._widths, line, strict=False)]
-        for line in cells:
-            padded = (cell + " " * (size - display_width(cell)) for cell, size in zip(line, self._widths, strict=False))
-            yield GAP.join(padded).rstrip()
+        return aligned(cells, self._widths, GAP)
 
 
 def _columns(found: JsonObject) -> list[JsonObject]:
@@ -273,16 +286,26 @@ def message(event: JsonObject) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Indented JSON; on a terminal also escapes what JSON does not."""
-    text = msgspec.json.format(msgspec.json.encode(value), indent=4).decode()
+    """Indented JSON with sorted keys, as kubectl prints it; on a terminal also escapes what JSON does not."""
+    text = msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=4).decode()
     return "\n".join(map(inert, text.splitlines())) if on_terminal() else text
 
 
 def yaml_text(value: Any) -> str:
-    """YAML; PyYAML escapes control characters."""
+    """YAML with the quotes that kubectl uses; PyYAML escapes control characters."""
     import yaml
 
-    return str(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True)).rstrip("\n")
+    class Dumper(yaml.SafeDumper):
+        def choose_scalar_style(self) -> Any:
+            style = super().choose_scalar_style()
+            return '"' if style == "'" else style
+
+    def text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
+        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+
+    Dumper.add_representer(str, text)
+    dumped = yaml.dump(msgspec.to_builtins(value), Dumper=Dumper, allow_unicode=True, width=1 << 20)
+    return str(dumped).rstrip("\n")
 
 
 def shown(value: Any, output: str) -> str:

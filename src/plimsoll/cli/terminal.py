@@ -8,13 +8,15 @@ from __future__ import annotations
 import os
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
 import msgspec
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+NARROW_GAP = "  "
+LEAST_CELL, LEAST_TEXT = 6, 24  # a shortened cell, a wrapped text
 CLASS_COLOURS = {"Guaranteed": "green", "Burstable": "yellow", "BestEffort": "red"}
 
 
@@ -67,15 +69,68 @@ class Paint:
         return f"\x1b[{';'.join(_CODES[style] for style in styles)}m{text}\x1b[0m"
 
 
+def screen_width() -> int:
+    """The columns of the terminal; 0 if the output is a pipe or a file."""
+    return width() if on_terminal() else 0
+
+
 def table(rows: Sequence[Sequence[str]], header: Sequence[str] = ()) -> Iterable[str]:
     """Columns as wide as their widest cell, two blanks apart, as kubectl prints them."""
     lines = [tuple(header), *map(tuple, rows)] if header else [tuple(row) for row in rows]
     if not lines:
-        return
+        return ()
     widths = [max(display_width(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return aligned(lines, widths, NARROW_GAP)
+
+
+def aligned(lines: Sequence[Sequence[str]], widths: Sequence[int], gap: str) -> Iterator[str]:
+    """Cells in columns. On a terminal, lines that are too long have shorter cells, and the last column is wrapped."""
+    screen = screen_width()
+    if screen and sum(widths) + len(gap) * (len(widths) - 1) > screen:
+        gap = NARROW_GAP
+        widths = fitted(widths, screen)
     for line in lines:
-        cells = (cell + " " * (size - display_width(cell)) for cell, size in zip(line, widths, strict=True))
-        yield "  ".join(cells).rstrip()
+        cells = [_shortened(cell, size) for cell, size in zip(line[:-1], widths, strict=False)]
+        padded = [cell + " " * (size - display_width(cell)) for cell, size in zip(cells, widths, strict=False)]
+        size = widths[len(line) - 1]
+        for piece in _wrapped(line[-1], size):
+            yield gap.join([*padded, piece]).rstrip()
+            padded = [" " * width for width in widths[: len(padded)]]
+
+
+def fitted(widths: Sequence[int], screen: int) -> list[int]:
+    """Narrower columns: first the last one, which is wrapped, then always the widest. Unchanged if it is in vain."""
+    found = list(widths)
+    excess = sum(found) + len(NARROW_GAP) * (len(found) - 1) - screen
+    taken = min(max(excess, 0), max(found[-1] - LEAST_TEXT, 0))
+    found[-1] -= taken
+    excess -= taken
+    while excess > 0:
+        widest = max(range(len(found)), key=found.__getitem__)
+        if found[widest] <= LEAST_CELL:
+            return list(widths)
+        found[widest] -= 1
+        excess -= 1
+    return found
+
+
+def _shortened(cell: str, size: int) -> str:
+    """The start and the end: names of pods differ at the end."""
+    if display_width(cell) <= size:
+        return cell
+    start, end = (size + 1) // 2, len(cell) - (size - 1) // 3
+    while start + len(cell) - end > 1 and display_width(cell[:start] + cell[end:]) >= size:
+        start -= 1
+    return f"{cell[:start]}…{cell[end:]}"
+
+
+def _wrapped(text: str, size: int) -> list[str]:
+    if display_width(text) <= size:
+        return [text]
+    import textwrap
+
+    indent = " " * (len(text) - len(text.lstrip()))
+    return textwrap.wrap(text, max(size, 1), subsequent_indent=indent, break_on_hyphens=False) or [text]
 
 
 def echo_json(value: Any) -> None:

@@ -19,7 +19,7 @@ ROOTS = (Request("GET", "/api", accept=AGGREGATED), Request("GET", "/apis", acce
 
 
 class UnknownKindError(PlimsollError):
-    """The server has no kind of this name; the message lists the kinds it has."""
+    """The server has no kind of this name; the message names similar ones, or all it has."""
 
 
 class DiscoveredKind(msgspec.Struct, frozen=True):
@@ -83,8 +83,15 @@ def kind_named(kinds: Sequence[DiscoveredKind], word: str) -> DiscoveredKind:
         names = (kind.plural, kind.singular, kind.kind.lower(), *kind.short_names)
         if name in names and (not group or group in (kind.group, f"{kind.version}.{kind.group}")):
             return kind
-    known = ", ".join(sorted({kind.plural for kind in kinds}))
-    raise UnknownKindError(f"the server doesn't have a resource type {word!r}; it has: {known}")
+    raise UnknownKindError(f'the server doesn\'t have a resource type "{word}"; {_near(kinds, name)}')
+
+
+def _near(kinds: Sequence[DiscoveredKind], word: str) -> str:
+    from difflib import get_close_matches
+
+    plurals = {name: kind.plural for kind in kinds for name in (kind.plural, kind.singular, kind.kind.lower())}
+    near = list(dict.fromkeys(plurals[name] for name in get_close_matches(word, plurals)))
+    return f"did you mean {' or '.join(near)}?" if near else f"it has: {', '.join(sorted(set(plurals.values())))}"
 
 
 def kind_of_object(kinds: Iterable[DiscoveredKind], api_version: str, name: str) -> DiscoveredKind:

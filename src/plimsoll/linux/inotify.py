@@ -13,6 +13,7 @@ import struct
 from typing import NamedTuple
 
 IN_MODIFY = 0x2
+IN_CLOSE_WRITE = 0x8
 IN_MOVED_FROM = 0x40
 IN_MOVED_TO = 0x80
 IN_CREATE = 0x100

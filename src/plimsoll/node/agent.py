@@ -111,6 +111,7 @@ class Agent:
             state_dir / "logs",
             node_names(),
             makes_etc=not runtime.makes_cgroups,
+            bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
         )
         self.volumes = Volumes(state_dir, hidden)
@@ -125,9 +126,10 @@ class Agent:
         self.container_cgroups = self._container_cgroups(driver)
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
+        in_place = setting.config.gate("InPlacePodVerticalScaling")
+        view = NodeView((node_ip,), runtime.name, setting.profile, in_place)
         reports = PodReports(
-            self.reporter, self.cgroups.readings, lambda: NodeView((node_ip,), runtime.name, setting.profile),
-            setting.policy.gates, clock, self._mirror_of,
+            self.reporter, self.cgroups.readings, lambda: view, setting.policy.gates, clock, self._mirror_of,
             "" if self.cgroups.enforced else unenforced or "cgroups of this machine cannot be written",
         )  # fmt: skip
 
@@ -251,6 +253,15 @@ class Agent:
             if is_news:
                 worker.wake()
         return others
+
+    def container_paths(self) -> list[str]:
+        """The cgroups of running containers."""
+        return [
+            path
+            for uid, observed in self.view.last.items()
+            for name, path in self.cgroups.paths(uid).items()
+            if name in {container.name for container in observed.containers if container.phase == "running"}
+        ]
 
     def _mirror_of(self, uid: str) -> Mirror | None:
         worker = self.pods.workers.get(uid)

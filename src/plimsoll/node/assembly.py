@@ -43,6 +43,7 @@ from plimsoll.node.pressure.oom_ledger import MonitoredContainer
 from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_identity
 from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.registration import Registration
+from plimsoll.node.resources.cgroup_repair import CgroupRepair
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
 from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
@@ -51,7 +52,9 @@ from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.node.stats.summary import summary_json
+from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
+from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
@@ -129,6 +132,7 @@ class NodeProcess:
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
         self._pressure = self._build_pressure(place, state)
         self.meters.oom_totals = self._pressure.oom_totals
+        self._repair = build_repair(live, self.agent, self._event)
         self._server = NodeServer(
             pods,
             self._runtime,
@@ -204,10 +208,16 @@ class NodeProcess:
             "registration": self._register(port, announce),
             "certificate": self._renewal.run(),
             "pressure": self._pressure.run(),
+            "cgroup repair": self._repair_cgroups(),
+            "task stats": log_task_stats(self._live.files, self.agent.container_paths),
         }
         if self._runtime_health is not None:
             tasks["runtime health"] = self._runtime_health.run()
         return tasks
+
+    async def _repair_cgroups(self) -> None:
+        await self.agent.ready.wait()
+        await self._repair.run()
 
     async def _register(self, port: int, announce: Callable[[str], None]) -> None:
         """A node is registered when its pods are known, so that it is Ready from its first status on."""
@@ -299,8 +309,11 @@ class NodeProcess:
         )
 
 
+NodeEvent = Callable[[str, str, str], None]
+
+
 class _EvictionSink(NamedTuple):
-    event: Callable[[str, str, str], None]
+    event: NodeEvent
     condition_changed: Callable[[], None]
     evicted: Callable[[str, float], None]
 
@@ -320,6 +333,24 @@ def build_pressure(
     manager = PressureManager(setup, pods, evictor, sink, agent.ready)
     agent.cgroups.listeners += manager.listeners
     return manager
+
+
+def build_repair(live: LiveNode, agent: Agent, node_event: NodeEvent) -> CgroupRepair:
+    """`node_event` gets type, reason and message of an event about the node."""
+
+    def report(repair: Repair) -> None:
+        difference, worker = repair.difference, agent.pods.workers.get(repair.uid)
+        result, reason = ("refused", "FailedCgroupRepair") if repair.refused else ("repaired", "CgroupRepaired")
+        agent.meters.cgroup_repairs.add(difference.level, difference.file, result)
+        if worker is not None:
+            agent.events.emit(worker.pod, "Warning", reason, repair.message)
+        else:
+            node_event("Warning", reason, repair.message)
+
+    period_s = live.extras.cgroup_check_period_s
+    repair = CgroupRepair(agent.cgroups, agent.container_cgroups, report, files=live.files, period_s=period_s)
+    agent.cgroups.listeners.append(repair)
+    return repair
 
 
 async def _lift(agent: Agent, container: MonitoredContainer, high: str) -> None:
@@ -362,7 +393,7 @@ def _facts(live: LiveNode, options: AgentOptions, runtime: RuntimeInfo | Process
 
 
 def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
-    """A node with declared capacity is not the whole machine: its usage is that of its pods."""
+    """A node with declared capacity is not the whole machine: eviction counts its pods."""
     pods_path = live.tree.status().path
     filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
     return NodePlace(
@@ -372,7 +403,6 @@ def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
         nodefs=str(home),
         imagefs=_existing(filesystems.images) or str(home),
         containerfs=_existing(filesystems.containers),
-        capacity_bytes=live.setting.machine.memory_bytes if live.declared_capacity else None,
         started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
         system_started_s=time.time(),
     )

@@ -47,16 +47,27 @@ class RuntimeInfo(msgspec.Struct, frozen=True):
         return "crio" if self.name == "cri-o" else "containerd"
 
     def driver_for(self, configured: str | None) -> tuple[str | None, str]:
-        """The driver to use where the node's configuration says `configured` (None: nothing), and a warning or ""."""
+        """The driver to use where the node's configuration says `configured` (None: nothing), and a warning or "".
+
+        Raises where the runtime would create its containers outside the cgroups of their pods.
+        """
         if self.driver is not None:
             warning = f"the runtime's cgroup driver {self.driver} takes precedence over the configured {configured}"
             return self.driver, warning if configured not in (None, self.driver) else ""
         if configured is not None and self.configured_driver not in (None, configured):
-            return configured, (
-                f"the runtime is configured with cgroup driver {self.configured_driver}, this node with {configured}: "
-                "containers will be outside their pods' cgroups"
+            raise PlimsollError(
+                f"the runtime at {self.endpoint} is configured with cgroup driver {self.configured_driver}, this node "
+                f"with {configured}: every container would be outside its pod's cgroup, where no limit of pod or node "
+                f"applies to it; {_same_driver(self.kind, configured)}, or use --driver {self.configured_driver}"
             )
         return configured or self.configured_driver, ""
+
+
+def _same_driver(kind: Runtime, driver: str) -> str:
+    """What to change in the runtime's configuration."""
+    if kind == "crio":
+        return f'set cgroup_manager = "{driver}" in the configuration of CRI-O and restart it'
+    return f"set SystemdCgroup = {str(driver == 'systemd').lower()} in the configuration of containerd and restart it"
 
 
 class LiveNode(msgspec.Struct, frozen=True):

@@ -80,6 +80,11 @@ class NodeMeters:
             "Cumulative number of resizes that were accepted after being deferred",
             ("retry_trigger",),
         )
+        self.cgroup_repairs = Counter(
+            "plimsoll_cgroup_repairs_total",
+            "Values that another process had changed in cgroups of the node and its pods, repaired or refused",
+            ("level", "file", "result"),
+        )
         self.probes = Counter(
             "prober_probe_total",
             "Cumulative number of a liveness, readiness or startup probe for a container by result",
@@ -93,6 +98,7 @@ class NodeMeters:
             self.evictions, self.eviction_stats_age_s,
             self.preemptions, self.requested_resizes, self.resize_ms,
             self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,
+            self.cgroup_repairs,
             Computed(
                 "counter",
                 "plimsoll_oom_kills_total",

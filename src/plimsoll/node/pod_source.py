@@ -11,7 +11,7 @@ from plimsoll.node.agent import Agent
 from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.resources.pleg import NOTHING
 from plimsoll.node.stats.stats import ContainerPlace, PodPlace, VolumePlace
-from plimsoll.node.volumes.pod_dirs import log_directory
+from plimsoll.node.volumes.pod_dirs import files_directory, log_directory
 from plimsoll.rules.eviction.usage import is_local
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.runtime.interface import ObservedContainer
@@ -41,6 +41,7 @@ class PodsShown:
 
     def places(self) -> Iterator[PodPlace]:
         """Pods with a sandbox in the runtime, and their running containers."""
+        on_disk = not self._agent.paths.bounds_files
         for worker in self._agent.pods:
             observed = self._agent.view.last.get(worker.uid, NOTHING)
             if not observed.sandboxes:
@@ -68,6 +69,7 @@ class PodsShown:
                     if each.phase == "running"
                 ),
                 volumes=tuple(self._volumes(worker)),
+                files=str(files_directory(self._agent.paths.state, worker.uid)) if on_disk else "",
             )
 
     def _volumes(self, worker: PodWorker) -> Iterator[VolumePlace]:

@@ -20,6 +20,8 @@ from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.kube.client import Client
 from plimsoll.linux.machine import this_machine
 from plimsoll.node.agent import Agent
+from plimsoll.node.resources.cgroup_repair import CgroupRepair
+from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.rules.node.node_config import resolved
@@ -101,6 +103,34 @@ async def test_a_new_agent_goes_on_with_what_runs(tmp_path: Path) -> None:
         now = (await agent.view.pod("u-1")).containers[0]
         assert (now.id, now.pid, now.attempt) == (before.id, before.pid, 0)
         assert now.pid in world.files.members(path)
+
+
+async def test_values_that_another_process_wrote_are_repaired(tmp_path: Path) -> None:
+    """By notifications alone: the period is longer than the test. systemd's values are set through systemd again."""
+    world = RealWorld(tmp_path, pod(shell("c", HANDLES_TERM, **limits("64Mi"))))
+    repairs: asyncio.Queue[Repair] = asyncio.Queue()
+    async with world.running() as agent:
+        await world.until(phase("Running"))
+        repair = CgroupRepair(
+            agent.cgroups, agent.container_cgroups, repairs.put_nowait, files=world.files, period_s=600.0
+        )
+        agent.cgroups.listeners.append(repair)
+        task = asyncio.create_task(repair.run())
+        try:
+            paths = agent.cgroups.paths("u-1")
+            kubepods = paths[""].rpartition("/")[0]
+            await eventually(lambda: set(paths.values()) | {kubepods} <= repair.watched)
+            for path in (kubepods, paths[""], paths["c"]):
+                with world.files.directory(path, "cpu.weight") as directory:
+                    before = directory.read("cpu.weight")
+                    directory.write("cpu.weight", "77")
+                    found = await asyncio.wait_for(repairs.get(), 120.0)
+                    difference = found.difference
+                    assert (difference.path, difference.file, difference.found) == (path, "cpu.weight", "77")
+                    assert not found.refused and directory.read("cpu.weight") == before
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
 
 
 @pytest.fixture(autouse=True)

@@ -248,8 +248,9 @@ async def test_a_resize_needs_no_restart_and_kills_nothing(tmp_path: Path, daemo
         await eventually(lambda: values()[0::2] == [str(48 * MIB)] * 2)
         await world.resize("16Mi", "250m")
         await eventually(lambda: agent.pods.resizes.in_progress() == 1)
-        await asyncio.sleep(12.0)  # all steps of the shrink policy, and nothing is killed
-        assert values()[0::2] == [str(48 * MIB)] * 2
+        # As far as the 24 MiB in use allow; the pod follows when its container has its limit, and nothing is killed.
+        await eventually(lambda: 24 * MIB < int(values()[0]) < 40 * MIB)
+        assert values()[2] == str(48 * MIB)
         await world.resize("40Mi", "250m")
         await eventually(lambda: values()[0::2] == [str(40 * MIB)] * 2)
         now = (await agent.view.pod("u-1")).containers[0]

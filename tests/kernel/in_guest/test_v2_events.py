@@ -101,6 +101,21 @@ async def test_cgroup_events_report_populated_empty_and_removed(group: Directory
 
 
 @pytest.mark.asyncio
+async def test_writes_of_other_processes_fire_and_the_kernels_own_events_do_not(group: Directory) -> None:
+    async with CgroupWatcher[str]() as watcher:
+        watcher.file_changes("events", group, "memory.events", "cgroup.events")
+        watcher.writes("values", group)
+        assert await anext(watcher) == {"events", "values"}
+        with child(group, "sleep", "60"):  # moves a process, and populates the cgroup
+            async with asyncio.timeout(60):
+                assert await anext(watcher) == {"events"}
+        subprocess.run(["/bin/sh", "-c", f"echo 64M > {group.path}/memory.max"], check=True)  # noqa: ASYNC221
+        async with asyncio.timeout(60):
+            while "values" not in await anext(watcher):
+                pass  # the child's end is an event too
+
+
+@pytest.mark.asyncio
 async def test_removal_alone_wakes_only_the_removed_one(group: Directory) -> None:
     group.write("cgroup.subtree_control", "+memory")
     names = [f"c{index}" for index in range(3)]

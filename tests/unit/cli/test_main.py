@@ -38,7 +38,8 @@ def test_version() -> None:
 
 WRONG = [
     ("no verb", [], "Usage"),
-    ("an unknown verb", ["explian"], "explain, plan, "),
+    ("a verb with a typing error", ["explian"], "did you mean explain or plan?"),
+    ("an unknown verb", ["xyz"], "explain, plan, "),
     ("an unknown option", ["--nope"], "No such option"),
     ("an unknown option of a verb", ["explain", "x.yaml", "--nope"], "No such option"),
     ("no file", ["explain"], "specify a file"),
@@ -52,6 +53,14 @@ def test_wrong_usage_exits_with_2_and_a_message(words: list[str], text: str) -> 
     assert ran.code == 2
     assert text in ran.err
     assert "Traceback" not in ran.err
+
+
+def test_wrong_usage_is_one_line_and_a_hint() -> None:
+    ran = run("explain", "x.yaml", "--capacty", "cpu=4")
+    assert ran.err.splitlines() == [
+        "plimsoll: No such option '--capacty'. Did you mean '--capacity'?",
+        "See `plimsoll explain --help`.",
+    ]
 
 
 def test_verbs_are_imported_when_used() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.cli.objects.describe import described
 from plimsoll.cli.objects.exec import exit_code
-from plimsoll.cli.printers import Columns, as_table, event_order, header, last_seen, print_unmet, row, rows
+from plimsoll.cli.printers import Columns, TableForm, as_table, event_order, header, last_seen, print_unmet, row, rows
 from plimsoll.cli.terminal import Paint
 from plimsoll.rules.cgroups.reconcile import Unmet
 
@@ -26,24 +26,26 @@ TABLE = {
 
 
 def test_a_table_as_kubectl_prints_it() -> None:
-    cells = [header(TABLE, wide=False, namespaces=False), *rows(TABLE, wide=False, namespaces=False)]
+    cells = [header(TABLE, TableForm()), *rows(TABLE, TableForm())]
     assert list(Columns().lines(cells)) == ["NAME         READY", "web\\x1b[2J   true", "a            <none>"]
-    wide = [header(TABLE, wide=True, namespaces=True), *rows(TABLE, wide=True, namespaces=True, prefix="pod/")]
+    form = TableForm(wide=True, namespaces=True, prefix="pod/")
+    wide = [header(TABLE, form), *rows(TABLE, form)]
     assert wide[0] == ["NAMESPACE", "NAME", "READY", "NODE"]
     assert wide[2] == ["shop", "pod/a", "<none>", ""]
 
 
 def test_columns_grow_with_a_watch() -> None:
+    """kubectl's columns have at least six characters with the gap."""
     columns = Columns()
-    assert list(columns.lines([["a", "b"]])) == ["a   b"]
+    assert list(columns.lines([["a", "b"]])) == ["a     b"]
     assert list(columns.lines([["longer", "b"]])) == ["longer   b"]
     assert list(columns.lines([["a", "b"]])) == ["a        b"]
 
 
 def test_a_server_without_tables() -> None:
     listed = {"kind": "PodList", "items": [{"metadata": {"name": "web", "creationTimestamp": "then"}}]}
-    assert list(rows(as_table(listed), wide=False, namespaces=False)) == [["web", "then"]]
-    assert list(rows(as_table({"metadata": {"name": "one"}}), wide=False, namespaces=False)) == [["one", ""]]
+    assert list(rows(as_table(listed), TableForm())) == [["web", "then"]]
+    assert list(rows(as_table({"metadata": {"name": "one"}}), TableForm())) == [["one", ""]]
 
 
 EVENTS: list[tuple[str, dict[str, Any], str]] = [

@@ -69,8 +69,10 @@ def test_names_resolve_to_kinds(both: tuple[list[DiscoveredKind], list[Discovere
 
 
 def test_unknown_names(both: tuple[list[DiscoveredKind], list[DiscoveredKind]]) -> None:
-    with pytest.raises(UnknownKindError, match=r"resource type 'pads'; it has: .*pods"):
+    with pytest.raises(UnknownKindError, match=r'resource type "pads"; did you mean pods\?'):
         kind_named(both[0], "pads")
+    with pytest.raises(UnknownKindError, match=r'resource type "xyz"; it has: .*pods'):
+        kind_named(both[0], "xyz")
     with pytest.raises(UnknownKindError):
         kind_named(both[0], "pods.apps")
     with pytest.raises(UnknownKindError, match="'Pod' in 'apps/v1'"):

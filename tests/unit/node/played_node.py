@@ -68,7 +68,7 @@ class PlayedNode:
         self.cgroups.use(POD, cpu_us=2_000_000, memory_bytes=20 * MIB)
         self.cgroups.use(f"{POD}/c1", cpu_us=1_000_000, limit=str(64 * MIB))
         self.places = [self.pod()]
-        self.place = NodePlace("n1", PODS, str(root), str(root), capacity_bytes=1 << 30, started_s=1_600_000_000)
+        self.place = NodePlace("n1", PODS, str(root), str(root), started_s=1_600_000_000)
         self.stats = Stats(self.cgroups, self.place, lambda: self.places, clock=lambda: self.now_s, proc=self.proc)
 
     def pod(self) -> PodPlace:

@@ -13,7 +13,6 @@ CASES = [
     pytest.param(None, None, "cgroupfs", "cgroupfs", "", id="configuration-of-the-node"),
     pytest.param(None, "systemd", None, "systemd", "", id="configuration-of-the-runtime"),
     pytest.param(None, "systemd", "systemd", "systemd", "", id="both-alike"),
-    pytest.param(None, "cgroupfs", "systemd", "systemd", "outside their pods' cgroups", id="they-differ"),
     pytest.param(
         "systemd",
         "systemd",
@@ -34,6 +33,20 @@ def test_driver(
     found, warning = info.driver_for(own)
     assert found == driver
     assert message in warning and bool(message) == bool(warning)
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "configured", "advice"),
+    [
+        ("containerd", "systemd", "cgroupfs", "set SystemdCgroup = true in the configuration of containerd"),
+        ("containerd", "cgroupfs", "systemd", "set SystemdCgroup = false in the configuration of containerd"),
+        ("cri-o", "systemd", "cgroupfs", 'set cgroup_manager = "systemd" in the configuration of CRI-O'),
+    ],
+)
+def test_a_runtime_with_another_driver_is_an_error(name: str, own: str, configured: Driver, advice: str) -> None:
+    info = RuntimeInfo("unix:///s", name, "1", None, configured)
+    with pytest.raises(PlimsollError, match=f"{advice} and restart it, or use --driver {configured}$"):
+        info.driver_for(own)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("containerd", "containerd"), ("cri-o", "crio")])

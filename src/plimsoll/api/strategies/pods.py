@@ -14,6 +14,7 @@ from plimsoll.api.strategies.base import Strategy, WriteContext, forbidden, immu
 from plimsoll.codec.lean.lean import from_document, quantity_hook
 from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.comparison import PodVersion
+from plimsoll.rules.admission.disabled_fields import without_resize_fields
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
 from plimsoll.rules.admission.validation import create_errors
@@ -42,6 +43,8 @@ class PodStrategy(Strategy):
         if not context.gates.pod_level and "resources" in document.get("spec", {}):
             document = {**document, "spec": {**document["spec"]}}
             del document["spec"]["resources"]
+        if not context.in_place:
+            document = without_resize_fields(document, None)
         pod = lean_pod(document)
         status: JsonObject = {"phase": "Pending"}
         if (document.get("spec") or {}).get("schedulingGates"):
@@ -67,7 +70,9 @@ class PodStrategy(Strategy):
 
     def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         new = with_old(new, old, "status")
-        if context.profile.resize_by_plain_patch and context.in_place:
+        if not context.in_place:
+            return without_resize_fields(new, old)
+        if context.profile.resize_by_plain_patch:
             return _with_resize_status(old, new, context)
         return new
 
@@ -85,7 +90,8 @@ class PodStrategy(Strategy):
         before = old.get("status") or {}
         if not status.get("qosClass") and before.get("qosClass"):
             status["qosClass"] = before["qosClass"]
-        return {**old, "metadata": metadata, "status": _with_addresses(before, status)}
+        prepared = {**old, "metadata": metadata, "status": _with_addresses(before, status)}
+        return prepared if context.in_place else without_resize_fields(prepared, old)
 
     def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         before, after = old.get("status") or {}, new.get("status") or {}

@@ -26,6 +26,9 @@ class CgroupDriver(Protocol):
     def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         """The stripped texts of those `files` that exist; None where there is no such cgroup."""
 
+    def incomplete(self, path: str) -> list[str]:
+        """v1: the directories that are missing, where a cgroup exists in some hierarchies only; otherwise empty."""
+
     def children(self, path: str) -> list[str]:
         """The names of the child cgroups, sorted; on v1 those of all hierarchies."""
 

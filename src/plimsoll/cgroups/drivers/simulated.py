@@ -79,6 +79,9 @@ class SimulatedKernel:
         texts = {file: self._text(path, group, file) for file in files}
         return ObservedCgroup({file: text for file, text in texts.items() if text is not None}, group.inode)
 
+    def incomplete(self, path: str) -> list[str]:
+        return []  # a simulated cgroup is in all hierarchies
+
     def children(self, path: str) -> list[str]:
         group = self._groups.get(path)
         return sorted(group.children) if group is not None else []

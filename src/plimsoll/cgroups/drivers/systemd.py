@@ -67,6 +67,9 @@ class SystemdCgroups:
     def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         return self.files.read(path, files)
 
+    def incomplete(self, path: str) -> list[str]:
+        return self.files.incomplete(path)
+
     def children(self, path: str) -> list[str]:
         return self.files.children(path)
 

@@ -118,6 +118,11 @@ class CgroupsV1:
             for directory in opened.values():
                 directory.close()
 
+    def incomplete(self, path: str) -> list[str]:
+        needed = self._distinct(name for name in NEEDED if name not in self.refused)
+        missing = [mount.shown(path) for mount in needed if not mount.has(path)]
+        return missing if len(missing) < len(needed) else []
+
     def children(self, path: str) -> list[str]:
         names: set[str] = set()
         for mount in self._distinct(self.hierarchies):

@@ -63,6 +63,9 @@ class CgroupsV2:
             return ObservedCgroup(texts, directory.inode)
         return None
 
+    def incomplete(self, path: str) -> list[str]:
+        return []  # there is one hierarchy
+
     def children(self, path: str) -> list[str]:
         with suppress(CgroupGoneError), self.mount.directory(path) as directory:
             return directory.children()

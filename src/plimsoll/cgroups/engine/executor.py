@@ -59,7 +59,8 @@ class StepError(StructuredError):
         elif self.done:
             after = f"{len(self.done)} of its containers keep their new values, the rest was rolled back"
         else:
-            after = "everything was rolled back"
+            is_lowered = isinstance(self.cause, ShrinkError) and self.cause.lowered_to is not None
+            after = "the rest was rolled back" if is_lowered else "everything was rolled back"
         return f"{self.subject}: {step_text(self.step)} was refused: {self.cause}; {after}"
 
 
@@ -82,7 +83,7 @@ class ExecutionOutcome(msgspec.Struct, frozen=True):
 
 class LowerLimit(Protocol):
     async def __call__(self, path: str, file: str, value: str) -> None:
-        """Lower a memory limit in a cgroup with processes; raises ShrinkError with everything as before."""
+        """Lower a memory limit in a cgroup with processes; raises ShrinkError where it cannot be lowered so far."""
 
 
 class Holders(Protocol):
@@ -154,7 +155,8 @@ class Executor:
                 foreign = isinstance(step, Make) and isinstance(error, CgroupError) and error.errno == errno.EEXIST
                 lacks_file = self._lacks(step, error)
                 own_steps = [other for other in steps if not foreign or other.path != step.path]
-                left = await self._roll_back(entry, own_steps)
+                lowered = step if isinstance(error, ShrinkError) and error.lowered_to is not None else None
+                left = await self._roll_back(entry, own_steps, lowered)
                 now = observe_touched(self._driver, steps)
                 done = completed(steps, containers, now, self._page_size)
                 raise StepError(subject, step, error, left, done, lacks_file) from error
@@ -186,7 +188,10 @@ class Executor:
             self._journal.end(entry, "void")
         return entry
 
-    async def _roll_back(self, entry: Begin, steps: Sequence[Step]) -> list[tuple[Step, str]]:
+    async def _roll_back(
+        self, entry: Begin, steps: Sequence[Step], lowered: Step | None = None
+    ) -> list[tuple[Step, str]]:
+        """`lowered`: the write of a memory limit that stays as low as the usage allowed."""
         now = observe_touched(self._driver, steps)
         if entry.containers:
             back = undo_halves(steps, entry.containers, entry.before, now, self._page_size)
@@ -194,6 +199,8 @@ class Executor:
             back = undo(steps, entry.before, {**_possibly_made(steps), **now}, self._page_size)
         left: list[tuple[Step, str]] = []
         for step in back:
+            if isinstance(lowered, Write) and isinstance(step, Write) and _same_file(step, lowered):
+                continue
             try:
                 await self._do(step, {}, rollback=True)
             except CgroupGoneError:
@@ -271,6 +278,10 @@ class Executor:
         """path → inode of the cgroups that the steps make and that exist."""
         cgroups = {step.path: self._driver.read(step.path, ()) for step in steps if isinstance(step, Make)}
         return {path: cgroup.inode for path, cgroup in cgroups.items() if cgroup is not None}
+
+
+def _same_file(one: Write, other: Write) -> bool:
+    return (one.path, one.file) == (other.path, other.file)
 
 
 def _possibly_made(steps: Sequence[Step]) -> dict[str, ObservedCgroup]:

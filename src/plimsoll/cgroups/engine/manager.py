@@ -15,6 +15,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -24,7 +25,7 @@ from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupGoneError
 from plimsoll.cgroups.drivers.simulated import SimulatedHolders, SimulatedKernel
 from plimsoll.cgroups.engine import scope_holder
 from plimsoll.cgroups.engine.desired import Containers, CpusOf
-from plimsoll.cgroups.engine.executor import Holders
+from plimsoll.cgroups.engine.executor import Holders, StepError
 from plimsoll.cgroups.engine.journal import Begin
 from plimsoll.cgroups.engine.observe import walk
 from plimsoll.cgroups.engine.ownership import ForeignTreeError, KnownPod
@@ -32,8 +33,9 @@ from plimsoll.cgroups.engine.shrink import Shrinker, check_as_kubernetes
 from plimsoll.cgroups.engine.transaction import Applied, Transaction
 from plimsoll.errors import InvalidNameError, PlimsollError, StructuredError
 from plimsoll.rules.cgroups.reconcile import Plan, Unmet
+from plimsoll.rules.cgroups.repair import Difference, FileOfCgroup, difference_of, differences, repair_plan
 from plimsoll.rules.cgroups.shrink import ShrinkPolicy
-from plimsoll.rules.cgroups.steps import Make, Step
+from plimsoll.rules.cgroups.steps import Make, Step, Write
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import NodeConfig
 
@@ -65,6 +67,11 @@ class TreeStatus(msgspec.Struct, frozen=True):
     unmet: tuple[Unmet, ...]
     in_progress: bool = False  # a transaction is open: `unfinished` is being applied, `drift` may be next
     refusal: str = ""  # why the next transaction would be refused
+
+
+class Repaired(msgspec.Struct, frozen=True):
+    done: tuple[Difference, ...] = ()
+    refused: tuple[tuple[Difference, str], ...] = ()  # … with the reason
 
 
 class CgroupManager:
@@ -183,6 +190,43 @@ class CgroupManager:
             return await transaction.apply(
                 _titles([known]), every, only={known.uid}, by_container=True, planned=planned
             )
+
+    async def repair(self, uids: Callable[[], Collection[str]]) -> Repaired:
+        """Write what another process has changed in the node's own cgroups and in those of these pods (004-68).
+
+        Reads first, without the lock: where nothing differs, nothing waits. `uids` is called again under the lock,
+        because a resize may have begun meanwhile. A write that is refused does not keep the others from being done.
+        """
+        if not self._differing(self._transaction.read(), uids()).steps:
+            return Repaired()
+        refused: dict[FileOfCgroup, tuple[Difference, str]] = {}
+        async with self._transaction.begin() as transaction:
+            while True:
+                only = uids()
+                repairs = partial(repair_plan, refused=refused.keys())
+                planned = transaction.plan(transaction.pods, only, repairs=repairs)
+                if not planned.plan.steps:
+                    return Repaired((), tuple(refused.values()))
+                transaction.validate(planned)
+                try:
+                    await transaction.apply(
+                        "cgroup repair", transaction.pods, only=only, planned=planned, repairs=repairs
+                    )
+                except StepError as error:
+                    step = error.step
+                    if error.left or not isinstance(step, Write):
+                        raise
+                    difference = difference_of(step, planned.desired)
+                    refused[step.path, step.file] = difference, str(error.cause)
+                else:
+                    return Repaired(tuple(differences(planned.plan, planned.desired)), tuple(refused.values()))
+
+    def _differing(self, transaction: Transaction, uids: Collection[str]) -> Plan:
+        return transaction.plan(transaction.pods, uids, repairs=repair_plan).plan
+
+    def node_paths(self) -> list[str]:
+        """kubepods, its classes and the reserved cgroups: those that belong to no pod."""
+        return [path for path, level in self._transaction.read().upper_paths().items() if level != "root"]
 
     async def lift(self, uid: str, container_id: str, high: str) -> Applied:
         """Override memory.high of one container until it ends; later syncs keep the override."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import math
 from collections.abc import Awaitable, Callable, Iterable
 
 import msgspec
@@ -17,22 +18,29 @@ from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
 from plimsoll.errors import StructuredError
 from plimsoll.rules.cgroups import shrink
 from plimsoll.rules.cgroups.desired_files import DesiredFiles, parent_path
+from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.cgroups.reconcile import MEMORY_LIMITS, MEMSW_V1, amount
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.cgroups.steps import Step, Write
 from plimsoll.rules.resize.steps import MemoryCheck
 
+RECLAIM = "memory.reclaim"
 _NOT_YET = frozenset({errno.EBUSY, errno.EAGAIN})
 
-SetLimit = Callable[[], Awaitable[bool]]  # the runtime writes the limit; False while it does not fit
+SetLimit = Callable[[int], Awaitable[bool]]  # the runtime writes the limit; False while it does not fit
 
 
 class ShrinkError(StructuredError):
-    """The limit stays as it was; `reason` says why."""
+    """The limit is not what it should be; `reason` says why. `lowered_to`: as far as the usage allowed, if at all."""
 
     path: str
     reason: str
-    template = "{reason}"
+    lowered_to: int | None = None
+
+    def __str__(self) -> str:
+        if self.lowered_to is None:
+            return self.reason
+        return f"{self.reason}; the limit is {human_bytes(self.lowered_to)} until then"
 
 
 class Shrinker:
@@ -50,23 +58,25 @@ class Shrinker:
         self.policy = policy or shrink.ShrinkPolicy()
 
     async def __call__(self, path: str, file: str, value: str, set_limit: SetLimit | None = None) -> None:
-        """Return once the limit is set; otherwise raise ShrinkError, with memory.high restored and nothing frozen.
+        """Return once the limit is set; otherwise lower it as far as it can be, and raise ShrinkError. memory.high is
+        restored, and nothing stays frozen.
 
         `set_limit`: called in place of the write to the limit; it may write memory.high as well.
         """
-        before = self._driver.read(path, ("memory.high",))
-        high = before.files.get("memory.high") if before is not None else None
+        before = self._driver.read(path, ("memory.high", file))
+        texts = before.files if before is not None else {}
+        high = texts.get("memory.high")
         progress, started = shrink.ShrinkProgress(self._usage(path, file)), self._clock()
         try:
             while True:
                 move = shrink.next_move(int(value), progress, self._driver.version, self.policy)
                 match move:
                     case shrink.TryLimit():
-                        if await self._try_limit(path, file, value, set_limit):
+                        if await self._try_limit(path, file, int(value), set_limit):
                             return
                         progress = msgspec.structs.replace(progress, refused=True)
                     case shrink.ReclaimBytes(count):
-                        await self._reclaim(path, count)
+                        await self._reclaim(path, count)  # v2
                         progress = msgspec.structs.replace(progress, reclaims=progress.reclaims + 1, refused=False)
                     case shrink.Throttle():
                         if high is not None and amount("memory.high", high) > int(value):
@@ -76,13 +86,23 @@ class Shrinker:
                         await self._sleep(seconds)
                         progress = msgspec.structs.replace(progress, refused=False)
                     case shrink.GiveUp(reason):
-                        raise ShrinkError(path, reason)
+                        has = amount(file, texts[file]) if file in texts else math.inf
+                        raise ShrinkError(path, reason, await self._approach(path, file, int(value), has, set_limit))
                 progress = msgspec.structs.replace(
                     progress, usage_bytes=self._usage(path, file), elapsed_s=self._clock() - started
                 )
         finally:
             if progress.throttled and high is not None and self._is_throttled(path, value):
                 await self._driver.write(path, "memory.high", high)
+
+    async def _approach(
+        self, path: str, file: str, target: int, limit_bytes: float, set_limit: SetLimit | None
+    ) -> int | None:
+        """Lower the limit as far as the usage allows; None if it stays as it is."""
+        nearest = shrink.nearest_limit(target, self._usage(path, file), limit_bytes)
+        if nearest is None or not await self._try_limit(path, file, nearest, set_limit):
+            return None
+        return nearest
 
     def _is_throttled(self, path: str, value: str) -> bool:
         """Whether memory.high still has the value that was written here."""
@@ -93,21 +113,20 @@ class Shrinker:
         return usage_bytes(self._driver, path, swap_too=file == MEMSW_V1)
 
     async def _reclaim(self, path: str, count: int) -> None:
-        file, data = ("memory.reclaim", str(count)) if self._driver.version == 2 else ("memory.force_empty", "0")
-        if self._driver.has(file) is not None:
-            return  # an old kernel: memory.high alone must do
+        if self._driver.has(RECLAIM) is not None:
+            return  # a kernel before 5.19: memory.high alone must do
         try:
-            await self._driver.write(path, file, data)
+            await self._driver.write(path, RECLAIM, str(count))
         except CgroupError as error:
             if error.errno not in _NOT_YET:  # not all of it could be freed
                 raise
 
-    async def _try_limit(self, path: str, file: str, value: str, set_limit: SetLimit | None) -> bool:
+    async def _try_limit(self, path: str, file: str, value: int, set_limit: SetLimit | None) -> bool:
         if self._driver.version == 1 and set_limit is not None:
-            return await set_limit()
+            return await set_limit(value)
         if self._driver.version == 1:
             try:
-                await self._driver.write(path, file, value)
+                await self._driver.write(path, file, str(value))
             except CgroupError as error:
                 if error.errno != errno.EBUSY:
                     raise
@@ -126,12 +145,12 @@ class Shrinker:
         finally:
             await self._driver.freeze(path, frozen=False)
 
-    async def _write_if_it_fits(self, path: str, file: str, value: str, set_limit: SetLimit | None) -> bool:
-        if self._usage(path, file) >= int(value):
+    async def _write_if_it_fits(self, path: str, file: str, value: int, set_limit: SetLimit | None) -> bool:
+        if self._usage(path, file) >= value:
             return False
         if set_limit is not None:
-            return await set_limit()
-        await self._driver.write(path, file, value)
+            return await set_limit(value)
+        await self._driver.write(path, file, str(value))
         return True
 
 

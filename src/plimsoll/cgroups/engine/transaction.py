@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -38,7 +38,14 @@ class MissingCgroupError(StructuredError):
 
     path: str
     name: str
-    template = "{path} does not exist, but {name} is enforced on it: create it, or change enforceNodeAllocatable"
+    missing: Sequence[str] = ()  # v1: its directories that do not exist, where others do
+
+    def __str__(self) -> str:
+        if not self.missing:
+            lack, advice = "does not exist", "create it"
+        else:
+            lack, advice = "exists in some hierarchies only", f"create it there too (mkdir {' '.join(self.missing)})"
+        return f"{self.path} {lack}, but {self.name} is enforced on it: {advice}, or change enforceNodeAllocatable"
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -53,6 +60,9 @@ class Planned(msgspec.Struct, frozen=True):
     plan: Plan
     desired: DesiredFiles
     snapshot: Snapshot
+
+
+RepairPlan = Callable[[Plan, DesiredFiles], Plan]
 
 
 class Transaction:
@@ -142,17 +152,26 @@ class Transaction:
         """container name → path of its cgroup; "" → the pod's own."""
         return self._desired.pod_paths(known)
 
+    def upper_paths(self) -> dict[str, str]:
+        """path → level of the cgroups that belong to no pod."""
+        return {path: cgroup.level for path, cgroup in self._desired.cgroups({}).items()}
+
     def forget(self, uids: Iterable[str]) -> None:
         """Drop what was computed for these pods."""
         self._desired.forget(uids)
 
     def plan(
-        self, pods: Mapping[str, ownership.KnownPod], only: Collection[str] | None = None, removed: Collection[str] = ()
+        self,
+        pods: Mapping[str, ownership.KnownPod],
+        only: Collection[str] | None = None,
+        removed: Collection[str] = (),
+        repairs: RepairPlan | None = None,
     ) -> Planned:
-        """`only`: uids of the pods whose own cgroups are read; None for all. `removed`: cgroups to remove."""
+        """`only`: uids of the pods whose own cgroups are read; None for all. `removed`: cgroups to remove. `repairs`:
+        which part of the plan is a repair."""
         plain = self._desired.cgroups(pods, only)
-        every = every_file(self._driver.version) if removed else ()
-        files = sorted({*files_to_read(plain, self._driver.version), *every})
+        of_removed = every_file(self._driver.version) if removed else ()
+        files = sorted({*files_to_read(plain, self._driver.version), *of_removed})
         snapshot = {**observe(self._driver, plain, files), **observe_removed(self._driver, removed, files)}
         own_roots = {
             path
@@ -167,7 +186,8 @@ class Transaction:
         lacking = self._lacking(files)
         plan = reconcile(fits.plan, snapshot, ours=removed, lacking=lacking, page_size=self._page_size)
         unmet = (*plan.unmet, *fits.unmet, *capped_protection(full, snapshot, own_roots))
-        return Planned(Plan(plan.steps, unmet), fits.plan, snapshot)
+        every = Plan(plan.steps, unmet)
+        return Planned(every if repairs is None else repairs(every, fits.plan), fits.plan, snapshot)
 
     def plan_resize(self, pods: Mapping[str, ownership.KnownPod], before: ownership.KnownPod) -> Planned:
         """`plan` for one pod with a new size; reads only the cgroups whose values depend on that size."""
@@ -214,7 +234,7 @@ class Transaction:
             observed = planned.snapshot.get(path)
             if observed is None:
                 if cgroup.level == "reserved":
-                    raise MissingCgroupError(path, cgroup.name)
+                    raise MissingCgroupError(path, cgroup.name, self._driver.incomplete(path))
             elif cgroup.level in ("pods", "class", "pod") and not ownership.is_owned(self._state, path, observed.inode):
                 owner = self._driver.marked(path)
                 raise ownership.OtherStateError(path, owner) if owner else ownership.ForeignTreeError(path)
@@ -287,12 +307,13 @@ class Transaction:
         pids: Mapping[str, int] | None = None,
         by_container: bool = False,
         planned: Planned | None = None,
+        repairs: RepairPlan | None = None,
     ) -> Applied:
         """`planned`: a plan that is validated already; otherwise one is computed."""
         may_fit = True
         while True:
             if planned is None:
-                planned = self.plan(pods, only, removed)
+                planned = self.plan(pods, only, removed, repairs)
                 self.validate(planned)
             containers = [path for path, cgroup in planned.desired.items() if cgroup.level == "container"]
             try:

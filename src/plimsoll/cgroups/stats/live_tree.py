@@ -36,6 +36,11 @@ log = logging.getLogger(__name__)
 _STAT_BYTES = 1 << 12
 
 
+def logs_task_stats() -> bool:
+    """As klog.V(4).Infof: an information that is written only at a higher verbosity."""
+    return log.isEnabledFor(logging.DEBUG)
+
+
 class TaskCounter:
     """Keeps an fd of /proc and, on v1, the netlink socket open for many counts."""
 
@@ -62,8 +67,8 @@ class TaskCounter:
             states = self._by_kernel(directory, self._taskstats) if self._taskstats else self._by_proc(directory)
         except CgroupGoneError:
             return None
-        if log.isEnabledFor(logging.DEBUG):
-            log.debug("%s", log_line(directory.path, states))
+        if logs_task_stats():
+            log.info("%s", log_line(directory.path, states))
         return states
 
     def _by_kernel(self, directory: Directory, taskstats: Taskstats) -> TaskStates:
@@ -98,7 +103,8 @@ FILES_V2 = (
 )
 FILES_V1 = (
     *("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes", "memory.oom_control"),
-    *("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat", "pids.current", "pids.max"),
+    *("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.stat", "cpuacct.usage"),
+    *("pids.current", "pids.max"),
     *PRESSURE_FILES,
 )
 PAUSE = "pause"
@@ -228,7 +234,8 @@ def _cpu(texts: Texts, used: CpuUsage | None) -> CpuUsageView | None:
     milli = quota * 1000 // period if quota is not None and quota >= 0 and period else None  # −1 on v1: no limit
     if used is None:
         return CpuUsageView(milli, weight)
-    return CpuUsageView(milli, weight, used.periods or 0, used.throttled_periods or 0, used.throttled_us or 0)
+    counts = used.periods or 0, used.throttled_periods or 0, used.throttled_us or 0
+    return CpuUsageView(milli, weight, *counts, used.usage_us)
 
 
 def _shares(pressures: Pressures | None) -> dict[str, float]:

@@ -21,9 +21,20 @@ from typing import Generic, Self, TypeVar
 
 from plimsoll.linux import eventfd, psi
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, Directory
-from plimsoll.linux.inotify import IN_DELETE, IN_MASK_ADD, IN_MODIFY, IN_ONLYDIR, IN_Q_OVERFLOW, Inotify, InotifyEvent
+from plimsoll.linux.inotify import (
+    IN_CLOSE_WRITE,
+    IN_DELETE,
+    IN_MASK_ADD,
+    IN_MODIFY,
+    IN_ONLYDIR,
+    IN_Q_OVERFLOW,
+    Inotify,
+    InotifyEvent,
+)
 
 Key = TypeVar("Key", bound=Hashable)
+_ANY_FILE = "*"  # in place of a name; no file of a cgroup is called so
+_NO_VALUES = frozenset({"cgroup.procs", "cgroup.threads", "tasks", "cgroup.event_control", "memory.reclaim"})
 
 
 class CgroupWatcher(Generic[Key]):
@@ -103,6 +114,21 @@ class CgroupWatcher(Generic[Key]):
             raise kind("watch", directory.path, " ".join(files), error.errno or 0) from error
         for watch, entry in added:
             self._add(key, watch, entry)
+        self.fire(key)
+
+    def writes(self, key: Key, directory: Directory) -> None:
+        """v1 and v2: a process has written a file of this cgroup and closed it. One watch for all its files.
+
+        The kernel's own notifications (`memory.events`, …) are modifications without a close, and do not fire.
+        """
+        try:
+            watch = self._one_inotify().add(
+                f"/proc/self/fd/{directory.fd}/.", IN_CLOSE_WRITE | IN_ONLYDIR | IN_MASK_ADD
+            )
+        except OSError as error:
+            kind = CgroupError if directory.alive() else CgroupGoneError
+            raise kind("watch", directory.path, "", error.errno or 0) from error
+        self._add(key, watch, _ANY_FILE)
         self.fire(key)
 
     def usage_threshold(self, key: Key, directory: Directory, usage_bytes: int) -> None:
@@ -186,4 +212,7 @@ class CgroupWatcher(Generic[Key]):
     def _keys_of(self, event: InotifyEvent) -> list[Key]:
         if event.mask & IN_Q_OVERFLOW:
             return [key for keys in self._keys.values() for key in keys]
-        return list(self._keys.get((event.watch, event.name), ()))
+        keys = list(self._keys.get((event.watch, event.name), ()))
+        if event.mask & IN_CLOSE_WRITE and event.name not in _NO_VALUES:
+            keys += self._keys.get((event.watch, _ANY_FILE), ())
+        return keys

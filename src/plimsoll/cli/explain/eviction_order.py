@@ -31,11 +31,13 @@ from plimsoll.rules.config.thresholds import (
 from plimsoll.rules.eviction.assessment import RESOURCE_OF, Observation, met_thresholds
 from plimsoll.rules.eviction.decision import EvictionDecision, decision
 from plimsoll.rules.eviction.usage import PodUsage
+from plimsoll.rules.explain.departures import class_order_note
 from plimsoll.rules.model.objects import MEMORY, Node, Pod
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
 from plimsoll.rules.resources.allocated_status import allocated_from_status
+from plimsoll.rules.resources.qos import qos_class
 
 # The fields of a KubeletConfiguration that evictions depend on.
 _FIELDS = (
@@ -261,6 +263,9 @@ def _decided(
         most=None,
     )
     assert decided is not None  # every signal of --signal has a resource
+    classes = {pod.metadata.uid: qos_class(pod, gates=setting.policy.gates) for pod in pods}
+    departure = class_order_note(decided.order, classes)
+    notes = [*notes, departure] if departure else notes
     if available is None:
         return EvictionOrder(decided, None, source, tuple(notes))
     if not configured:

@@ -1,4 +1,4 @@
-"""`plimsoll plan`: reads pods as JSON lines and writes one result per line, in order; the batch form of `explain`.
+"""`plimsoll plan`: reads pods as JSON lines or from a manifest and writes one result per line; `explain` for many.
 
 A line that cannot be planned gives `{"line": N, "errors": [...]}` in its place, so that results and input still match.
 Lines are processed in blocks; with `-j N` by N processes, and the results are in order.
@@ -111,12 +111,33 @@ def _decoded(line: bytes) -> Pod:
         return pod_from_json(line)
 
 
-def blocks(stream: BinaryIO) -> Iterator[tuple[list[bytes], int]]:
-    """Blocks of lines, each with the number of its first line."""
-    number = 1
+def blocks(stream: BinaryIO, file: str = "-") -> Iterator[tuple[list[bytes], int]]:
+    """Blocks of lines, each with the number of its first line. A manifest gives one block with a line for each pod."""
+    first = [stream.readline()]
+    while first[-1].isspace():
+        first.append(stream.readline())
+    start = first[-1].strip()
+    if start and (not start.startswith(b"{") or start == b"{"):  # YAML, or JSON with line breaks
+        yield manifest_lines(file, b"".join(first) + stream.read()), 1
+        return
+    yield first, 1
+    number = 1 + len(first)
     while lines := stream.readlines(BLOCK_BYTES):
         yield lines, number
         number += len(lines)
+
+
+def manifest_lines(file: str, data: bytes) -> list[bytes]:
+    """The pods of a manifest, as `explain` reads it, as JSON lines."""
+    from plimsoll.cli.manifests import Inputs, ManifestsError, add_inputs
+
+    inputs = Inputs([], [], [])
+    add_inputs(inputs, [("<stdin>" if file == "-" else file, data)])
+    if inputs.problems:
+        raise ManifestsError(inputs.problems, "nothing was planned")
+    for note in inputs.passed:
+        click.echo(f"note: {inert(note)}", err=True)
+    return [msgspec.json.encode(each.found.document) + b"\n" for each in inputs.pods]
 
 
 def tuned_collector() -> None:
@@ -133,7 +154,10 @@ def tuned_collector() -> None:
 def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
     """Read pods as JSON lines and print one JSON result per line: QoS class, requests, limits, scores, cgroup files.
 
+    A manifest (YAML, or JSON with line breaks) is read as `explain` reads it, and gives one line for each pod.
+
     \b
+      plimsoll plan pod.yaml
       kubectl get pods -A -o json | jq -c '.items[]' | plimsoll plan -j 2 --node node.yaml
     """
     setting, notes = NodeQuestion(options).setting()
@@ -146,7 +170,7 @@ def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
     tuned_collector()
     output, refused = sys.stdout.buffer, 0
     with _opened(file) as stream:
-        for text, count in _results(stream, jobs, setting.policy, place, check):
+        for text, count in _results(stream, file, jobs, setting.policy, place, check):
             output.write(text)
             refused += count
     output.flush()
@@ -165,10 +189,10 @@ def _opened(file: str) -> BinaryIO:
 
 
 def _results(
-    stream: BinaryIO, jobs: int, policy: NodePolicy, place: Placement, check: bool
+    stream: BinaryIO, file: str, jobs: int, policy: NodePolicy, place: Placement, check: bool
 ) -> Iterator[tuple[bytes, int]]:
     if jobs == 1:
-        for lines, first in blocks(stream):
+        for lines, first in blocks(stream, file):
             yield planned_block(lines, first, policy, place, check)
         return
     from concurrent.futures import Future, ProcessPoolExecutor
@@ -176,7 +200,7 @@ def _results(
     # Twice as many blocks in flight as processes: no process idles, and memory is bounded.
     waiting: deque[Future[tuple[bytes, int]]] = deque()
     with ProcessPoolExecutor(jobs) as pool:
-        for lines, first in blocks(stream):
+        for lines, first in blocks(stream, file):
             waiting.append(pool.submit(planned_block, lines, first, policy, place, check))
             if len(waiting) >= 2 * jobs:
                 yield waiting.popleft().result()

@@ -11,12 +11,13 @@ import msgspec
 from plimsoll.cli.manifests import GivenManifest, on_node, stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.resize.answer import ResizeAnswer, lines, resize_answer
-from plimsoll.cli.resize.forecast import cpu_refusal
+from plimsoll.cli.resize.forecast import cpu_refusal, predicted_cpus
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import kept_for_resize, spec_changed
 from plimsoll.rules.cgroups.desired import workload
+from plimsoll.rules.explain.departures import resize_notes
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
 from plimsoll.rules.node.node_config import NodeConfig
@@ -117,13 +118,14 @@ def _answer(
     if given_node is not None:
         node = msgspec.structs.replace(given_node, status=status)
     allocated = [allocated_from_status(pod) for pod in others]
+    predicted = predicted_cpus(setting, [*allocated, allocated_from_status(before.pod)])
     found = forecast(
         before,
         after,
         resize_setting(
             setting,
             allocated_load(node, allocated),
-            cpu_refusal=cpu_refusal(setting, [*allocated, allocated_from_status(before.pod)]),
+            cpu_refusal=cpu_refusal(predicted),
         ),
         working_sets=_working_sets(used, before.pod),
         api=Api(gates, in_place=setting.config.gate("InPlacePodVerticalScaling")),
@@ -136,7 +138,10 @@ def _answer(
             workload(allocated_from_status(before.pod), setting, title=title), workload(_settled(after.pod), setting,
             title=title), works, setting,
         )  # fmt: skip
-    return resize_answer(found, before.pod, after.pod, writes, notes)
+    cpus = predicted.changes(after.pod) if predicted is not None and found.outcome == "accepted" else ()
+    if found.outcome == "accepted":
+        notes += resize_notes(setting, cpus_change=bool(cpus))
+    return resize_answer(found, before.pod, after.pod, writes, notes, cpus)
 
 
 def _version(document: JsonObject, node: str, setting: NodeConfig, stored: Pod | None = None) -> PodVersion:

@@ -41,9 +41,20 @@ def run(
     setting, notes = question.setting()
     good, problems = _sorted_out(inputs, setting)
     found = explanation(_workloads(good, setting), setting, advise=advise)
+    if not question.declared_capacity:
+        notes += _missing_on_this_machine(found)
     if good:
         _print(found, setting, output, brief=brief, advise=advise)
     return _finish(inputs, problems, notes, len(good))
+
+
+def _missing_on_this_machine(found: Explanation) -> list[str]:
+    if not any(cgroup.level == "reserved" for cgroup in found.tree.children):
+        return []
+    from plimsoll.cgroups.drivers.detect import this_host
+    from plimsoll.cli.explain.reserved_cgroups import missing_cgroups
+
+    return list(missing_cgroups(found.tree, this_host()))
 
 
 def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) -> int:

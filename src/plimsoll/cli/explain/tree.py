@@ -90,6 +90,8 @@ class _TreeWriter:
             yield f"exclusive CPUs: {pod.exclusive_cpus}"
         for warning in pod.warnings:
             yield f"{paint('warning', 'yellow')}: {inert(warning)}"
+        for note in () if self.brief else pod.notes:
+            yield f"note: {inert(note)}"
 
     def _file_lines(self, file: DesiredFile, lead: str) -> Iterator[str]:
         reason = file.reason

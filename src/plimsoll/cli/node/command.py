@@ -11,6 +11,7 @@ import msgspec
 from click.core import ParameterSource
 
 from plimsoll.cli.node.machine import finished, live_options, node_name, opened
+from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.cli.terminal import Paint, colourful, echo_json
 from plimsoll.linux.state_dir import state_home
 from plimsoll.node.machine import LiveNode
@@ -59,6 +60,7 @@ def _agent_options(command: Any) -> Any:
 @click.group(invoke_without_command=True)
 @_agent_options
 @live_options
+@log_options
 @click.pass_context
 def node(context: click.Context, /, **options: Any) -> None:
     """Run the node agent: runs the pods that are bound to this node and enforces their limits.
@@ -85,17 +87,18 @@ def node(context: click.Context, /, **options: Any) -> None:
         raise click.UsageError("--kubeconfig is required; create one with: plimsoll api token create --node NAME")
     import asyncio
 
-    asyncio.run(_run(opened(options), options))
+    level = log_level(options)
+    asyncio.run(_run(opened(options), options, level))
 
 
-async def _run(live: LiveNode, options: dict[str, Any]) -> None:
+async def _run(live: LiveNode, options: dict[str, Any], level: int) -> None:
     from plimsoll.cli.daemon import allow_many_files, host_and_port, stop_event
     from plimsoll.linux.state_dir import default_state
     from plimsoll.logs import log_to_stderr
     from plimsoll.node.assembly import AgentOptions, run_node
 
     stop = stop_event(while_stdin=options["while_stdin"])
-    log_to_stderr()
+    log_to_stderr(level)
     allow_many_files()
     host, port = host_and_port(options["listen"])
     agent_options = AgentOptions(

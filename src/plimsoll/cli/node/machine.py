@@ -107,6 +107,17 @@ def opened(options: dict[str, Any]) -> LiveNode:
     return LiveNode(driver, setting, tree, notes, home, question.extras, question.declared_capacity, files, runtime)
 
 
+def configures(options: dict[str, Any], name: str) -> bool:
+    """Whether these options set this field of a KubeletConfiguration."""
+    return NodeQuestion({**options, "runtime": "process"}).configures(name)
+
+
+def driver_of(options: dict[str, Any]) -> str:
+    """The cgroup driver of the node that the options describe, where no runtime reports another."""
+    setting, _ = NodeQuestion({**options, "runtime": "process"}).setting()
+    return setting.driver
+
+
 def with_storage(machine: Machine, state_dir: Path | None) -> Machine:
     """The machine with the size of its disk, which a declared capacity need not contain."""
     from plimsoll.linux.machine import this_machine

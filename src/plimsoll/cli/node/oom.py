@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
+from plimsoll.cli.objects.completion import CompletedPod
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
 from plimsoll.codec.node_pages import KillShown, OomPage
 from plimsoll.rules.cgroups.reasons import human_bytes
@@ -19,12 +20,14 @@ STAT_SHOWN = ("anon", "file", "kernel", "kernel_stack", "slab", "shmem", "rss", 
 
 
 @click.command("oom")
-@click.argument("pod", type=PodName(), required=False, metavar="[POD]")
+@click.argument("pod", type=CompletedPod(), required=False, metavar="[POD]")
 @cluster_options
 @click.option("--on", "node_name", default="", metavar="NODE", help="Only kills on this node. [default: all nodes]")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
 def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
     """Show which processes the kernel killed for memory, newest last, in all namespaces unless -n is used.
+
+    Exit code 1 if there is no such pod, and no kill of a former pod with this name.
 
     \b
     Examples:
@@ -32,9 +35,7 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
       plimsoll oom web
       plimsoll oom --on n1 -o json
     """
-    kills, notes = answered(options, lambda cluster: _asked(cluster, pod or "", node_name))
-    if options["namespace"]:
-        kills = [each for each in kills if each.namespace == options["namespace"]]
+    kills, notes = answered(options, lambda cluster: _asked(cluster, pod or "", node_name, options["namespace"]))
     if output == "json":
         echo_json({"kills": kills})
     else:
@@ -45,8 +46,8 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
     return 0
 
 
-async def _asked(cluster: ClusterClient, pod: str, node_name: str) -> tuple[list[KillShown], list[str]]:
-    """The kills that the nodes report, and errors of nodes that cannot be read."""
+async def _asked(cluster: ClusterClient, pod: str, node_name: str, namespace: str) -> tuple[list[KillShown], list[str]]:
+    """The kills that the nodes report, and errors of nodes that cannot be read. Raises if no such pod is known."""
     from plimsoll.cli.node_info import chosen_node
     from plimsoll.errors import PlimsollError
     from plimsoll.kube.request import NODES, listing
@@ -65,8 +66,21 @@ async def _asked(cluster: ClusterClient, pod: str, node_name: str) -> tuple[list
             failures.append(error)
     if failures and len(failures) == len(nodes):
         raise failures[0]
-    found = sorted((each for each in kills if not pod or each.pod == pod), key=lambda each: each.time_s)
-    return found, list(map(str, failures))
+    wanted = [each for each in kills if (not pod or each.pod == pod) and namespace in ("", each.namespace)]
+    if pod and not wanted:
+        await _existing(cluster, pod, namespace)
+    return sorted(wanted, key=lambda each: each.time_s), list(map(str, failures))
+
+
+async def _existing(cluster: ClusterClient, pod: str, namespace: str) -> None:
+    """A pod without kills must exist; one with kills may be gone already."""
+    from plimsoll.cli.failure import FailedError
+    from plimsoll.kube.request import PODS, get, listing
+
+    if namespace:
+        await cluster.ask(get(PODS, pod, namespace))
+    elif not (await cluster.ask(listing(PODS, fields=f"metadata.name={pod}"))).get("items"):
+        raise FailedError(f'Error from server (NotFound): pods "{pod}" not found in any namespace')
 
 
 def lines(kills: Sequence[KillShown], now_s: float, paint: Paint) -> Iterator[str]:

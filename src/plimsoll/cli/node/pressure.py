@@ -10,6 +10,7 @@ import click
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
+from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.printers import order_lines
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert, table
 from plimsoll.codec.node_pages import PressurePage, SignalShown, ThresholdShown
@@ -26,7 +27,7 @@ HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 
 
 @click.command("pressure")
-@click.argument("node", default="", required=False, metavar="[NODE]")
+@click.argument("node", default="", required=False, type=ObjectWords("nodes"), metavar="[NODE]")
 @cluster_options
 @click.option(
     "--victims",

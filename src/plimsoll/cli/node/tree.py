@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,11 @@ from plimsoll.node.agent_lock import why_unenforced
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from plimsoll.rules.cgroups.desired import Cgroup
 from plimsoll.rules.cgroups.drift import drift, expected
-from plimsoll.rules.cgroups.view import Branch, Names, Standing, branches
+from plimsoll.rules.cgroups.view import Branch, Names, Standing, branches, with_cpu_rates
 from plimsoll.rules.model.cgroup_names import cgroup_path, root_name
 
 MOST_SHOWN = 12
+CPU_SAMPLE_S = 0.1
 DEEPEST_MISPLACED = 4  # levels below the root
 
 
@@ -73,8 +75,9 @@ def tree(
 
     Without CGROUP, shows all pods below kubepods or kubepods.slice, of a kubelet or of Plimsoll. Writes nothing.
 
-    USED is the working set, CACHE is memory that the kernel can reclaim. THROTTLED is the share of CPU periods in which
-    the CPU limit stopped the cgroup. PRESSURE is the share of the last 10 s in which some task stalled.
+    USED is the working set, CACHE is memory that the kernel can reclaim. CPU USED is the number of CPUs in use now,
+    measured for 0.1 s. THROTTLED is the share of CPU periods in which the CPU limit stopped the cgroup. PRESSURE is the
+    share of the last 10 s in which some task stalled.
     """
     found = this_host()
     driver = open_cgroupfs(found)
@@ -165,7 +168,10 @@ def _names(files: tuple[str, ...], state_dir: Path | None) -> Names:
 def snapshot(
     driver: CgroupDriver, root: str, names: Names, *, depth: int | None = None, with_tasks: bool = False
 ) -> TreeSnapshot:
+    first, first_s = live_tree(driver, root, depth), time.monotonic()
+    time.sleep(CPU_SAMPLE_S)
     standings = live_tree(driver, root, depth)
+    standings = with_cpu_rates(first, standings, time.monotonic() - first_s)
     owners = {path: owner_of(path) for path in standings}
     pause = sandboxes(driver, (path for path, owner in owners.items() if owner.kind == "container"), standings)
     rows = branches(standings, root, names=names, sandboxes=pause, depth=depth)
@@ -233,7 +239,7 @@ def below_mounts(text: str, found: Hierarchies) -> str:
 
 def _print(view: TreeSnapshot) -> None:
     paint = Paint(colourful())
-    picture = Picture(view.rows, view.standings, view.machine_bytes, view.notes, view.with_tasks)
+    picture = Picture(view.rows, view.standings, view.machine_bytes, view.notes, view.with_tasks, view.version)
     shown = [headline(view, paint), *lines(picture, paint, width() if on_terminal() else 0)]
     for path in view.misplaced:
         shown.append(f"{paint('misplaced', 'red')}  {inert(path)}  (limits of pod, class and node do not apply)")

@@ -52,6 +52,7 @@ class Picture(msgspec.Struct, frozen=True):
     machine_bytes: int
     notes: Mapping[str, Sequence[str]] = {}
     with_tasks: bool = False
+    version: int = 2  # of the cgroups
 
 
 def lines(picture: Picture, paint: Paint, screen: int) -> Iterator[str]:
@@ -119,12 +120,14 @@ def _fitted(
 def _columns(picture: Picture) -> list[TreeColumn]:
     found = [
         TreeColumn("USED", _used, 90),
-        TreeColumn("MAX", _amount(lambda memory: memory.max_bytes), 80),
+        # The kernel's own words: memory.max, and on v1 memory.limit_in_bytes.
+        TreeColumn("LIMIT" if picture.version == 1 else "MAX", _amount(lambda memory: memory.max_bytes), 80),
         TreeColumn("CACHE", _amount(lambda memory: memory.usage_bytes - memory.working_set_bytes or None), 15),
         TreeColumn("MIN", _amount(lambda memory: memory.min_bytes or None), 10),
         TreeColumn("LOW", _amount(lambda memory: memory.low_bytes or None), 10),
         TreeColumn("HIGH", _amount(lambda memory: memory.high_bytes), 10),
-        TreeColumn("CPU", _cpu, 40),
+        TreeColumn("CPU USED", _cpu_used, 45),
+        TreeColumn("CPU LIMIT", _cpu_limit, 40),
         TreeColumn("THROTTLED", _throttled, 60),
         TreeColumn("PRESSURE", _pressure, 50, right=False),
         TreeColumn("PIDS", _pids, 20),
@@ -195,7 +198,12 @@ def _amount(of: Callable[[MemoryUsageView], int | None]) -> Callable[[Branch, St
     return cell
 
 
-def _cpu(branch: Branch, standing: Standing) -> Cell:
+def _cpu_used(branch: Branch, standing: Standing) -> Cell:
+    used = None if standing.cpu is None else standing.cpu.usage_milli
+    return NOTHING if used is None else [(f"{used / 1000:.2f}", ())]
+
+
+def _cpu_limit(branch: Branch, standing: Standing) -> Cell:
     limit = None if standing.cpu is None else standing.cpu.limit_milli
     return NOTHING if limit is None else [(f"{limit / 1000:g}", ())]
 

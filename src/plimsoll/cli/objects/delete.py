@@ -2,149 +2,161 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from plimsoll.cli.client import ClusterClient, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered, cluster_options, server_text
+from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.files import file_options, read_files
+from plimsoll.cli.objects.selection import ObjectName, selected, selector_options
+from plimsoll.cli.parameters import DurationParam
 from plimsoll.cli.terminal import inert
+from plimsoll.cli.verb import Verb, dry_run_option, dry_run_words
 
 if TYPE_CHECKING:
     from plimsoll.cli.manifests import Manifest
-    from plimsoll.kube.discovery import DiscoveredKind
+    from plimsoll.kube.request import Request, ResourcePath
 
-WAIT_S = 60.0
-NOT_GONE, REFUSED = 1, 2
-Target = tuple["DiscoveredKind", str, str]  # kind, namespace, name
-
-
-@click.command("delete")
-@click.argument("words", nargs=-1, metavar="[KIND NAME... | KIND/NAME...]")
-@click.option(
-    "-f", "--filename", "files", multiple=True, metavar="FILE|DIR|-", help="Delete the objects in these files."
+FAILED = 1
+IMMEDIATE = (
+    "Warning: Immediate deletion does not wait for confirmation that the running resource has been terminated. "
+    "The resource may continue to run on the cluster indefinitely."
 )
+
+
+@click.command("delete", cls=Verb)
+@click.argument("words", nargs=-1, type=ObjectWords(), metavar="[KIND NAME... | KIND/NAME...]")
+@file_options(required=False)
 @cluster_options
+@selector_options()
+@click.option("--grace-period", type=click.IntRange(-1), default=-1, metavar="SECONDS", help="[default: the object's]")
+@click.option("--now", is_flag=True, help="The same as --grace-period=1.")
+@click.option("--force", is_flag=True, help="With --grace-period=0: do not wait for the node.")
 @click.option(
-    "-l", "--selector", default="", metavar="LABELS", help="Delete the objects of the kind with these labels."
-)
-@click.option("--all", "every", is_flag=True, help="Delete all objects of the kind in the namespace.")
-@click.option(
-    "--grace-period", type=click.IntRange(0), metavar="SECONDS", help="Override the grace period of the object."
+    "--cascade",
+    type=click.Choice(["background", "foreground", "orphan"]),
+    default="background",
+    show_default=True,
+    help="Whether objects that this one owns are deleted after it, before it, or not at all.",
 )
 @click.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
 @click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the objects are gone.")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(0, min_open=True), default=WAIT_S, show_default=True)
-def delete(words: tuple[str, ...], files: tuple[str, ...], **options: Any) -> int:
-    """Delete objects.
-
-    Exit code 1 if an object is not gone in time, 2 if the server rejects the request.
+@click.option("--timeout", "timeout_s", type=DurationParam(), default="60s", show_default=True, help="0: no limit.")
+@dry_run_option()
+@click.option("-o", "--output", type=click.Choice(["name"]), help="Print only KIND/NAME.")
+def delete(words: tuple[str, ...], files: tuple[str, ...], recursive: bool, **options: Any) -> int:
+    """Delete objects. Exit code 1 if the server refuses it, or an object is not gone in time.
 
     \b
     Examples:
       plimsoll delete pod web
-      plimsoll delete pods -l app=web
-      plimsoll delete -f pod.yaml --grace-period 0
+      plimsoll delete pods -l app=web --wait=false
+      plimsoll delete pod web --force --grace-period=0
+      plimsoll delete -f pod.yaml --ignore-not-found
     """
     if bool(words) == bool(files):
         raise click.UsageError("specify objects or -f FILE")
-    manifests: list[Manifest] = []
-    if files:
-        from plimsoll.cli.manifests import read_manifests
-
-        manifests = read_manifests(files)
+    if options["now"]:
+        if options["grace_period"] >= 0:
+            raise click.UsageError("--now and --grace-period exclude each other")
+        options["grace_period"] = 1
+    if options["force"]:
+        if options["grace_period"] > 0:
+            raise click.UsageError("--force and --grace-period greater than 0 exclude each other")
+        options["grace_period"], options["wait"] = 0, False
+        click.echo(IMMEDIATE, err=True)
+    manifests = read_files(files, recursive) if files else []
     return answered(options, lambda cluster: _delete(cluster, words, manifests, options))
 
 
 async def _delete(
     cluster: ClusterClient, words: tuple[str, ...], manifests: list[Manifest], options: dict[str, Any]
 ) -> int:
-    targets = await (_from_words(cluster, words, options) if words else _from_manifests(cluster, manifests))
+    from plimsoll.kube.request import ApiError
+
+    targets = await (selected(cluster, words, options) if words else _from_manifests(cluster, manifests))
     if not targets:
-        click.echo("No resources found.", err=True)
+        click.echo("No resources found", err=True)
         return 0
-    import asyncio
-
-    from plimsoll.kube.request import ApiError, delete
-
     code, going = 0, []
-    for kind, namespace, name in targets:
+    for target in targets:
         try:
-            await cluster.ask(delete(kind.resource, name, namespace, grace_s=options["grace_period"]))
+            if options["dry_run"] != "client":
+                await cluster.ask(_request(target, options))
         except ApiError as error:
             if not (error.is_gone and options["ignore_not_found"]):
-                click.echo(f"plimsoll: {inert(str(error))}", err=True)
-                code = REFUSED
+                click.echo(inert(server_text(error)), err=True)
+                code = FAILED
             continue
-        click.echo(f'{kind.title} "{inert(name)}" deleted')
-        going.append((kind, namespace, name))
-    if not options["wait"]:
+        click.echo(_deleted(target, options))
+        going.append(target)
+    if options["dry_run"] != "none" or not options["wait"]:
         return code
     try:
-        async with asyncio.timeout(options["timeout_s"]):
+        async with asyncio.timeout(options["timeout_s"] or None):
             for target in going:
-                await _gone(cluster, target)
+                await gone(cluster, target.kind.resource, target.namespace, target.name)
     except TimeoutError:
-        kind, _, name = target
         click.echo(
-            f"plimsoll: {kind.title}/{inert(name)} still exists after {options['timeout_s']:g} s; "
+            f"plimsoll: {inert(str(target))} still exists after {options['timeout_s']:g} s; "
             "see `plimsoll describe`; --grace-period 0 ends a pod at once",
             err=True,
         )
-        return NOT_GONE
+        return FAILED
     return code
 
 
-async def _from_words(cluster: ClusterClient, words: tuple[str, ...], options: dict[str, Any]) -> list[Target]:
-    from plimsoll.kube.request import listing
-
-    if any("/" in word for word in words):
-        pairs = [word.partition("/") for word in words]
-        found = [(await cluster.kind(word), name) for word, _, name in pairs]
-    else:
-        kind = await cluster.kind(words[0])
-        found = [(kind, name) for name in words[1:]]
-        if not found:
-            if not options["selector"] and not options["every"]:
-                raise click.UsageError(f"specify names of {kind.plural}, -l LABELS or --all")
-            namespace = cluster.namespace if kind.namespaced else ""
-            listed = await cluster.ask(listing(kind.resource, namespace=namespace, labels=options["selector"]))
-            found = [(kind, str(each["metadata"]["name"])) for each in listed.get("items") or ()]
-    return [(kind, cluster.namespace if kind.namespaced else "", name) for kind, name in found]
+def _deleted(target: ObjectName, options: dict[str, Any]) -> str:
+    if options["output"]:
+        return inert(str(target))
+    where = f" from {target.namespace} namespace" if target.namespace else ""
+    word = "force deleted" if options["force"] else "deleted"
+    return inert(f'{target.kind.title} "{target.name}" {word}{where}{dry_run_words(options["dry_run"])}')
 
 
-async def _from_manifests(cluster: ClusterClient, manifests: list[Manifest]) -> list[Target]:
+def _request(target: ObjectName, options: dict[str, Any]) -> Request:
+    from plimsoll.kube.request import JSON, Request
+
+    body: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+    body["propagationPolicy"] = str(options["cascade"]).capitalize()
+    if options["grace_period"] >= 0:
+        body["gracePeriodSeconds"] = options["grace_period"]
+    if options["dry_run"] == "server":
+        body["dryRun"] = ["All"]
+    path = target.kind.resource.path(target.namespace, target.name)
+    return Request("DELETE", path, msgspec.json.encode(body), JSON)
+
+
+async def _from_manifests(cluster: ClusterClient, manifests: list[Manifest]) -> list[ObjectName]:
     from plimsoll.kube.discovery import kind_of_object
 
     kinds = await cluster.kinds()
-    found: list[Target] = []
+    found: list[ObjectName] = []
     for each in reversed(manifests):  # in reverse order of creation
         kind = kind_of_object(kinds, each.api_version, each.kind)
-        found.append((kind, (each.namespace or cluster.namespace) if kind.namespaced else "", each.name))
+        found.append(ObjectName(kind, (each.namespace or cluster.namespace) if kind.namespaced else "", each.name))
     return found
 
 
-async def _gone(cluster: ClusterClient, target: Target) -> None:
+async def gone(cluster: ClusterClient, resource: ResourcePath, namespace: str, name: str, uid: str = "") -> None:
     """Watch the object until it is deleted, or replaced by another with the same name."""
-    from plimsoll.kube.request import get, watching
+    from plimsoll.kube.request import document, get, watching
 
-    kind, namespace, name = target
-    uid = ""
     while True:
-        answer = await cluster.answer(get(kind.resource, name, namespace))
+        answer = await cluster.answer(get(resource, name, namespace))
         if answer.status == 404:
             return
-        metadata = msgspec.json.decode(answer.body).get("metadata") or {}
+        metadata = document(answer).get("metadata") or {}
         if uid and metadata.get("uid") != uid:
             return
         uid = str(metadata.get("uid") or "")
-        watch = watching(
-            kind.resource,
-            str(metadata.get("resourceVersion") or ""),
-            namespace=namespace,
-            fields=f"metadata.name={name}",
-        )
-        async for line in cluster.lines(watch):
+        version = str(metadata.get("resourceVersion") or "")
+        async for line in cluster.lines(
+            watching(resource, version, namespace=namespace, fields=f"metadata.name={name}")
+        ):
             event = msgspec.json.decode(line)
             if event["type"] == "DELETED":
                 return

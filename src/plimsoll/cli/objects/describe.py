@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
+from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.selection import listed, named, selector_options
 from plimsoll.cli.printers import message, when
 from plimsoll.cli.terminal import inert, table
+from plimsoll.cli.verb import Verb
 from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.rules.cgroups.reasons import human_bytes, human_cores
 from plimsoll.rules.model.json_object import JsonObject
@@ -34,8 +37,9 @@ _NOT_LISTED = ("apiVersion", "kind", "metadata")
 
 
 def described(
-    kind: str, document: JsonObject, events: Sequence[JsonObject], pods: Sequence[JsonObject], now_s: float
+    kind: str, document: JsonObject, events: Sequence[JsonObject] | None, pods: Sequence[JsonObject], now_s: float
 ) -> Iterator[str]:
+    """`events` is None if they are not shown."""
     if kind == "Pod":
         yield from _pod(document, now_s)
     elif kind == "Node":
@@ -45,7 +49,8 @@ def described(
         yield _field("Kind", kind)
         rest = {key: value for key, value in document.items() if key not in _NOT_LISTED}
         yield from _listed(rest, 0)
-    yield from _event_lines(events, now_s)
+    if events is not None:
+        yield from _event_lines(events, now_s)
 
 
 def _heading(document: JsonObject, now_s: float) -> Iterator[str]:
@@ -334,12 +339,13 @@ def _part(document: JsonObject, name: str) -> JsonObject:
     return part if isinstance(part, dict) else {}
 
 
-@click.command("describe")
-@click.argument("words", nargs=-1, required=True, metavar="KIND [NAME...] | KIND/NAME...")
+@click.command("describe", cls=Verb)
+@click.argument("words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND [NAME...] | KIND/NAME...")
 @cluster_options
-@click.option("-l", "--selector", default="", metavar="LABELS", help="Only objects of the kind with these labels.")
-def describe(words: tuple[str, ...], selector: str, **options: Any) -> int:
-    """Show details of objects and their events.
+@selector_options(every=False)
+@click.option("--show-events/--no-events", default=True, help="Events of each object.  [default: true]")
+def describe(words: tuple[str, ...], **options: Any) -> int:
+    """Show details of objects and their events. Exit code 1 if an object does not exist.
 
     \b
     Examples:
@@ -347,14 +353,13 @@ def describe(words: tuple[str, ...], selector: str, **options: Any) -> int:
       plimsoll describe node/n1
       plimsoll describe deployments
     """
-    return answered(options, lambda cluster: _describe(cluster, words, selector))
+    return answered(options, lambda cluster: _describe(cluster, words, options))
 
 
-async def _describe(cluster: ClusterClient, words: tuple[str, ...], selector: str) -> int:
-
+async def _describe(cluster: ClusterClient, words: tuple[str, ...], options: dict[str, Any]) -> int:
     printed = False
-    for kind, document in await _objects(cluster, words, selector):
-        events = await _events(cluster, kind, document)
+    for kind, document in await _objects(cluster, words, options):
+        events = await _events(cluster, kind, document) if options["show_events"] else None
         pods = await _pods_of(cluster, document) if kind.kind == "Node" else []
         if printed:
             click.echo("\n")
@@ -362,30 +367,25 @@ async def _describe(cluster: ClusterClient, words: tuple[str, ...], selector: st
             click.echo(line)
         printed = True
     if not printed:
-        where = f" in {cluster.namespace} namespace" if cluster.namespace else ""
-        click.echo(f"No resources found{where}.", err=True)
+        where = "" if options["all_namespaces"] else f" in {inert(cluster.namespace)} namespace."
+        click.echo(f"No resources found{where}", err=True)
     return 0
 
 
 async def _objects(
-    cluster: ClusterClient, words: tuple[str, ...], selector: str
+    cluster: ClusterClient, words: tuple[str, ...], options: dict[str, Any]
 ) -> list[tuple[DiscoveredKind, JsonObject]]:
-    from plimsoll.kube.request import get, listing
+    from plimsoll.kube.request import get
 
-    if any("/" in word for word in words):
-        pairs = [(await cluster.kind(word.partition("/")[0]), word.partition("/")[2]) for word in words]
-    else:
-        kind = await cluster.kind(words[0])
-        pairs = [(kind, name) for name in words[1:]]
-        if not pairs:
+    found: list[tuple[DiscoveredKind, JsonObject]] = []
+    for kind, name in await named(cluster, words):
+        if name:
             namespace = cluster.namespace if kind.namespaced else ""
-            listed = await cluster.ask(listing(kind.resource, namespace=namespace, labels=selector))
+            found.append((kind, await cluster.ask(get(kind.resource, name, namespace))))
+        else:
             kind_fields = {"apiVersion": kind.api_version, "kind": kind.kind}
-            return [(kind, {**kind_fields, **item}) for item in listed.get("items") or ()]
-    return [
-        (kind, await cluster.ask(get(kind.resource, name, cluster.namespace if kind.namespaced else "")))
-        for kind, name in pairs
-    ]
+            found += [(kind, {**kind_fields, **item}) for item in await listed(cluster, kind, options)]
+    return found
 
 
 async def _events(cluster: ClusterClient, kind: DiscoveredKind, document: JsonObject) -> list[JsonObject]:

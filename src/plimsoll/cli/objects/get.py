@@ -1,4 +1,4 @@
-"""`plimsoll get`: displays objects as tables, JSON, YAML or names, once or with a watch."""
+"""`plimsoll get`: displays objects as tables, documents, names, templates or columns; once or with a watch."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from plimsoll.cli.client import ClusterClient, answered, cluster_options
-from plimsoll.cli.printers import ACCEPT, Columns, as_table, header, rows, shown, without_managed_fields
+from plimsoll.cli.client import ClusterClient, answered, cluster_options, server_text
+from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.objects.output import PLAIN, TEMPLATES, ObjectPrinter, output_option, sort_key
+from plimsoll.cli.objects.selection import named, selector_options
+from plimsoll.cli.printers import ACCEPT, Columns, TableForm, as_table, header, rows
 from plimsoll.cli.terminal import inert
+from plimsoll.cli.verb import Verb
 from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
@@ -17,66 +21,93 @@ if TYPE_CHECKING:
     from plimsoll.kube.request import Request
 
 
-@click.command("get")
-@click.argument("words", nargs=-1, required=True, metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
+@click.command("get", cls=Verb)
+@click.argument("words", nargs=-1, required=True, type=ObjectWords(), metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
 @cluster_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces.")
-@click.option("-o", "--output", type=click.Choice(["wide", "json", "yaml", "name"]), help="[default: a table]")
-@click.option("-l", "--selector", default="", metavar="LABELS", help="app=web,tier!=cache")
-@click.option("--field-selector", default="", metavar="FIELDS", help="spec.nodeName=n1")
+@selector_options(every=False)
+@output_option("wide", *PLAIN, *TEMPLATES)
 @click.option("-w", "--watch", is_flag=True, help="Watch for changes after the list.")
-@click.option("--no-headers", is_flag=True)
-def get(words: tuple[str, ...], watch: bool, **options: Any) -> int:
-    """Display objects.
+@click.option("--watch-only", is_flag=True, help="Watch for changes without the list.")
+@click.option("--output-watch-events", is_flag=True, help="Show the type of each change: ADDED, MODIFIED, DELETED.")
+@click.option("--sort-by", default="", metavar="PATH", help="Sort by this field: .metadata.creationTimestamp")
+@click.option("--show-labels", is_flag=True, help="Show all labels as the last column.")
+@click.option("-L", "--label-columns", multiple=True, metavar="LABEL,...", help="Show these labels as columns.")
+@click.option("--no-headers", is_flag=True, help="No column names.")
+@click.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
+@click.option("--show-managed-fields", is_flag=True, help="Keep managedFields in JSON and YAML.")
+@click.option(
+    "--allow-missing-template-keys/--no-missing-template-keys",
+    default=True,
+    help="A field that an object does not have selects nothing, or is an error.  [default: nothing]",
+)
+def get(words: tuple[str, ...], **options: Any) -> int:
+    """Display objects. Exit code 1 if an object does not exist.
 
     \b
     Examples:
       plimsoll get pods
-      plimsoll get pods -A -o wide
+      plimsoll get pods -A -o wide --sort-by .metadata.creationTimestamp
       plimsoll get pod web -o yaml
       plimsoll get pod/web node/n1
       plimsoll get pods -l app=web -w
+      plimsoll get pods -o jsonpath='{range .items[*]}{.metadata.name}{"\\n"}{end}'
+      plimsoll get pods -o custom-columns=NAME:.metadata.name,QOS:.status.qosClass
     """
-    return answered(options, lambda cluster: _get(cluster, words, watch, options))
+    options["watch"] = options["watch"] or options["watch_only"]
+    output = options["output"]
+    documents = None
+    if output is not None and output.form != "wide":
+        documents = ObjectPrinter(
+            output,
+            headers=not options["no_headers"],
+            allow_missing=options["allow_missing_template_keys"],
+            managed=options["show_managed_fields"],
+        )
+    return answered(options, lambda cluster: _get(cluster, words, documents, options))
 
 
-async def _get(cluster: ClusterClient, words: tuple[str, ...], watch: bool, options: dict[str, Any]) -> int:
-    asked = await _asked(cluster, words)
-    if watch and (len(asked) != 1 or options["output"] not in (None, "wide", "name")):
-        raise click.UsageError("-w supports one kind or one object, as a table")
-    if options["output"] in ("json", "yaml"):
-        return await _documents(cluster, asked, options)
-    many = len({kind for kind, _ in asked}) > 1
-    printed = 0
+async def _get(
+    cluster: ClusterClient, words: tuple[str, ...], documents: ObjectPrinter | None, options: dict[str, Any]
+) -> int:
+    asked = await named(cluster, words)
+    if options["all_namespaces"] and any(name for _, name in asked):
+        raise click.UsageError("a named object has one namespace: use -n, not -A")
+    if options["watch"] and len(asked) != 1:
+        raise click.UsageError("-w supports one kind or one object")
+    accept = ACCEPT if documents is None else "application/json"
+    found, code = await _answers(cluster, asked, accept, options)
+    tables = _Tables(options, len({kind for kind, _ in asked}) > 1)
+    if not options["watch_only"]:
+        if documents is None:
+            printed = sum(tables.add(kind, as_table(each)) for kind, each in found)
+            if not printed and not code and not (options["ignore_not_found"] and asked[0][1]):
+                everywhere = options["all_namespaces"] or not asked[0][0].namespaced
+                where = "" if everywhere else f" in {inert(cluster.namespace)} namespace."
+                click.echo(f"No resources found{where}", err=True)
+        elif found:
+            _print_documents(documents, asked, found, options["sort_by"])
+    if options["watch"] and found:
+        kind, listed = found[0]
+        async for event in _events(cluster, kind, asked[0][1], listed, accept, options):
+            tables.change(kind, event) if documents is None else _print_change(documents, kind, event, options)
+    return code
+
+
+async def _answers(
+    cluster: ClusterClient, asked: list[tuple[DiscoveredKind, str]], accept: str, options: dict[str, Any]
+) -> tuple[list[tuple[DiscoveredKind, JsonObject]], int]:
+    """What the server has; errors about single objects are printed, and the exit code is 1."""
+    from plimsoll.kube.request import ApiError
+
+    found, code = [], 0
     for kind, name in asked:
-        request = _request(cluster, kind, name, options, ACCEPT)
-        found = as_table(await cluster.ask(request))
-        if printed and found.get("rows") and options["output"] != "name":
-            click.echo()
-        columns = Columns()
-        printed += _print(found, kind, many, columns, options, head=not options["no_headers"])
-        if watch:
-            await _follow(cluster, kind, name, found, columns, options)
-    if not printed:
-        where = "" if options["all_namespaces"] or not asked[0][0].namespaced else f" in {cluster.namespace} namespace"
-        click.echo(f"No resources found{where}.", err=True)
-    return 0
-
-
-async def _asked(cluster: ClusterClient, words: tuple[str, ...]) -> list[tuple[DiscoveredKind, str]]:
-    """The kinds, each with a name if one object is named."""
-    from plimsoll.kube.discovery import kinds_meant
-
-    kinds = await cluster.kinds()
-    if any("/" in word for word in words):
-        pairs = [word.partition("/") for word in words]
-        if any(not kind or not name for kind, _, name in pairs):
-            raise click.UsageError("use KIND/NAME for every object, or one KIND followed by names")
-        return [(await cluster.kind(kind), name) for kind, _, name in pairs]
-    meant = kinds_meant(kinds, words[0])
-    if len(words) > 1 and len(meant) > 1:
-        raise click.UsageError("names need exactly one kind: `plimsoll get pod web api`")
-    return [(kind, name) for kind in meant for name in (words[1:] or ("",))]
+        try:
+            found.append((kind, await cluster.ask(_request(cluster, kind, name, options, accept))))
+        except ApiError as error:
+            if not (error.is_gone and name and options["ignore_not_found"]):
+                click.echo(inert(server_text(error)), err=True)
+                code = 1
+    return found, code
 
 
 def _request(cluster: ClusterClient, kind: DiscoveredKind, name: str, options: dict[str, Any], accept: str) -> Request:
@@ -85,79 +116,111 @@ def _request(cluster: ClusterClient, kind: DiscoveredKind, name: str, options: d
 
     namespace = cluster.namespace if kind.namespaced and not options["all_namespaces"] else ""
     if name:
-        if options["all_namespaces"]:
-            raise click.UsageError("a named object has one namespace: use -n, not -A")
         request = one(kind.resource, name, namespace)
     else:
         fields, labels = options["field_selector"], options["selector"]
         request = listing(kind.resource, namespace=namespace, fields=fields, labels=labels)
-    return msgspec.structs.replace(request, accept=accept)
+    path = request.path
+    if options["sort_by"] and accept == ACCEPT:  # rows are sorted by fields of the whole object
+        path += ("&" if "?" in path else "?") + "includeObject=Object"
+    return msgspec.structs.replace(request, accept=accept, path=path)
 
 
-def _print(
-    found: JsonObject,
-    kind: DiscoveredKind,
-    many: bool,
-    columns: Columns,
-    options: dict[str, Any],
-    *,
-    head: bool = False,
-) -> int:
-    if options["output"] == "name":
-        for row in found.get("rows") or ():
-            click.echo(f"{kind.title}/{inert(str(row['object']['metadata']['name']))}")
-        return len(found.get("rows") or ())
-    wide, namespaces = options["output"] == "wide", bool(options["all_namespaces"]) and kind.namespaced
-    cells = list(rows(found, wide=wide, namespaces=namespaces, prefix=f"{kind.title}/" if many else ""))
-    if cells:
-        if head:
-            cells.insert(0, header(found, wide=wide, namespaces=namespaces))
-        for line in columns.lines(cells):
+class _Tables:
+    """Prints the tables of one or several kinds, and the changes of a watch."""
+
+    def __init__(self, options: dict[str, Any], many: bool) -> None:
+        self._options, self._many = options, many
+        self._columns, self._printed = Columns(), 0
+        self._definitions: list[Any] = []
+
+    def add(self, kind: DiscoveredKind, found: JsonObject) -> int:
+        listed = list(found.get("rows") or ())
+        if self._options["sort_by"]:
+            key = sort_key(self._options["sort_by"], [row["object"] for row in listed])
+            listed.sort(key=lambda row: key(row["object"]))
+        if self._printed and listed:
+            click.echo()
+        if self._many:
+            self._columns = Columns()
+        self._printed += len(listed)
+        self._print(kind, {**found, "rows": listed}, head=not self._options["no_headers"])
+        return len(listed)
+
+    def change(self, kind: DiscoveredKind, event: JsonObject) -> None:
+        changed = as_table(event["object"])
+        self._print(kind, {**changed, "columnDefinitions": changed.get("columnDefinitions")}, event["type"])
+
+    def _print(self, kind: DiscoveredKind, found: JsonObject, event: str = "", *, head: bool = False) -> None:
+        self._definitions = found.get("columnDefinitions") or self._definitions
+        found = {**found, "columnDefinitions": self._definitions}
+        form = TableForm(
+            wide=self._options["output"] is not None,
+            namespaces=self._options["all_namespaces"] and kind.namespaced,
+            prefix=f"{kind.title}/" if self._many else "",
+            labels=tuple(name for each in self._options["label_columns"] for name in each.split(",") if name),
+            all_labels=self._options["show_labels"],
+        )
+        cells = list(rows(found, form))
+        if cells and head:
+            cells.insert(0, header(found, form))
+        if self._options["output_watch_events"]:
+            first = ["EVENT"] if cells and head else []
+            events = [*first, *[event or "ADDED"] * (len(cells) - len(first))]
+            cells = [[word, *line] for word, line in zip(events, cells, strict=True)]
+        for line in self._columns.lines(cells):
             click.echo(line)
-    return len(cells)
 
 
-async def _follow(
-    cluster: ClusterClient,
-    kind: DiscoveredKind,
-    name: str,
-    listed: JsonObject,
-    columns: Columns,
-    options: dict[str, Any],
+def _print_documents(
+    documents: ObjectPrinter,
+    asked: list[tuple[DiscoveredKind, str]],
+    found: list[tuple[DiscoveredKind, JsonObject]],
+    sort_by: str,
 ) -> None:
+    items = [(kind, item) for kind, document in found for item in _items(document)]
+    if sort_by:
+        key = sort_key(sort_by, [item for _, item in items])
+        items.sort(key=lambda pair: key(pair[1]))
+    if documents.each:
+        documents.objects([(f"{kind.title}/{item['metadata']['name']}", item) for kind, item in items])
+    elif len(asked) == 1 and asked[0][1]:
+        documents.document(found[0][1])
+    else:
+        listed = [item for _, item in items]
+        documents.document({"apiVersion": "v1", "items": listed, "kind": "List", "metadata": {"resourceVersion": ""}})
+
+
+def _print_change(documents: ObjectPrinter, kind: DiscoveredKind, event: JsonObject, options: dict[str, Any]) -> None:
+    changed = event["object"]
+    if documents.each:
+        documents.objects([(f"{kind.title}/{changed['metadata']['name']}", changed)])
+        return
+    if options["output"].form == "yaml":
+        click.echo("---")
+    documents.document(event if options["output_watch_events"] else changed)
+
+
+async def _events(
+    cluster: ClusterClient, kind: DiscoveredKind, name: str, listed: JsonObject, accept: str, options: dict[str, Any]
+) -> Any:
     from plimsoll.kube.request import ApiError, watching
 
-    fields = options["field_selector"] if not name else f"metadata.name={name}"
     request = watching(
         kind.resource,
         str((listed.get("metadata") or {}).get("resourceVersion") or ""),
         namespace=cluster.namespace if kind.namespaced and not options["all_namespaces"] else "",
-        fields=fields,
+        fields=options["field_selector"] if not name else f"metadata.name={name}",
         labels=options["selector"],
     )
-    definitions = listed.get("columnDefinitions") or []
-    async for line in cluster.lines(msgspec.structs.replace(request, accept=ACCEPT)):
+    async for line in cluster.lines(msgspec.structs.replace(request, accept=accept)):
         event = msgspec.json.decode(line)
         if event["type"] == "BOOKMARK":
             continue
         if event["type"] == "ERROR":
             status = event["object"]
             raise ApiError(int(status.get("code") or 500), str(status.get("reason")), str(status.get("message")))
-        changed = as_table(event["object"])
-        changed.setdefault("columnDefinitions", definitions)
-        definitions = changed["columnDefinitions"] or definitions
-        _print({**changed, "columnDefinitions": definitions}, kind, False, columns, options)
-
-
-async def _documents(cluster: ClusterClient, asked: list[tuple[DiscoveredKind, str]], options: dict[str, Any]) -> int:
-    found = [await cluster.ask(_request(cluster, kind, name, options, "application/json")) for kind, name in asked]
-    if len(found) == 1 and asked[0][1]:
-        click.echo(shown(without_managed_fields(found[0]), options["output"]))
-        return 0
-    items = [item for document in found for item in _items(document)]
-    whole = {"apiVersion": "v1", "kind": "List", "metadata": {"resourceVersion": ""}, "items": items}
-    click.echo(shown(without_managed_fields(whole), options["output"]))
-    return 0
+        yield event
 
 
 def _items(document: JsonObject) -> list[JsonObject]:

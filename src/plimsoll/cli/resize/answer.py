@@ -15,6 +15,7 @@ from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resize.allocation import all_containers
 from plimsoll.rules.resize.forecast import Forecast, Outcome
 from plimsoll.rules.resize.headroom import PodRemoval
+from plimsoll.rules.resize.predicted_cpus import CpuChange
 from plimsoll.rules.resize.request import patch_between
 from plimsoll.rules.resize.steps import FileChange
 from plimsoll.rules.resources.qos import qos_class
@@ -93,6 +94,7 @@ class ResizeAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
     room: Room | None = None
     largest: tuple[Largest, ...] = ()
     writes: tuple[FileChange, ...] = ()
+    cpus: tuple[CpuChange, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -106,7 +108,12 @@ class ResizeAnswer(msgspec.Struct, frozen=True, rename="camel", omit_defaults=Tr
 
 
 def resize_answer(
-    found: Forecast, old: Pod, new: Pod, writes: Sequence[FileChange] = (), notes: Sequence[str] = ()
+    found: Forecast,
+    old: Pod,
+    new: Pod,
+    writes: Sequence[FileChange] = (),
+    notes: Sequence[str] = (),
+    cpus: Sequence[CpuChange] = (),
 ) -> ResizeAnswer:
     changes = tuple(_changes(old, new))
     title = f"{old.metadata.namespace}/{old.metadata.name}" if old.metadata.namespace else old.metadata.name
@@ -125,6 +132,7 @@ def resize_answer(
         _room(found),
         tuple(Largest(each.container, each.resource, _text(each.ever), _text(each.now)) for each in found.most),
         tuple(writes),
+        tuple(cpus),
         (*notes, *_zero_limits(changes)),
     )
 
@@ -194,6 +202,11 @@ def lines(answer: ResizeAnswer, paint: Paint) -> Iterator[str]:
             f"{each['limit']}; the node rejects or delays such a resize"
         )
     yield from _written(answer, paint)
+    if answer.cpus:
+        yield paint("exclusive CPUs", "dim")
+        yield from table(
+            [[f"  {inert(each.name)}", "cpuset.cpus", f"{each.before} → {each.after}"] for each in answer.cpus]
+        )
     for note in answer.notes:
         yield f"note: {inert(note)}"
 

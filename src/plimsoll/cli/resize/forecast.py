@@ -31,25 +31,30 @@ from plimsoll.rules.model.objects import MEMORY, Node, Pod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile, profile_named
-from plimsoll.rules.resize.forecast import Api, Outcome, forecast, forecast_without_node, predicted_cpu_refusal
+from plimsoll.rules.resize.forecast import Api, Outcome, forecast, forecast_without_node
+from plimsoll.rules.resize.predicted_cpus import PredictedCpus
 from plimsoll.rules.resize.request import ResourceChange, resized_document
 from plimsoll.rules.resize.verdict import ResizeSetting, resize_setting
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.scheduling.fit import allocated_load
 
 
-def cpu_refusal(setting: NodeConfig, allocated: Sequence[Pod]) -> Callable[[Pod], AdmissionRefusal | None]:
-    """Whether a node with the static CPU policy has the CPUs for a resize. `allocated`: all pods of the node.
+def predicted_cpus(setting: NodeConfig, allocated: Sequence[Pod]) -> PredictedCpus | None:
+    """The exclusive CPUs on a node with the static CPU policy. `allocated`: all pods of the node.
 
     Cores count as one thread each, because a node does not report its topology. Raises InvalidConfigError if the node
     would not start with that policy.
     """
     if not setting.policy.static_cpus:
-        return lambda _pod: None
+        return None
     from plimsoll.node.resources.cpu_manager import cpu_plan
     from plimsoll.rules.cpumanager.topology import flat
 
-    return predicted_cpu_refusal(cpu_plan(setting, flat(setting.machine.cores)), setting.policy, allocated)
+    return PredictedCpus(cpu_plan(setting, flat(setting.machine.cores)), setting.policy, allocated)
+
+
+def cpu_refusal(predicted: PredictedCpus | None) -> Callable[[Pod], AdmissionRefusal | None]:
+    return (lambda _pod: None) if predicted is None else predicted.refusal
 
 
 # The fields of a KubeletConfiguration that the verdict on a resize depends on.
@@ -164,7 +169,7 @@ def _configured(
 ) -> ResizeSetting:
     setting = reported_setting(reported, _FIELDS, node, profile)
     load = allocated_load(node, others)
-    found = resize_setting(setting, load, conditions, cpu_refusal(setting, [*others, pod]))
+    found = resize_setting(setting, load, conditions, cpu_refusal(predicted_cpus(setting, [*others, pod])))
     return msgspec.structs.replace(
         found,
         static_memory=reported.get("memoryManagerPolicy") == "Static",

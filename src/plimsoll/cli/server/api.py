@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.linux.state_dir import default_state
 
 _STATE = click.option(
@@ -41,6 +42,7 @@ _STATE = click.option(
 )
 @click.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
 @click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
+@log_options
 @click.pass_context
 def api(context: click.Context, /, state_dir: Path | None, **options: Any) -> None:
     """Run the API server. The first start creates a CA and an admin kubeconfig, and prints its path.
@@ -53,7 +55,8 @@ def api(context: click.Context, /, state_dir: Path | None, **options: Any) -> No
     if context.invoked_subcommand is None:
         import asyncio
 
-        asyncio.run(run(default_state(state_dir), **options))
+        level = log_level(options)
+        asyncio.run(run(default_state(state_dir), level=level, **options))
 
 
 def _announced(url: str, kubeconfig: Path) -> None:
@@ -67,6 +70,7 @@ async def run(
     feature_gates: str,
     audit_log: Path | None,
     scheduler: bool,
+    level: int,
     while_stdin: bool = False,
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
@@ -91,7 +95,7 @@ async def run(
         click.echo(f"plimsoll: {note}", err=True)
     authority = Authority(state)
     authority.prepare(server_names(host))
-    log_to_stderr()
+    log_to_stderr(level)
     stop = stop_event(while_stdin=while_stdin)
     with contextlib.ExitStack() as stack:
         audit = None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from plimsoll.cli.parameters import log_level, log_options
 
 if TYPE_CHECKING:
     from plimsoll.kube.kubeconfig import Access
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 )
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]")
 @click.option("--profile", default="documents", show_default=True, help="The profile to follow: documents or 1.36.")
-def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
+@log_options
+def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: Any) -> None:
     """Assign pending pods to nodes by their requests, until Ctrl-C.
 
     `plimsoll api` includes the scheduler; use this with `plimsoll api --no-scheduler` and with other API servers. It
@@ -34,7 +37,7 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str) -> None:
     chosen = profile_named(profile)
     file = kubeconfig or (Path(os.environ["KUBECONFIG"]) if os.environ.get("KUBECONFIG") else None)
     access = load(file, context) if file is not None else in_cluster(os.environ)
-    log_to_stderr()
+    log_to_stderr(log_level(options))
     click.echo(f"scheduling for {access.server}, profile {chosen.name}")
     asyncio.run(_run(access, chosen))
 

@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 import plimsoll
+from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.cli.terminal import Paint, colourful
 from plimsoll.errors import PlimsollError
 
@@ -59,6 +60,7 @@ TOUR = (
     help="Run containers with a private containerd in the state directory; installs it if missing (Debian, root).",
 )
 @click.option("--demo/--no-demo", default=True, help="Whether to run the three pods of examples/three-classes.yaml.")
+@log_options
 def up(tour: bool, **options: Any) -> int:
     """Start a Kubernetes cluster on this machine: API server, scheduler, a node with real limits, three pods.
 
@@ -84,6 +86,7 @@ def up(tour: bool, **options: Any) -> int:
         if os.geteuid() != 0:
             raise PlimsollError("--with-containerd: containerd needs root")
         own_mounts()
+    log_level(dict(options))  # both options together are refused before anything starts
     demo = EXAMPLES / "three-classes.yaml" if options.pop("demo") else None
     return asyncio.run(run(UpOptions(demo=demo, **options), paint))
 

@@ -26,7 +26,7 @@ import msgspec
 
 from plimsoll.api.server.server import listen_problem
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port, notify, stop_signals
-from plimsoll.cli.node.machine import node_name, opened
+from plimsoll.cli.node.machine import configures, driver_of, node_name, opened
 from plimsoll.cli.server.lock import taken
 from plimsoll.cli.server.up_demo import is_elsewhere, is_over, is_ready, manifests, problems
 from plimsoll.cli.terminal import Paint, inert
@@ -45,6 +45,7 @@ START_S = 20.0  # to wait for the pods; then report those that do not run
 END_S = 4.0  # of the five seconds that a shutdown may take; the rest is for the cleanup
 API_LISTEN, NODE_LISTEN = "127.0.0.1:6443", "127.0.0.1:10250"
 POLL_S = 0.1
+POD_PIDS = 4096  # processes in one pod
 NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -61,6 +62,14 @@ class UpOptions(msgspec.Struct, frozen=True):
     demo: Path | None = None
     with_containerd: bool = False
     fresh: bool = False  # begin with an empty store
+    log_level: str | None = None
+    verbosity: int | None = None
+
+    def log_arguments(self) -> list[str]:
+        """For the API server and the node agent."""
+        if self.verbosity is not None:
+            return ["-v", str(self.verbosity)]
+        return ["--log-level", self.log_level] if self.log_level is not None else []
 
     def node_arguments(self, state: Path, *, simulate: bool, endpoint: str = "") -> list[str]:
         """The arguments of `plimsoll node`. `endpoint`: of a container runtime that is not embedded."""
@@ -149,7 +158,7 @@ class LocalCluster:
         if self._options.with_containerd:
             from plimsoll.cli.server.up_containerd import UpContainerd
 
-            self._containerd = UpContainerd(self._state, self._paint)
+            self._containerd = UpContainerd(self._state, self._paint, driver_of(self.node_parameters()))
             self.has_started = True
             await self._containerd.start()
         self._live, simulate = await self._opened()
@@ -236,17 +245,20 @@ class LocalCluster:
     def _endpoint(self) -> str:
         return self._containerd.endpoint if self._containerd is not None else ""
 
-    def _open(self, *, simulate: bool) -> LiveNode:
-        from plimsoll.cli.node.command import node
+    def node_parameters(self, *, simulate: bool = False) -> dict[str, Any]:
+        """The options of `plimsoll node`, parsed."""
+        return _parsed(self._node_arguments(simulate=simulate))
 
+    def _node_arguments(self, *, simulate: bool) -> list[str]:
+        """With a limit on the processes of a pod, if the user's configuration sets none: a kubelet has no such limit by
+        default, but here a fork bomb would stop the user's own machine."""
         arguments = self._options.node_arguments(self._state, simulate=simulate, endpoint=self._endpoint())
-        asked = click.get_current_context()
-        try:
-            context = node.make_context("node", arguments, parent=asked)
-        except click.UsageError as error:
-            error.ctx = asked  # the user has typed `up`
-            raise
-        live = opened(context.params)
+        if configures(_parsed(arguments), "podPidsLimit"):
+            return arguments
+        return [*arguments, "--pod-max-pids", str(POD_PIDS)]
+
+    def _open(self, *, simulate: bool) -> LiveNode:
+        live = opened(self.node_parameters(simulate=simulate))
         if live.setting.config.system_cgroups:
             raise PlimsollError("systemCgroups is not supported by `up`, which does not move processes of this machine")
         return live
@@ -255,6 +267,7 @@ class LocalCluster:
         arguments = ["api", "--state-dir", str(self._state), "--listen", listen, "--profile", self._options.profile]
         if self._options.feature_gates:
             arguments += ["--feature-gates", self._options.feature_gates]
+        arguments += self._options.log_arguments()
         self._api = DaemonProcess("API server", arguments, self._state / "api.log")
         await self._api.start()
         url = await self._api.line()
@@ -269,7 +282,8 @@ class LocalCluster:
         file = self._state / "node.kubeconfig"
         write_private(file, node_kubeconfig(Authority(self._state), url, self._name))
         arguments = ["node", "--kubeconfig", str(file), "--name", self._name, "--listen", NODE_LISTEN, "--end-pods"]
-        arguments += self._options.node_arguments(self._state, simulate=simulate, endpoint=self._endpoint())
+        arguments += self._node_arguments(simulate=simulate)
+        arguments += self._options.log_arguments()
         self._node = DaemonProcess("node agent", arguments, self._state / "node.log")
         await self._node.start()
         ready = await self._node.line()
@@ -419,3 +433,15 @@ def _free(listen: str, *, chosen: bool) -> tuple[str, str]:
             who = f" by process {used_by[0]} ({used_by[1]})" if used_by is not None else ""
             return f"{host}:0", f"port {port} is in use{who}: using another one"
     return listen, ""
+
+
+def _parsed(arguments: list[str]) -> dict[str, Any]:
+    """The options of `plimsoll node`."""
+    from plimsoll.cli.node.command import node
+
+    asked = click.get_current_context()
+    try:  # with a copy: click removes the words that it has parsed
+        return node.make_context("node", list(arguments), parent=asked).params
+    except click.UsageError as error:
+        error.ctx = asked  # the user has typed `up`
+        raise

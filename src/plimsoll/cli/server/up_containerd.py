@@ -38,9 +38,10 @@ def own_mounts() -> None:
 
 
 class UpContainerd:
-    def __init__(self, state: Path, paint: Paint) -> None:
+    def __init__(self, state: Path, paint: Paint, driver: str) -> None:
+        """`driver`: of the node's cgroups. With another one every container would be outside its pod's limits."""
         self._paint = paint
-        self._daemon = OwnContainerd(state / "containerd")
+        self._daemon = OwnContainerd(state / "containerd", systemd=driver == "systemd")
         self._guard: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,10 +55,14 @@ class UpContainerd:
             click.echo(self._paint(f"not removed by an earlier run: {left}", "yellow"), err=True)
         names = ", ".join(sorted(_short(name) for image in IMAGES for name in image.names if "localhost" not in name))
         click.echo(self._paint(f"private containerd in {self._daemon.directory}; local images: {names}", "dim"))
-        await asyncio.to_thread(self._daemon.prepare)
+        await asyncio.to_thread(self.prepare)
         await asyncio.to_thread(self._daemon.start)
         self._guard = _guard(self._daemon.pid)
         await asyncio.to_thread(self._daemon.load_images)
+
+    def prepare(self) -> None:
+        """Write the daemon's files."""
+        self._daemon.prepare()
 
     async def ended(self) -> None:
         """Waits until the daemon ends by itself, which is an error."""

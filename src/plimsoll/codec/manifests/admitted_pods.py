@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.defaults.runtime_class import with_class
 from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.codec.manifests.manifests import FoundPod, Path
 from plimsoll.codec.manifests.unknown_fields import UnknownField, unknown_fields
@@ -69,6 +68,8 @@ def admitted_pod(found: FoundPod, classes: RuntimeClasses) -> AdmittedPod:
 
 
 def _of_class(found: FoundPod, pod: Pod, runtime_class: RuntimeClass) -> tuple[FoundPod, Pod, str]:
+    from plimsoll.codec.defaults.runtime_class import with_class  # few manifests need it, and all wait for it
+
     # A pod read back from a cluster has the overhead already.
     refusal = runtime_class_refusal(pod, runtime_class)
     if refusal:

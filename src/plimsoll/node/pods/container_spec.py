@@ -21,8 +21,8 @@ from plimsoll.node.volumes.pod_dirs import (
     checked_uid,
     container_log,
     log_directory,
+    make_files_directory,
     make_message_file,
-    pod_directory,
     write_file,
 )
 from plimsoll.rules.lifecycle.environment import expanded
@@ -43,12 +43,14 @@ GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 
 class NodePaths(msgspec.Struct, frozen=True):
     """The node's directories and names. `makes_etc`: the agent writes /etc/hostname and /etc/resolv.conf, because the
-    embedded runtime does not; CRI runtimes create their own. `seccomp_default`: for containers without a profile."""
+    embedded runtime does not; CRI runtimes create their own. `bounds_files`: what containers write to these files is
+    limited. `seccomp_default`: for containers without a profile."""
 
     state: Path
     logs: Path
     names: NodeNames = NodeNames()
     makes_etc: bool = True
+    bounds_files: bool = False
     seccomp_default: str = "RuntimeDefault"
 
 
@@ -171,7 +173,7 @@ def _own_mounts(
     *,
     read_only: bool,
 ) -> tuple[ContainerMount, ...]:
-    etc = pod_directory(paths.state, pod.metadata.uid) / "etc"
+    etc = make_files_directory(paths.state, pod.metadata.uid, bounded=paths.bounds_files) / "etc"
     texts = {"hosts": hosts_text(pod, paths.names, pod_ips)}
     if paths.makes_etc:
         texts["hostname"] = hostname(pod, paths.names.hostname, paths.names.cluster_domain) + "\n"

@@ -233,5 +233,6 @@ def _misplaced(name: str, actual: str, pod_path: str, driver: CgroupDriver) -> s
     other = "cgroupfs" if driver.name == "systemd" else "systemd"
     return (
         f"container {name} is in {actual}, not below its pod's cgroup {pod_path}: no limit of pod, class or node "
-        f"applies to it. The node's cgroup driver is {driver.name}, the runtime's seems to be {other}: use one for both"
+        f"applies to it. The node's cgroup driver is {driver.name}, the runtime's seems to be {other}: use one for "
+        "both (SystemdCgroup in containerd, cgroup_manager in CRI-O, --driver here), then create the pod again"
     )

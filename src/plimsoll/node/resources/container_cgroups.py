@@ -7,13 +7,14 @@ A CRI runtime owns those of its containers; `runtime_cgroups.RuntimeCgroups` is 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Protocol
 
 from plimsoll.aio import cancel_all
 from plimsoll.cgroups.engine.executor import StepError
 from plimsoll.node.resources.cgroup_locator import Finding
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import ObservedContainer
 from plimsoll.rules.resize.allocation import Allocation
@@ -43,6 +44,9 @@ class ContainerCgroups(Protocol):
 
     async def pin(self, *, every: bool = False) -> None:
         """Move containers onto their CPUs; with `every`, also compare all with the kernel."""
+
+    async def repair(self, uids: Collection[str]) -> list[Repair]:
+        """Write what another process has changed in the node's own cgroups and in those of these pods."""
 
     def observe(self, pod: Pod, containers: Iterable[ObservedContainer]) -> list[Finding]:
         """Take note of the pod's containers, and return faults that are new. `pod`: as its cgroups are sized."""
@@ -86,6 +90,9 @@ class AgentCgroups:
 
     async def pin(self, *, every: bool = False) -> None:
         await self._pods.pin(every=every)
+
+    async def repair(self, uids: Collection[str]) -> list[Repair]:
+        return await self._pods.repair(uids)
 
     def observe(self, pod: Pod, containers: Iterable[ObservedContainer]) -> list[Finding]:
         return []

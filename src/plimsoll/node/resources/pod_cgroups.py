@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
@@ -17,6 +18,7 @@ from plimsoll.node.resources.cgroup_queue import CgroupQueue, CgroupRequest
 from plimsoll.node.resources.cgroup_readings import CgroupReadings
 from plimsoll.node.resources.workloads import Workloads
 from plimsoll.rules.cgroups.reconcile import Unmet
+from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from plimsoll.rules.model.cgroup_names import cgroup_path
 from plimsoll.rules.model.objects import Pod
@@ -123,6 +125,29 @@ class PodCgroups:
         paths = self.paths(uid)
         self.unmet[uid] = tuple(each for each in applied.unmet if each.path in paths.values())
 
+    def resizing(self, uid: str) -> None:
+        """Its size is changed step by step from now on: nothing is repaired in its cgroups until `resize` succeeds."""
+        self._sized.discard(uid)
+
+    def settled(self, uids: Iterable[str]) -> set[str]:
+        """Those whose cgroups have the size that they shall have: no start, resize or removal is under way."""
+        return {uid for uid in uids if uid in self._sized and uid not in self._queue}
+
+    def sized_pod(self, uid: str) -> Pod | None:
+        """The pod as its cgroups were last sized."""
+        return self._manager.sized_for(uid)
+
+    async def repair(self, uids: Collection[str]) -> list[Repair]:
+        """Write what another process has changed in the node's own cgroups and in those of these pods."""
+        repaired = await self._manager.repair(partial(self.settled, uids))
+        owners = {path: uid for uid in uids for path in self.paths(uid).values()}
+        every = [(difference, "") for difference in repaired.done] + list(repaired.refused)
+        return [Repair(owners.get(each.path, ""), each, refusal) for each, refusal in every]
+
+    def node_paths(self) -> list[str]:
+        """kubepods, its classes and the reserved cgroups."""
+        return self._manager.node_paths()
+
     async def lift(self, uid: str, container_id: str, high: str) -> None:
         """Set another memory.high for a container than the rules compute, until it ends."""
         await self._manager.lift(uid, container_id, high)
@@ -192,8 +217,11 @@ class PodCgroups:
         try:
             await self._apply_all(requests)
         finally:
-            for listener in self.listeners:
-                listener.changed()
+            self.notify_changed()
+
+    def notify_changed(self) -> None:
+        for listener in self.listeners:
+            listener.changed()
 
     async def _apply_all(self, requests: Mapping[str, CgroupRequest]) -> None:
         for uid in requests:

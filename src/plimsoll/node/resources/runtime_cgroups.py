@@ -15,9 +15,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -30,12 +31,14 @@ from plimsoll.node.resources.container_cgroups import MakeSandbox, MarkActuated
 from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.pleg import NOTHING, RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.rules.cgroups.repair import RUNTIME_RESETS, Difference, Repair, runtime_differences
+from plimsoll.rules.model.kernel import Weight
 from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.model.observed import CriResources, ObservedContainer
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod
 from plimsoll.rules.resize.steps import ResizePlan, UpdateContainer, WritePod, resize_plan
-from plimsoll.rules.resources.cri import cleared, cri_resources, unified
+from plimsoll.rules.resources.cri import cleared, cri_resources, unified, with_every_limit, with_memory_limit
 from plimsoll.rules.resources.files import file_map
 from plimsoll.rules.resources.values import UNLIMITED, Values
 from plimsoll.runtime.interface import ContainerRuntime, RuntimeCallError
@@ -66,8 +69,11 @@ class RuntimeCgroups:
         self._pods, self._locator, self._driver, self._runtime = pods, locator, driver, runtime
         self._view, self._cpus, self._checkpoint = view, cpus, checkpoint
         self._profile, self._gates = config.profile, config.policy.gates
+        self._page_size = config.machine.page_size
         self._shrinker = Shrinker(driver, clock=time.monotonic, sleep=asyncio.sleep)
         self._cpus_set: dict[str, str] = {}  # container id → the CPUs that the runtime was last asked to set
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by pod uid
+        self._ignored: dict[str, tuple[Difference, ...]] = {}  # container id → what an update did not change
 
     # --- starts ---
 
@@ -94,7 +100,11 @@ class RuntimeCgroups:
         if not self._pods.enforced or not (path := self._pods.paths(uid).get("", "")):
             return []
         desired = {name: unified(values) for name, values in self._pods.workloads.values(pod).items()}
-        return self._locator.observe(uid, path, containers, desired)
+        before = self._locator.paths(uid)
+        findings = self._locator.observe(uid, path, containers, desired)
+        if self._locator.paths(uid) != before:
+            self._pods.notify_changed()
+        return findings
 
     def conditions(self) -> dict[str, str]:
         return self._locator.conditions()
@@ -104,7 +114,16 @@ class RuntimeCgroups:
     def is_current(self, pod: Pod) -> bool:
         return not self._locator.outdated(pod.metadata.uid) and self._pods.is_sized_for(pod)
 
+    def _lock(self, uid: str) -> asyncio.Lock:
+        """A resize, a raised memory.high and a repair of the same pod exclude each other."""
+        return self._locks.setdefault(uid, asyncio.Lock())
+
     async def actuate(self, pod: Pod, actuated: Allocation, mark: MarkActuated) -> None:
+        self._pods.resizing(pod.metadata.uid)
+        async with self._lock(pod.metadata.uid):
+            await self._actuate(pod, actuated, mark)
+
+    async def _actuate(self, pod: Pod, actuated: Allocation, mark: MarkActuated) -> None:
         uid = pod.metadata.uid
         observed = self._view.last.get(uid, NOTHING)
         await self._update_memory_qos(uid, observed.containers)
@@ -196,19 +215,29 @@ class RuntimeCgroups:
             await self._driver.write(path, file, str(text))
 
     async def _update(
-        self, pod: Pod, name: str, container_id: str, before: Resources | None, resources: Resources
+        self,
+        pod: Pod,
+        name: str,
+        container_id: str,
+        before: Resources | None,
+        resources: Resources,
+        *,
+        unlimited: bool = False,
     ) -> None:
+        """`unlimited`: limits that the container shall not have are removed, whatever it had `before`."""
         desired = self.with_lift(pod, container_id, self.cri_resources(pod, name, resources))
-        update = desired if before is None else cleared(self.cri_resources(pod, name, before), desired)
+        had = None if before is None else self.with_lift(pod, container_id, self.cri_resources(pod, name, before))
+        update = desired if had is None else cleared(with_every_limit(had) if unlimited else had, desired)
         limit, has = update.memory_limit_bytes, self._pods.readings.kernel_values(pod, name, container_id)
         if limit <= 0 or has is None or not _is_lower(has.memory_bytes, limit) or not self._pods.shrinks_safely:
             await self._runtime.update_container(container_id, update)
             return
 
-        async def by_runtime() -> bool:
+        async def by_runtime(limit_bytes: int) -> bool:
+            resources = update if limit_bytes == limit else with_memory_limit(had or desired, limit_bytes)
             try:
                 async with asyncio.timeout(UPDATE_S):
-                    await self._runtime.update_container(container_id, update)
+                    await self._runtime.update_container(container_id, resources)
             except TimeoutError:
                 return False
             except RuntimeCallError as error:
@@ -233,6 +262,52 @@ class RuntimeCgroups:
         files = self._locator.with_lift(pod.metadata.uid, container_id, resources.unified)
         return msgspec.structs.replace(resources, unified=files)
 
+    # --- repairs ---
+
+    async def repair(self, uids: Collection[str]) -> list[Repair]:
+        """The node's and the pods' cgroups are written here, those of containers by the runtime that owns them."""
+        repairs = await self._pods.repair(uids)
+        for uid in sorted(self._pods.settled(uids)):
+            async with self._lock(uid):
+                pod = self._pods.sized_pod(uid)
+                if pod is None or not self._pods.settled([uid]):
+                    continue
+                for container in self._view.last.get(uid, NOTHING).containers:
+                    if container.phase == "running":
+                        repairs += await self._repair_container(pod, container)
+        running = {each.id for observed in self._view.last.values() for each in observed.containers}
+        self._ignored = {key: found for key, found in self._ignored.items() if key in running}
+        return repairs
+
+    async def _repair_container(self, pod: Pod, container: ObservedContainer) -> list[Repair]:
+        uid, name = pod.metadata.uid, container.name
+        ignored = self._ignored.get(container.id, ())
+        found = [each for each in self._differences(pod, container) if each not in ignored]
+        if not found:
+            return []
+        every = (*pod.spec.init_containers, *pod.spec.containers)
+        resources = next(each.resources for each in every if each.name == name)
+        try:
+            await self._update(pod, name, container.id, resources, resources, unlimited=True)
+        except PlimsollError as error:
+            return [Repair(uid, each, str(error)) for each in found]
+        left = self._ignored[container.id] = tuple(self._differences(pod, container))
+        return [Repair(uid, each, "the runtime does not write it" if each in left else "") for each in found]
+
+    def _differences(self, pod: Pod, container: ObservedContainer) -> list[Difference]:
+        uid, path = pod.metadata.uid, self._pods.paths(pod.metadata.uid).get(container.name, "")
+        if not path or container.id not in path.rpartition("/")[2]:
+            return []
+        values, version = self._pods.workloads.values(pod)[container.name], self._driver.version
+        weights: tuple[Weight, ...] = ("linear", "quadratic")  # by the runtime's release (02 §4.2)
+        desired, other = (
+            {file: str(text) for file, text in file_map(values, version, weight).items()} for weight in weights
+        )
+        desired = dict(self._locator.with_lift(uid, container.id, desired))
+        seen = self._driver.read(path, {*desired, *RUNTIME_RESETS})
+        found = [] if seen is None else runtime_differences(path, desired, seen.files, self._page_size)
+        return [each for each in found if other.get(each.file) != each.found]
+
     # --- memory.high ---
 
     async def lift(self, pod: Pod, container: str, container_id: str, high: str) -> None:
@@ -241,12 +316,13 @@ class RuntimeCgroups:
         cpus = partial(self._cpus.cpus_of, uid)
         now = self._pods.workloads.cri_resources(self._actuated_pod(pod), cpus)[container]
         update = msgspec.structs.replace(now, unified={**now.unified, HIGH: high})
-        try:
-            async with asyncio.timeout(LIFT_S):
-                await self._runtime.update_container(container_id, update)
-        except TimeoutError:
-            raise RuntimeCallError("update container", f"no answer within {LIFT_S:g} s") from None
-        self._locator.lift(uid, container_id, high)
+        async with self._lock(uid):
+            try:
+                async with asyncio.timeout(LIFT_S):
+                    await self._runtime.update_container(container_id, update)
+            except TimeoutError:
+                raise RuntimeCallError("update container", f"no answer within {LIFT_S:g} s") from None
+            self._locator.lift(uid, container_id, high)
 
     def _actuated_pod(self, pod: Pod) -> Pod:
         """The actuated resources; a pending resize must not leak into the update of memory.high."""

@@ -35,7 +35,7 @@ from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError
 from plimsoll.linux.machine import meminfo_bytes
 from plimsoll.node.stats.disk_usage import MAX_AGE_S, DiskUsage, FileSystem, UsageRequest, WritableLayers, file_system
 from plimsoll.node.stats.process_usage import PROC, process_numbers, process_usage
-from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage, working_set_bytes
+from plimsoll.rules.eviction.usage import NO_FS_USAGE, ContainerUsage, FsUsage, PodUsage, working_set_bytes
 from plimsoll.rules.resources.cpu import shares_from_weight
 
 IDLE_S = 60.0  # open files keep the kernel from freeing removed cgroups
@@ -43,6 +43,7 @@ RATE_S = 10.0  # the kubelet's housekeeping interval: rates over less are noise
 FIRST_RATE_S = 1.0  # the minimum for a new container: ten periods of its quota
 _POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
 _CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
+MACHINE = "/"  # the root cgroup: a kubelet reports the usage of the machine, not of its pods
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
 _FDS_PER_READER = 11  # the most that v1 needs
 
@@ -75,10 +76,11 @@ class PodPlace(msgspec.Struct, frozen=True):
     started_s: float = 0.0
     containers: tuple[ContainerPlace, ...] = ()
     volumes: tuple[VolumePlace, ...] = ()
+    files: str = ""  # the directory of its /etc/hosts and termination messages, where that is on disk
 
 
 class NodePlace(msgspec.Struct, frozen=True):
-    """`node_path`: the cgroup of the whole node."""
+    """`node_path`: the cgroup whose memory counts for eviction; statistics of the node are those of the machine."""
 
     name: str
     pods_path: str
@@ -86,7 +88,6 @@ class NodePlace(msgspec.Struct, frozen=True):
     imagefs: str
     containerfs: str = ""  # of writable layers; empty: on imagefs
     node_path: str = "/"
-    capacity_bytes: int | None = None  # None: that of the machine
     started_s: float = 0.0  # of the machine
     system_started_s: float = 0.0  # of the agent
 
@@ -108,11 +109,12 @@ class PodSample(msgspec.Struct, frozen=True):
     measured: Measured | None
     containers: tuple[ContainerSample, ...]
     volumes: Mapping[str, FsUsage]
+    files: FsUsage = NO_FS_USAGE
 
     def stored(self) -> FsUsage:
-        """Local ephemeral storage: writable layers, logs and local volumes."""
+        """Local ephemeral storage: writable layers, logs, local volumes, /etc/hosts and termination messages."""
         local = [self.volumes[volume.name] for volume in self.place.volumes if volume.on_disk]
-        parts = [*(one.rootfs for one in self.containers), *(one.logs for one in self.containers), *local]
+        parts = [*(one.rootfs for one in self.containers), *(one.logs for one in self.containers), *local, self.files]
         return FsUsage(sum(part.used_bytes or 0 for part in parts), sum(part.inodes or 0 for part in parts))
 
 
@@ -183,7 +185,7 @@ class Stats:
         node = self._node_sample()
         self._last = StatsSnapshot(now_s, node, pods)
         paths = {path for place in places for path in (place.cgroup, *(one.cgroup for one in place.containers))}
-        self._readers.keep_only(paths | {self._node.pods_path, self._node.node_path})
+        self._readers.keep_only(paths | {self._node.pods_path, MACHINE})
         self._rates.forget_before(now_s)
         self._close_when_idle()
         return self._last
@@ -214,6 +216,7 @@ class Stats:
             for path in (
                 *(container.log_directory for container in place.containers if container.log_directory),
                 *(volume.directory for volume in place.volumes),
+                *((place.files,) if place.files else ()),
             )
         ]
         age_s = MAX_AGE_S if max_age_s is None else max_age_s
@@ -239,11 +242,12 @@ class Stats:
             None if own is None else self._measured(f"{place.uid} {place.cgroup}", own),
             tuple(containers),
             {volume.name: self.disks.of(volume.directory) for volume in place.volumes},
+            self.disks.of(place.files),
         )
 
     def _node_sample(self) -> NodeSample:
         place, meminfo = self._node, meminfo_bytes((self._proc / "meminfo").read_text())
-        own = self._readers.read(place.node_path, _NODE_PARTS) or CgroupUsage()
+        own = self._readers.read(MACHINE, _NODE_PARTS) or CgroupUsage()
         if own.memory is None or own.cpu is None or own.cpu.usage_us is None:
             own = _machine_usage(own, meminfo, (self._proc / "stat").read_text())
         pods = self._readers.read(place.pods_path, _POD_PARTS)
@@ -253,7 +257,7 @@ class Stats:
             self._measured("node", own),
             None if pods is None else self._measured("pods", pods),
             {name: self._measured(f"/{name}", own) for name, own in system.items() if own is not None},
-            place.capacity_bytes or meminfo["MemTotal"],
+            meminfo["MemTotal"],
             file_system(place.nodefs),
             file_system(place.imagefs),
             file_system(place.containerfs or place.imagefs),

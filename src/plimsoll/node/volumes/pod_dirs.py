@@ -4,8 +4,11 @@ Below the state directory (0700, so that only the agent and containers with a mo
 
     pods/<uid>/volumes/<plugin>/<volume>              the kubelet's plugin names: kubernetes.io~empty-dir …
     pods/<uid>/volume-subpaths/<volume>/<container>/<n>   pinned by a mount
-    pods/<uid>/containers/<container>/<attempt>        its termination message (terminationMessagePath)
-    pods/<uid>/etc/{hosts,hostname,resolv.conf}
+    pods/<uid>/files/containers/<container>/<attempt>  its termination message (terminationMessagePath)
+    pods/<uid>/files/etc/{hosts,hostname,resolv.conf}
+
+Containers may write below `files`, so with the embedded runtime it is a small tmpfs: what a container writes there is
+charged to its own memory and cannot fill the disk. With a CRI runtime it counts as the pod's ephemeral storage.
 
 The logs are in `<logs>/<namespace>_<name>_<uid>/<container>/<attempt>.log`.
 """
@@ -13,6 +16,7 @@ The logs are in `<logs>/<namespace>_<name>_<uid>/<container>/<attempt>.log`.
 from __future__ import annotations
 
 import errno
+import logging
 import os
 import re
 import stat
@@ -20,13 +24,16 @@ from pathlib import Path
 
 from plimsoll.codec.kernel.files import mountinfo
 from plimsoll.errors import InvalidNameError
-from plimsoll.linux.mounts import detach
+from plimsoll.linux.mounts import NODEV, NOEXEC, NOSUID, detach, mount
 from plimsoll.linux.safe_tree import closing_fd, remove_tree
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import FALLBACK_TO_LOGS
 
+log = logging.getLogger(__name__)
+
 MESSAGE_BYTES = 4096
+FILES_BYTES = 1 << 20  # of a pod's own files together; a termination message is read up to 4 KiB
 LOG_MESSAGE_BYTES, LOG_MESSAGE_LINES = 2048, 80  # where the end of the log is the message
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,127}", re.ASCII)
@@ -101,6 +108,25 @@ def write_file(path: Path, text: str, mode: int = 0o644) -> None:
     os.replace(temporary, path)
 
 
+# --- files of the pod's own that containers may write ---
+
+
+def files_directory(state: Path, uid: str) -> Path:
+    return pod_directory(state, uid) / "files"
+
+
+def make_files_directory(state: Path, uid: str, *, bounded: bool) -> Path:
+    """`bounded`: as a tmpfs, where this process may mount one."""
+    path = files_directory(state, uid)
+    make_directory(path)
+    if bounded and os.stat(path).st_dev == os.stat(path.parent).st_dev:
+        try:
+            mount("tmpfs", str(path), "tmpfs", NOSUID | NODEV | NOEXEC, f"mode=0700,size={FILES_BYTES}")
+        except PermissionError as error:  # not root: its pods are plain processes of this user
+            log.debug("files of pod %s are on disk: %s", uid, error)
+    return path
+
+
 # --- termination messages ---
 
 
@@ -120,7 +146,7 @@ def make_message_file(state: Path, uid: str, container: str, attempt: int) -> Pa
 
 
 def message_file(state: Path, uid: str, container: str, attempt: int) -> Path:
-    return pod_directory(state, uid) / "containers" / checked_label(container, "container") / str(attempt)
+    return files_directory(state, uid) / "containers" / checked_label(container, "container") / str(attempt)
 
 
 def termination_message(state: Path, uid: str, container: str, attempt: int) -> str:

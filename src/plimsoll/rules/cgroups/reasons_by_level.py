@@ -319,6 +319,8 @@ def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Va
     reasons |= _page_cache_reason(request_bytes, f"{own}.requests.memory", values, setting)
     if values.memory_high_bytes is not None:
         note = "" if request_bytes or own_limit else setting.profile.notes.get("memory_high_without_request", "")
+        if not own_limit and not note:
+            note = "allocatable without the eviction threshold: not the amount that the Node object shows"
         base_source = f"{own}.limits.memory" if own_limit else "node allocatable in place of a limit"
         reasons["memory.high"] = Reason(
             memory_high_formula(request_bytes, own_limit, values.memory_high_bytes, policy),

@@ -192,6 +192,8 @@ class CpuUsageView(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     periods: int = 0  # in which a task was runnable, under a limit
     throttled_periods: int = 0
     throttled_us: int = 0
+    usage_us: int | None = None  # since the cgroup exists
+    usage_milli: int | None = None  # now; see `with_cpu_rates`
 
 
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -204,6 +206,21 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     pressure: Mapping[str, float] = {}  # resource → percent of the last 10 s in which some task stalled
     oom_kills: int | None = None
     tasks: TaskStates | None = None
+
+
+def with_cpu_rates(
+    before: Mapping[str, Standing], after: Mapping[str, Standing], elapsed_s: float
+) -> dict[str, Standing]:
+    """`after` with the CPUs in use between both: 50 ms of CPU time within 100 ms are 500 m."""
+    found = dict(after)
+    for path, standing in after.items():
+        now = standing.cpu
+        past = before[path].cpu if path in before else None
+        if now is None or past is None or now.usage_us is None or past.usage_us is None or elapsed_s <= 0:
+            continue
+        milli = round(max(now.usage_us - past.usage_us, 0) / (elapsed_s * 1000))
+        found[path] = msgspec.structs.replace(standing, cpu=msgspec.structs.replace(now, usage_milli=milli))
+    return found
 
 
 def scales(branches: Iterable[Branch], standings: Mapping[str, Standing], machine_bytes: int) -> dict[str, int]:

@@ -28,6 +28,7 @@ from plimsoll.rules.profile import Profile
 API_VERSION = "plimsoll.dev/v1"
 KIND = "NodeExtras"
 _HEADER = {"apiVersion": API_VERSION, "kind": KIND}
+MAX_CHECK_PERIOD_S = 60.0  # the kubelet's UpdateCgroups runs every minute
 DIRECTORY = "dir:"  # before a path: the image is a whole root file system
 
 MemoryAvailableFrom = Literal["cgroup", "meminfo"]
@@ -42,6 +43,7 @@ class NodeExtras(msgspec.Struct, frozen=True):
     memory_available_from: MemoryAvailableFrom = "cgroup"
     throttle_watchdog: ThrottleWatchdog = "event"
     page_cache_safe_min: bool = False
+    cgroup_check_period_s: float = 60.0
 
     def reclaims_first(self, profile: Profile) -> bool:
         if self.eviction_reclaim_first is not None:
@@ -72,6 +74,14 @@ def _seconds(value: Any, path: str, problems: Problems) -> Any:
     found = READERS["integer"](value, path, problems)
     if len(problems) == before and found < 0:
         problems.append(InvalidConfigError(path, "must not be less than 0"))
+    return found
+
+
+def _check_period(value: Any, path: str, problems: Problems) -> Any:
+    before = len(problems)
+    found = READERS["duration"](value, path, problems)
+    if len(problems) == before and not 0 < found <= MAX_CHECK_PERIOD_S:
+        problems.append(InvalidConfigError(path, f"must be more than 0s and at most 1m0s, not {shown(value)}"))
     return found
 
 
@@ -124,6 +134,9 @@ ROWS: tuple[ExtraRow, ...] = (
     ExtraRow("pageCacheSafeMin", "page_cache_safe_min", READERS["boolean"],
              "Keep memory.min below memory.max, so that a Guaranteed pod has room for page cache.",
              "true or false"),
+    ExtraRow("cgroupCheckPeriod", "cgroup_check_period_s", _check_period,
+             "How often every cgroup is compared with its desired values, besides the kernel's notifications.",
+             "a duration such as 30s, at most 1m; default 1m"),
 )
 # fmt: on
 _BY_NAME = {row.name: row for row in ROWS}

@@ -17,6 +17,7 @@ from plimsoll.rules.explain.advice import (
     setting_warnings,
 )
 from plimsoll.rules.explain.contention import with_effective
+from plimsoll.rules.explain.departures import memory_high_notes
 from plimsoll.rules.model.objects import CPU, MEMORY, QoSClass, ResourceList, is_critical
 from plimsoll.rules.node.node_config import NodeConfig, reserved_cpus
 
@@ -55,6 +56,7 @@ class PodExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     exclusive_cpus: int = 0
     advice: tuple[AdvisedChange, ...] = ()
     warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 class NodeExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -153,6 +155,7 @@ def _pod(work: Workload, setting: NodeConfig, *, advise: bool) -> PodExplanation
         work.exclusive_cpus,
         tuple(guaranteed_changes(work, setting)) if advise else (),
         tuple(pod_warnings(work, setting)),
+        tuple(memory_high_notes(work, setting)),
     )
 
 

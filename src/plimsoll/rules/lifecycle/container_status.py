@@ -63,6 +63,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     runtime_name: str
     is_ending: bool  # being stopped: no container is ready or waits to be started
     allocated: Mapping[str, Resources]
+    shows_allocated: bool = True
 
 
 def container_statuses(
@@ -141,8 +142,8 @@ def _from_run(
         image_id=run.image_id,
         container_id=_full_id(context, run.id),
         restart_count=before.restart_count + 1 if before is not None and was_lost else run.attempt,
-        resources=shown,
-        allocated_resources=allocated.requests,
+        resources=shown if context.shows_allocated else None,
+        allocated_resources=allocated.requests if context.shows_allocated else None,
         volume_mounts=_mounts(context, container),
     )
 

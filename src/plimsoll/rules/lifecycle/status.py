@@ -56,6 +56,7 @@ class NodeView(msgspec.Struct, frozen=True):
     host_ips: tuple[str, ...] = ()
     runtime_name: str = "plimsoll"  # of `runtime://id`
     profile: Profile = DEFAULT_PROFILE
+    shows_allocated: bool = True  # gate InPlacePodVerticalScaling: `resources`, `allocatedResources` of containers
 
 
 def pod_status(
@@ -82,7 +83,9 @@ def pod_status(
     """
     before = memory.status if memory.status is not None else pod.status
     ending = is_final or is_ending(pod, before, verdict)
-    context = StatusContext(pod, seen, memory, node.profile, node.runtime_name, ending, allocated or {})
+    context = StatusContext(
+        pod, seen, memory, node.profile, node.runtime_name, ending, allocated or {}, node.shows_allocated
+    )
     spec = pod.spec
     count = len(spec.containers) + len(spec.init_containers)
     inits = container_statuses(context, spec.init_containers, before.init_container_statuses, is_init=True)

@@ -10,7 +10,7 @@ The caller passes the node, its other pods and, if known, the working sets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,8 +19,6 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import LISTS, PodVersion
 from plimsoll.rules.admission.resize import capacity_verdict, resize_errors, spec_changed
 from plimsoll.rules.admission.update import plain_patch_errors
-from plimsoll.rules.cpumanager.assignment import CpuPlan, NotEnoughCpusError, NotWholeCoresError, assigned
-from plimsoll.rules.cpumanager.topology import Cpus
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import (
     CPU,
@@ -31,7 +29,6 @@ from plimsoll.rules.model.objects import (
     is_mirror,
     listed,
 )
-from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO, Quantity, from_units
 from plimsoll.rules.resize.allocation import Allocation, all_containers, allocation_of
@@ -40,10 +37,8 @@ from plimsoll.rules.resize.nearest_request import is_change, nearest_requests
 from plimsoll.rules.resize.steps import pending_actuation, tightened_memory
 from plimsoll.rules.resize.verdict import ResizeSetting, ResizeVerdict, resize_verdict
 from plimsoll.rules.resources.allocated_status import allocated_from_status
-from plimsoll.rules.resources.defaulting import defaulted
-from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import BEST_EFFORT, GUARANTEED, qos_class
-from plimsoll.rules.scheduling.fit import is_terminal, load_key
+from plimsoll.rules.scheduling.fit import is_terminal
 
 Outcome = Literal["unchanged", "accepted", "deferred", "infeasible", "refused", "ended", "unscheduled", "unknown"]
 
@@ -304,39 +299,3 @@ def _unsafe(allocated: Pod, new: Pod, in_place: Sequence[Container], used: Mappi
 
 def _shrink(container: str, limit_bytes: int, used_bytes: int) -> UnsafeShrink:
     return UnsafeShrink(container, from_units(limit_bytes, "BinarySI"), from_units(used_bytes, "BinarySI"))
-
-
-# --- exclusive CPUs ---
-
-
-def predicted_cpu_refusal(
-    plan: CpuPlan, policy: NodePolicy, allocated: Iterable[Pod]
-) -> Callable[[Pod], AdmissionRefusal | None]:
-    """Whether the static CPU manager can assign exclusive CPUs to a resized pod (02 §10). The number of CPUs decides,
-    hardly ever which ones, so all pods are assigned CPUs again, one after the other.
-
-    `allocated`: all pods of the node with their allocated resources, the pod in question included."""
-    owned: dict[str, dict[str, Cpus]] = {}
-
-    def assign(pod: Pod) -> dict[str, Cpus]:
-        return assigned(_keyed(defaulted(pod, gates=policy.gates)), owned, plan, policy)
-
-    for pod in allocated:
-        try:
-            owned[load_key(pod)] = assign(pod)
-        except (NotEnoughCpusError, NotWholeCoresError):
-            continue  # it runs, so the node used another order; its CPUs are unknown
-
-    def refusal(pod: Pod) -> AdmissionRefusal | None:
-        try:
-            assign(pod)
-        except (NotEnoughCpusError, NotWholeCoresError) as error:
-            return AdmissionRefusal(error.reason, str(error))
-        return None
-
-    return refusal
-
-
-def _keyed(pod: Pod) -> Pod:
-    """Pods from manifests have no uid yet."""
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=load_key(pod)))

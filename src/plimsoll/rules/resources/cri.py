@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import msgspec
 
+from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US
 from plimsoll.rules.model.observed import CriResources
 from plimsoll.rules.resources.memory import page_label
 from plimsoll.rules.resources.values import UNLIMITED, Values
@@ -65,6 +66,26 @@ def cleared(before: CriResources, desired: CriResources) -> CriResources:
         memory_limit_bytes=_cleared(before.memory_limit_bytes, desired.memory_limit_bytes),
         memory_swap_limit_bytes=_cleared(before.memory_swap_limit_bytes, desired.memory_swap_limit_bytes),
         unified={**defaults, **desired.unified},
+    )
+
+
+def with_every_limit(resources: CriResources) -> CriResources:
+    """As if it had every limit, for `cleared`: the update then removes all that are not desired."""
+    return msgspec.structs.replace(
+        resources,
+        cpu_quota_us=resources.cpu_quota_us or DEFAULT_PERIOD_US,
+        cpu_period_us=resources.cpu_period_us or DEFAULT_PERIOD_US,
+        memory_limit_bytes=resources.memory_limit_bytes or 1,
+    )
+
+
+def with_memory_limit(resources: CriResources, limit_bytes: int) -> CriResources:
+    """The same with another memory limit, and no more swap than before."""
+    swap = resources.memory_swap_limit_bytes - resources.memory_limit_bytes
+    return msgspec.structs.replace(
+        resources,
+        memory_limit_bytes=limit_bytes,
+        memory_swap_limit_bytes=limit_bytes + max(swap, 0) if resources.memory_swap_limit_bytes > 0 else 0,
     )
 
 

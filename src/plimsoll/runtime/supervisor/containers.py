@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 from plimsoll.linux import namespaces
 from plimsoll.runtime.supervisor import child, rootfs, spawn
-from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream, log_place
+from plimsoll.runtime.supervisor.log_writer import LogFile, LogPace, LogStream, log_place
 from plimsoll.runtime.supervisor.loop import EventLoop
 from plimsoll.runtime.supervisor.plan import LaunchPlan, plan_from
 from plimsoll.runtime.supervisor.sandboxes import Sandboxes
@@ -32,6 +32,7 @@ class Containers:
         self._loop, self._settings, self._register, self._spawn = loop, settings, register, start
         self._by_pid: dict[int, ContainerRecord] = {}
         self._supervisor = os.getpid()
+        self._flooding: set[LogStream] = set()  # not read for now
         self._hidden: tuple[str, ...] = ()
         self._hidden_until_s = 0.0
         self.sandboxes: Sandboxes  # set by the supervisor: the two refer to each other
@@ -226,10 +227,25 @@ class Containers:
         return child.Streams(theirs_in, *ends)
 
     def _follow(self, container: ContainerRecord, stream: LogStream) -> None:
+        pace = container.log_pace = container.log_pace or LogPace(time.monotonic())
+
         def readable() -> None:
+            began_s = time.monotonic()
             if not stream.read():
                 self._loop.watch(stream.fd, None)
                 stream.close()
+                return
+            now_s = time.monotonic()
+            pause_s = pace.pause_s(now_s - began_s, now_s, len(self._flooding) + 1)
+            if pause_s > 0:
+                self._loop.watch(stream.fd, None)
+                self._flooding.add(stream)
+                self._loop.after(pause_s, resume)
+
+        def resume() -> None:
+            self._flooding.discard(stream)
+            if stream.fd >= 0:  # otherwise its container has ended
+                self._loop.watch(stream.fd, readable)
 
         container.streams.append(stream)
         self._loop.watch(stream.fd, readable)
@@ -275,7 +291,7 @@ class Containers:
             if stream.fd >= 0:
                 self._loop.watch(stream.fd, None)
                 stream.drain()
-        container.streams = []
+        container.streams, container.log_pace = [], None
         if container.log is not None:
             container.log.close()
             container.log = None

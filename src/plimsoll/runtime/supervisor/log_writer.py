@@ -14,6 +14,8 @@ PART_BYTES = 16 << 10
 MAX_BYTES = 10 << 20
 MAX_FILES = 5
 _READ_BYTES = 64 << 10
+# Of the supervisor's time: what the output of containers may take in the long run, and one container at once.
+SHARE, BURST_S = 0.2, 0.1
 
 
 class UnsafeLogPathError(ValueError):
@@ -133,6 +135,28 @@ def rotated_name(name: str, now: time.struct_time, there: list[str]) -> str:
     if not taken:
         return stamp
     return f"{stamp}.{max(int(suffix) if suffix.isdigit() else 0 for suffix in taken) + 1:03d}"
+
+
+class LogPace:
+    """Limits how much of the supervisor's time the output of one container takes.
+
+    After a burst, its pipes are not read until it has waited for what it has used. They fill, and the container blocks
+    in its own write: a flood costs the container that writes it, and not the logs and commands of its neighbours. Short
+    lines cost most: about 30 ms for 64 KiB of `y`, against 0.3 ms for lines of 100 bytes.
+    """
+
+    __slots__ = ("_credit_s", "_last_s")
+
+    def __init__(self, now_s: float) -> None:
+        self._credit_s, self._last_s = BURST_S, now_s
+
+    def pause_s(self, used_s: float, now_s: float, sharers: int) -> float:
+        """How long to wait after a portion that took `used_s`. `sharers`: containers that have to wait at this time,
+        with this one; together they get `SHARE`."""
+        refill = SHARE / max(1, sharers)
+        earned_s = (now_s - self._last_s) * refill
+        self._credit_s, self._last_s = min(BURST_S, self._credit_s + earned_s) - used_s, now_s
+        return max(0.0, -self._credit_s / refill)
 
 
 class LogStream:

@@ -13,7 +13,7 @@ from typing import Any
 
 from plimsoll.runtime.supervisor import spawn, wire
 from plimsoll.runtime.supervisor.journal import SupervisorJournal
-from plimsoll.runtime.supervisor.log_writer import LogFile, LogStream
+from plimsoll.runtime.supervisor.log_writer import LogFile, LogPace, LogStream
 from plimsoll.runtime.supervisor.loop import EventLoop, Timer
 from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
 
@@ -95,6 +95,7 @@ class ContainerRecord:
         "stdin",
         "stop_signal",
         "stop_timer",
+        "log_pace",
         "streams",
     )
 
@@ -122,6 +123,7 @@ class ContainerRecord:
         self.child: ChildProcess | None = None
         self.failure: Failure | None = None
         self.streams: list[LogStream] = []
+        self.log_pace: LogPace | None = None  # while it runs
         self.log: LogFile | None = None
         self.stdin = -1
         self.cgroup_fd = -1  # only where there is no pid namespace whose end kills what is left

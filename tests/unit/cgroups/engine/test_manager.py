@@ -216,6 +216,16 @@ def test_after_a_reboot_nothing_is_known(tmp_path: Path) -> None:
     assert node.kernel.children(TOP) == ["besteffort", "burstable"]
 
 
+def test_the_hierarchies_that_a_reserved_cgroup_lacks_are_named() -> None:
+    error = MissingCgroupError(
+        "/system", "system-reserved", ["/sys/fs/cgroup/pids/system", "/sys/fs/cgroup/cpu/system"]
+    )
+    assert str(error) == (
+        "/system exists in some hierarchies only, but system-reserved is enforced on it: create it there too "
+        "(mkdir /sys/fs/cgroup/pids/system /sys/fs/cgroup/cpu/system), or change enforceNodeAllocatable"
+    )
+
+
 def test_a_reserved_cgroup_must_exist(tmp_path: Path) -> None:
     node = Node(tmp_path)
     asyncio.run(node.kernel.remove(RESERVED))
@@ -343,7 +353,8 @@ def test_a_resize_that_does_not_fit_is_refused_without_killing(tmp_path: Path) -
     node.tree = node.another(clock=lambda: node.seconds, sleep=no_time)  # type: ignore[attr-defined]
     with pytest.raises(PlimsollError, match=r"50\.0 MiB are still in use after"):
         node.run(lambda tree: tree.resize(RESIZED))
-    assert node.kernel.members(log) == [pid] and tree_now(node.kernel, (log,)) == before
+    lowered = {**before[log], "memory.max": str(54 * MI)}
+    assert node.kernel.members(log) == [pid] and tree_now(node.kernel, (log,)) == {**before, log: lowered}
     node.kernel.use(log, anon_bytes=5 * MI)
     node.run(lambda tree: tree.refresh())
     assert node.text(log, "memory.max") == str(32 * MI) and node.tree.status().drift == ()

@@ -36,14 +36,15 @@ V1 = {
     "cpu.cfs_quota_us": b"-1\n",
     "cpu.cfs_period_us": b"100000\n",
     "cpu.stat": b"nr_periods 10\nnr_throttled 4\nthrottled_time 900000\n",
+    "cpuacct.usage": b"7000\n",
     "pids.current": b"5\n",
     "pids.max": b"100\n",
 }
 ROWS: list[tuple[str, CgroupVersion, dict[str, bytes], Standing]] = [
-    ("v2", 2, V2, Standing(MemoryUsageView(700, 1000, 10, 20, None, 4096), CpuUsageView(500, 39, 10, 4, 900), 5, None, {"memory": 12.5}, 2)),
-    ("v1", 1, V1, Standing(MemoryUsageView(700, 1000), CpuUsageView(None, 1024, 10, 4, 900), 5, 100, {}, 2)),
-    ("v1 with a quota", 1, V1 | {"cpu.cfs_quota_us": b"25000\n"}, Standing(MemoryUsageView(700, 1000), CpuUsageView(250, 1024, 10, 4, 900), 5, 100, {}, 2)),
-    ("the root of v2 has few files", 2, {"cpu.stat": b"usage_usec 1\n"}, Standing(cpu=CpuUsageView())),
+    ("v2", 2, V2, Standing(MemoryUsageView(700, 1000, 10, 20, None, 4096), CpuUsageView(500, 39, 10, 4, 900, 1), 5, None, {"memory": 12.5}, 2)),
+    ("v1", 1, V1, Standing(MemoryUsageView(700, 1000), CpuUsageView(None, 1024, 10, 4, 900, 7), 5, 100, {}, 2)),
+    ("v1 with a quota", 1, V1 | {"cpu.cfs_quota_us": b"25000\n"}, Standing(MemoryUsageView(700, 1000), CpuUsageView(250, 1024, 10, 4, 900, 7), 5, 100, {}, 2)),
+    ("the root of v2 has few files", 2, {"cpu.stat": b"usage_usec 1\n"}, Standing(cpu=CpuUsageView(usage_us=1))),
     ("nothing", 1, {}, Standing()),
 ]  # fmt: skip
 

@@ -191,3 +191,33 @@ def test_any_valid_pods(documents: list[Json], profile: str, version: str) -> No
     ran = plan(*documents, words=("--profile", profile, "--cgroup", version))
     assert (ran.code, ran.err) == (0, "")
     assert [each["uid"] for each in results(ran)] == [document["metadata"]["uid"] for document in documents]
+
+
+MANIFEST = """
+apiVersion: v1
+kind: Pod
+metadata: {name: web, uid: u}
+spec: {containers: [{name: c, image: i, resources: {requests: {cpu: 250m}}}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: d}
+spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {containers: [{name: c, image: i}]}}}
+"""
+
+
+def test_a_manifest_is_read_as_explain_reads_it(tmp_path: Path) -> None:
+    (tmp_path / "pods.yaml").write_text(MANIFEST)
+    ran = run("plan", str(tmp_path / "pods.yaml"), *NODE)
+    assert (ran.code, [(each["name"], each["qosClass"]) for each in results(ran)]) == (
+        0,
+        [("web", "Burstable"), ("d", "BestEffort")],
+    )
+    whole = {"apiVersion": "v1", "kind": "Pod", **pod("web", cpu="1")}
+    assert plan(json.dumps(whole, indent=4)).out == plan(whole).out
+
+
+def test_a_manifest_that_cannot_be_read_is_one_error() -> None:
+    ran = run("plan", "-", *NODE, stdin="kind: Pod\nspec: {containers: [\n")
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith("plimsoll: nothing was planned:\n<stdin>:")

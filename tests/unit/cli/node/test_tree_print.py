@@ -81,17 +81,17 @@ kubepods                  ━━╋╸╌╌╌╌╌╌╌╌╌╌╌╌    1.
 ╋ min  ┻ low  ┳ high"""
 
 PLAIN = """\
-CGROUP                                          MEMORY                         USED        MAX        MIN       HIGH  CPU  THROTTLED  PRESSURE               PIDS  OOM
-kubepods                                        ━━━━╋╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌    1.3 GiB    7.0 GiB    1.1 GiB          -    -          -  -                13 / 31000    -
-├─ shop/checkout-7d9f                           ━━━━━━━━━━━━━━╸╌╌╌╌╌╌╌╌┼  612.0 MiB    1.0 GiB    1.0 GiB          -    1        1 %  -                         9    -
-│  ├─ app                                       ━━━━━━━━━━━━━━╸╌╌╌╌╌╌╌╌┼  611.0 MiB    1.0 GiB    1.0 GiB          -    1        1 %  -                         8    -
-│  └─ sandbox                                   ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  256.0 KiB          -          -          -    -          -  -                         1    -
-├─ burstable                                    ━╋╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  700.0 MiB          -  300.0 MiB          -    -          -  mem 12% cpu 44%           -    -
-│  └─ shop/search-0                             ━━━━━━━━━━━━━━━━━━╋━━━━━  395.0 MiB  400.0 MiB  300.0 MiB          -  0.5       64 %  -                         -    2
-│     └─ elastic                                ━━━━━━━━━━━━━━━━━━╋━━━━┳  395.0 MiB  400.0 MiB  300.0 MiB  390.0 MiB  0.5       64 %  mem 12% cpu 44%     3 / 100    2
-└─ besteffort                                   ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -          -    -          -  -                         -    -
-   └─ pod 77aa12cd-0000-4314-a6d0-f9e0b3848104  ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -          -    -          -  -                         -    -
-      └─ 091809180918                           ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -          -    -          -  -                         -    -"""
+CGROUP                                          MEMORY                         USED        MAX        MIN       HIGH  CPU LIMIT  THROTTLED  PRESSURE               PIDS  OOM
+kubepods                                        ━━━━╋╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌    1.3 GiB    7.0 GiB    1.1 GiB          -          -          -  -                13 / 31000    -
+├─ shop/checkout-7d9f                           ━━━━━━━━━━━━━━╸╌╌╌╌╌╌╌╌┼  612.0 MiB    1.0 GiB    1.0 GiB          -          1        1 %  -                         9    -
+│  ├─ app                                       ━━━━━━━━━━━━━━╸╌╌╌╌╌╌╌╌┼  611.0 MiB    1.0 GiB    1.0 GiB          -          1        1 %  -                         8    -
+│  └─ sandbox                                   ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  256.0 KiB          -          -          -          -          -  -                         1    -
+├─ burstable                                    ━╋╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  700.0 MiB          -  300.0 MiB          -          -          -  mem 12% cpu 44%           -    -
+│  └─ shop/search-0                             ━━━━━━━━━━━━━━━━━━╋━━━━━  395.0 MiB  400.0 MiB  300.0 MiB          -        0.5       64 %  -                         -    2
+│     └─ elastic                                ━━━━━━━━━━━━━━━━━━╋━━━━┳  395.0 MiB  400.0 MiB  300.0 MiB  390.0 MiB        0.5       64 %  mem 12% cpu 44%     3 / 100    2
+└─ besteffort                                   ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -          -          -          -  -                         -    -
+   └─ pod 77aa12cd-0000-4314-a6d0-f9e0b3848104  ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -          -          -          -  -                         -    -
+      └─ 091809180918                           ╸╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌   88.0 MiB          -          -          -          -          -  -                         -    -"""
 
 
 @pytest.mark.parametrize(("screen", "wanted"), [(80, AT_80), (0, PLAIN)], ids=["80 columns", "no terminal"])
@@ -154,3 +154,21 @@ def test_any_names_fit_any_width(screen: int, names: list[str]) -> None:
     shown = list(lines(Picture(branches(paths, "/k"), standings, GIB), Paint(False), screen))
     assert len(shown) == len(paths) + 1
     assert all(display_width(line) <= max(screen, 6) for line in shown[1:])
+
+
+def test_cpu_columns_are_labelled() -> None:
+    """1.5 CPUs in use of 2; the limit alone reads like usage."""
+    standings = {
+        "/kubepods": Standing(MemoryUsageView(MIB, MIB, 0, 0, None, GIB), CpuUsageView(2000, usage_milli=1500))
+    }
+    rows = branches(standings, "/kubepods")
+    head, first = lines(Picture(rows, standings, GIB), Paint(False), 0)
+    assert head.split("  ")[-2:] == ["CPU USED", "CPU LIMIT"]
+    assert first.split()[-2:] == ["1.50", "2"]
+
+
+@pytest.mark.parametrize(("version", "title"), [(1, "LIMIT"), (2, "MAX")])
+def test_the_memory_limit_has_the_name_of_the_kernel(version: int, title: str) -> None:
+    standings = {"/kubepods": Standing(MemoryUsageView(MIB, MIB, 0, 0, None, GIB))}
+    head, _ = lines(Picture(branches(standings, "/kubepods"), standings, GIB, version=version), Paint(False), 0)
+    assert head.split() == ["CGROUP", "MEMORY", "USED", title]

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
+import re
 import socket
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
-from plimsoll.cli.node.machine import node_name
-from plimsoll.cli.server.up_cluster import UpOptions, _free
+from plimsoll.cli.node.machine import driver_of, node_name
+from plimsoll.cli.node_options import NodeQuestion
+from plimsoll.cli.server.up_cluster import LocalCluster, UpOptions, _free
+from plimsoll.cli.server.up_containerd import UpContainerd
+from plimsoll.cli.terminal import Paint
 from plimsoll.errors import PlimsollError
+from tests.unit.console import run
 
 NAMES = [
     ("plain", "web-1", "web-1"),
@@ -49,6 +56,50 @@ def test_the_arguments_of_the_node_agent(tmp_path: Path) -> None:
         "--state-dir": str(tmp_path),
     }
     assert words[-1] == "--simulate"
+
+
+@pytest.mark.parametrize(("own", "limit"), [(None, 4096), (100, 100), (-1, -1)])
+def test_the_processes_of_a_pod_are_limited_unless_the_configuration_says_otherwise(
+    tmp_path: Path, own: int | None, limit: int
+) -> None:
+    """A kubelet has no limit by default; `up` runs on the machine of its user, where a fork bomb must end."""
+    config = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    file = tmp_path / "kubelet.json"
+    file.write_text(json.dumps(config if own is None else {**config, "podPidsLimit": own}))
+    with click.Context(click.Command("up")):
+        cluster = LocalCluster(UpOptions(state_dir=tmp_path, config_file=str(file)), Paint(False))
+        setting, _ = NodeQuestion({**cluster.node_parameters(), "runtime": "process"}).setting()
+    assert setting.config.pod_pids_limit == limit
+
+
+def test_the_log_level_is_that_of_every_part() -> None:
+    assert UpOptions(verbosity=4).log_arguments() == ["-v", "4"]
+    assert UpOptions(log_level="error").log_arguments() == ["--log-level", "error"]
+    assert UpOptions().log_arguments() == []
+
+
+@pytest.mark.parametrize("command", ["api", "node", "scheduler", "up"])
+def test_a_daemon_has_one_log_level(command: str) -> None:
+    """Both ways of naming it are in the help, and together they are refused."""
+    ran = run(command, "--help")
+    assert ran.code == 0 and "--log-level [error|warning|info|debug]" in ran.out and "-v, --v N" in ran.out
+
+
+@pytest.mark.parametrize(("driver", "systemd"), [("systemd", "true"), ("cgroupfs", "false"), (None, "false")])
+def test_the_private_containerd_has_the_cgroup_driver_of_the_node(
+    tmp_path: Path, driver: str | None, systemd: str
+) -> None:
+    """With another one every container is outside its pod's limits."""
+    config = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
+    file = tmp_path / "kubelet.json"
+    file.write_text(json.dumps(config if driver is None else {**config, "cgroupDriver": driver}))
+    options = UpOptions(state_dir=tmp_path, config_file=str(file), with_containerd=True)
+    with click.Context(click.Command("up")):
+        parameters = LocalCluster(options, Paint(False)).node_parameters()
+    daemon = UpContainerd(tmp_path, Paint(False), driver_of(parameters))
+    daemon.prepare()
+    written = (tmp_path / "containerd" / "config.toml").read_text()
+    assert set(re.findall(r"SystemdCgroup = (\w+)", written)) == {systemd}
 
 
 def test_a_free_port_is_used_unchanged() -> None:

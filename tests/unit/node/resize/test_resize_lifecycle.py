@@ -150,7 +150,10 @@ async def test_containers_resized_before_a_refusal_get_their_new_score(
             'cannot decrease memory limits: attempting to set container "a" memory limit (314572800) '
             "below current usage (1468006400): "
         )
-        assert re.fullmatch(r".*: 1.3 GiB are still in use after [0-9.]+ s, not less than 300.0 MiB", message), message
+        assert re.fullmatch(
+            r".*: 1.3 GiB are still in use after [0-9.]+ s, not less than 300.0 MiB; the limit is 1.4 GiB until then",
+            message,
+        ), message
         life.kernel.use(life.container("p", "a"), anon_bytes=MIB)
         await life.until("p", lambda status: "PodResizeInProgress" not in str(status["conditions"]))
         assert [each for each in rescored[1:] if each] == [{"a": (large, small)}]

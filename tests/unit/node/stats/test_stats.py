@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -41,6 +42,14 @@ def test_a_sample_has_every_figure(node: PlayedNode) -> None:
     assert found.node.measured.usage.memory.usage_bytes == 300 * MIB  # the top: anon and file
     assert found.node.pods
     assert (found.node.most_processes, found.node.processes) == (8000, 345)
+
+
+def test_the_node_is_the_machine_also_where_eviction_counts_only_its_pods(node: PlayedNode) -> None:
+    """As a kubelet's summary: `kubectl top nodes` shows the root cgroup."""
+    place = msgspec.structs.replace(node.place, node_path=PODS)  # a declared capacity
+    stats = Stats(node.cgroups, place, lambda: node.places, clock=lambda: node.now_s, proc=node.proc)
+    memory = stats.sample().node.measured.usage.memory
+    assert memory is not None and memory.usage_bytes == 300 * MIB
 
 
 def test_rates_are_those_of_the_time_between(node: PlayedNode) -> None:

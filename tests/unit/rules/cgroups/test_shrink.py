@@ -1,6 +1,10 @@
 from __future__ import annotations
 
+import math
+
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from plimsoll.rules.cgroups.shrink import (
     MARGIN_BYTES,
@@ -12,6 +16,7 @@ from plimsoll.rules.cgroups.shrink import (
     ShrinkProgress,
     Throttle,
     TryLimit,
+    nearest_limit,
     next_move,
 )
 from plimsoll.rules.model.kernel import CgroupVersion
@@ -31,10 +36,9 @@ ROWS: dict[str, tuple[CgroupVersion, ShrinkProgress, Move | type[GiveUp]]] = {
     "after-a-failed-try-a-pause": (2, ShrinkProgress(UNDER, refused=True), Pause(0.1)),
     "never-frozen-in-time": (2, ShrinkProgress(UNDER, 10.0, refused=True), GiveUp),
     "v1-fits": (1, ShrinkProgress(UNDER), TryLimit()),
-    "v1-throws-pages-out": (1, ShrinkProgress(OVER), ReclaimBytes(MARGIN_BYTES)),
-    "v1-asks-the-kernel": (1, ShrinkProgress(OVER, reclaims=1), TryLimit()),
-    "v1-not-yet": (1, ShrinkProgress(OVER, reclaims=1, refused=True), Pause(0.1)),
-    "v1-time-is-up": (1, ShrinkProgress(OVER, 10.0, 1, refused=True), GiveUp),
+    "v1-asks-the-kernel-which-reclaims": (1, ShrinkProgress(OVER), TryLimit()),
+    "v1-not-yet": (1, ShrinkProgress(OVER, refused=True), Pause(0.1)),
+    "v1-time-is-up": (1, ShrinkProgress(OVER, 10.0, refused=True), GiveUp),
 }  # fmt: skip
 
 
@@ -42,3 +46,27 @@ ROWS: dict[str, tuple[CgroupVersion, ShrinkProgress, Move | type[GiveUp]]] = {
 def test_next_move(version: CgroupVersion, progress: ShrinkProgress, expected: Move | type[GiveUp]) -> None:
     move = next_move(TARGET, progress, version, LADDER)
     assert isinstance(move, expected) if isinstance(expected, type) else move == expected
+
+
+MIB = 1 << 20
+NEAREST: dict[str, tuple[int, int, float, int | None]] = {
+    "a-sixteenth-above-the-usage": (100 * MIB, 160 * MIB, 300 * MIB, 170 * MIB),
+    "at-least-4-MiB": (10 * MIB, 16 * MIB, 300 * MIB, 20 * MIB),
+    "from-no-limit": (100 * MIB, 160 * MIB, math.inf, 170 * MIB),
+    "whole-pages": (100 * MIB, 160 * MIB + 1, 300 * MIB, 170 * MIB),
+    "never-below-the-target": (100 * MIB, 90 * MIB, 300 * MIB, 100 * MIB),
+    "already-there": (100 * MIB, 160 * MIB, 170 * MIB, None),
+    "never-raised": (100 * MIB, 169 * MIB, 170 * MIB, None),
+}
+
+
+@pytest.mark.parametrize(("target", "usage", "limit", "expected"), NEAREST.values(), ids=NEAREST)
+def test_the_nearest_limit(target: int, usage: int, limit: float, expected: int | None) -> None:
+    assert nearest_limit(target, usage, limit) == expected
+
+
+@given(st.integers(4096, 1 << 40), st.integers(0, 1 << 40), st.integers(4096, 1 << 41))
+def test_the_nearest_limit_leaves_room_and_is_between_target_and_limit(target: int, usage: int, limit: int) -> None:
+    found = nearest_limit(target, usage, limit)
+    assume(found is not None)
+    assert found is not None and target <= found < limit and found - usage >= 3 * MIB

@@ -16,6 +16,7 @@ from plimsoll.rules.cgroups.view import (
     branches,
     scales,
     throttled_percent,
+    with_cpu_rates,
 )
 
 UID, OTHER = "dba294ab-05fe-4314-a6d0-f9e0b3848104", "00000000-05fe-4314-a6d0-f9e0b3848104"
@@ -153,3 +154,16 @@ def test_a_scale_is_ones_own_limit_or_the_nearest_above_or_the_machine() -> None
 )
 def test_throttled_percent(cpu: CpuUsageView, percent: int | None) -> None:
     assert throttled_percent(cpu) == percent
+
+
+def test_cpu_rates() -> None:
+    """50 ms of CPU time within 100 ms are half a CPU; a cgroup that is new or has no figure has no rate."""
+    before = {"/a": Standing(cpu=CpuUsageView(usage_us=1_000_000)), "/b": Standing(cpu=CpuUsageView())}
+    after = {
+        "/a": Standing(cpu=CpuUsageView(usage_us=1_050_000)),
+        "/b": Standing(cpu=CpuUsageView(usage_us=5)),
+        "/new": Standing(cpu=CpuUsageView(usage_us=5)),
+        "/none": Standing(),
+    }
+    rates = {path: each.cpu and each.cpu.usage_milli for path, each in with_cpu_rates(before, after, 0.1).items()}
+    assert rates == {"/a": 500, "/b": None, "/new": None, "/none": None}

@@ -345,6 +345,15 @@ def test_addresses(fields: Any, sandbox: ObservedSandbox, ip: str) -> None:
     assert status(a_pod("a", **fields), seen(sandbox=sandbox), node=OLD_NODE).host_ips == ()
 
 
+def test_without_in_place_resize_a_status_has_no_allocated_resources() -> None:
+    """Gate InPlacePodVerticalScaling: the kubelet sets both fields only with it (03 §2)."""
+    pod = a_pod({"name": "a", "resources": {"requests": {"cpu": "1"}}})
+    for shows in (True, False):
+        node = msgspec.structs.replace(OLD_NODE, shows_allocated=shows)
+        (found,) = status(pod, seen(run("a")), node=node).container_statuses
+        assert (found.allocated_resources is not None, found.resources is not None) == (shows, shows)
+
+
 def test_quality_of_service_and_generation() -> None:
     shown = status(a_pod({"name": "a", "resources": {"requests": {"cpu": "1"}}}), ObservedPod())
     assert (shown.qos_class, shown.observed_generation) == ("Burstable", 3)

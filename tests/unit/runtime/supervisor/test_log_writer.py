@@ -12,8 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.runtime.supervisor.log_writer import (
+    BURST_S,
     PART_BYTES,
+    SHARE,
     LogFile,
+    LogPace,
     LogStream,
     UnsafeLogPathError,
     cut,
@@ -115,3 +118,24 @@ def test_a_full_disk_is_reported_and_does_not_raise() -> None:
     log.write(b"lost\n")
     assert log.error == "log output is lost: No space left on device"
     log.close()
+
+
+def test_a_burst_is_free_and_a_flood_waits_for_what_it_used() -> None:
+    pace = LogPace(0.0)
+    assert pace.pause_s(BURST_S, 0.0, 1) == 0
+    assert pace.pause_s(0.03, 0.0, 1) == pytest.approx(0.03 / SHARE)
+    assert pace.pause_s(0.0, 0.03 / SHARE, 1) == pytest.approx(0)
+
+
+def test_a_quiet_container_earns_no_more_than_one_burst() -> None:
+    pace = LogPace(0.0)
+    assert pace.pause_s(BURST_S + 0.1, 1000.0, 1) == pytest.approx(0.1 / SHARE)
+
+
+@given(st.lists(st.floats(0.001, 0.1), min_size=50, max_size=200), st.integers(1, 10))
+def test_containers_that_flood_together_get_the_share_of_one(portions: list[float], sharers: int) -> None:
+    pace, now_s = LogPace(0.0), 0.0
+    for used_s in portions:
+        now_s += used_s
+        now_s += pace.pause_s(used_s, now_s, sharers)
+    assert sum(portions) <= BURST_S + now_s * SHARE / sharers + 1e-6

@@ -1,0 +1,36 @@
+"""Fields of a feature that is off are dropped when an object is written, unless the stored object uses them (03 §4.3).
+
+Kubernetes: dropDisabledFields in pkg/api/pod/util.go.
+"""
+
+from __future__ import annotations
+
+from plimsoll.rules.model.json_object import JsonObject
+
+_LISTS = ("initContainers", "containers", "ephemeralContainers")
+_STATUSES = ("initContainerStatuses", "containerStatuses", "ephemeralContainerStatuses")
+_STATUS_FIELDS = ("allocatedResources", "resources")
+
+
+def without_resize_fields(new: JsonObject, stored: JsonObject | None) -> JsonObject:
+    """The pod with the gate InPlacePodVerticalScaling off: a stored resizePolicy keeps the fields."""
+    if stored is not None and _uses_resize(stored):
+        return new
+    changed = dict(new)
+    for part, lists, fields in (("spec", _LISTS, ("resizePolicy",)), ("status", _STATUSES, _STATUS_FIELDS)):
+        document = new.get(part) or {}
+        dropped = {name: [_without(each, fields) for each in document[name]] for name in lists if document.get(name)}
+        if dropped:
+            changed[part] = {**document, **dropped}
+    if (changed.get("status") or {}).get("resize"):
+        changed["status"] = _without(changed["status"], ("resize",))
+    return changed
+
+
+def _uses_resize(pod: JsonObject) -> bool:
+    spec = pod.get("spec") or {}
+    return any(each.get("resizePolicy") for name in _LISTS for each in spec.get(name) or [])
+
+
+def _without(document: JsonObject, fields: tuple[str, ...]) -> JsonObject:
+    return {name: value for name, value in document.items() if name not in fields}

@@ -1,0 +1,59 @@
+"""Notes beside a value that differs from what articles about Kubernetes say, where a reader would be misled.
+
+docs/documents.md lists every such difference of the five documents with its clause.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from plimsoll.rules.cgroups.desired import Workload
+from plimsoll.rules.eviction.decision import EvictionCandidate
+from plimsoll.rules.model.objects import MEMORY, QoSClass, container_fields, listed
+from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.rules.quantity import ZERO
+from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
+
+_RANKS: dict[QoSClass, int] = {BEST_EFFORT: 0, BURSTABLE: 1, GUARANTEED: 2}
+RESIZE_GATE = "InPlacePodVerticalScaling"
+
+
+def class_order_note(order: Sequence[EvictionCandidate], classes: Mapping[str, QoSClass]) -> str | None:
+    """Where the order of eviction is not BestEffort, Burstable, Guaranteed (04 §5). `classes`: by uid."""
+    ranked = [each for each in order if not each.critical]
+    for first, second in pairwise(ranked):
+        before, after = classes[first.uid], classes[second.uid]
+        if _RANKS[before] > _RANKS[after]:
+            return (
+                f"the QoS class is no key of this order: {first.name} ({before}) comes before {second.name} ({after}) "
+                f"because of: {first.before}"
+            )
+    return None
+
+
+def memory_high_notes(work: Workload, setting: NodeConfig) -> Iterator[str]:
+    """Containers that Memory QoS does not throttle (02 §6.1)."""
+    if not setting.policy.memory_qos:
+        return
+    fields = container_fields(work.pod.spec, work.base)
+    for (field, container), values in zip(fields, work.container_values, strict=True):
+        if values.memory_high_bytes is not None:
+            continue
+        request, limit = (listed(container.resources, kind).get(MEMORY, ZERO) for kind in ("requests", "limits"))
+        if limit and request == limit:
+            yield f"{field} ({container.name}): memory.high is not set, because the memory request equals the limit"
+        elif not limit and not request:
+            yield f"{field} ({container.name}): memory.high is not set, because it has neither memory request nor limit"
+
+
+def resize_notes(setting: NodeConfig, *, cpus_change: bool) -> Iterator[str]:
+    """About a resize that the node accepts."""
+    profile = setting.profile
+    if profile.allocated_at_create:  # the documents' profile: they describe an alpha feature that they turn on
+        yield f"feature gate {RESIZE_GATE} is on by default here; a real 1.27 needs it set on API server and kubelet"
+    if not profile.limit_range_on_resize:
+        yield "a LimitRange is checked when a pod is created, not on a resize (1.33 and later: on both)"
+    if cpus_change:
+        note = profile.notes.get("static_cpu_resize", "")
+        yield "which CPUs a node takes depends on its topology" + (f"; cpuset.cpus: {note}" if note else "")

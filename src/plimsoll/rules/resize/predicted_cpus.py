@@ -1,0 +1,72 @@
+"""Exclusive CPUs in a forecast: whether the static CPU manager can assign them to a resized pod, and which (02 §10).
+
+The number of CPUs decides, hardly ever which ones: all pods of the node are assigned CPUs again, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from plimsoll.rules.cpumanager.assignment import CpuPlan, NotEnoughCpusError, NotWholeCoresError, assigned
+from plimsoll.rules.cpumanager.topology import Cpus
+from plimsoll.rules.cpuset import cpu_text
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.node.admission import AdmissionRefusal
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.node_policy import NodePolicy
+from plimsoll.rules.scheduling.fit import load_key
+
+SHARED = "shared pool"
+
+
+class CpuChange(msgspec.Struct, frozen=True):
+    """`cpuset.cpus` of a container, or of all containers of the shared pool."""
+
+    name: str
+    before: str
+    after: str
+
+
+class PredictedCpus:
+    """`allocated`: all pods of the node with their allocated resources, the resized pod included."""
+
+    def __init__(self, plan: CpuPlan, policy: NodePolicy, allocated: Iterable[Pod]) -> None:
+        self._plan, self._policy = plan, policy
+        self._owned: dict[str, dict[str, Cpus]] = {}
+        for pod in allocated:
+            try:
+                self._owned[load_key(pod)] = self._assigned(pod)
+            except (NotEnoughCpusError, NotWholeCoresError):
+                continue  # it runs, so the node used another order; its CPUs are unknown
+
+    def refusal(self, pod: Pod) -> AdmissionRefusal | None:
+        try:
+            self._assigned(pod)
+        except (NotEnoughCpusError, NotWholeCoresError) as error:
+            return AdmissionRefusal(error.reason, str(error))
+        return None
+
+    def changes(self, pod: Pod) -> tuple[CpuChange, ...]:
+        """What a resize that is accepted changes; an example, because a node may have chosen other CPUs."""
+        key = load_key(pod)
+        after = {**self._owned, key: self._assigned(pod)}
+        pools = self._plan.shared(self._owned), self._plan.shared(after)
+        if pools[0] == pools[1]:
+            return ()
+        own = self._owned.get(key, {})
+        names = dict.fromkeys([*own, *after[key]])
+        changed = [
+            CpuChange(name, cpu_text(own.get(name, pools[0])), cpu_text(after[key].get(name, pools[1])))
+            for name in names
+        ]
+        return (*changed, CpuChange(SHARED, cpu_text(pools[0]), cpu_text(pools[1])))
+
+    def _assigned(self, pod: Pod) -> dict[str, Cpus]:
+        return assigned(_keyed(defaulted(pod, gates=self._policy.gates)), self._owned, self._plan, self._policy)
+
+
+def _keyed(pod: Pod) -> Pod:
+    """Pods from manifests have no uid yet."""
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, uid=load_key(pod)))
