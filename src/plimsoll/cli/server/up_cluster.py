@@ -356,8 +356,7 @@ class LocalCluster:
             yield f"{client} describe pod {min(missing)}"
         elif self._options.demo is not None:
             yield f"{client} exec gold -- cat /proc/self/cgroup /proc/self/oom_score_adj"
-            if client == "kubectl":
-                yield "kubectl top pods"
+            yield f"{client} top pods"
             yield "plimsoll resize silver --cpu 100m --wait"
         if not (self._live is not None and self._live.driver.simulated):
             root = self._options.cgroup_root
