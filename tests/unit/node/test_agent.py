@@ -127,7 +127,8 @@ async def test_a_pod_succeeds_and_reports_how(tmp_path: Path) -> None:
         assert (ended["exitCode"], ended["reason"], ended["message"]) == (0, "Completed", "done\n")
         assert ended["containerID"].startswith("plimsoll://")
         await agent.recorder.drained(5.0)
-    assert {"Pulled", "Created", "Started"} <= set(world.reasons())
+    assert {"ImageIgnored", "Created", "Started"} <= set(world.reasons())
+    assert "Pulled" not in world.reasons(), "one event for the image: nothing was pulled"
     assert world.kernel.children("/") == []
 
 

@@ -64,7 +64,7 @@ class Cluster:
         self.limits = limits
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
-        self.gates = resolved_gates(feature_gates)
+        self.gates = resolved_gates(feature_gates, profile)
 
     def now(self) -> str:
         return rfc3339(self.clock())

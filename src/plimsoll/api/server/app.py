@@ -81,6 +81,7 @@ class App:
         self.meter = RequestMetrics()
         self.pages = StaticPages(options.profile)
         self.cluster: Cluster
+        self.start_problem: StoreError | None = None
         self._limiter = Limiter(options.limits, time.monotonic)
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
@@ -94,7 +95,7 @@ class App:
         store = await Store.open(options.state_directory / "store")
         try:
             self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
-            if not self.cluster.in_place:
+            if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
             await bootstrap(self.cluster)
             async with AsyncExitStack() as stack:
@@ -134,6 +135,7 @@ class App:
             try:
                 await stack.enter_async_context(self.running())
             except StoreError as error:
+                self.start_problem = error
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
             await send({"type": "lifespan.startup.complete"})
