@@ -18,8 +18,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
+from plimsoll.codec.schema.schema import KINDS
 from plimsoll.rules.config import extras
 from plimsoll.rules.config import table as config_table
+from plimsoll.rules.config.gates import GATES, Gate, gate_in
+from plimsoll.rules.model import runnable
+from plimsoll.rules.profile import RELEASES, Row, rows
 
 DOCS = Path(__file__).parent
 ROOT = DOCS.parent
@@ -66,7 +72,122 @@ def extras_table() -> str:
     return "\n| setting | value | meaning |\n|---|---|---|\n" + "".join(rows) + "\n"
 
 
-SECTIONS: dict[str, Callable[[], str]] = {"layers": layer_lines, "packages": package_table, "extras": extras_table}
+def profiles_page() -> str:
+    """The two tables of profiles: behaviours and feature gates, one column per release."""
+    head = f"| {' | '.join(RELEASES)} |\n|{'---|' * (len(RELEASES) + 4)}\n"
+    behaviours = "".join(
+        f"| `{row.name}` | {row.clause} | {row.about.replace('|', '/')} | {_shown(row.documents)} | {_columns(row)} |\n"
+        for row in rows()
+    )
+    first, last = RELEASES[0], RELEASES[-1]
+    return f"""# Profiles
+
+A profile is how one Kubernetes release behaves. There is one for each release from {first} to {last}, which follows
+the code of that release, and `documents`, the default, which follows the [five documents](documents.md) about 1.27.
+Without `--profile`, the version of the Node (`--node FILE`) or of the live cluster chooses the profile, and the first
+line of an answer says so. A newer release than {last} has the profile {last}, an older one than {first} the profile
+{first}.
+
+`plimsoll explain FILE --diff 1.33,1.34` shows what two profiles compute differently for your pods. `./dev conformance`
+compares every profile with recorded answers of that release. [Quirks](quirks.md) lists oddities that are copied, and
+[decision 0007](adr/0007-profiles-as-one-table.md) explains the table.
+
+## Behaviours
+
+An empty cell repeats the value to its left.
+
+| behaviour | clause | meaning | `documents` {head}{behaviours}
+## Feature gates
+
+The gates that a rule uses. `on` and `off` are defaults, α, β, GA and † (deprecated) the stage, and 🔒 means that the
+gate cannot be changed. – is a gate that the release does not have: it is refused as `unrecognized feature gate`, like
+every other unknown name. All other gates of a release are accepted and change nothing.
+
+| gate | `documents` | {" | ".join(RELEASES)} |
+|---|{"---|" * (len(RELEASES) + 1)}
+{"".join(_gate_row(gate) for gate in GATES)}"""
+
+
+def _columns(row: Row) -> str:
+    return " | ".join(_shown(row.releases[release]) if release in row.releases else "" for release in RELEASES)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value).strip() or "–"
+
+
+_STAGE_SIGNS = {"alpha": "α", "beta": "β", "GA": "GA", "deprecated": "†"}
+
+
+def _gate_row(gate: Gate) -> str:
+    cells = []
+    for release in RELEASES:
+        stage = gate_in(gate.name, release)
+        if stage is None:
+            cells.append("–")
+        else:
+            locked = " 🔒" if stage.locked else ""
+            cells.append(f"{'**on**' if stage.default else 'off'} {_STAGE_SIGNS[stage.stage]}{locked}")
+    return f"| {gate.name} | {'on' if gate.documents else 'off'} | {' | '.join(cells)} |\n"
+
+
+# The kinds that a Kubernetes 1.36 API server serves itself, without lists, options and reviews.
+BUILT_IN = {
+    "core": "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod "
+    "PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount",
+    "admissionregistration": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration "
+    "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
+    "apiextensions": "CustomResourceDefinition",
+    "apiregistration": "APIService",
+    "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    "autoscaling": "HorizontalPodAutoscaler",
+    "batch": "CronJob Job",
+    "certificates": "CertificateSigningRequest",
+    "coordination": "Lease",
+    "discovery": "EndpointSlice",
+    "flowcontrol": "FlowSchema PriorityLevelConfiguration",
+    "networking": "IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR",
+    "node": "RuntimeClass",
+    "policy": "PodDisruptionBudget",
+    "rbac": "ClusterRole ClusterRoleBinding Role RoleBinding",
+    "resource": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+    "scheduling": "PriorityClass",
+    "storage": "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
+}
+
+
+def kind_table() -> str:
+    """Each built-in kind, served or not, by API group."""
+    served = {kind.name for kind in KINDS}
+    rows = []
+    for group, text in BUILT_IN.items():
+        kinds = text.split()
+        here, not_here = (", ".join(kind for kind in kinds if (kind in served) is wanted) for wanted in (True, False))
+        rows.append(f"| {group} | {here or '–'} | {not_here or '–'} |\n")
+    return "\n| API group | served | not served |\n|---|---|---|\n" + "".join(rows) + "\n"
+
+
+def refused_list() -> str:
+    """The fields of a pod that the node refuses, by where they are."""
+    parts = {"volumes": runnable.RunVolume, "sources of a projected volume": runnable.Projection}
+    lines = []
+    for title, struct in parts.items():
+        refused = [
+            field.encode_name for field in msgspec.structs.fields(struct) if "dict[str, object]" in str(field.type)
+        ]
+        lines.append(f"- {title}: {', '.join(f'`{name}`' for name in refused)}\n")
+    return "\n" + "".join(lines) + "\n"
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "layers": layer_lines,
+    "packages": package_table,
+    "extras": extras_table,
+    "kinds": kind_table,
+    "refused": refused_list,
+}
 
 
 def with_sections(path: Path) -> str:
@@ -100,7 +221,9 @@ def chinese_readme() -> str:
 
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "kubelet-config.md": config_table.markdown,
+    DOCS / "profiles.md": profiles_page,
     DOCS / "architecture.md": partial(with_sections, DOCS / "architecture.md"),
+    DOCS / "limits.md": partial(with_sections, DOCS / "limits.md"),
     DOCS / "node.md": partial(with_sections, DOCS / "node.md"),
     ROOT / "README.md": readme,
     ROOT / "README.zh-CN.md": chinese_readme,

@@ -23,7 +23,7 @@ from plimsoll.rules.model.cgroup_names import Driver as DriverName
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 
 GI = 1 << 30
@@ -52,7 +52,7 @@ def node_setting(
     memory_bytes: int = 8 * GI,
 ) -> NodeConfig:
     """Memory QoS tiered where there is v2, reserved cgroups enforced, qosReserved on: every knob moves."""
-    profile = PROFILES["1.36"]
+    profile = profile_named("1.36")
     config = default_config(profile)
     gates = {**config.feature_gates, "MemoryQoS": version == 2, "QOSReserved": True}
     config = msgspec.structs.replace(

@@ -8,7 +8,7 @@ described by keyword arguments (`NodeOptions`).
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import msgspec
 
@@ -28,7 +28,7 @@ from plimsoll.rules.model.gates import DEFAULT_GATES
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import Pod, QoSClass
 from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved
-from plimsoll.rules.profile import DEFAULT_PROFILE, profile_named
+from plimsoll.rules.profile import DEFAULT_PROFILE, UNKNOWN_VERSION, profile_named
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.resources import qos
 from plimsoll.rules.resources.defaulting import defaulted
@@ -40,7 +40,7 @@ class NodeOptions(TypedDict, total=False):
     """The node that a question is about. Every option may be left out."""
 
     capacity: Mapping[str, object]  # {"cpu": 4, "memory": "16Gi"}; default: this machine
-    profile: Literal["documents", "1.36"]  # default: documents
+    profile: str  # "documents", or a release from "1.27" to "1.37"; default: documents
     kubelet_config: Mapping[str, Any] | str | bytes  # a KubeletConfiguration, as an object or as YAML
     cgroup_version: CgroupVersion  # default: this machine's, or 2 with `capacity`
     cgroup_driver: Driver  # default: the kubelet configuration's
@@ -152,6 +152,7 @@ def _node_config(
         cgroup_version=cgroup_version or found_version,
         driver=cgroup_driver,
         runtime=runtime,
+        profile_reason="profile" if profile != DEFAULT_PROFILE.name else UNKNOWN_VERSION.reason,
     )
 
 

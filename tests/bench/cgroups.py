@@ -29,7 +29,7 @@ from plimsoll.linux.machine import this_machine
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import resolved
-from plimsoll.rules.profile import PROFILE_1_36
+from plimsoll.rules.profile import profile_named
 
 SIZES = (125, 250, 500)
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,8 +85,8 @@ def main() -> None:
         print(f"cgroups      not measured: {error}")
         return
     root = f"/plimsoll-test-{os.getpid()}"
-    config = reading({"cgroupRoot": root, "failCgroupV1": False, "maxPods": 1000}, PROFILE_1_36).config
-    setting = resolved(this_machine(), config, PROFILE_1_36, cgroup_version=found.version, runtime="process")
+    config = reading({"cgroupRoot": root, "failCgroupV1": False, "maxPods": 1000}, profile_named("1.36")).config
+    setting = resolved(this_machine(), config, profile_named("1.36"), cgroup_version=found.version, runtime="process")
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as state:
         tree = CgroupManager(open_cgroupfs(found), setting, Path(state) / "node")
         try:

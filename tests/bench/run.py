@@ -27,7 +27,7 @@ from plimsoll.cli.explain.plan import blocks, planned_block, tuned_collector
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.plan import Placement, placement
 from plimsoll.rules.node.node_config import machine_from_capacity, resolved
-from plimsoll.rules.profile import PROFILE_1_36
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.node_policy import NodePolicy
 
@@ -39,7 +39,7 @@ ROUNDS = 40
 def policy_and_place() -> tuple[NodePolicy, Placement]:
     document = {"featureGates": {"MemoryQoS": True}, "memoryReservationPolicy": "TieredReservation"}
     machine = machine_from_capacity({"cpu": QUANTITIES["48"], "memory": QUANTITIES["263192560Ki"]})
-    setting = resolved(machine, reading(document, PROFILE_1_36).config, PROFILE_1_36)
+    setting = resolved(machine, reading(document, profile_named("1.36")).config, profile_named("1.36"))
     return setting.policy, placement(setting.pods_root, setting.driver)
 
 

@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from plimsoll.codec.lean.lean import from_document  # noqa: E402
 from plimsoll.rules.model.objects import Node, Pod  # noqa: E402
-from plimsoll.rules.profile import PROFILE_1_36  # noqa: E402
+from plimsoll.rules.profile import profile_named  # noqa: E402
 from plimsoll.rules.scheduling.fit import resident_load  # noqa: E402
 from plimsoll.rules.scheduling.preemption import Nominated  # noqa: E402
 from plimsoll.scheduler.cache import SchedulerCache  # noqa: E402
@@ -64,10 +64,10 @@ def main() -> None:
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     chance = random.Random(1)
-    cluster = SchedulerCache(PROFILE_1_36)
+    cluster = SchedulerCache(profile_named("1.36"))
     for index in range(NODES):
         cluster.put_node(a_node(chance, index))
-    choice = Choice(cluster, PROFILE_1_36)
+    choice = Choice(cluster, profile_named("1.36"))
     pods = [a_pod(chance, index) for index in range(PODS + ROUNDS * 1000)]
     no_nominees: Nominated = {}
     placed = 0
@@ -80,7 +80,7 @@ def main() -> None:
             placed += 1
             chosen = chance.choice(decision.nodes)
             bound = msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=chosen))
-            cluster.assume(resident_load(bound, PROFILE_1_36), chosen)
+            cluster.assume(resident_load(bound, profile_named("1.36")), chosen)
 
     began = time.process_time()
     for index in range(PODS):

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
+from topics import gates_of
+
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.thresholds import Threshold, ThresholdValue, fs_layout, parsed_thresholds
@@ -15,6 +17,7 @@ from plimsoll.rules.eviction.ranking import Ranked, ranked
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage
 from plimsoll.rules.gotext import nearest_float32
 from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.defaulting import defaulted
 
@@ -22,8 +25,8 @@ Json = dict[str, Any]
 STABLE_SORT_UP_TO = 12  # Go's sort keeps the order of equals only up to here; beyond, the groups alone are compared
 
 
-def eviction(given: Json) -> Json:
-    return _rank(given) if given["kind"] == "rank" else _thresholds(given)
+def eviction(given: Json, profile: Profile) -> Json:
+    return _rank(given, profile) if given["kind"] == "rank" else _thresholds(given)
 
 
 def _thresholds(given: Json) -> Json:
@@ -79,12 +82,13 @@ def _amount(amount: ThresholdValue, quantity: str, percentage: str) -> Json:
     return {percentage: _shortest_float32(amount.percentage)}
 
 
-def _rank(given: Json) -> Json:
-    pods = [defaulted(from_document(each, Pod)) for each in given["pods"]]
+def _rank(given: Json, profile: Profile) -> Json:
+    gates = gates_of(given, profile)
+    pods = [defaulted(from_document(each, Pod), gates=gates) for each in given["pods"]]
     uids = {pod.metadata.name: pod.metadata.uid for pod in pods}
     usage = {uids[name]: _usage(stats) for name, stats in given["stats"].items()}
-    layout = fs_layout(given["dedicatedImageFs"], given["splitContainerImageFs"])
-    order = ranked(pods, usage, given["signal"], layout)
+    layout = fs_layout(given["dedicatedImageFs"], given.get("splitContainerImageFs", False))
+    order = ranked(pods, usage, given["signal"], layout, gates=gates)
     groups = [[_name(each) for each in group] for _, group in itertools.groupby(order, key=lambda each: each.key)]
     found: Json = {"groups": groups, "critical": {_name(each): each.critical for each in order}}
     if len(pods) <= STABLE_SORT_UP_TO:

@@ -1,4 +1,4 @@
-"""Compare Plimsoll's rules with answers that real Kubernetes 1.36 gave: `./dev conformance [DIR]`.
+"""Compare Plimsoll's rules with answers that real Kubernetes gave: `./dev conformance [--profile RELEASE] [DIR]`.
 
 One vector file is one topic; each line is `{"input": …, "expected": …}`. This harness only translates: it turns an input
 into the rules' objects (`codec.lean`, `codec.defaults`), calls public functions of `plimsoll.rules` and lays their
@@ -16,13 +16,15 @@ answers out as the vectors do. It decides nothing. The modules of `plimsoll.rule
     j  admission.resize, resize.allocation, resize.verdict
     k  resources.cpu
 
-Profile 1.36 throughout. Inputs marked `huge` (int64 overflow in the real code) and quantities under clauses Q-12 and Q-13
-are compared too, but a difference there counts apart. For each topic a line `topic agreed/total`; then the first
+The profile is the release that the directory is named after, else 1.36; without a directory, every release's vectors of
+the project are compared. Inputs marked `huge` (int64 overflow in the real code), quantities under clauses Q-12 and Q-13
+and pods under E-5 are compared too, but a difference there counts apart. For each topic a line `topic agreed/total`; then the first
 disagreements. Exit 1 on any.
 """
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import sys
@@ -37,9 +39,10 @@ import resize_topics
 import topics
 
 from plimsoll.errors import PlimsollError
+from plimsoll.rules.profile import RELEASES, Profile, profile_named
 
 VECTORS = Path(__file__).parent / "vectors"
-Translate = Callable[[dict[str, Any]], dict[str, Any]]
+Translate = Callable[[dict[str, Any], Profile], dict[str, Any]]
 
 TOPICS: dict[str, Translate] = {
     "a_qos": topics.qos,
@@ -65,9 +68,9 @@ def cases(path: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
             yield case["input"], case["expected"]
 
 
-def differences(translate: Translate, given: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+def differences(translate: Translate, given: dict[str, Any], expected: dict[str, Any], profile: Profile) -> list[str]:
     try:
-        got = translate(given)
+        got = translate(given, profile)
     except (PlimsollError, ArithmeticError) as error:
         return [f"refused: {error}"]
     return [
@@ -77,7 +80,7 @@ def differences(translate: Translate, given: dict[str, Any], expected: dict[str,
     ]
 
 
-def run(directory: Path) -> int:
+def run(directory: Path, profile: Profile) -> int:
     files = sorted(directory.glob("*.jsonl.gz"))
     known = [path for path in files if path.name.removesuffix(".jsonl.gz") in TOPICS]
     for path in files:
@@ -89,7 +92,7 @@ def run(directory: Path) -> int:
         agreed = total = apart = 0
         first: list[str] = []
         for number, (given, expected) in enumerate(cases(path), 1):
-            found = differences(TOPICS[topic], given, expected)
+            found = differences(TOPICS[topic], given, expected, profile)
             if found and topics.counted_apart(topic, given):
                 apart += 1
                 continue
@@ -106,5 +109,16 @@ def run(directory: Path) -> int:
     return 1 if failed else 0
 
 
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="./dev conformance")
+    parser.add_argument("directory", nargs="?", type=Path, default=VECTORS)
+    parser.add_argument("--profile", choices=RELEASES, help="default: the release that the directory is named after")
+    given = parser.parse_args(arguments)
+    if given.directory == VECTORS and given.profile is None:
+        return max(run(VECTORS / release, profile_named(release)) for release in RELEASES)
+    named = given.directory.resolve().name
+    return run(given.directory, profile_named(given.profile or (named if named in RELEASES else "1.36")))
+
+
 if __name__ == "__main__":
-    sys.exit(run(Path(sys.argv[1]) if len(sys.argv) > 1 else VECTORS))
+    sys.exit(main(sys.argv[1:]))

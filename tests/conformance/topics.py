@@ -7,24 +7,33 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import msgspec
+
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.errors import InvalidConfigError, InvalidNameError, InvalidObjectError, InvalidQuantityError
 from plimsoll.rules.admission.validation import create_errors
+from plimsoll.rules.config.gates import GATES
+from plimsoll.rules.config.table import BY_NAME
 from plimsoll.rules.config.thresholds import eviction_reservation, parsed_thresholds
 from plimsoll.rules.model import cgroup_names as names
-from plimsoll.rules.model.gates import Gates
+from plimsoll.rules.model.gates import Gates, resolved_gates
 from plimsoll.rules.model.objects import Pod, ResourceList, Resources, is_critical, is_node_critical
 from plimsoll.rules.node import allocatable
+from plimsoll.rules.node.node_config import UNSET_RESERVATION, swap_in_use
+from plimsoll.rules.profile import Profile, minor
 from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity, parse
-from plimsoll.rules.resources import cpu, effective, values
+from plimsoll.rules.resources import cpu, effective, footprint, values
 from plimsoll.rules.resources import oom_score as oom_rules
 from plimsoll.rules.resources import qos as qos_rules
+from plimsoll.rules.resources.cri import unified as unified_texts
 from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.files import cpu_weight
 from plimsoll.rules.resources.memory import page_label
-from plimsoll.rules.resources.node_policy import NodePolicy
+from plimsoll.rules.resources.node_policy import NodePolicy, Reservation
 from plimsoll.rules.resources.values import Values
 
 Json = dict[str, Any]
+POD_LEVEL_SINCE, LIMITS_SET_SINCE, SWAP_BEHAVIOR_SINCE = 32, 34, 33  # minor releases in which functions appeared
 HOST_PAGE_SIZES = (2 << 20, 1 << 30)  # of the machine that made the vectors
 
 
@@ -32,7 +41,9 @@ def comparable(value: Any) -> Any:
     """Errors come in no particular order, nor do thresholds of one signal and grace period."""
     if isinstance(value, list) and value and isinstance(value[0], dict):
         if "detail" in value[0]:
-            return sorted(json.dumps(item, sort_keys=True) for item in value)
+            # 1.32 appends a diff, in a format that its library does not keep stable.
+            cut = [{**item, "detail": item["detail"].partition("\n")[0]} for item in value]
+            return sorted(json.dumps(item, sort_keys=True) for item in cut)
         if "gracePeriodSeconds" in value[0]:
             return sorted(value, key=lambda row: (row["signal"], sorted(map(str, row.items()))))
     return value
@@ -40,7 +51,7 @@ def comparable(value: Any) -> Any:
 
 def counted_apart(topic: str, given: Json) -> bool:
     if topic != "g_quantity":
-        return bool(given.get("huge"))
+        return bool(given.get("huge")) or any(map(_overhead_twice, given.get("pods") or [given.get("pod") or {}]))
     quantities = []
     for text in filter(None, (given.get("a"), given.get("b"))):
         with suppress(InvalidQuantityError):
@@ -51,17 +62,32 @@ def counted_apart(topic: str, given: Json) -> bool:
     return any(q.nanos < 0 or q.value >= largest.get(q.format, q.value + 1) for q in quantities)
 
 
-def gate(given: Json, name: str, default: bool) -> bool:
-    return bool((given.get("featureGates") or {}).get(name, default))
+def _overhead_twice(pod: Json) -> bool:
+    """E-5: the real code may add overhead to a pod-level amount of the pod itself, if an amount has a fraction."""
+    spec = pod.get("spec") or {}
+    blocks = [
+        each.get("resources") or {} for each in (spec.get("containers") or []) + (spec.get("initContainers") or [])
+    ]
+    pod_level = spec.get("resources") or {}
+    amounts = [text for block in (*blocks, pod_level) for kind in block.values() for text in kind.values()]
+    return bool(spec.get("overhead") and any(pod_level.values()) and any("." in str(text) for text in amounts))
 
 
-def gates_of(given: Json) -> Gates:
-    return Gates(pod_level=gate(given, "PodLevelResources", True))
+def feature_gates(given: Json, profile: Profile) -> dict[str, bool]:
+    return {each.name: each.default(profile) for each in GATES} | (given.get("featureGates") or {})
 
 
-def pod_of(document: Json, given: Json) -> Pod:
+def gate(given: Json, profile: Profile, name: str) -> bool:
+    return feature_gates(given, profile)[name]
+
+
+def gates_of(given: Json, profile: Profile) -> Gates:
+    return resolved_gates(feature_gates(given, profile), profile)
+
+
+def pod_of(document: Json, given: Json, profile: Profile) -> Pod:
     pod = pod_from_json(json.dumps(document))
-    return pod if given.get("default") is False else defaulted(pod, gates=gates_of(given))
+    return pod if given.get("default") is False else defaulted(pod, gates=gates_of(given, profile))
 
 
 def texts(resources: ResourceList) -> dict[str, str]:
@@ -85,8 +111,8 @@ def errors_of(errors: list[Any]) -> list[Json]:
     return [{"type": error.type, "field": error.field, "detail": error.detail} for error in errors]
 
 
-def qos(given: Json) -> Json:
-    gates = gates_of(given)
+def qos(given: Json, profile: Profile) -> Json:
+    gates = gates_of(given, profile)
     try:
         raw = pod_from_json(json.dumps(given["pod"]))
     except InvalidObjectError as error:
@@ -94,6 +120,7 @@ def qos(given: Json) -> Json:
     pod = defaulted(raw, gates=gates)
     spec = pod.spec
     errors = create_errors(pod, gates=gates)
+    kept = qos_rules.qos_class if profile.client_class_kept else qos_rules.computed_qos_class
     shown = {
         "containers": [{"name": c.name, "resources": resources_of(c.resources)} for c in spec.containers],
         "initContainers": [{"name": c.name, "resources": resources_of(c.resources)} for c in spec.init_containers],
@@ -104,37 +131,57 @@ def qos(given: Json) -> Json:
         "qosClass": qos_rules.computed_qos_class(pod, gates=gates),
         "getPodQOS": qos_rules.qos_class(pod, gates=gates),
         "qosClassWithoutDefaulting": qos_rules.computed_qos_class(raw, gates=gates),
-        "apiserverStatusQOSClass": qos_rules.qos_class(pod, gates=gates),
+        "apiserverStatusQOSClass": kept(pod, gates=gates),
         "defaulted": without_none(shown),
         "valid": not errors,
         "createErrors": errors_of(errors),
     }
 
 
-def aggregate(given: Json) -> Json:
-    pod = pod_of(given["pod"], given)
+def aggregate(given: Json, profile: Profile) -> Json:
+    pod, gates = pod_of(given["pod"], given, profile), gates_of(given, profile)
+    release = minor(profile.release)
+    # The helpers know no gates: pod level counts as soon as they have it.
+    there = msgspec.structs.replace(gates, pod_level=release >= POD_LEVEL_SINCE, claims=False)
+    skipped = msgspec.structs.replace(there, pod_level=False)
+    rule = profile.resize_footprint
     lists = {
-        "requests": effective.pod_requests(pod),
-        "limits": effective.pod_limits(pod),
-        "requestsExcludeOverhead": effective.pod_requests(pod, overhead=False),
-        "limitsExcludeOverhead": effective.pod_limits(pod, overhead=False),
-        "requestsSkipPodLevel": effective.pod_requests(pod, gates=Gates(pod_level=False)),
-        "limitsSkipPodLevel": effective.pod_limits(pod, gates=Gates(pod_level=False)),
-        "requestsUseStatus": effective.counted_requests(pod),
-        "limitsUseStatus": effective.counted_limits(pod),
+        "requests": effective.pod_requests(pod, gates=there),
+        "limits": effective.pod_limits(pod, gates=there),
+        "requestsExcludeOverhead": effective.pod_requests(pod, gates=there, overhead=False),
+        "limitsExcludeOverhead": effective.pod_limits(pod, gates=there, overhead=False),
+        "requestsUseStatus": footprint.counted_requests(pod, rule, gates=there),
+        "limitsUseStatus": footprint.counted_limits(pod, rule, gates=there),
     }
-    return {
-        **{key: texts(value) for key, value in lists.items()},
-        "podLevelResourcesSet": effective.pod_level_set(pod.spec.resources),
-        "podLevelRequestsSet": effective.pod_level_requests_set(pod.spec.resources),
-        "podLevelLimitsSet": effective.pod_level_limits_set(pod.spec.resources),
-    }
+    if release >= POD_LEVEL_SINCE:
+        lists["requestsSkipPodLevel"] = effective.pod_requests(pod, gates=skipped)
+        lists["limitsSkipPodLevel"] = effective.pod_limits(pod, gates=skipped)
+    if given.get("useDRA"):
+        claims = msgspec.structs.replace(there, claims=True)
+        lists["requestsDRA"] = effective.pod_requests(pod, gates=claims)
+        lists["limitsDRA"] = effective.pod_limits(pod, gates=claims)
+        lists["requestsUseStatusDRA"] = footprint.counted_requests(pod, rule, gates=claims)
+        lists["limitsUseStatusDRA"] = footprint.counted_limits(pod, rule, gates=claims)
+    found: Json = {key: texts(value) for key, value in lists.items()}
+    if release >= POD_LEVEL_SINCE:
+        found["podLevelResourcesSet"] = effective.pod_level_set(pod.spec.resources, gates)
+        found["podLevelRequestsSet"] = effective.pod_level_requests_set(pod.spec.resources, gates)
+    if release >= LIMITS_SET_SINCE:
+        found["podLevelLimitsSet"] = effective.pod_level_limits_set(pod.spec.resources, gates)
+    return found
 
 
-def oom(given: Json) -> Json:
-    pod, gates = pod_of(given["pod"], given), gates_of(given)
+def oom(given: Json, profile: Profile) -> Json:
+    pod, gates = pod_of(given["pod"], given, profile), gates_of(given, profile)
     qos_class = qos_rules.qos_class(pod, gates=gates)
-    scores = oom_rules.oom_scores(pod, qos_class, NodePolicy(given["node"]["memoryCapacity"], gates=gates))
+    policy = NodePolicy(
+        given["node"]["memoryCapacity"],
+        gates=gates,
+        pod_level_oom_share=profile.pod_level_oom_share,
+        pod_level_oom_share_floored=profile.pod_level_oom_share_floored,
+        sidecar_oom_rule=profile.sidecar_oom_rule,
+    )
+    scores = oom_rules.oom_scores(pod, qos_class, policy)
     containers = pod.spec.init_containers + pod.spec.containers
     return {
         "qosClass": qos_class,
@@ -146,10 +193,11 @@ def oom(given: Json) -> Json:
     }
 
 
-def policy_of(given: Json) -> NodePolicy:
+def policy_of(given: Json, profile: Profile) -> NodePolicy:
     kubelet, node = given["kubelet"], given.get("node") or {}
     memory = (node.get("allocatable") or {}).get("memory")
     unified = kubelet["cgroupVersion"] == 2
+    swap = swap_in_use(kubelet.get("swapBehavior") or "", profile, gate=gate(given, profile, "NodeSwap"))
     return NodePolicy(
         memory_capacity_bytes=node.get("memoryCapacity", 0),
         allocatable_memory_bytes=None if memory is None else QUANTITIES[memory].value,
@@ -157,27 +205,38 @@ def policy_of(given: Json) -> NodePolicy:
         cgroup_version=kubelet["cgroupVersion"],
         cfs_quota=kubelet["cpuCFSQuota"],
         period_us=kubelet["cpuCFSQuotaPeriodUs"],
-        custom_period=gate(given, "CustomCPUCFSQuotaPeriod", True),
-        memory_qos=unified and gate(given, "MemoryQoS", False),
-        reservation="tiered" if kubelet["memoryReservationPolicy"] == "TieredReservation" else "none",
-        throttling_factor=kubelet.get("memoryThrottlingFactor", 0.9),
-        oom_group=unified and kubelet.get("singleProcessOOMKill") is False,
-        limited_swap=kubelet.get("swapBehavior") == "LimitedSwap",
+        custom_period=gate(given, profile, "CustomCPUCFSQuotaPeriod"),
+        memory_qos=unified and gate(given, profile, "MemoryQoS"),
+        reservation=reservation(kubelet, profile),
+        high_without_request=profile.memory_high_without_request,
+        high_of_pod=profile.memory_high_of_pod,
+        high_reset=profile.memory_high_reset and unified and not gate(given, profile, "MemoryQoS"),
+        throttling_factor=kubelet.get(
+            "memoryThrottlingFactor", BY_NAME["memoryThrottlingFactor"].default_in(profile.name)
+        ),
+        oom_group=profile.memory_oom_group and unified and kubelet.get("singleProcessOOMKill", False) is False,
+        limited_swap=swap == "LimitedSwap",
+        unlimited_swap=swap == "UnlimitedSwap",
+        swap_with_memory=profile.swap_rule == "memory and swap",
+        critical_pods_swap=profile.critical_pods_swap,
         swap_controller=kubelet.get("swapControllerAvailable", False),
         hugepage_sizes=HOST_PAGE_SIZES,
-        gates=gates_of(given),
+        gates=gates_of(given, profile),
+        pod_level_oom_share=profile.pod_level_oom_share,
+        pod_level_oom_share_floored=profile.pod_level_oom_share_floored,
+        pod_level_hugepages_inherited=profile.pod_level_hugepages_inherited,
+        sidecar_oom_rule=profile.sidecar_oom_rule,
     )
 
 
+def reservation(given: Json, profile: Profile) -> Reservation:
+    if given.get("memoryReservationPolicy") == "TieredReservation":
+        return "tiered"
+    return UNSET_RESERVATION[profile.memory_min_from_requests]
+
+
 def unified_of(found: Values) -> dict[str, str] | None:
-    named = {
-        "memory.min": found.memory_min_bytes,
-        "memory.low": found.memory_low_bytes,
-        "memory.high": found.memory_high_bytes,
-        "memory.oom.group": found.oom_group,
-        "memory.swap.max": found.swap_bytes,
-    }
-    return {key: str(value) for key, value in named.items() if value is not None} or None
+    return unified_texts(found) or None
 
 
 def config_of(found: Values) -> Json:
@@ -196,8 +255,8 @@ def config_of(found: Values) -> Json:
     )
 
 
-def pod_cgroup(given: Json) -> Json:
-    policy, pod = policy_of(given), pod_of(given["pod"], given)
+def pod_cgroup(given: Json, profile: Profile) -> Json:
+    policy, pod = policy_of(given, profile), pod_of(given["pod"], given, profile)
     gates = policy.gates
     qos_class = qos_rules.qos_class(pod, gates=gates)
     found = values.pod_values(
@@ -213,8 +272,8 @@ def pod_cgroup(given: Json) -> Json:
     return {"qosClass": qos_class, "resourceConfig": config, "libcontainer": written}
 
 
-def container(given: Json) -> Json:
-    policy, pod = policy_of(given), pod_of(given["pod"], given)
+def container(given: Json, profile: Profile) -> Json:
+    policy, pod = policy_of(given, profile), pod_of(given["pod"], given, profile)
     qos_class = qos_rules.qos_class(pod, gates=policy.gates)
     scores = oom_rules.oom_scores(pod, qos_class, policy)
     rows = []
@@ -231,16 +290,22 @@ def container(given: Json) -> Json:
             "memorySwapLimitInBytes": found.memory_and_swap_bytes or 0,
             "oomScoreAdj": score,
             "hugepageLimits": {page_label(size): limit for size, limit in (found.hugetlb or {}).items()},
-            "swapBehavior": "LimitedSwap" if limited else "NoSwap",
+            "swapBehavior": swap_word(limited, profile),
             "linearCpuWeight": cpu.weight_linear(shares),
-            "runcCpuWeight": cpu.weight_quadratic(shares),
+            "runcCpuWeight": cpu_weight(shares, profile.container_weight),
             "unified": unified_of(found),
         }
         rows.append(without_none(row))
     return {"qosClass": qos_class, "containers": rows}
 
 
-def cgroup_names(given: Json) -> Json:
+def swap_word(limited: bool, profile: Profile) -> str | None:
+    if minor(profile.release) < SWAP_BEHAVIOR_SINCE:
+        return None
+    return "LimitedSwap" if limited else "NoSwap"
+
+
+def cgroup_names(given: Json, profile: Profile) -> Json:
     def root() -> names.CgroupName:
         return names.root_name(given["cgroupRoot"], cgroups_per_qos=given["cgroupsPerQOS"])
 
@@ -268,7 +333,7 @@ def _or_panic(compute: Callable[[], Any]) -> Any:
         return {"panic": str(error)}
 
 
-def quantity(given: Json) -> Json:
+def quantity(given: Json, profile: Profile) -> Json:
     found: Json = {}
     read: dict[str, Quantity] = {}
     for key in ("a", "b"):
@@ -315,7 +380,7 @@ class Overflowed:
     __hash__ = None  # type: ignore[assignment]
 
 
-def node(given: Json) -> Json:
+def node(given: Json, profile: Profile) -> Json:
     capacity = amounts(given["capacity"]) or {}
     try:
         eviction = eviction_reservation(parsed_thresholds(given["evictionHard"]), capacity)
@@ -326,8 +391,8 @@ def node(given: Json) -> Json:
     status = allocatable.machine_capacity(
         given["numCores"], capacity["memory"].value, given["maxPods"], given["podsPerCore"], capacity
     )
-    enforced = given["enforceNodeAllocatable"]
-    return {
+    enforced, unified = given["enforceNodeAllocatable"], given["cgroupVersion"] == 2
+    found = {
         "allocatableAbsolute": texts(absolute),
         "reservation": texts(allocatable.total_reservation(capacity, reserved)),
         "valid": not allocatable.reservation_errors(capacity, reserved),
@@ -339,38 +404,54 @@ def node(given: Json) -> Json:
                 reserved,
                 enforce_pods="pods" in enforced and given["cgroupsPerQOS"],
                 pid_capacity=given["pidCapacity"],
+                protection_reset=profile.memory_high_reset and unified and not gate(given, profile, "MemoryQoS"),
             )
         ),
-        "reservedCgroups": _reserved_cgroups(given, reserved),
-        "qosCgroups": _class_cgroups(given, absolute),
+        "reservedCgroups": _reserved_cgroups(given, reserved, profile),
+        "qosCgroups": _class_cgroups(given, absolute, profile),
     }
+    if given.get("start"):
+        found["qosCgroupsStart"] = _started(given, profile)
+    return found
 
 
-def _reserved_cgroups(given: Json, reserved: allocatable.Reserved) -> Json:
+def _reserved_cgroups(given: Json, reserved: allocatable.Reserved, profile: Profile) -> Json:
     found = {}
     for name, resources in (("system", reserved.system), ("kube", reserved.kube)):
         for suffix in ("", "-compressible"):
             if f"{name}-reserved{suffix}" in given["enforceNodeAllocatable"]:
                 found[f"/{name}"] = config_of(
                     allocatable.reserved_values(
-                        resources or {}, compressible=bool(suffix), memory_qos=gate(given, "MemoryQoS", False)
+                        resources or {}, compressible=bool(suffix), memory_qos=gate(given, profile, "MemoryQoS")
                     )
                 )
     return found
 
 
-def _class_cgroups(given: Json, absolute: ResourceList) -> Json:
-    gates = gates_of(given)
-    policy = NodePolicy(
+def _class_policy(given: Json, profile: Profile, absolute: ResourceList) -> NodePolicy:
+    return NodePolicy(
         memory_capacity_bytes=0,
         allocatable_memory_bytes=absolute["memory"].value if "memory" in absolute else None,
-        memory_qos=gate(given, "MemoryQoS", False) and given["cgroupVersion"] == 2,
-        reservation="tiered" if given["memoryReservationPolicy"] == "TieredReservation" else "none",
+        cgroup_version=given["cgroupVersion"],
+        memory_qos=gate(given, profile, "MemoryQoS") and given["cgroupVersion"] == 2,
+        reservation=reservation(given, profile),
+        low_of_kubepods=profile.memory_low_of_kubepods,
         hugepage_sizes=HOST_PAGE_SIZES,
-        gates=gates,
+        gates=gates_of(given, profile),
     )
-    sums = allocatable.class_sums((pod_of(document, given) for document in given["pods"]), gates=gates)
-    percent = given["qosReserved"].get("memory") if gate(given, "QOSReserved", False) else None
+
+
+def _started(given: Json, profile: Profile) -> Json:
+    found = allocatable.started_class_values(_class_policy(given, profile, {}))
+    named = {"": found.kubepods, "/burstable": found.burstable, "/besteffort": found.besteffort}
+    return {f"/kubepods{name}": config_of(each) for name, each in named.items() if each != Values()}
+
+
+def _class_cgroups(given: Json, absolute: ResourceList, profile: Profile) -> Json:
+    policy = _class_policy(given, profile, absolute)
+    pods = (pod_of(document, given, profile) for document in given["pods"])
+    sums = allocatable.class_sums(pods, gates=policy.gates)
+    percent = given["qosReserved"].get("memory") if gate(given, profile, "QOSReserved") else None
     found = allocatable.class_values(sums, policy, percent)
     return {
         "/kubepods": config_of(found.kubepods),
@@ -379,15 +460,15 @@ def _class_cgroups(given: Json, absolute: ResourceList) -> Json:
     }
 
 
-def convert(given: Json) -> Json:
-    period = given["periodUs"] if gate(given, "CustomCPUCFSQuotaPeriod", True) else cpu.DEFAULT_PERIOD_US
+def convert(given: Json, profile: Profile) -> Json:
+    period = given["periodUs"] if gate(given, profile, "CustomCPUCFSQuotaPeriod") else cpu.DEFAULT_PERIOD_US
     shares, quota = cpu.shares(given["milliCPU"]), cpu.quota_us(given["milliCPU"], period)
     weight = cpu.weight_linear(shares)
     return {
         "shares": shares,
         "quota": quota,
         "weight": weight,
-        "runcWeight": cpu.weight_quadratic(shares),
+        "runcWeight": cpu_weight(shares, profile.container_weight),
         "milliFromShares": cpu.milli_from_shares(shares),
         "sharesFromWeight": cpu.shares_from_weight(weight),
         "milliFromQuota": cpu.milli_from_quota(quota, period),

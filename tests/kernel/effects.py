@@ -41,7 +41,7 @@ from plimsoll.rules.cgroups.shrink import ShrinkPolicy
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import HUGEPAGES_PREFIX, Pod
 from plimsoll.rules.node.node_config import resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.defaulting import defaulted
 
@@ -257,8 +257,8 @@ class Node:
         machine = msgspec.structs.replace(here, memory_bytes=memory_mib * MIB, others={**here.others, **pages})
         self.setting = resolved(
             machine,
-            reading(settings, PROFILES[profile]).config,
-            PROFILES[profile],
+            reading(settings, profile_named(profile)).config,
+            profile_named(profile),
             cgroup_version=found.version,
             runtime="process",
         )

@@ -35,7 +35,7 @@ from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import NodeConfig, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import PROFILE_NAMES, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.files import controller_of
@@ -117,7 +117,7 @@ class Matrix:
         self.lacking: Counter[str] = Counter()
 
     def _resolved(self, config: dict[str, Any], profile: str, version: Any) -> NodeConfig:
-        chosen = PROFILES[profile]
+        chosen = profile_named(profile)
         machine = msgspec.structs.replace(this_machine(), cores=64, memory_bytes=1 << 42)
         kubelet = {"kind": "KubeletConfiguration", "apiVersion": "kubelet.config.k8s.io/v1beta1", **config}
         return resolved(machine, reading(kubelet, chosen).config, chosen, cgroup_version=version, runtime="process")
@@ -238,7 +238,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pods")
     parser.add_argument("--driver", choices=["cgroupfs", "systemd"], default="cgroupfs")
-    parser.add_argument("--profile", choices=list(PROFILES), default="documents")
+    parser.add_argument("--profile", choices=list(PROFILE_NAMES), default="documents")
     parser.add_argument("--memory-qos", action="store_true")
     arguments = parser.parse_args()
     pods = [pod_from_json(line) for line in Path(arguments.pods).read_bytes().splitlines()]

@@ -19,11 +19,11 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.validation import create_errors
-from plimsoll.rules.config.kubelet import config_errors
+from plimsoll.rules.config.kubelet import SWAP_BEHAVIORS, config_errors
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import PROFILE_NAMES, profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.effective import container_limits, container_requests
@@ -316,7 +316,7 @@ def machines(draw: st.DrawFn) -> Machine:
     )
 
 
-_DEFAULTS = {profile.name: default_config(profile) for profile in PROFILES.values()}
+_DEFAULTS = {profile.name: default_config(profile) for profile in map(profile_named, PROFILE_NAMES)}
 _RESERVATIONS = st.sampled_from(
     (
         {},
@@ -345,13 +345,15 @@ _PERIODS = st.sampled_from((100_000, 50_000, 1000, 1_000_000)) | st.integers(100
 def node_settings(draw: st.DrawFn, *, static_cpus: bool | None = False, pod_level: bool | None = None) -> NodeConfig:
     """A machine, a kubelet configuration without contradictions and a profile, resolved."""
     machine = draw(machines())
-    profile = draw(st.sampled_from(list(PROFILES.values())))
+    profile = draw(st.sampled_from(list(map(profile_named, PROFILE_NAMES))))
     version = draw(st.sampled_from((2, 2, 1)))
+    swap = _DEFAULTS[profile.name].gate("NodeSwap")
     gates = dict(_DEFAULTS[profile.name].feature_gates)
     gates["MemoryQoS"], gates["QOSReserved"], gates["CustomCPUCFSQuotaPeriod"] = draw(_THREE)
     gates["PodLevelResources"] = draw(st.integers(0, 3)) != 3 if pod_level is None else pod_level
     static = draw(st.booleans()) if static_cpus is None else static_cpus
-    policies = ("", "None", "TieredReservation") if profile.name == "documents" else ("None", "TieredReservation")
+    unset = ("",) if profile.memory_min_from_requests != "no" else ()
+    policies = (*unset, "None", "TieredReservation")
     system, kube = ({name: parse(text) for name, text in draw(_RESERVATIONS).items()} for _ in range(2))
     if static:
         system["cpu"] = parse("500m")
@@ -372,13 +374,13 @@ def node_settings(draw: st.DrawFn, *, static_cpus: bool | None = False, pod_leve
         memory_throttling_factor=draw(st.sampled_from((0.9, 0.8, 1.0, 0.05)) | st.floats(0.01, 1.0)),
         memory_reservation_policy=draw(st.sampled_from(policies)) if gates["MemoryQoS"] else policies[0],
         single_process_oom_kill=None,
-        swap_behavior=draw(st.sampled_from(("NoSwap", "", "LimitedSwap"))) if version == 2 else "NoSwap",
+        swap_behavior=draw(st.sampled_from(("", *SWAP_BEHAVIORS[profile.swap_rule]))) if version == 2 and swap else "",
         pod_pids_limit=draw(st.sampled_from((-1, 1, 1024))),
         fail_cgroup_v1=False,
         eviction_hard=draw(st.sampled_from(({"memory.available": "100Mi"}, {"memory.available": "5%"}, {}))),
         feature_gates=gates,
     )
-    assert config_errors(config) == []
+    assert config_errors(config, profile) == []
     return resolved(
         machine,
         config,

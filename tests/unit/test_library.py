@@ -97,7 +97,7 @@ def test_errors_are_plimsoll_errors(call: object) -> None:
 
 def test_an_unknown_profile_is_an_error_that_names_the_known_ones() -> None:
     with pytest.raises(PlimsollError, match=r"documents, 1\.36"):
-        plan(POD, capacity=NODE, profile="1.30")  # type: ignore[arg-type]
+        plan(POD, capacity=NODE, profile="1.30")
 
 
 def test_the_public_names() -> None:

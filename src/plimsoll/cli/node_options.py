@@ -5,7 +5,6 @@ The kubelet's own flags come from the configuration table. Flags override the fi
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -20,11 +19,15 @@ from plimsoll.rules.config.parse import ParsedConfig, reading
 from plimsoll.rules.config.table import KIND, ROWS
 from plimsoll.rules.model.objects import Node, ResourceList
 from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_capacity, resolved
-from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
+from plimsoll.rules.profile import (
+    PROFILE_NAMES,
+    UNKNOWN_VERSION,
+    ChosenProfile,
+    Profile,
+    profile_named,
+    profile_of,
+)
 from plimsoll.rules.quantity import QUANTITIES
-
-FIRST_MODERN_MINOR = 32  # from here on (/resize, sidecars, pod-level resources) 1.36 is nearer than the documents
-_VERSION = re.compile(r"v1\.(\d+)")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -88,10 +91,8 @@ _OPTIONS = (
     ),
     click.option(
         "--profile",
-        type=click.Choice(list(PROFILES)),
-        default=DEFAULT_PROFILE.name,
-        show_default=True,
-        help="The Kubernetes release to follow.",
+        type=click.Choice(PROFILE_NAMES),
+        help="The Kubernetes release to follow. [default: that of --node or of the cluster, else documents]",
     ),
 )
 
@@ -128,7 +129,16 @@ class NodeQuestion:
     @property
     def runtime_endpoint(self) -> str:
         """The endpoint of an external container runtime; "" for the embedded runtime."""
-        return self._parsed(profile_named(self.options["profile"])).config.container_runtime_endpoint
+        return self._parsed(self.chosen().profile).config.container_runtime_endpoint
+
+    def chosen(self, name: str | None = None) -> ChosenProfile:
+        """The profile: `name`, that of --profile, that of the Node, or the default."""
+        explicit = name or self.options["profile"]
+        if explicit:
+            return ChosenProfile(profile_named(explicit), "--diff" if name else "--profile")
+        if self.node is None:
+            return UNKNOWN_VERSION
+        return profile_of(self.node.status.node_info.kubelet_version, f"kubeletVersion of node {self.machine.name}")
 
     @property
     def configured_driver(self) -> str | None:
@@ -147,7 +157,8 @@ class NodeQuestion:
     def setting(self, **changed: str | None) -> tuple[NodeConfig, list[str]]:
         """The resolved node, and notes about its configuration for the user."""
         options = {**self.options, **changed}
-        profile = profile_named(options["profile"])
+        chosen = self.chosen(changed.get("profile"))
+        profile = chosen.profile
         parsed = self._parsed(profile)
         setting = resolved(
             self.machine,
@@ -158,6 +169,7 @@ class NodeQuestion:
             runtime=options["runtime"],
             weight=options["container_weight"],
             page_cache_safe=self.extras.page_cache_safe_min,
+            profile_reason=chosen.reason,
         )
         notes = list(parsed.notes)
         if parsed.without_effect:
@@ -225,11 +237,9 @@ def _node_notes(node: Node, setting: NodeConfig) -> list[str]:
                 "use the configuration of that node with --config"
             )
     info = node.status.node_info
-    version = _VERSION.match(info.kubelet_version)
-    if version is not None:
-        nearer = "1.36" if int(version[1]) >= FIRST_MODERN_MINOR else "documents"
-        if nearer != setting.profile.name:
-            notes.append(f"the Node runs kubelet {info.kubelet_version}: use --profile {nearer}")
+    own = profile_of(info.kubelet_version, "")
+    if own is not UNKNOWN_VERSION and own.profile is not setting.profile:
+        notes.append(f"the Node runs kubelet {info.kubelet_version}: its profile is {own.profile.name}")
     runtime = {"containerd": "containerd", "cri-o": "crio"}.get(info.container_runtime_version.partition(":")[0])
     if runtime is not None and runtime != setting.runtime:
         notes.append(f"the Node runs {info.container_runtime_version}: use --runtime {runtime} for its cgroup names")

@@ -1,87 +1,216 @@
-"""The differences between Kubernetes versions: one field each, in two profiles, `documents` and `1.36`.
+"""The differences between Kubernetes releases: one row each, with its value in every profile.
 
-`documents` is Kubernetes 1.27 as the five documents describe it; `1.36` is how the code behaves. If the 1.27 code
-differs from the documents, `notes` has a sentence, which is printed with the value.
+There is one profile per release, `1.27` to `1.37`, which is how the code of that release behaves, and `documents`:
+Kubernetes 1.27 as the five documents describe it. If the 1.27 code differs from the documents, `notes` has a sentence,
+which is printed with the value.
+
+A rule asks for a row by name (`profile.resize_by_plain_patch`), never for a release. Defaults of feature gates and
+kubelet settings are not rows; they are in `rules.config`.
 """
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+import re
+from functools import cache
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
 
 DOCUMENTED = "documented; real "  # the start of notes that are printed even in brief output
+FIRST_MINOR, LAST_MINOR = 27, 37
+RELEASES = tuple(f"1.{minor}" for minor in range(FIRST_MINOR, LAST_MINOR + 1))
+DOCUMENTS = "documents"
+PROFILE_NAMES = (DOCUMENTS, *RELEASES)
+
+Footprint = Literal["documents", "allocated", "actual", "containers", "pod"]
+MemoryMin = Literal["no", "by class", "always"]
+InitResizePolicy = Literal["refused", "stored", "allowed", "not restart"]
+ResizeChecks = Literal["together", "in parts", "with pod level", "with init containers", "with volumes"]
+StaticCpuResize = Literal["follows", "quota only", "infeasible"]
+
 _T = TypeVar("_T")
-_IN_1_36: list[object] = []  # in the order of the rows
+_MADE: list[tuple[object, dict[str, object], str, str]] = []  # in the order of the fields
 
 
-def _row(documents: _T, in_1_36: _T) -> _T:
-    _IN_1_36.append(in_1_36)
+def _row(documents: _T, releases: dict[str, _T], clause: str, about: str) -> _T:
+    """`releases`: the value from that release on. `about`: what the row is, and what its values mean."""
+    _MADE.append((documents, dict(releases), clause, about))
     return documents
 
 
+# fmt: off
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """One row per difference: the value in `documents`, which is the default of the field, and the value in 1.36."""
+    """One field per row; the value in `documents` is its default."""
 
     name: str
     release: str  # what /version and kubeletVersion tell
     notes: dict[str, str] = {}  # field → what is printed with its value
-    # Memory QoS, gate on: memory.min = requests at every level, or by memoryReservationPolicy (02 §6.2).
-    memory_min_from_requests: bool = _row(True, False)
-    # memory.high for a container with neither memory request nor limit (02 §6.1).
-    memory_high_without_request: bool = _row(True, False)
-    memory_oom_group: bool = _row(False, True)  # group kill written on v2 unless singleProcessOOMKill (02 §5)
-    resize_by_plain_patch: bool = _row(True, False)  # 03 §4.3
-    resize_status_field: bool = _row(True, False)  # `status.resize` beside the conditions (03 §2)
-    allocated_at_create: bool = _row(True, False)  # document 003, T=1
-    qos_change_at_metadata: bool = _row(True, False)  # where and how a QoS change is refused (03 §4.2 step 4)
-    too_large_is_infeasible: bool = _row(True, False)  # larger than the node: the agent's Infeasible (03 §6 step 6)
-    too_large_refused_by_api: bool = _row(False, True)  # … or the API's 403 (03 §4.2, PodResizeValidator)
-    resize_may_remove: bool = _row(True, False)  # a request or limit may be removed (01 §12)
-    resize_policy_defaulted: bool = _row(True, False)  # D-3
-    static_cpu_resize: bool = _row(True, False)  # integers allowed under the static CPU policy (02 §10)
-    quota_with_exclusive_cpus: bool = _row(True, False)  # 02 §4.3
-    limit_range_on_resize: bool = _row(False, True)  # 01 §12
-    # 05 A1: max(spec, actual, allocated) against max(spec, allocated)
-    scheduler_counts_actual: bool = _row(False, True)
-    sidecar_oom_rule: bool = _row(False, True)  # O-3 step 5
-    pod_level_oom_share: bool = _row(False, True)  # O-3 step 3
-    shares_after_limit_on_shrink: bool = _row(True, False)  # 02 §9: pod limit before pod shares when shrinking
-    # 03 §10: the runtime may refuse a pod's new size; otherwise it is only notified
-    sandbox_updated_first: bool = _row(False, True)
-    # 05 A4: the text before `preemption:` in FailedScheduling
-    preemption_text: str = _row("", "no new claims to deallocate, ")
-    taint_text_names_taint: bool = _row(True, False)  # 05 A2
-    # 03 §6: whether the node's message ends with the scheduler's reason
-    predicate_text_has_reason: bool = _row(False, True)
-    # keys of envFrom that are not C identifiers: skipped with an event, or used
-    invalid_variables_skipped: bool = _row(True, False)
-    node_grace_s: int = _row(40, 50)  # 05 B9: how long after the last heartbeat a node becomes unknown
-    scheduler_observed_generation: bool = _row(False, True)  # 05 A4: observedGeneration of the PodScheduled condition
-    balanced_by_difference: bool = _row(False, True)  # 05 A3: BalancedAllocation compares with and without the pod
-    # 04 §8: only BestEffort pods are kept from a node under memory pressure
-    memory_pressure_tolerated: bool = _row(True, False)
-    driver_from_cri: bool = _row(False, True)  # 02 §2.2
-    # as runtimes of that time write it (02 §4.2)
-    container_weight: Literal["linear", "quadratic"] = _row("linear", "quadratic")
-    # Texts and fields of events and pod status.
-    start_event_names_container: bool = _row(True, False)  # `Created container c` against `Container created`
-    # … `already present on machine` `and can be accessed by the pod`
-    image_event_says_accessible: bool = _row(False, True)
-    pull_event_says_size: bool = _row(False, True)  # … `Image size: 2 bytes.`
-    pull_backoff_says_why: bool = _row(False, True)  # the waiting message repeats the error of the last pull
-    probe_error_says_state: bool = _row(False, True)  # `Liveness probe errored and resulted in unknown state: …`
-    init_started_reported: bool = _row(False, True)  # `started` of ordinary init containers
-    ready_to_start_condition: bool = _row(False, True)  # PodReadyToStartContainers
-    pod_observed_generation: bool = _row(False, True)  # observedGeneration of the status and its conditions
-    host_ips_reported: bool = _row(False, True)  # `hostIPs` beside `hostIP`
-    volume_mounts_reported: bool = _row(False, True)  # `volumeMounts` of container statuses
+
+    # QoS class, pod-level resources, sums
+    class_from_status: bool = _row(True, {"1.27": False, "1.29": True}, "01 §5",
+        "the class in the pod's status is used, not computed again")
+    client_class_kept: bool = _row(False, {"1.27": False, "1.29": True, "1.37": False}, "D-4",
+        "a status.qosClass that a client sends with create is kept (not copied by Plimsoll)")
+    class_per_container: bool = _row(False, {"1.27": False, "1.37": True}, "QC-3",
+        "request and limit are compared in each container, not as sums; the same class for every valid pod")
+    pod_level_hugepages: bool = _row(True, {"1.27": False, "1.33": True}, "E-2",
+        "pod-level resources may name huge pages")
+    pod_level_requests_complete: bool = _row(False, {"1.27": True, "1.34": False}, "01 §4.2",
+        "a resource that containers request and pod level leaves out is an error")
+    resize_footprint: Footprint = _row("documents", {
+            "1.27": "allocated", "1.32": "actual", "1.33": "containers", "1.37": "pod"}, "05 A1",
+        "what scheduler and quota count for a pod under resize: documents, the document's rule; allocated, max(spec, "
+        "allocated); actual, max(spec, actual); containers, the sum of max(spec, allocated, actual) of each container; "
+        "pod, the largest of the three sums")
+    pod_level_status_counted: bool = _row(True, {"1.27": False, "1.35": True}, "E-11",
+        "the pod-level resources in the status count as well")
+
+    # OOM scores
+    sidecar_oom_rule: bool = _row(False, {"1.27": False, "1.32": True}, "O-3",
+        "a sidecar's score is at most that of the regular container with the smallest memory request")
+    pod_level_oom_share: bool = _row(False, {"1.27": False, "1.32": True}, "O-3",
+        "containers share what pod level requests beyond them")
+    pod_level_oom_share_floored: bool = _row(False, {"1.27": False, "1.37": True}, "O-3",
+        "the share is never negative")
+
+    # Cgroup values
+    memory_min_from_requests: MemoryMin = _row("by class", {"1.27": "always", "1.36": "no"}, "02 §6.2",
+        "Memory QoS: memory.min is the request at every level, for Guaranteed and Burstable pods (by class) or for "
+        "whatever requests memory (always); no: memoryReservationPolicy decides")
+    memory_high_without_request: bool = _row(True, {"1.27": False, "1.37": True}, "02 §6.1",
+        "a container with neither memory request nor limit has a memory.high")
+    memory_high_of_pod: bool = _row(False, {"1.27": False, "1.37": True}, "02 §6.1",
+        "pod-level resources: the pod has a memory.high, and containers without a limit have none")
+    throttling_factor_needs_gate: bool = _row(False, {"1.27": False, "1.37": True}, "02 §6.1",
+        "a memoryThrottlingFactor other than 0.9 is refused while the feature gate MemoryQoS is off")
+    memory_high_reset: bool = _row(False, {"1.27": False, "1.37": True}, "02 §6.1",
+        "Memory QoS off: memory.high of containers is written as max, and memory.min and low of kubepods as 0")
+    memory_low_of_kubepods: bool = _row(False, {"1.27": False, "1.37": True}, "02 §6.2",
+        "TieredReservation: kubepods has a memory.low too, and policy None writes its zeros only at start")
+    memory_oom_group: bool = _row(False, {"1.27": False, "1.28": True}, "02 §5",
+        "the kernel kills a whole container on v2, unless singleProcessOOMKill is set")
+    swap_rule: Literal["memory and swap", "unlimited", "limited"] = _row("limited", {
+            "1.27": "memory and swap", "1.28": "unlimited", "1.30": "limited"}, "02 §5",
+        "memory and swap: LimitedSwap limits both together, UnlimitedSwap neither; unlimited: UnlimitedSwap and an "
+        "empty swapBehavior give all swap, LimitedSwap a share; limited: an empty one is NoSwap, UnlimitedSwap is gone")
+    critical_pods_swap: bool = _row(False, {"1.27": True, "1.31": False}, "02 §5",
+        "critical pods may use swap")
+    declared_limits_cumulative: bool = _row(True, {"1.27": True, "1.37": False}, "02 §4.4",
+        "an init container after a sidecar with a limit counts as limited")
+    pod_level_hugepages_inherited: bool = _row(True, {"1.27": False, "1.34": True}, "02 §7",
+        "a container without a huge page limit gets that of the pod")
+    quota_with_exclusive_cpus: bool = _row(True, {"1.27": True, "1.33": False}, "02 §4.3",
+        "containers with exclusive CPUs keep their quota")
+    container_weight: Literal["linear", "quadratic"] = _row("linear", {
+            "1.27": "linear", "1.33": "quadratic", "1.34": "linear", "1.35": "quadratic"}, "02 §4.2",
+        "how the cgroups library of the release converts shares to the weight of a container")
+    driver_from_cri: bool = _row(False, {"1.27": False, "1.31": True}, "02 §2.2",
+        "the container runtime names the cgroup driver")
+
+    # Eviction and node
+    ranking_counts_pod_level: bool = _row(True, {"1.27": False, "1.34": True}, "04 §5",
+        "eviction order: pod-level requests count and hide those of containers, and sidecars add up")
+    sidecar_storage_limits: bool = _row(False, {"1.27": False, "1.37": True}, "04 §7",
+        "ephemeral-storage limits of sidecars are enforced by eviction")
+    reclaim_before_eviction: bool = _row(True, {"1.27": False}, "04 §6",
+        "memory is reclaimed before a pod is evicted, unless evictionReclaimFirst says otherwise")
+    memory_pressure_tolerated: bool = _row(True, {"1.27": False}, "04 §8",
+        "only BestEffort pods are kept from a node under memory pressure")
+    node_grace_s: int = _row(40, {"1.27": 40, "1.32": 50}, "05 B9",
+        "seconds after the last heartbeat until a node is unknown")
+
+    # Resize: the API
+    resize_by_plain_patch: bool = _row(True, {"1.27": True, "1.32": False}, "03 §4.3",
+        "a patch of the pod itself may change resources")
+    resize_subresource: bool = _row(True, {"1.27": False, "1.32": True}, "03 §4.1",
+        "the API has /resize")
+    resize_status_field: bool = _row(True, {"1.27": True, "1.33": False}, "03 §2",
+        "status.resize is written")
+    resize_conditions: bool = _row(True, {"1.27": False, "1.33": True}, "03 §2",
+        "PodResizePending and PodResizeInProgress are written")
+    allocated_at_create: bool = _row(True, {"1.27": False}, "03 §5",
+        "the API server writes allocatedResources at create")
+    resize_policy_defaulted: bool = _row(True, {"1.27": True, "1.33": False}, "D-3",
+        "resizePolicy is filled in at create, while the feature gate is on")
+    qos_change_at_metadata: bool = _row(True, {"1.27": True, "1.32": False}, "03 §4.2",
+        "a change of the QoS class is refused at `metadata` with the new class, not at `spec` with the old one")
+    resize_may_remove: bool = _row(True, {"1.27": True, "1.32": False}, "01 §12",
+        "a resize may remove a request or limit")
+    resize_checks: ResizeChecks = _row("with init containers", {
+            "1.27": "together", "1.33": "in parts", "1.35": "with pod level", "1.36": "with init containers",
+            "1.37": "with volumes"}, "03 §4.2",
+        "the order and the texts of the API's checks of a resize")
+    init_resize_policy: InitResizePolicy = _row("not restart", {
+            "1.27": "refused", "1.32": "stored", "1.33": "allowed", "1.36": "not restart"}, "03 §3.1",
+        "resizePolicy of init containers: refused; only if a stored sidecar has one; allowed; all but RestartContainer "
+        "of ordinary ones")
+    memory_limit_may_shrink: bool = _row(True, {"1.27": True, "1.33": False, "1.34": True}, "03 §4.2",
+        "a memory limit may be lowered or added without RestartContainer")
+    claims_prevent_resize: bool = _row(True, {"1.27": False, "1.36": True, "1.37": False}, "03 §4.2",
+        "a pod with node-allocatable resource claims cannot be resized")
+    limit_range_on_resize: bool = _row(False, {"1.27": False, "1.32": True}, "01 §12",
+        "LimitRange and quota are checked on /resize, quota no longer on every update")
+    too_large_refused_by_api: bool = _row(False, {"1.27": False, "1.36": True}, "03 §4.2",
+        "a resize beyond the node's allocatable is answered with 403")
+
+    # Resize: the node
+    too_large_is_infeasible: bool = _row(True, {"1.27": True, "1.36": False}, "03 §6",
+        "the node answers Infeasible to a resize beyond its allocatable")
+    too_large_reconsidered: bool = _row(True, {"1.27": False}, "03 §6",
+        "… and looks at it again when the node changes")
+    static_cpu_resize: StaticCpuResize = _row("follows", {"1.27": "quota only", "1.32": "infeasible"}, "02 §10",
+        "a CPU resize under the static policy: the cpuset follows whole CPUs; only the quota changes; Infeasible")
+    shares_after_limit_on_shrink: bool = _row(True, {"1.27": True, "1.32": False}, "02 §9",
+        "the pod's limit is lowered before its shares")
+    sandbox_updated_first: bool = _row(False, {"1.27": False, "1.36": True}, "03 §10",
+        "the runtime may refuse a pod's new size; otherwise it is only notified")
+
+    # Scheduler
+    balanced_by_difference: bool = _row(False, {"1.27": False, "1.36": True}, "05 A3",
+        "BalancedAllocation compares the node with and without the pod")
+    preemption_text: str = _row("", {"1.27": "", "1.34": "no new claims to deallocate, ", "1.37": ""}, "05 A4",
+        "the text before `preemption:` in FailedScheduling")
+    taint_text_names_taint: bool = _row(True, {"1.27": True, "1.34": False}, "05 A2",
+        "`untolerated taint {key: value}` against `untolerated taint(s)`")
+    scheduler_observed_generation: bool = _row(False, {"1.27": False, "1.34": True}, "05 A4",
+        "the PodScheduled condition has observedGeneration")
+    nominated_node_cleared: bool = _row(False, {"1.27": False, "1.35": True}, "05 B6",
+        "binding removes status.nominatedNodeName")
+
+    # Texts and fields of events, tables and pod status
+    predicate_text_has_reason: bool = _row(False, {"1.27": False, "1.31": True}, "03 §6",
+        "the node's message about a failed predicate ends with the scheduler's reason")
+    invalid_variables_skipped: bool = _row(True, {"1.27": True, "1.32": False}, "06 E2",
+        "keys of envFrom that are not C identifiers are skipped with an event")
+    start_event_names_container: bool = _row(True, {"1.27": True, "1.35": False}, "06 E2",
+        "`Created container c` against `Container created`")
+    image_event_says_accessible: bool = _row(False, {"1.27": False, "1.33": True}, "06 E2",
+        "`already present on machine` `and can be accessed by the pod`")
+    pull_event_says_size: bool = _row(False, {"1.27": False, "1.30": True}, "06 E2",
+        "`Image size: 2 bytes.`")
+    pull_backoff_says_why: bool = _row(False, {"1.27": False, "1.32": True}, "06 E2",
+        "the waiting message repeats the error of the last pull")
+    probe_error_says_state: bool = _row(False, {"1.27": False, "1.33": True}, "06 E2",
+        "`Liveness probe errored and resulted in unknown state: …`")
+    init_started_reported: bool = _row(False, {"1.27": False, "1.28": True}, "06 E2",
+        "`started` of ordinary init containers")
+    ready_to_start_condition: bool = _row(False, {"1.27": False, "1.29": True}, "06 E2",
+        "PodReadyToStartContainers")
+    pod_observed_generation: bool = _row(False, {"1.27": False, "1.34": True}, "06 E2",
+        "observedGeneration of the status and its conditions")
+    host_ips_reported: bool = _row(False, {"1.27": False, "1.29": True}, "06 E2",
+        "`hostIPs` beside `hostIP`")
+    volume_mounts_reported: bool = _row(False, {"1.27": False, "1.31": True}, "06 E2",
+        "`volumeMounts` of container statuses")
+    node_table_shows_architecture: bool = _row(False, {"1.27": False, "1.36": True}, "05 B7",
+        "`kubectl get nodes -o wide` shows the architecture after the kernel")
+# fmt: on
 
 
 PROFILE_DOCUMENTS = Profile(
-    name="documents",
+    name=DOCUMENTS,
     release="1.27",
     notes={
         "memory_high_without_request": "documented; real 1.27 did not: it leaves memory.high unset when the request "
@@ -91,17 +220,108 @@ PROFILE_DOCUMENTS = Profile(
         "memory_pressure_tolerated": "documented; real 1.27 did so only with the admission plugin "
         "PodTolerationRestriction",
         "static_cpu_resize": "documented; real 1.27 did not: it changed the quota and left the cpuset",
+        "swap_rule": "LimitedSwap is shown as since 1.30; real 1.27 limited memory and swap together",
     },
 )
-_ROWS = Profile.__struct_fields__[3:]
-PROFILE_1_36 = msgspec.convert({"name": "1.36", "release": "1.36", **dict(zip(_ROWS, _IN_1_36, strict=True))}, Profile)
-
-PROFILES = {profile.name: profile for profile in (PROFILE_DOCUMENTS, PROFILE_1_36)}
 DEFAULT_PROFILE = PROFILE_DOCUMENTS
+_FIELDS = Profile.__struct_fields__[3:]
 
 
 def profile_named(name: str) -> Profile:
-    try:
-        return PROFILES[name]
-    except KeyError:
-        raise InvalidConfigError("profile", f"unknown profile {name!r}; known: {', '.join(PROFILES)}") from None
+    if name not in PROFILE_NAMES:
+        raise InvalidConfigError("profile", f"unknown profile {name!r}; known: {', '.join(PROFILE_NAMES)}")
+    return _profile(name)
+
+
+@cache
+def _profile(name: str) -> Profile:
+    if name == DOCUMENTS:
+        return PROFILE_DOCUMENTS
+    values: Any = {field: _value(made[1], name)[0] for field, made in zip(_FIELDS, _MADE, strict=True)}
+    return Profile(name=name, release=name, **values)
+
+
+def _value(releases: dict[str, object], release: str) -> tuple[object, str]:
+    """The value in that release, and the release that it came with."""
+    since = max((each for each in releases if minor(each) <= minor(release)), key=minor)
+    return releases[since], since
+
+
+class ChosenProfile(msgspec.Struct, frozen=True):
+    """The profile of an answer, and why it is this one."""
+
+    profile: Profile
+    reason: str
+
+    def __str__(self) -> str:
+        return f"profile {self.profile.name}: {self.reason}"
+
+
+UNKNOWN_VERSION = ChosenProfile(PROFILE_DOCUMENTS, "no Kubernetes version is known; --node or --profile tells one")
+_VERSION = re.compile(r"v?1\.(\d+)")
+OWN_BUILD = "+plimsoll."  # in the version of Plimsoll's own servers and nodes
+
+
+def profile_of(version: str, source: str) -> ChosenProfile:
+    """The profile of what `source` runs: `v1.34.2` of `kubeletVersion of node n1`.
+
+    A release beyond the table has the nearest profile. Plimsoll's own 1.27 is `documents`.
+    """
+    found = _VERSION.match(version)
+    if found is None:
+        return UNKNOWN_VERSION
+    number = int(found[1])
+    if number == FIRST_MINOR and OWN_BUILD in version:
+        return ChosenProfile(PROFILE_DOCUMENTS, source)
+    if FIRST_MINOR <= number <= LAST_MINOR:
+        return ChosenProfile(_profile(f"1.{number}"), source)
+    newer = number > LAST_MINOR
+    nearest = RELEASES[-1 if newer else 0]
+    beyond = f"newer than {nearest}, the newest" if newer else f"older than {nearest}, the oldest"
+    return ChosenProfile(_profile(nearest), f"{source} is {version}, {beyond} release with a profile")
+
+
+def minor(release: str) -> int:
+    """`1.34` → 34."""
+    return int(release.partition(".")[2])
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of the table, for documentation: the value from each release on."""
+
+    name: str
+    clause: str
+    about: str
+    documents: object
+    releases: dict[str, object]
+
+
+def rows() -> list[Row]:
+    return [
+        Row(field, clause, about, documents, releases)
+        for field, (documents, releases, clause, about) in zip(_FIELDS, _MADE, strict=True)
+    ]
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A row with different values in two profiles. `release`: the one that the later value came with; "" if one of the
+    profiles is `documents`."""
+
+    row: str
+    clause: str
+    about: str
+    old: object
+    new: object
+    release: str
+
+
+def differences(first: Profile, second: Profile) -> list[Difference]:
+    found = []
+    for row in rows():
+        old, new = getattr(first, row.name), getattr(second, row.name)
+        if old != new:
+            since = ""
+            if DOCUMENTS not in (first.name, second.name):
+                since = _value(row.releases, max(first.name, second.name, key=minor))[1]
+            found.append(Difference(row.name, row.clause, row.about, old, new, since))
+    return found

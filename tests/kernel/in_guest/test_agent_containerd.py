@@ -30,7 +30,7 @@ from plimsoll.rules.cgroups.view import Names
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.rules.node.node_config import resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources, SandboxSpec
 from tests.kernel.containerd import Containerd, private_containerd
@@ -84,7 +84,7 @@ class CriWorld(World):
         gates = [f"MemoryQoS={str(memory_qos).lower()}"]
         document = {"memoryThrottlingFactor": float(factor)}
         flags = {"cgroupRoot": ["/plimsolltest"], "featureGates": gates}
-        profile = PROFILES["documents"]
+        profile = profile_named("documents")
         self.setting = resolved(
             this_machine(),
             reading(document, profile, flags).config,

@@ -26,7 +26,7 @@ from plimsoll.rules.config.parse import ParsedConfig, reading
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import Node, Pod, ResourceList
 from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resources.defaulting import defaulted
 
@@ -78,7 +78,7 @@ def read_config(
 ) -> ParsedConfig:
     document = {} if name is None else manifest(name)
     document = {**document, **(settings or {}), "featureGates": {**document.get("featureGates", {}), **(gates or {})}}
-    return reading(document, PROFILES[profile])
+    return reading(document, profile_named(profile))
 
 
 def node(
@@ -98,7 +98,7 @@ def node(
     return resolved(
         machine_from_capacity({**(described.status.capacity or {}), **amount_list(capacity or {})}),
         read_config(config, profile, gates, settings).config,
-        PROFILES[profile],
+        profile_named(profile),
         cgroup_version=version,
         driver=driver,
         runtime=runtime,

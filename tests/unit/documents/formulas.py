@@ -10,7 +10,7 @@ from functools import partial
 
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.node.allocatable import ClassSums, qos_reserved_limits
-from plimsoll.rules.profile import PROFILE_DOCUMENTS, PROFILES
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.resources import cpu as cpu_rules
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.oom_score import BEST_EFFORT_SCORE, GUARANTEED_SCORE, KUBELET_SCORE, clamped, oom_scores
@@ -54,7 +54,9 @@ def oom_constants_line(
     kubelet: int, guaranteed: int, bestEffort: int, nodeCritical: int, burstableMin: int, burstableMax: int
 ) -> None:
     assert kubelet == KUBELET_SCORE
-    assert {default_config(profile).kubelet_oom_score_adj for profile in PROFILES.values()} == {kubelet}
+    assert {default_config(profile).kubelet_oom_score_adj for profile in map(profile_named, ("documents", "1.36"))} == {
+        kubelet
+    }
     assert (guaranteed, bestEffort) == (GUARANTEED_SCORE, BEST_EFFORT_SCORE)
     assert work("examples/critical.yaml").scores == (nodeCritical,)
     assert {clamped(score) for score in range(-2000, 1001)} == set(range(burstableMin, burstableMax + 1))

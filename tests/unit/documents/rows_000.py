@@ -10,7 +10,7 @@ from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.explain.advice import pod_warnings, setting_warnings
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.model.observed import CriResources
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import PROFILE_NAMES, profile_named
 from plimsoll.rules.resources.cri import cri_resources
 from plimsoll.rules.scheduling.fit import node_load, verdict, waiting_load
 from tests.unit.documents.checks import Checks
@@ -37,10 +37,12 @@ row = CHECKS.row
 
 @row("000-01")
 def memory_qos_is_off_and_its_formula_is_that_of_documents() -> None:
-    assert list(PROFILES) == ["documents", "1.36"]
-    assert not any(default_config(profile).gate("MemoryQoS") for profile in PROFILES.values())
+    assert PROFILE_NAMES[0] == "documents"
+    assert not any(default_config(profile).gate("MemoryQoS") for profile in map(profile_named, ("documents", "1.36")))
     # 1.26 had 0.8 × limit: 335544320 for 300Mi/400Mi. The table beside this has what both profiles give.
-    assert {default_config(profile).memory_throttling_factor for profile in PROFILES.values()} == {0.9}
+    assert {
+        default_config(profile).memory_throttling_factor for profile in map(profile_named, ("documents", "1.36"))
+    } == {0.9}
 
 
 @row("000-04", "004-54")
@@ -89,7 +91,7 @@ def protection_travels_in_unified() -> None:
 
 @row("000-08")
 def without_the_gate_nothing_is_protected() -> None:
-    for profile in PROFILES:
+    for profile in ("documents", "1.36"):
         top = tree(node(profile=profile), "000-example.yaml", "003-demo.yaml")
         names = {file for _, file, _ in written(top)}
         assert "memory.max" in names
@@ -99,7 +101,7 @@ def without_the_gate_nothing_is_protected() -> None:
 @row("000-10")
 def v1_has_no_memory_qos() -> None:
     files = [each.name for each in DOCUMENTS.glob("00[0-4]-*.yaml") if manifest(each.name)["kind"] == "Pod"]
-    for profile in PROFILES:
+    for profile in ("documents", "1.36"):
         on, off = (node(profile=profile, version=1, gates={"MemoryQoS": gate}) for gate in (True, False))
         assert written(tree(on, *files)) == written(tree(off, *files))
         assert any("no effect on cgroup v1" in warning for warning in setting_warnings(on))
@@ -136,7 +138,7 @@ def profile_documents_never_writes_memory_low() -> None:
 
 @row("000-20")
 def throttling_factor_lies_above_0_and_up_to_1() -> None:
-    for profile in PROFILES:
+    for profile in ("documents", "1.36"):
         assert read_config(None, profile).config.memory_throttling_factor == 0.9
         assert read_config(None, profile, settings={"memoryThrottlingFactor": 1}).config.memory_throttling_factor == 1
     for factor in (0, -0.1, 1.01):
@@ -152,7 +154,7 @@ def absolute_allocatable_stands_in_for_the_limit() -> None:
 
 @row("000-24")
 def only_containers_are_throttled() -> None:
-    for profile in PROFILES:
+    for profile in ("documents", "1.36"):
         top = tree(node(profile=profile, gates={"MemoryQoS": True}), "004-busybox.yaml")
         assert {each.level for each in cgroups(top) if each.value("memory.high") is not None} == {"container"}
 
@@ -179,7 +181,7 @@ def note_says_that_real_1_27_did_otherwise() -> None:
 
 @row("000-40")
 def memory_qos_configuration() -> None:
-    for profile in PROFILES:
+    for profile in ("documents", "1.36"):
         found = read_config("000-kubelet-memory-qos.yaml", profile)
         assert found.config.gate("MemoryQoS") and found.config.memory_throttling_factor == 0.9
         assert (found.without_effect, found.notes) == ([], [])

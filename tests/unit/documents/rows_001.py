@@ -11,7 +11,6 @@ from plimsoll.rules.eviction.ranking import ranked
 from plimsoll.rules.eviction.usage import PodUsage
 from plimsoll.rules.explain.explanation import explanation
 from plimsoll.rules.model.objects import QoSClass
-from plimsoll.rules.profile import PROFILES
 from tests.unit.documents.checks import Checks
 from tests.unit.documents.examples import (
     Json,
@@ -104,7 +103,7 @@ def besteffort_goes_early_because_it_requested_nothing() -> None:
 
 @row("001-07")
 def only_whole_cpus_are_exclusive() -> None:
-    for profile in PROFILES:
+    for profile in ("documents", "1.36"):
         setting = node("001-node-16.yaml", "001-kubelet-static-cpu.yaml", profile=profile)
         document = manifest("001-guaranteed-4-cpus.yaml")
         assert work(document, setting).exclusive_cpus == 4

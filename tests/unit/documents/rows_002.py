@@ -9,7 +9,7 @@ from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.cgroup_names import container_component, misplaced_container_path, pod_name
 from plimsoll.rules.oom.order import OomCandidate, oom_order
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.oom_score import SANDBOX_SCORE, oom_scores
 from plimsoll.rules.resources.qos import computed_qos_class
@@ -139,7 +139,7 @@ def more_requested_scores_lower() -> None:
 
 @row("002-50")
 def without_cgroups_per_qos_there_is_no_kubepods() -> None:
-    assert all(default_config(profile).cgroups_per_qos for profile in PROFILES.values())
+    assert all(default_config(profile).cgroups_per_qos for profile in map(profile_named, ("documents", "1.36")))
     setting = node(settings={"cgroupsPerQOS": False, "enforceNodeAllocatable": ["none"]})
     assert at(tree(setting, "002-qos-demo.yaml"), "pod").path == ""
     assert setting.pods_root == ()

@@ -9,8 +9,9 @@ import msgspec
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import capacity_verdict, class_errors
 from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.gates import DEFAULT_GATES
 from plimsoll.rules.model.objects import Node
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, PROFILES
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.resources import cpu as cpu_rules
 from plimsoll.rules.scheduling.fit import resident_load
 from tests.unit.documents.checks import Checks
@@ -27,7 +28,10 @@ def resize_policies(document: Any, profile: str) -> list[tuple[str, str]]:
 
 @row("003-01")
 def gate_is_on() -> None:
-    assert all(default_config(profile).gate("InPlacePodVerticalScaling") for profile in PROFILES.values())
+    assert all(
+        default_config(profile).gate("InPlacePodVerticalScaling")
+        for profile in map(profile_named, ("documents", "1.36"))
+    )
 
 
 @row("003-17")
@@ -73,7 +77,7 @@ def counting_in_1_36() -> None:
         status = {"name": "app", "allocatedResources": {"cpu": "1.6"}, "resources": {"requests": {"cpu": "1.8"}}}
         pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible" if infeasible else "Deferred"}
         document["status"] = {"containerStatuses": [status], "conditions": [pending]}
-        return resident_load(lean(document), PROFILE_1_36).requests["cpu"]
+        return resident_load(lean(document), profile_named("1.36")).requests["cpu"]
 
     assert counted(infeasible=False) == 100_000
     assert counted(infeasible=True) == 1800
@@ -81,7 +85,7 @@ def counting_in_1_36() -> None:
 
 @row("003-50")
 def api_server_of_1_36_refuses_what_the_node_cannot_hold() -> None:
-    assert PROFILE_1_36.too_large_refused_by_api and not PROFILE_DOCUMENTS.too_large_refused_by_api
+    assert profile_named("1.36").too_large_refused_by_api and not PROFILE_DOCUMENTS.too_large_refused_by_api
     before, after = manifest("003-timeline.yaml"), manifest("003-timeline.yaml")
     for document in (before, after):
         document["spec"]["nodeName"] = "node-48"
@@ -97,7 +101,7 @@ def api_server_of_1_36_refuses_what_the_node_cannot_hold() -> None:
 
 @row("003-62")
 def resize_configuration() -> None:
-    for profile in PROFILES:
+    for profile in ("documents", "1.36"):
         found = read_config("003-kubelet-config.yaml", profile)
         assert found.config.gate("InPlacePodVerticalScaling")
         assert found.config.sync_frequency_s == 60
@@ -127,7 +131,7 @@ def quota_read_back() -> None:
 @row("003-70")
 def class_is_for_life() -> None:
     before, after = (lean(manifest(f"003-demo-{each}.yaml")) for each in ("resized-cpu-2", "refused-qos-change"))
-    (error,) = class_errors(before, after, True, PROFILE_DOCUMENTS)
+    (error,) = class_errors(before, after, DEFAULT_GATES, PROFILE_DOCUMENTS)
     assert str(error) == 'metadata: Invalid value: "Burstable": Pod QoS is immutable'
-    (error,) = class_errors(before, after, True, PROFILE_1_36)
+    (error,) = class_errors(before, after, DEFAULT_GATES, profile_named("1.36"))
     assert (error.field, error.detail) == ("spec", "Pod QOS Class may not change as a result of resizing")

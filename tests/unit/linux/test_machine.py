@@ -10,7 +10,7 @@ import pytest
 from plimsoll.linux.machine import meminfo_bytes, this_machine
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.node.node_config import resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import PROFILE_NAMES, profile_named
 
 MEMINFO = """\
 MemTotal:       263192560 kB
@@ -49,7 +49,7 @@ def test_a_directory_that_is_not_there_falls_back_to_the_root() -> None:
     assert this_machine("/no/such/place").others["ephemeral-storage"].value > 0
 
 
-@pytest.mark.parametrize("profile", list(PROFILES))
+@pytest.mark.parametrize("profile", list(PROFILE_NAMES))
 def test_it_can_be_a_node(profile: str) -> None:
-    setting = resolved(this_machine(), default_config(PROFILES[profile]), PROFILES[profile])
+    setting = resolved(this_machine(), default_config(profile_named(profile)), profile_named(profile))
     assert setting.allocatable["memory"] <= setting.capacity["memory"]

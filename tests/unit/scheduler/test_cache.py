@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_36
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.scheduling.fit import node_load, resident_load
 from plimsoll.scheduler.cache import SchedulerCache
 
@@ -32,7 +32,7 @@ def _pod(uid: str, node: str, cpu: str = "1", phase: str = "Running") -> Pod:
 
 
 def test_pods_that_arrive_before_their_node_count_once_it_is_known() -> None:
-    cluster = SchedulerCache(PROFILE_1_36)
+    cluster = SchedulerCache(profile_named("1.36"))
     cluster.put_pod(_pod("a", "n"))
     assert cluster.put_node(_node("n"))
     load = cluster.load("n")
@@ -40,7 +40,7 @@ def test_pods_that_arrive_before_their_node_count_once_it_is_known() -> None:
 
 
 def test_changes_that_may_help_a_waiting_pod_are_reported() -> None:
-    cluster = SchedulerCache(PROFILE_1_36)
+    cluster = SchedulerCache(profile_named("1.36"))
     assert cluster.put_node(_node("n"))
     assert not cluster.put_node(_node("n"))  # a heartbeat
     assert cluster.put_node(_node("n", unschedulable=True))
@@ -52,9 +52,9 @@ def test_changes_that_may_help_a_waiting_pod_are_reported() -> None:
 
 
 def test_an_assumed_pod_counts_until_its_binding_fails() -> None:
-    cluster = SchedulerCache(PROFILE_1_36)
+    cluster = SchedulerCache(profile_named("1.36"))
     cluster.put_node(_node("n"))
-    cluster.assume(resident_load(_pod("a", "n"), PROFILE_1_36), "n")
+    cluster.assume(resident_load(_pod("a", "n"), profile_named("1.36")), "n")
     assert cluster.is_placed("a")
     cluster.forget("a")
     load = cluster.load("n")
@@ -62,9 +62,9 @@ def test_an_assumed_pod_counts_until_its_binding_fails() -> None:
 
 
 def test_a_pod_that_the_api_shows_bound_is_not_forgotten() -> None:
-    cluster = SchedulerCache(PROFILE_1_36)
+    cluster = SchedulerCache(profile_named("1.36"))
     cluster.put_node(_node("n"))
-    cluster.assume(resident_load(_pod("a", "n"), PROFILE_1_36), "n")
+    cluster.assume(resident_load(_pod("a", "n"), profile_named("1.36")), "n")
     cluster.put_pod(_pod("a", "n"))
     cluster.forget("a")
     assert cluster.is_placed("a")
@@ -83,7 +83,7 @@ _NEWS = st.lists(
 
 @given(_NEWS)
 def test_any_order_of_changes_adds_up(news: list[tuple[str, str, str, str]]) -> None:
-    cluster, pods, nodes = SchedulerCache(PROFILE_1_36), dict[str, Pod](), dict[str, Node]()
+    cluster, pods, nodes = SchedulerCache(profile_named("1.36")), dict[str, Pod](), dict[str, Node]()
     for what, uid, name, cpu in news:
         match what:
             case "pod":
@@ -102,7 +102,7 @@ def test_any_order_of_changes_adds_up(news: list[tuple[str, str, str, str]]) -> 
                 nodes.pop(name, None)
                 cluster.drop_node(name)
     for name, node in nodes.items():
-        fresh = node_load(node, (pod for pod in pods.values() if pod.spec.node_name == name), PROFILE_1_36)
+        fresh = node_load(node, (pod for pod in pods.values() if pod.spec.node_name == name), profile_named("1.36"))
         load = cluster.load(name)
         assert load is not None
         assert load.residents.keys() == fresh.residents.keys()

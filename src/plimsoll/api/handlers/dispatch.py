@@ -50,7 +50,7 @@ async def handle(cluster: Cluster, call: ApiCall, form: MediaType, added: dict[R
         return await special(cluster, call)
     if not info.resource.storage or info.subresource not in _OF_THE_OBJECT:
         raise _not_served(route)
-    if info.subresource == "resize" and not cluster.in_place:
+    if info.subresource == "resize" and not (cluster.in_place and cluster.profile.resize_subresource):
         raise no_such_resource()
     if info.verb == "list":
         return await list_objects(cluster, call, form)

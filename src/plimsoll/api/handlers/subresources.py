@@ -25,6 +25,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.codec.schema.schema import schema
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import PodDisruptionBudget
+from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.selectors import selects
 from plimsoll.store.records import Decision, Record
 
@@ -58,7 +59,7 @@ async def bind(cluster: Cluster, call: ApiCall) -> Response:
         _check_bindable(pod, name)
         if options.dry_run:
             return None
-        return body_of(bound(pod, target["name"], metadata, cluster.now(), cluster.profile.name), version)
+        return body_of(bound(pod, target["name"], metadata, cluster.now(), cluster.profile), version)
 
     await cluster.store.change(key(_PODS, info.namespace, name), decide)
     return Response(201, success(201), is_ready=True)
@@ -78,7 +79,7 @@ def _not_bindable(name: str, why: str) -> StatusError:
     return conflict(_PODS, name, why, "binding")
 
 
-def bound(pod: JsonObject, node: str, binding: JsonObject, now: str, profile: str) -> JsonObject:
+def bound(pod: JsonObject, node: str, binding: JsonObject, now: str, profile: Profile) -> JsonObject:
     """The bound pod: one write, generation unchanged."""
     metadata, status = dict(pod["metadata"]), dict(pod.get("status") or {})
     for field in ("annotations", "labels"):
@@ -87,7 +88,7 @@ def bound(pod: JsonObject, node: str, binding: JsonObject, now: str, profile: st
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
     others = [condition for condition in status.get("conditions") or [] if condition.get("type") != "PodScheduled"]
     status["conditions"] = [*others, scheduled]
-    if profile != "documents":
+    if profile.nominated_node_cleared:
         status.pop("nominatedNodeName", None)
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}, "status": status}
 

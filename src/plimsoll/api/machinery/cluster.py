@@ -76,7 +76,7 @@ class Cluster:
         self.limits = limits
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
-        self.gates = resolved_gates(feature_gates)
+        self.gates = resolved_gates(feature_gates, profile)
         self.worker = Worker()
 
     def now(self) -> str:

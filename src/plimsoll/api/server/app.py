@@ -102,7 +102,7 @@ class App:
         store = await Store.open(options.state_directory / "store", reserve_bytes=options.reserve_bytes)
         try:
             self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
-            if not self.cluster.in_place:
+            if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
             if store.fault:
                 log.error("%s", store.fault)

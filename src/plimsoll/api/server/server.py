@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import socket
 import ssl
@@ -19,6 +20,7 @@ import uvicorn
 from plimsoll.api.server.app import App
 from plimsoll.api.server.connection import KEEP_ALIVE_S, limited
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.listeners import listening_process
 
 SHUTDOWN_S = 5
 HANDSHAKES, HANDSHAKE_S = 64, 10.0
@@ -37,7 +39,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class ServerStartError(PlimsollError):
-    """The server did not start; the log has the reason."""
+    """The server did not start, with the reason."""
 
 
 class _Server(uvicorn.Server):
@@ -139,10 +141,14 @@ def _bound_socket(listener: Listener) -> socket.socket:
         bound.bind((listener.host, listener.port))
     except OSError as error:
         bound.close()
-        raise ServerStartError(
-            f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; choose another with --listen"
-        ) from error
+        raise ServerStartError(listen_problem(listener.host, listener.port, error)) from error
     return bound
+
+
+def listen_problem(host: str, port: int, error: OSError) -> str:
+    used_by = listening_process(port) if error.errno == errno.EADDRINUSE else None
+    who = f" by process {used_by[0]} ({used_by[1]})" if used_by is not None else ""
+    return f"cannot listen on {host}:{port}: {error.strerror}{who}; choose another with --listen HOST:PORT"
 
 
 @contextlib.asynccontextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.api.strategies.base import Strategy, WriteContext, forbidden, immutable, invalid, with_old
+from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document, quantity_hook
 from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.comparison import PodVersion
@@ -79,7 +80,10 @@ class PodStrategy(Strategy):
 
     def prepared_for_resize(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         """Everything but resources is restored (03 §4.1), then the resize is marked Proposed in profile `documents`."""
-        return _with_resize_status(old, kept_for_resize(old, new, context.gates), context)
+        kept = kept_for_resize(old, new, context.gates, context.profile)
+        if context.gates.fixed_defaulting:
+            kept = with_defaults(kept, gates=context.gates).document
+        return _with_resize_status(old, kept, context)
 
     def resize_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return resize_errors(version_of(old), version_of(new), context.gates, context.profile)

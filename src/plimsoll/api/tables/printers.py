@@ -14,6 +14,7 @@ import msgspec
 from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.timestamps import age, epoch_seconds, human_duration
 
@@ -80,11 +81,13 @@ def _pod(pod: JsonObject, now_s: float) -> list[Any]:
 
 
 def _node(profile: str) -> Cells:
+    named = profile_named(profile)
+
     def cells(node: JsonObject, now_s: float) -> list[Any]:
         status, info = part(node, "status"), part(node, "status", "nodeInfo")
         addresses = status.get("addresses") or []
         kernel = info.get("kernelVersion") or UNKNOWN
-        if profile != "documents" and info.get("architecture"):
+        if named.node_table_shows_architecture and info.get("architecture"):
             kernel = f"{kernel} ({info['architecture']})"
         return [
             _name(node),

@@ -24,7 +24,7 @@ from plimsoll.rules.cgroups.reasons import (
 )
 from plimsoll.rules.explain.advice import qos_sentence
 from plimsoll.rules.model.objects import Container, Pod, PodSpec, ResourceList, Resources
-from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILES, Profile, profile_named
+from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILE_NAMES, Profile, profile_named
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.resources.cpu import quota_us, shares, weight_linear, weight_quadratic
 from plimsoll.rules.resources.memory import FIRST_FACTOR, memory_high, memory_high_1_22
@@ -88,7 +88,7 @@ def oom(request: Quantity, capacity: Quantity) -> None:
     help="That of 1.22 to 1.26, or today's.",
 )
 @click.option("--page-size", type=click.IntRange(1, 1 << 30), default=4096, show_default=True)
-@click.option("--profile", type=click.Choice(list(PROFILES)), default=DEFAULT_PROFILE.name, show_default=True)
+@click.option("--profile", type=click.Choice(PROFILE_NAMES), default=DEFAULT_PROFILE.name, show_default=True)
 def memory_high_command(
     request: Quantity,
     limit: Quantity,
@@ -161,6 +161,7 @@ def allocatable(**options: Any) -> None:
     from plimsoll.rules.explain.explanation import allocatable_steps
 
     setting, notes = NodeQuestion(options).setting()
+    click.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}")
     for name in setting.allocatable:
         click.echo(f"{inert(name):<20} {allocatable_steps(setting, name)}")
     absolute = setting.absolute["memory"].value
@@ -190,7 +191,7 @@ def _defaults() -> dict[str, Any]:
         "config_file": None,
         "node_file": None,
         "capacity": "cpu=1,memory=1Gi",
-        "profile": DEFAULT_PROFILE.name,
+        "profile": None,
         "cgroup": "v2",
         "driver": None,
         "runtime": "containerd",

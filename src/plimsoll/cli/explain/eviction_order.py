@@ -34,7 +34,7 @@ from plimsoll.rules.eviction.usage import PodUsage
 from plimsoll.rules.explain.departures import class_order_note
 from plimsoll.rules.model.objects import MEMORY, Node, Pod
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.profile import profile_named
+from plimsoll.rules.profile import profile_of
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity, from_units
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.resources.qos import qos_class
@@ -55,6 +55,7 @@ _FIELDS = (
 
 
 class EvictionOrder(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
+    profile: str  # with the reason
     decision: EvictionDecision
     met: bool | None = None  # None: no threshold, or available amount or capacity unknown
     usage_from: str = ""
@@ -226,8 +227,11 @@ async def _reported(
         notes.append("the node does not report its configuration: defaults are assumed (override with --config)")
         return setting
     try:
-        profile = profile_named(await cluster.profile_name())
-        return reported_setting(reported, _FIELDS, from_document(described, Node), profile)
+        node = from_document(described, Node)
+        version = node.status.node_info.kubelet_version
+        chosen = profile_of(version, f"kubeletVersion of node {node.metadata.name}")
+        found = reported_setting(reported, _FIELDS, node, chosen.profile)
+        return msgspec.structs.replace(found, profile_reason=chosen.reason)
     except InvalidConfigsError as error:
         notes.append(f"the configuration of the node cannot be read ({error}): defaults are assumed")
         return setting
@@ -262,19 +266,20 @@ def _decided(
         gates=setting.policy.gates,
         most=None,
     )
+    profile = f"profile {setting.profile.name}: {setting.profile_reason}"
     assert decided is not None  # every signal of --signal has a resource
     classes = {pod.metadata.uid: qos_class(pod, gates=setting.policy.gates) for pod in pods}
     departure = class_order_note(decided.order, classes)
     notes = [*notes, departure] if departure else notes
     if available is None:
-        return EvictionOrder(decided, None, source, tuple(notes))
+        return EvictionOrder(profile, decided, None, source, tuple(notes))
     if not configured:
         unset = f"no threshold is set for {signal}: no pod is evicted for it (set one with --eviction-hard)"
-        return EvictionOrder(decided, None, source, (*notes, unset))
+        return EvictionOrder(profile, decided, None, source, (*notes, unset))
     if len(known) < len(configured) and not met:
         unknown = f"a threshold of {signal} is a percentage, and the capacity is unknown"
-        return EvictionOrder(decided, None, source, (*notes, unknown))
-    return EvictionOrder(decided, bool(met), source, tuple(notes))
+        return EvictionOrder(profile, decided, None, source, (*notes, unknown))
+    return EvictionOrder(profile, decided, bool(met), source, tuple(notes))
 
 
 def _amount(text: str) -> Quantity:
@@ -298,6 +303,7 @@ def _capacity(signal: str, setting: NodeConfig) -> Quantity | None:
 
 def _lines(order: EvictionOrder, paint: Paint) -> Iterator[str]:
     decided = order.decision
+    yield paint(inert(order.profile), "dim")
     if order.met is None:
         yield paint(f"in order of eviction for {decided.signal}", "bold")
     else:

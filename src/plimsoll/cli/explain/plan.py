@@ -161,9 +161,10 @@ def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
       kubectl get pods -A -o json | jq -c '.items[]' | plimsoll plan -j 2 --node node.yaml
     """
     setting, notes = NodeQuestion(options).setting()
+    click.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=True)
     for note in notes:
         click.echo(f"note: {inert(note)}", err=True)
-    if setting.policy.memory_qos and setting.policy.high_without_request:
+    if setting.policy.memory_qos and "memory_high_without_request" in setting.profile.notes:
         note = setting.profile.notes["memory_high_without_request"]
         click.echo(f"note: memory.high of containers without memory settings: {note}", err=True)
     place = placement(setting.pods_root, setting.driver)

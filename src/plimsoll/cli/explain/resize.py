@@ -62,6 +62,7 @@ def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, outpu
     after = _only_pod(new, setting, notes, before)
     beside, passed = _beside(others, question.node, before.pod, setting)
     answer = _answer(before, after, beside, used, setting, question.node)
+    click.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=output == "json")
     if output == "json":
         echo_json(answer)
     else:
@@ -106,7 +107,7 @@ def _answer(
     sent = _version(new.found.document, name, setting, before.pod).document
     wanted = {**sent, "metadata": before.document.get("metadata")}
     gates = setting.policy.gates
-    kept = kept_for_resize(before.document, wanted, gates)
+    kept = kept_for_resize(before.document, wanted, gates, setting.profile)
     after = _version(kept, name, setting, before.pod)
     notes = []
     if not _is_same(old.pod, new.pod):

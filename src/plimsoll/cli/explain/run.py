@@ -15,11 +15,11 @@ from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.rules.cgroups.desired import Workload, defaulted_on, defaulted_workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
 from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.rules.profile import PROFILE_NAMES
 
 # The option that each value of --diff belongs to.
 DIFF_VALUES = {
-    "documents": "profile",
-    "1.36": "profile",
+    **dict.fromkeys(PROFILE_NAMES, "profile"),
     "cgroupfs": "driver",
     "systemd": "driver",
     "v1": "cgroup",

@@ -30,7 +30,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MEMORY, Node, Pod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.profile import Profile, profile_named
+from plimsoll.rules.profile import Profile
 from plimsoll.rules.resize.forecast import Api, Outcome, forecast, forecast_without_node
 from plimsoll.rules.resize.predicted_cpus import PredictedCpus
 from plimsoll.rules.resize.request import ResourceChange, resized_document
@@ -110,7 +110,7 @@ async def forecast_resize(
     cluster: ClusterClient, stored: JsonObject, container: str, change: ResourceChange, *, subresource: bool = True
 ) -> ResizeAnswer:
     """`subresource`: whether the server has the `resize` subresource of pods."""
-    profile = profile_named(await cluster.profile_name())
+    profile = (await cluster.chosen_profile()).profile
     spec = lean_pod(stored)
     old = PodVersion(stored, spec)
     new = with_defaults(

@@ -33,7 +33,7 @@ _STATE = click.option(
     "profile_name",
     default="documents",
     show_default=True,
-    help="The profile to follow: documents or 1.36.",
+    help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
 )
 @click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
 @click.option(
@@ -211,9 +211,14 @@ def create_token(state_dir: Path | None, node: str | None, user: str | None, rol
 def list_tokens(state_dir: Path | None) -> None:
     """List the users that have bearer tokens."""
     from plimsoll.api.machinery.users import Tokens
+    from plimsoll.cli.terminal import inert, table
 
-    for name in Tokens(default_state(state_dir)).names():
-        click.echo(name)
+    state = default_state(state_dir)
+    rows = [(inert(name),) for name in Tokens(state).names()]
+    if not rows:
+        click.echo(f"no tokens in {state}; create one with: plimsoll api token create --user NAME", err=True)
+    for line in table(rows, ("USER",)) if rows else ():
+        click.echo(line)
 
 
 @token.command("revoke")

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     "--kubeconfig", type=click.Path(path_type=Path), help="[default: $KUBECONFIG, then the pod's service account]"
 )
 @click.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]")
-@click.option("--profile", default="documents", show_default=True, help="The profile to follow: documents or 1.36.")
+@click.option(
+    "--profile",
+    default="documents",
+    show_default=True,
+    help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
+)
 @log_options
 def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: Any) -> None:
     """Assign pending pods to nodes by their requests, until Ctrl-C.
@@ -43,16 +48,16 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: An
 
 async def _run(access: Access, profile: Profile) -> None:
     import asyncio
-    import signal
     import time
 
+    from plimsoll.cli.daemon import stop_signals
     from plimsoll.kube.client import Client
     from plimsoll.kube.http import HttpTransport
     from plimsoll.scheduler.loop import Scheduler
 
     transport = HttpTransport(access, agent="plimsoll-scheduler")
     work = asyncio.create_task(Scheduler(Client(transport), profile, os.uname().nodename, time.monotonic).run())
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)
     try:
         await work

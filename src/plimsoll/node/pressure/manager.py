@@ -33,7 +33,7 @@ from plimsoll.rules.config.extras import NodeExtras
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.eviction.decision import candidates
 from plimsoll.rules.eviction.ranking import ranked
-from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.rules.node.node_config import NodeConfig, withheld_hugepages
 from plimsoll.rules.oom.report import OomKill, oom_sentence, system_oom_message
 
 OOM_KILLING, SYSTEM_OOM = "OOMKilling", "SystemOOM"
@@ -69,6 +69,7 @@ class PressureManager:
             setup.files,
             setup.place,
             capacity_bytes=setup.setting.machine.memory_bytes,
+            hugepages_bytes=withheld_hugepages(setup.setting),
             memory_from=setup.extras.memory_available_from,
             clock=time.monotonic,
         )

@@ -61,12 +61,14 @@ class Signals:
         place: NodePlace,
         *,
         capacity_bytes: int,
+        hugepages_bytes: int = 0,
         memory_from: MemoryFrom = "cgroup",
         proc: Path = PROC,
         clock: Callable[[], float],
     ) -> None:
         """`files`: how cgroup files are opened; None on a simulated kernel, which has no memory signals."""
         self._capacity_bytes, self._nodefs, self._imagefs = capacity_bytes, place.nodefs, place.imagefs
+        self._hugepages_bytes = hugepages_bytes
         self._containerfs = place.containerfs or place.imagefs  # §1
         self._proc, self._clock, self._memory_from = proc, clock, memory_from
         self._unreadable: set[str] = set()
@@ -97,7 +99,10 @@ class Signals:
         if self._memory_from == "meminfo":
             free = meminfo_bytes((self._proc / "meminfo").read_text())["MemAvailable"]
             used = max(0, self._capacity_bytes - free)  # a declared node is never larger than that
-        if used is not None and (memory := memory_observation(self._capacity_bytes, used, now_s)) is not None:
+        # MemAvailable does not contain huge pages.
+        huge = self._hugepages_bytes if self._memory_from == "cgroup" else 0
+        memory = None if used is None else memory_observation(self._capacity_bytes, used, now_s, huge)
+        if memory is not None:
             observations[MEMORY_AVAILABLE] = memory
         if pods is not None and pods.limit_bytes is not None and pods.working_set_bytes is not None:
             memory = memory_observation(pods.limit_bytes, pods.working_set_bytes, now_s)

@@ -65,6 +65,7 @@ class CpuManager:
         self._path, self._policy = directory / STATE, setting.policy
         self._owned: dict[str, dict[str, Cpus]] = {}
         self.is_static = setting.policy.static_cpus
+        self._keeps_cpus = setting.profile.static_cpu_resize == "quota only"
         self.plan = cpu_plan(setting, topology) if self.is_static else None
         self.shared_text = ""
 
@@ -100,6 +101,9 @@ class CpuManager:
         """The CPUs that its containers would own; `pod` with its allocated resources. Nothing is assigned yet."""
         if self.plan is None:
             return {}
+        owned = self._owned.get(pod.metadata.uid)
+        if owned is not None and self._keeps_cpus:
+            return owned
         whole = defaulted(pod, gates=self._policy.gates)
         try:
             return assigned(whole, self._owned, self.plan, self._policy)

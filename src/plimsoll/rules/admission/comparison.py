@@ -54,8 +54,12 @@ def container_lists(old: Pod, new: Pod) -> Iterable[tuple[str, tuple[Container, 
     yield "initContainers", old.spec.init_containers, new.spec.init_containers
 
 
-def masked_container(before: JsonObject, after: JsonObject) -> JsonObject:
-    return {**after, "resources": masked_resources(before.get("resources"), after.get("resources"))}
+def masked_container(before: JsonObject, after: JsonObject, *, new_lists: bool = True) -> JsonObject:
+    """Without `new_lists` (up to 1.34) a list that the old version lacks is never a change."""
+    masked = masked_resources(before.get("resources"), after.get("resources"))
+    if not new_lists:
+        masked = {kind: amounts for kind, amounts in masked.items() if (before.get("resources") or {}).get(kind)}
+    return {**after, "resources": masked}
 
 
 def masked_resources(before: JsonObject | None, after: JsonObject | None) -> JsonObject:

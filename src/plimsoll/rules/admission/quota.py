@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.names import OBJECT_COUNTS
 from plimsoll.rules.model.objects import (
     CPU,
@@ -26,19 +27,14 @@ from plimsoll.rules.model.objects import (
 from plimsoll.rules.model.policies import ResourceQuota, ResourceQuotaStatus, ScopeRequirement
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO, from_units
-from plimsoll.rules.resources.effective import (
-    added,
-    counted_limits,
-    counted_requests,
-    counted_requests_documented,
-    pod_level_set,
-    pod_limits,
-)
+from plimsoll.rules.resources.effective import added, pod_level_set
+from plimsoll.rules.resources.footprint import counted_limits, counted_requests
 from plimsoll.rules.resources.qos import BEST_EFFORT, qos_class
 from plimsoll.rules.scheduling.selectors import matches_label
 
 COUNT_PODS = "count/pods"
 _ONE = from_units(1)
+_SPEC_AT_POD_LEVEL = Gates(pod_level_status_counted=False)  # E-11: quotas charge pod-level values from the spec
 _EMPTY: ResourceList = {}
 _MUST_BE_NAMED = frozenset({CPU, MEMORY, f"requests.{CPU}", f"requests.{MEMORY}", f"limits.{CPU}", f"limits.{MEMORY}"})
 _POD_NAMES = _MUST_BE_NAMED | {
@@ -65,11 +61,9 @@ def usage(pod: Pod, profile: Profile, *, grace_elapsed: bool = False) -> Resourc
     object (K-2)."""
     if grace_elapsed or pod.status.phase in ("Succeeded", "Failed"):
         return {COUNT_PODS: _ONE}
-    if profile.scheduler_counts_actual:
-        # E-11: only quotas charge pod-level values from the spec during a resize.
-        requests, limits = counted_requests(pod, pod_level_status=False), counted_limits(pod, pod_level_status=False)
-    else:
-        requests, limits = counted_requests_documented(pod), pod_limits(pod)
+    rule = profile.resize_footprint
+    gates = DEFAULT_GATES if rule == "pod" else _SPEC_AT_POD_LEVEL
+    requests, limits = counted_requests(pod, rule, gates=gates), counted_limits(pod, rule, gates=gates)
     return {COUNT_PODS: _ONE, **_named(requests, limits)}
 
 

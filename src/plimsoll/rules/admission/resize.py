@@ -30,10 +30,11 @@ from plimsoll.rules.admission.comparison import (
 )
 from plimsoll.rules.admission.metadata import metadata_update_errors
 from plimsoll.rules.admission.validation import RESTART_CONTAINER, WINDOWS, pod_errors, relaxation
+from plimsoll.rules.admission.volume_resize import volume_errors
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Node, Pod, Resources, is_mirror, is_sidecar, listed
-from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile, ResizeChecks
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resources.effective import pod_requests
 from plimsoll.rules.resources.qos import computed_qos_class, qos_class
@@ -58,14 +59,18 @@ def spec_changed(old: JsonObject, new: JsonObject) -> bool:
 # --- which parts of a request count (§4.1) ---
 
 
-def kept_for_resize(old: JsonObject, new: JsonObject, gates: Gates = DEFAULT_GATES) -> JsonObject:
+def kept_for_resize(
+    old: JsonObject, new: JsonObject, gates: Gates = DEFAULT_GATES, profile: Profile = DEFAULT_PROFILE
+) -> JsonObject:
     """The new version with all fields restored except resources and resize policies.
 
     Validation must see structural changes: if containers were added or removed nothing is restored, and a list in which
-    a name moved stays as sent.
+    a name moved stays as sent. (1.32 takes the regular containers by name and ignores other changes.)
     """
+    if profile.resize_checks == "together":
+        return _without_disabled(old, _kept_by_name(old, new), gates)
     if any(len(containers_of(old, kind)) != len(containers_of(new, kind)) for kind in CONTAINER_KINDS):
-        return new
+        return _with_pod_level(new, old) if gates.fixed_defaulting else new
     spec = dict(spec_of(old))
     for kind in CONTAINER_KINDS:
         if kind in spec:
@@ -73,9 +78,47 @@ def kept_for_resize(old: JsonObject, new: JsonObject, gates: Gates = DEFAULT_GAT
             aligned = all(before.get("name") == after.get("name") for before, after in pairs)
             spec[kind] = [_resized(*pair) for pair in pairs] if aligned else spec_of(new)[kind]
     if gates.pod_level and gates.pod_level_resize:
-        _take(spec, spec_of(new), "resources")
+        _take(spec, spec_of(_with_pod_level(new, old) if gates.fixed_defaulting else new), "resources")
+    if gates.memory_volumes:
+        _take(spec, spec_of(new), "volumes")
     metadata = dict(old.get("metadata") or {})
     for field in ("resourceVersion", "managedFields"):
+        _take(metadata, new.get("metadata") or {}, field)
+    return _without_disabled(old, {**old, "metadata": metadata, "spec": spec}, gates)
+
+
+def _with_pod_level(new: JsonObject, old: JsonObject) -> JsonObject:
+    """A client that does not know pod-level resources drops them; they are kept."""
+    if spec_of(new).get("resources") is not None or spec_of(old).get("resources") is None:
+        return new
+    return {**new, "spec": {**spec_of(new), "resources": spec_of(old)["resources"]}}
+
+
+def _without_disabled(old: JsonObject, new: JsonObject, gates: Gates) -> JsonObject:
+    """Fields of features that are off are dropped, unless the stored pod uses them."""
+    spec = dict(spec_of(new))
+    if not gates.pod_level and not any((spec_of(old).get("resources") or {}).values()):
+        spec.pop("resources", None)
+    if not gates.in_place and not any(each.get("resizePolicy") for each in containers_of(old, "containers")):
+        for kind in CONTAINER_KINDS:
+            if kind in spec:
+                spec[kind] = [
+                    {field: value for field, value in each.items() if field != "resizePolicy"}
+                    for each in containers_of(new, kind)
+                ]
+    return {**new, "spec": spec}
+
+
+def _kept_by_name(old: JsonObject, new: JsonObject) -> JsonObject:
+    sent = {container.get("name"): container for container in containers_of(new, "containers")}
+    spec = dict(spec_of(old))
+    if "containers" in spec:
+        spec["containers"] = [
+            _resized(each, sent[each.get("name")]) if each.get("name") in sent else each
+            for each in containers_of(old, "containers")
+        ]
+    metadata = dict(old.get("metadata") or {})
+    for field in ("name", "namespace", "resourceVersion", "uid"):
         _take(metadata, new.get("metadata") or {}, field)
     return {**old, "metadata": metadata, "spec": spec}
 
@@ -101,16 +144,20 @@ def resize_errors(
     old: PodVersion, new: PodVersion, gates: Gates = DEFAULT_GATES, profile: Profile = DEFAULT_PROFILE
 ) -> list[FieldError]:
     """Every reason to refuse the change from the stored version to the result of §4.1."""
+    checks = profile.resize_checks
+    pod_level = _has_entries(old.pod.spec.resources) or _has_entries(new.pod.spec.resources)
+    if pod_level and checks in ("together", "in parts"):
+        return [_forbidden(_WHOLE_POD, "pods with pod-level resources cannot be resized")]
     if is_mirror(old.pod):
         return [_forbidden(_WHOLE_POD, "static pods cannot be resized")]
     if old.pod.spec.os is not None and old.pod.spec.os.name == WINDOWS:
         return [_forbidden(_WHOLE_POD, "windows pods cannot be resized")]
-    errors = metadata_update_errors(old.pod.metadata, new.pod.metadata)
+    errors = _metadata_errors(old, new, checks)
     errors += pod_errors(new.pod, gates=gates, relaxed=relaxation(old.pod))
     errors += class_errors(old.pod, new.pod, gates, profile)
     if not _node_can_resize(old.pod):
         errors.append(_forbidden("spec", "Pod running on node without support for resize"))
-    if _has_entries(old.pod.spec.resources) or _has_entries(new.pod.spec.resources):
+    if pod_level:
         if not gates.pod_level_resize:
             reason = (
                 "resize of pods with pod-level resources is forbidden when "
@@ -118,16 +165,77 @@ def resize_errors(
             )
             return [*errors, _forbidden(_WHOLE_POD, reason)]
         errors += _pod_level_errors(old, new)
-    if old.pod.status.node_allocatable_resource_claim_statuses:
+    if profile.claims_prevent_resize and old.pod.status.node_allocatable_resource_claim_statuses:
         errors.append(_forbidden("spec", "pods with node allocatable resource claims cannot be resized"))
+    if checks == "together":
+        return errors + _errors_together(old, new)
     if structure := _structure_errors(old.pod, new.pod):
         return errors + structure
     if not profile.resize_may_remove:
         errors += _removal_errors(old.pod, new.pod, gates)
-    errors += _container_errors(old, new)
-    errors += _init_container_errors(old, new, gates)
-    if not errors and specs_differ(spec_of(old.document), _masked_spec(old.document, new.document)):
+    if not profile.memory_limit_may_shrink:
+        errors += _memory_limit_errors(old.pod, new.pod)
+    new_lists = checks not in ("together", "in parts")
+    errors += _container_errors(old, new, new_lists)
+    named = checks in ("with init containers", "with volumes")
+    errors += _init_container_errors(old, new, gates, new_lists, named=named)
+    if checks == "with volumes":
+        errors += volume_errors(old.document, new.document, gates)
+        if gates.memory_volumes:
+            new = PodVersion(_with_volumes(new.document, old.document), new.pod)
+    if not errors and specs_differ(spec_of(old.document), _masked_spec(old.document, new.document, new_lists)):
         errors.append(_forbidden("spec", _ONLY_CPU_AND_MEMORY))
+    return errors
+
+
+def _with_volumes(document: JsonObject, source: JsonObject) -> JsonObject:
+    spec = dict(spec_of(document))
+    _take(spec, spec_of(source), "volumes")
+    return {**document, "spec": spec}
+
+
+def _metadata_errors(old: PodVersion, new: PodVersion, checks: ResizeChecks) -> list[FieldError]:
+    if checks != "together":
+        return metadata_update_errors(old.pod.metadata, new.pod.metadata)
+    before, after = ({**(each.document.get("metadata") or {}), "managedFields": None} for each in (old, new))
+    if same(before, after, "metadata"):
+        return []
+    return [FieldError("FieldValueInvalid", "metadata", "field is immutable")]
+
+
+def _errors_together(old: PodVersion, new: PodVersion) -> list[FieldError]:
+    """1.32: containers by index, ordinary init containers like sidecars, and one check of the whole spec."""
+    errors = [
+        _forbidden(f"spec.{kind}[{index}].resources.{emptied}", f"resource {emptied} cannot be removed")
+        for kind, before, after in reversed(list(container_lists(old.pod, new.pod)))
+        for index, (was, is_now) in enumerate(zip(before, after, strict=False))
+        for emptied in _removed(was.resources, is_now.resources)
+    ]
+    masked = dict(spec_of(new.document))
+    before, after = containers_of(old.document, "containers"), containers_of(new.document, "containers")
+    masked["containers"] = [
+        {**masked_container(was, is_now, new_lists=False), "resizePolicy": was.get("resizePolicy")}
+        for was, is_now in zip(before, after, strict=False)
+    ] + after[len(before) :]
+    if specs_differ(spec_of(old.document), masked):
+        errors.append(_forbidden("spec", _ONLY_CPU_AND_MEMORY))
+    return errors
+
+
+def _memory_limit_errors(old: Pod, new: Pod) -> list[FieldError]:
+    """1.33: a lower or a new memory limit needs RestartContainer."""
+    errors = []
+    for kind, before, after in container_lists(old, new):
+        for index, (was, is_now) in enumerate(zip(before, after, strict=True)):
+            policy = next((each for each in is_now.resize_policy if each.resource_name == MEMORY), None)
+            restarts = policy is not None and policy.restart_policy not in ("NotRequired", "")
+            limit, stored = (listed(each.resources, "limits").get(MEMORY) for each in (is_now, was))
+            if limit is None or restarts or (kind == "initContainers" and not is_sidecar(was)):
+                continue
+            if stored is None or limit < stored:
+                change = "added" if stored is None else "decreased"
+                reason = f"memory limits cannot be {change} unless resizePolicy is {RESTART_CONTAINER}"
+                errors.append(_forbidden(f"spec.{kind}[{index}].resources.limits[{MEMORY}]", reason))
     return errors
 
 
@@ -200,15 +308,18 @@ def _removed(old: Resources, new: Resources) -> Iterable[str]:
             yield kind
 
 
-def _container_errors(old: PodVersion, new: PodVersion) -> list[FieldError]:
+def _container_errors(old: PodVersion, new: PodVersion, new_lists: bool) -> list[FieldError]:
     return [
         _forbidden("spec", _ONLY_CPU_AND_MEMORY)
         for before, after in container_pairs(old.document, new.document, "containers")
-        if not same(before, masked_container(before, after))
+        if not same(before, masked_container(before, after, new_lists=new_lists))
     ]
 
 
-def _init_container_errors(old: PodVersion, new: PodVersion, gates: Gates) -> list[FieldError]:
+def _init_container_errors(
+    old: PodVersion, new: PodVersion, gates: Gates, new_lists: bool, *, named: bool
+) -> list[FieldError]:
+    """`named`: the error names the container (since 1.36)."""
     errors = []
     documents = container_pairs(old.document, new.document, "initContainers")
     for index, (container, (before, after)) in enumerate(zip(new.pod.spec.init_containers, documents, strict=True)):
@@ -217,9 +328,10 @@ def _init_container_errors(old: PodVersion, new: PodVersion, gates: Gates) -> li
             if not same(before, after):
                 errors.append(_forbidden("spec", "resources for non-sidecar init containers are immutable"))
             continue
-        if not same(before, masked_container(before, after)):
-            reason = "only cpu and memory resources for init or sidecar containers are mutable"
-            errors.append(_forbidden(path, reason))
+        if not same(before, masked_container(before, after, new_lists=new_lists)):
+            kinds = "init or sidecar" if named else "sidecar"
+            reason = f"only cpu and memory resources for {kinds} containers are mutable"
+            errors.append(_forbidden(path if named else "spec", reason))
         if not is_sidecar(container) and not same(before, after):
             reason = "non-sidecar init containers with a resize policy of RestartContainer cannot be resized"
             restarting = [entry for entry in container.resize_policy if entry.restart_policy == RESTART_CONTAINER]
@@ -227,11 +339,11 @@ def _init_container_errors(old: PodVersion, new: PodVersion, gates: Gates) -> li
     return errors
 
 
-def _masked_spec(old: JsonObject, new: JsonObject) -> JsonObject:
+def _masked_spec(old: JsonObject, new: JsonObject, new_lists: bool) -> JsonObject:
     before, masked = spec_of(old), dict(spec_of(new))
     for kind in CONTAINER_KINDS:
         if kind in masked:
-            masked[kind] = [masked_container(*pair) for pair in container_pairs(old, new, kind)]
+            masked[kind] = [masked_container(*pair, new_lists=new_lists) for pair in container_pairs(old, new, kind)]
     if masked.get("resources") is not None:
         masked["resources"] = masked_resources(before.get("resources"), masked["resources"])
         # A block with only cpu and memory may be added: without them it is empty, as before.

@@ -19,6 +19,7 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.metadata import label_errors, metadata_errors
+from plimsoll.rules.admission.tolerations import toleration_errors
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.names import (
     CONTAINER_STANDARD,
@@ -44,7 +45,8 @@ from plimsoll.rules.model.objects import (
     is_pod_level_resource,
     is_sidecar,
 )
-from plimsoll.rules.quantity import Quantity
+from plimsoll.rules.profile import InitResizePolicy
+from plimsoll.rules.quantity import ZERO, Quantity
 from plimsoll.rules.resources.effective import container_limits, container_requests
 
 _Errors = list[FieldError]
@@ -66,6 +68,7 @@ class Relaxation(msgspec.Struct, frozen=True):
 
     any_hugepages: bool = False  # V-7
     init_restart: bool = False  # RestartContainer on init containers that are not sidecars
+    sidecar_policy: bool = False  # resizePolicy of a sidecar
 
 
 STRICT = Relaxation()
@@ -88,6 +91,7 @@ def relaxation(old: Pod) -> Relaxation:
             if not is_sidecar(container)
             for policy in container.resize_policy
         ),
+        sidecar_policy=any(is_sidecar(container) and container.resize_policy for container in spec.init_containers),
     )
 
 
@@ -107,9 +111,9 @@ def pod_errors(pod: Pod, *, gates: Gates = DEFAULT_GATES, relaxed: Relaxation = 
         reason = "must set spec.nodeName if mirror pod annotation is set"
         where = f"metadata.annotations[{MIRROR_ANNOTATION}]"
         errors.append(_invalid(where, metadata.annotations[MIRROR_ANNOTATION], reason))
-    _check_containers(errors, spec, relaxed)
+    _check_containers(errors, spec, relaxed, gates)
     if spec.resources is not None and gates.pod_level:
-        _check_pod_level(errors, pod, spec.resources, relaxed)
+        _check_pod_level(errors, pod, spec.resources, relaxed, gates)
     _check_rest(errors, spec, relaxed)
     for kind, containers in (("containers", spec.containers), ("initContainers", spec.init_containers)):
         for index, container in enumerate(containers):
@@ -131,9 +135,9 @@ def resource_errors(resources: Resources, path: str, *, relaxed: Relaxation = ST
 
 
 def _check_resources(
-    errors: _Errors, resources: Resources, path: str, relaxed: Relaxation, *, pod_level: bool = False
+    errors: _Errors, resources: Resources, path: str, relaxed: Relaxation, *, pod_level: Gates | None = None
 ) -> None:
-    plain = _COMPUTE if pod_level else CONTAINER_STANDARD
+    plain = CONTAINER_STANDARD if pod_level is None else _COMPUTE
     limits = resources.limits or _NOTHING
     requests = resources.requests or _NOTHING
     special = False
@@ -161,12 +165,13 @@ def _check_resources(
 
 
 def _check_entry(
-    errors: _Errors, name: str, quantity: Quantity, path: str, relaxed: Relaxation, pod_level: bool
+    errors: _Errors, name: str, quantity: Quantity, path: str, relaxed: Relaxation, pod_level: Gates | None
 ) -> None:
-    if pod_level:
+    if pod_level is not None:
         problems = resource_name_problems(name)
-        if not problems and not is_pod_level_resource(name):
-            errors.append(_unsupported(path, name, _POD_LEVEL_NAMES))
+        hugepages = pod_level.pod_level_hugepages
+        if not problems and not is_pod_level_resource(name, hugepages):
+            errors.append(_unsupported(path, name, _POD_LEVEL_NAMES if hugepages else (CPU, MEMORY)))
     else:
         problems = container_resource_problems(name)
     if problems:
@@ -187,25 +192,26 @@ def _is_whole_pages(name: str, quantity: Quantity) -> bool:
 # --- pod level (§4.2) ---
 
 
-def _check_pod_level(errors: _Errors, pod: Pod, resources: Resources, relaxed: Relaxation) -> None:
+def _check_pod_level(errors: _Errors, pod: Pod, resources: Resources, relaxed: Relaxation, gates: Gates) -> None:
     path = "spec.resources"
     if pod.spec.os is not None and pod.spec.os.name == WINDOWS:
         errors.append(_forbidden(path, "may not be set for a windows pod"))
         return
     if resources.claims is not None:
         errors.append(_forbidden(f"{path}.claims", "claims may not be set for Resources at pod-level"))
-    _check_resources(errors, resources, path, relaxed, pod_level=True)
+    _check_resources(errors, resources, path, relaxed, pod_level=gates)
     requests, limits = resources.requests or _NOTHING, resources.limits or _NOTHING
-    if requests:
+    complete = gates.pod_level_requests_complete
+    if requests or complete:
         for name, total in container_requests(pod).items():
-            own = requests.get(name)
+            own = requests.get(name, ZERO if complete else None)
             if own is not None and total.nanos > own.nanos:
                 reason = f"must be greater than or equal to aggregate container requests of {total}"
                 errors.append(_invalid(f"{path}.requests[{name}]", own, reason))
     if not limits:
         return
     for name, total in container_limits(pod).items():
-        own = limits.get(name)
+        own = None if complete else limits.get(name)
         if own is not None and is_hugepages(name) and total.nanos > own.nanos:
             reason = f"must be greater than or equal to aggregate container limits of {total}"
             errors.append(_invalid(f"{path}.limits[{name}]", own, reason))
@@ -221,7 +227,7 @@ def _check_pod_level(errors: _Errors, pod: Pod, resources: Resources, relaxed: R
 # --- containers ---
 
 
-def _check_containers(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> None:
+def _check_containers(errors: _Errors, spec: PodSpec, relaxed: Relaxation, gates: Gates) -> None:
     never = spec.restart_policy == "Never"
     names: set[str] = set()
     if not spec.containers:
@@ -242,12 +248,8 @@ def _check_containers(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> No
         _check_unique(errors, names, container, path)
         # One init container runs at a time: only its own ports can collide, and Kubernetes reports them at index 0.
         _check_host_ports(errors, (container,), "spec.initContainers")
-        if not relaxed.init_restart and not is_sidecar(container):
-            for place, entry in enumerate(container.resize_policy):
-                if entry.restart_policy == RESTART_CONTAINER:
-                    reason = "must not be set to 'RestartContainer' for non-sidecar initContainers"
-                    where = f"{path}.resizePolicy[{place}].restartPolicy"
-                    errors.append(_invalid(where, entry.restart_policy, reason))
+        if container.resize_policy:
+            _check_init_policy(errors, container, path, relaxed, gates.init_resize_policy)
     for index, container in enumerate(spec.ephemeral_containers):
         path = f"spec.ephemeralContainers[{index}]"
         _check_container(errors, container, path, never, relaxed)
@@ -260,6 +262,20 @@ def _check_containers(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> No
         ):
             if value:
                 errors.append(_forbidden(f"{path}.{field}", "cannot be set for an Ephemeral Container"))  # V-13
+
+
+def _check_init_policy(
+    errors: _Errors, container: Container, path: str, relaxed: Relaxation, allowed: InitResizePolicy
+) -> None:
+    """03 §3.1."""
+    if allowed == "refused" or (allowed == "stored" and not relaxed.sidecar_policy):
+        errors.append(_invalid(f"{path}.resizePolicy", container.name, "must not be set for init containers"))
+    if allowed != "not restart" or relaxed.init_restart or is_sidecar(container):
+        return
+    for place, entry in enumerate(container.resize_policy):
+        if entry.restart_policy == RESTART_CONTAINER:
+            reason = "must not be set to 'RestartContainer' for non-sidecar initContainers"
+            errors.append(_invalid(f"{path}.resizePolicy[{place}].restartPolicy", entry.restart_policy, reason))
 
 
 def _check_container(errors: _Errors, container: Container, path: str, never: bool, relaxed: Relaxation) -> None:
@@ -346,8 +362,12 @@ def _check_rest(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> None:
         errors += label_errors("spec.nodeSelector", spec.node_selector)
     if spec.node_name and (problems := dns_subdomain_problems(spec.node_name)):
         errors += _misnamed("spec.nodeName", spec.node_name, problems)
+    if spec.tolerations:
+        errors += toleration_errors(spec.tolerations, "spec.tolerations")
     if spec.priority_class_name and (problems := dns_subdomain_problems(spec.priority_class_name)):
         errors += _misnamed("spec.priorityClassName", spec.priority_class_name, problems)
+    if spec.runtime_class_name is not None and (problems := dns_subdomain_problems(spec.runtime_class_name)):
+        errors += _misnamed("spec.runtimeClassName", spec.runtime_class_name, problems)
     if spec.preemption_policy and spec.preemption_policy not in _PREEMPTION_POLICIES:
         errors.append(_unsupported("spec.preemptionPolicy", spec.preemption_policy, _PREEMPTION_POLICIES))
     if spec.overhead:

@@ -38,13 +38,15 @@ from plimsoll.rules.node.allocatable import (
     class_values,
     kubepods_values,
     reserved_values,
+    started_class_values,
 )
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.resources.defaulting import defaulted
-from plimsoll.rules.resources.effective import counted_requests, counted_requests_documented, pod_limits, pod_requests
+from plimsoll.rules.resources.effective import pod_limits, pod_requests
 from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.resources.files import file_map
+from plimsoll.rules.resources.footprint import counted_requests
 from plimsoll.rules.resources.node_policy import NodePolicy, declines_memory_qos, pod_policy
 from plimsoll.rules.resources.oom_score import oom_scores
 from plimsoll.rules.resources.qos import qos_class
@@ -160,10 +162,9 @@ def defaulted_on(raw: Pod, setting: NodeConfig) -> Pod:
 def defaulted_workload(desired: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:
     policy = pod_policy(desired, setting.policy)
     work = sized(pod_totals(desired, policy.gates), policy, setting.driver)
-    counted = counted_requests if setting.profile.scheduler_counts_actual else counted_requests_documented
     return msgspec.structs.replace(
         work,
-        counted=work.requests if work.pod is desired else counted(desired),
+        counted=work.requests if work.pod is desired else counted_requests(desired, setting.profile.resize_footprint),
         share=class_sums([desired], gates=policy.gates),
         base=base,
         title=title or desired.metadata.name,
@@ -218,9 +219,11 @@ def _kubepods(workloads: Sequence[Workload], setting: NodeConfig, shown: Shown, 
     started = kubepods_values(
         setting.capacity, setting.reserved, enforce_pods=enforced, pid_capacity=setting.machine.pid_capacity
     )
+    reset = started_class_values(policy).kubepods
     values = msgspec.structs.replace(
         started,
-        memory_min_bytes=classes.kubepods.memory_min_bytes,
+        memory_min_bytes=_first(classes.kubepods.memory_min_bytes, reset.memory_min_bytes),
+        memory_low_bytes=_first(classes.kubepods.memory_low_bytes, reset.memory_low_bytes),
         hugetlb=classes.kubepods.hugetlb or started.hugetlb,
     )
     reasons = why.node_reasons(setting, values, shielded, enforced=enforced) if shown.reasons else {}
@@ -240,6 +243,10 @@ def _kubepods(workloads: Sequence[Workload], setting: NodeConfig, shown: Shown, 
     )
 
 
+def _first(amount: int | None, otherwise: int | None) -> int | None:
+    return otherwise if amount is None else amount
+
+
 def _class(
     qos: QoSClass,
     classes: ClassValues,
@@ -250,6 +257,9 @@ def _class(
     shown: Shown,
 ) -> Cgroup:
     values = classes.burstable if qos == "Burstable" else classes.besteffort
+    if qos == "Burstable" and values.memory_low_bytes is None:
+        reset = started_class_values(setting.policy).burstable
+        values = msgspec.structs.replace(values, memory_low_bytes=reset.memory_low_bytes)
     return Cgroup(
         "class",
         qos,

@@ -84,8 +84,8 @@ def memory_high_formula(request_bytes: int, limit_bytes: int, high: int, policy:
 
 
 def memory_high_1_22_formula(limit_bytes: int, policy: NodePolicy) -> str:
-    base = limit_bytes or policy.allocatable_memory_bytes or 0
-    return f"⌊{base} · {policy.throttling_factor}⌋ = {int(float(base) * policy.throttling_factor)}"
+    base, factor = limit_bytes or policy.allocatable_memory_bytes or 0, policy.throttling_factor or 0.0
+    return f"⌊{base} · {factor}⌋ = {int(float(base) * factor)}"
 
 
 def sum_formula(terms: list[int], total: int) -> str:

@@ -41,7 +41,7 @@ from plimsoll.rules.resources.effective import (
 )
 from plimsoll.rules.resources.files import hugetlb_files
 from plimsoll.rules.resources.memory import PAGE_CACHE_PERCENT
-from plimsoll.rules.resources.node_policy import OOM_GROUP, asked_oom_group
+from plimsoll.rules.resources.node_policy import OOM_GROUP, NodePolicy, asked_oom_group
 from plimsoll.rules.resources.oom_score import (
     LOWEST_BURSTABLE,
     burstable_score,
@@ -56,6 +56,14 @@ Reasons = dict[str, Reason]
 # The memory files of both versions that hold a limit.
 _LIMIT_FILES = ("memory.max", "memory.limit_in_bytes")
 _RESET = Reason("", "memoryReservationPolicy: None", "explicitly reset")
+_GATE_OFF = Reason("", "feature gate MemoryQoS is off", "explicitly reset")
+
+
+def _reset(policy: NodePolicy) -> Reason | None:
+    """Why memory.min and memory.low are written as 0; None if requests decide."""
+    if not policy.memory_qos:
+        return _GATE_OFF
+    return _RESET if policy.reservation == "none" else None
 
 
 def _cpu_weight(cpu_milli: int, lead: str, source: str, setting: NodeConfig, *, container: bool = False) -> Reasons:
@@ -110,7 +118,8 @@ def node_reasons(setting: NodeConfig, values: Values, sums: ClassSums, *, enforc
     if values.memory_min_bytes is not None:
         total = f"{sums.guaranteed_memory_bytes} + {sums.burstable_memory_bytes} = {values.memory_min_bytes}"
         reason = Reason(total, "Σ requests.memory of Guaranteed + Burstable pods")
-        reasons["memory.min"] = _RESET if policy.reservation == "none" else reason
+        reasons["memory.min"] = _reset(policy) or reason
+        reasons["memory.low"] = _reset(policy) or Reason("", "Σ requests.memory of Burstable pods")
     for name in hugetlb_files(values, policy.cgroup_version) or {}:
         reasons[name] = Reason("2^62 = 4611686018427387904", "", "unbounded above pods")
     return reasons
@@ -166,11 +175,11 @@ def class_reasons(
         milli = [requests[CPU].milli for requests, _ in members if CPU in requests]
         lead = sum_formula(milli, sums.burstable_cpu_milli) if len(milli) > 1 else ""
         reasons = _cpu_weight(sums.burstable_cpu_milli, lead, "Σ requests.cpu of Burstable pods", setting)
-        if policy.reservation == "none":
-            reasons["memory.low"] = _RESET
+        if reset := _reset(policy):
+            reasons["memory.low"] = reset
         else:
             total = [requests[MEMORY].value for requests in shielded if MEMORY in requests]
-            note = _LOW_NOTE if policy.reservation == "tiered" else ""
+            note = _LOW_NOTE if policy.reservation == "tiered" and not policy.low_of_kubepods else ""
             reason = Reason(sum_formula(total, sum(total)), "Σ requests.memory of Burstable pods", note)
             reasons["memory.min"] = reasons["memory.low"] = reason
     if percent is not None and policy.allocatable_memory_bytes:
@@ -215,6 +224,10 @@ def pod_reasons(
     lead, source = steps(MEMORY, "requests")
     reasons |= dict.fromkeys(("memory.min", "memory.low"), Reason(lead, source))
     reasons |= _page_cache_reason(requests.get(MEMORY, ZERO).value, source, values, setting)
+    if values.memory_high_bytes is not None:
+        request, limit = requests.get(MEMORY, ZERO).value, limits.get(MEMORY, ZERO).value
+        formula = memory_high_formula(request, limit, values.memory_high_bytes, policy)
+        reasons["memory.high"] = Reason(formula, "pod-level memory, memoryThrottlingFactor")
     reasons["pids.max"] = Reason("", "podPidsLimit")
     for name in hugetlb_files(values, policy.cgroup_version) or {}:
         reasons[name] = Reason("", "", "a page size of the host that the pod does not request")
@@ -314,10 +327,12 @@ def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Va
     request_bytes, own_limit = requests.get(MEMORY, ZERO).value, limits.get(MEMORY, ZERO).value
     reasons |= dict.fromkeys((*_LIMIT_FILES, "memory.memsw.limit_in_bytes"), Reason("", memory_source))
     no_request = "" if request_bytes else "no memory request: nothing to protect"
-    protection = _RESET if policy.reservation == "none" else Reason("", f"{own}.requests.memory", no_request)
+    protection = _reset(policy) or Reason("", f"{own}.requests.memory", no_request)
     reasons |= dict.fromkeys(("memory.min", "memory.low"), protection)
     reasons |= _page_cache_reason(request_bytes, f"{own}.requests.memory", values, setting)
-    if values.memory_high_bytes is not None:
+    if values.memory_high_bytes == UNLIMITED:
+        reasons["memory.high"] = _GATE_OFF
+    elif values.memory_high_bytes is not None:
         note = "" if request_bytes or own_limit else setting.profile.notes.get("memory_high_without_request", "")
         if not own_limit and not note:
             note = "allocatable without the eviction threshold: not the amount that the Node object shows"
@@ -358,6 +373,10 @@ def _page_cache_reason(request_bytes: int, source: str, values: Values, setting:
 
 def _swap_reason(request_bytes: int, values: Values, setting: NodeConfig) -> Reason:
     policy = setting.policy
+    if policy.unlimited_swap:
+        return Reason("", "memorySwap.swapBehavior", "unlimited up to 1.29, unless LimitedSwap is set")
+    if policy.swap_with_memory:
+        return Reason("", "memorySwap.swapBehavior: LimitedSwap", "1.27: memory and swap together")
     if values.swap_bytes:
         terms = f"{request_bytes} / {policy.memory_capacity_bytes} · {policy.swap_capacity_bytes}"
         return Reason(f"⌊{terms}⌋ = {values.swap_bytes}", "memorySwap.swapBehavior: LimitedSwap")
@@ -373,7 +392,7 @@ def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setti
         return "system-node-critical: −997"
     if qos != "Burstable":
         return f"{qos}: {'−997' if qos == 'Guaranteed' else '1000'}"
-    extra = pod_share_bytes(pod) if policy.gates.pod_level and policy.pod_level_oom_share else 0
+    extra = pod_share_bytes(pod, setting.policy) if policy.gates.pod_level and policy.pod_level_oom_share else 0
     request, capacity = memory_request_bytes(container), policy.memory_capacity_bytes
     text, plain = _score_step(request, extra, capacity), burstable_score(request + extra, capacity)
     if is_sidecar(container) and policy.sidecar_oom_rule:

@@ -48,7 +48,7 @@ class NodeExtras(msgspec.Struct, frozen=True):
     def reclaims_first(self, profile: Profile) -> bool:
         if self.eviction_reclaim_first is not None:
             return self.eviction_reclaim_first
-        return profile.name == "documents"
+        return profile.reclaim_before_eviction
 
 
 class ExtraRow(msgspec.Struct, frozen=True):

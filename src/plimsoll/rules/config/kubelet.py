@@ -17,37 +17,8 @@ import msgspec
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.model.objects import CPU, ResourceList
+from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
-
-
-class Gate(msgspec.Struct, frozen=True):
-    """A feature gate that a rule uses, with its default in each profile."""
-
-    name: str
-    on_documents: bool
-    on_1_36: bool
-    description: str
-    locked_1_36: bool = False
-
-    def default(self, profile: str) -> bool:
-        return self.on_documents if profile == "documents" else self.on_1_36
-
-
-# Features that only add something are on in both profiles, although the documents' 1.27 had them off or not at all.
-GATES = (
-    Gate("CustomCPUCFSQuotaPeriod", False, True, "cpuCFSQuotaPeriod may differ from 100ms."),
-    Gate("DRANodeAllocatableResources", False, False, "Devices may replace cpu and memory in a pod's requests."),
-    Gate("InPlacePodLevelResourcesVerticalScaling", True, True, "Pod-level resources may be resized."),
-    Gate("InPlacePodVerticalScaling", True, True, "Resources of a running pod may change.", True),
-    Gate("InPlacePodVerticalScalingExclusiveCPUs", False, False, "Containers with exclusive CPUs may be resized."),
-    Gate("InPlacePodVerticalScalingExclusiveMemory", False, False, "Containers with NUMA-bound memory may be resized."),
-    Gate("InPlacePodVerticalScalingInitContainers", True, True, "Ordinary init containers may be resized too."),
-    Gate("MemoryQoS", False, False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
-    Gate("NodeSwap", True, True, "Containers may use swap, by memorySwap.swapBehavior.", True),
-    Gate("PodLevelResourceManagers", False, False, "Exclusive CPUs also for pods with pod-level resources."),
-    Gate("PodLevelResources", True, True, "`spec.resources` of a pod counts."),
-    Gate("QOSReserved", False, False, "qosReserved limits the lower QoS classes."),
-)
 
 
 class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,13 +51,13 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     cpu_manager_policy_options: dict[str, str]
     cpu_manager_reconcile_period_s: float
     # Memory, swap, processes
-    memory_throttling_factor: float
-    # Empty in profile `documents` unless set: memory.min then follows requests in every class (02 §6.2).
+    memory_throttling_factor: float | None  # None: no memory.high (02 §6.1)
+    # Empty before 1.36 unless set: memory.min then follows requests in every class (02 §6.2).
     memory_reservation_policy: Literal["", "None", "TieredReservation"]
     memory_manager_policy: Literal["None", "Static"]
     # None: not set, so the cgroup version decides (`on_host`).
     single_process_oom_kill: bool | None
-    swap_behavior: Literal["", "NoSwap", "LimitedSwap"]
+    swap_behavior: Literal["", "NoSwap", "LimitedSwap", "UnlimitedSwap"]
     fail_swap_on: bool
     pod_pids_limit: int
     kubelet_oom_score_adj: int
@@ -154,13 +125,13 @@ def host_errors(
     return errors
 
 
-def config_errors(config: KubeletConfig) -> list[InvalidConfigError]:
+def config_errors(config: KubeletConfig, profile: Profile) -> list[InvalidConfigError]:
     """Every contradiction between settings, on any machine."""
     return [
         *_cgroup_errors(config),
         *_enforcement_errors(config),
         *_cpu_errors(config),
-        *_memory_errors(config),
+        *_memory_errors(config, profile),
         *_duration_errors(config),
     ]
 
@@ -241,13 +212,29 @@ def _cpu_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
             yield InvalidConfigError(path, 'must be "true" or "false"')
 
 
-def _memory_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
+FORMER_FACTOR = 0.9  # the default up to 1.36, which a file may still contain
+# What memorySwap.swapBehavior may be, by `swap_rule` (02 §5).
+SWAP_BEHAVIORS = {
+    "memory and swap": ("LimitedSwap", "UnlimitedSwap"),
+    "unlimited": ("LimitedSwap", "UnlimitedSwap"),
+    "limited": ("NoSwap", "LimitedSwap"),
+}
+
+
+def _memory_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
     if config.memory_reservation_policy == "TieredReservation" and not config.gate("MemoryQoS"):
         yield InvalidConfigError("memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS")
+    factor = config.memory_throttling_factor
+    if profile.throttling_factor_needs_gate and factor not in (None, FORMER_FACTOR) and not config.gate("MemoryQoS"):
+        sentence = "memoryThrottlingFactor must not be set when MemoryQoS feature gate is disabled"
+        yield InvalidConfigError("memoryThrottlingFactor", sentence)
     if config.memory_manager_policy == "Static":
         yield InvalidConfigError(
             "memoryManagerPolicy", "Static is not supported: containers cannot be bound to NUMA nodes"
         )
+    known = SWAP_BEHAVIORS[profile.swap_rule]
+    if config.swap_behavior and config.swap_behavior not in known:
+        yield InvalidConfigError("memorySwap.swapBehavior", f"must be {' or '.join(known)}")
     if config.swap_behavior and not config.gate("NodeSwap"):
         yield InvalidConfigError("memorySwap.swapBehavior", "needs the feature gate NodeSwap")
 

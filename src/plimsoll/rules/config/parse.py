@@ -18,18 +18,17 @@ import msgspec
 
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError
 from plimsoll.rules.config.field_types import FLAG_TEXTS, READERS, Kind, Problems, shown
-from plimsoll.rules.config.kubelet import GATES, KubeletConfig, config_errors
+from plimsoll.rules.config.gates import GATES, KNOWN_GATES, gates_in, refusal
+from plimsoll.rules.config.kubelet import KubeletConfig, config_errors
 from plimsoll.rules.config.table import API_VERSION, BY_NAME, KIND, ROWS, Row
 from plimsoll.rules.config.thresholds import eviction_hard
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import CPU
-from plimsoll.rules.profile import Profile
+from plimsoll.rules.profile import DOCUMENTS, Profile
 from plimsoll.rules.quantity import from_units
 
 FlagValues = dict[str, Any]  # by a row's name
-
-KNOWN_GATES = {gate.name: gate for gate in GATES}
 
 
 class ParsedConfig(msgspec.Struct, frozen=True):
@@ -55,9 +54,14 @@ def reading(
     from_file = _file_values(document, problems)
     from_flags = _flag_values(flags or {}, problems)
     present = from_file | from_flags
-    values = _default_values(profile) | from_file
+    defaults = _default_values(profile)
+    values = defaults | from_file
     values["evictionHard"] = dict(  # N-6
-        eviction_hard(from_file.get("evictionHard"), merge_defaults=values["mergeDefaultEvictionSettings"])
+        eviction_hard(
+            from_file.get("evictionHard"),
+            merge_defaults=values["mergeDefaultEvictionSettings"],
+            defaults=defaults["evictionHard"],
+        )
     )
     values |= from_flags
     gates, notes = _resolved_gates(
@@ -73,7 +77,7 @@ def reading(
     values["podPidsLimit"] = max(values["podPidsLimit"], -1)  # the kubelet treats all negative values as −1
 
     config = KubeletConfig(**{row.attribute: values[row.name] for row in ROWS if row.attribute})
-    problems += config_errors(config)
+    problems += config_errors(config, profile)
     if problems:
         raise InvalidConfigsError(problems)
     return ParsedConfig(config, [row.name for row in ROWS if row.name in present and not row.attribute], notes)
@@ -222,17 +226,20 @@ def _out_of_bounds(row: Row, value: Any, path: str) -> Problems:
 def _resolved_gates(
     configured: Mapping[str, bool], profile: Profile, problems: Problems
 ) -> tuple[dict[str, bool], list[str]]:
-    gates = {gate.name: gate.default(profile.name) for gate in GATES}
+    gates = {gate.name: gate.default(profile) for gate in GATES}
     notes = []
     for name, on in configured.items():
-        if name in ("AllAlpha", "AllBeta"):
+        refused = "" if profile.name == DOCUMENTS else refusal(name, on, profile.release)
+        if refused:
+            problems.append(InvalidConfigError(f"featureGates[{name}]", refused))
+        elif name in ("AllAlpha", "AllBeta"):
             notes.append(f"feature gate {name} is not supported: name the single gates")
         elif name not in KNOWN_GATES:
             notes.append(f"feature gate {name} changes nothing here{_suggestion(name, KNOWN_GATES)}")
-        elif not on and profile.name == "1.36" and KNOWN_GATES[name].locked_1_36:
-            problems.append(InvalidConfigError(f"featureGates[{name}]", "is locked on in 1.36"))
         else:
             gates[name] = on
+            if on and KNOWN_GATES[name].lacks:
+                notes.append(f"feature gate {name}: {KNOWN_GATES[name].lacks}")
     return gates, notes
 
 
@@ -263,7 +270,7 @@ _WRITTEN: dict[Kind, Callable[[Any], Any]] = {
 }
 
 
-def config_document(config: KubeletConfig) -> JsonObject:
+def config_document(config: KubeletConfig, profile: Profile) -> JsonObject:
     """For a node's `/configz`: every setting with an effect. Parsed with the same profile it gives the same
     configuration, except for headers of static pods, which may contain a secret: only their names are shown."""
     document: JsonObject = {"apiVersion": API_VERSION, "kind": KIND}
@@ -276,4 +283,7 @@ def config_document(config: KubeletConfig) -> JsonObject:
         for group in groups:
             level = level.setdefault(group, {})
         level[name] = _WRITTEN.get(row.kind, lambda written: written)(value)
+    if profile.name != DOCUMENTS:  # which has gates that 1.27 did not have
+        known = gates_in(profile.release)
+        document["featureGates"] = {name: on for name, on in config.feature_gates.items() if name in known}
     return document

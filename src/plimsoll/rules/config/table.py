@@ -4,7 +4,7 @@ A row has the setting's name in the file (a dot leads into a nested object), its
 in a file, and the kubelet's command-line flag. `attribute` is its name in KubeletConfig; a row without one is accepted,
 because real files contain it, and has no effect.
 
-Defaults are the same in both profiles unless `default_1_36` is set; `None` means not set.
+Defaults are the same in all profiles unless `changed` says otherwise; `None` means not set.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import json
 import msgspec
 
 from plimsoll.rules.config.field_types import KIND_WORDS, Kind
-from plimsoll.rules.config.kubelet import GATES, Gate
-from plimsoll.rules.config.thresholds import DEFAULT_EVICTION_HARD
+from plimsoll.rules.config.gates import GATES
+from plimsoll.rules.config.thresholds import DEFAULT_EVICTION_HARD, EVICTION_HARD_1_27
+from plimsoll.rules.profile import DOCUMENTS, minor
 
 API_VERSION = "kubelet.config.k8s.io/v1beta1"
 KIND = "KubeletConfiguration"
@@ -28,7 +29,7 @@ class Row(msgspec.Struct, frozen=True):
     flag: str
     description: str
     attribute: str = ""
-    default_1_36: object = msgspec.UNSET
+    changed: dict[str, object] = {}  # release → the default from then on
     choices: tuple[str, ...] = ()
     least: object = None  # bounds are written as values are
     most: object = None
@@ -38,7 +39,10 @@ class Row(msgspec.Struct, frozen=True):
     in_file: bool = True  # false: the kubelet has it only as a flag
 
     def default_in(self, profile: str) -> object:
-        return self.default if profile == "documents" or self.default_1_36 is msgspec.UNSET else self.default_1_36
+        if not self.changed or profile == DOCUMENTS:
+            return self.default
+        since = [release for release in self.changed if minor(release) <= minor(profile)]
+        return self.changed[since[-1]] if since else self.default
 
 
 # fmt: off
@@ -49,7 +53,7 @@ ROWS: tuple[Row, ...] = (
     Row("cgroupsPerQOS", "boolean", True, "--cgroups-per-qos",
         "Build the hierarchy of kubepods, QoS classes and pods.", "cgroups_per_qos"),
     Row("cgroupDriver", "text", "cgroupfs", "--cgroup-driver",
-        "How cgroups are created: direct writes or systemd units; in 1.36 the runtime's driver wins.", "cgroup_driver",
+        "How cgroups are created: direct writes or systemd units; since 1.31 the runtime's wins.", "cgroup_driver",
         choices=("cgroupfs", "systemd"), zero_is_unset=True),
     Row("failCgroupV1", "boolean", False, "--fail-cgroupv1",
         "Refuse to start on cgroup v1; the kubelet's default since 1.35.", "fail_cgroup_v1"),
@@ -107,10 +111,10 @@ ROWS: tuple[Row, ...] = (
     # Memory, swap, processes
     Row("memoryThrottlingFactor", "number", 0.9, "",
         "Where memory.high lies between request and limit, above 0 and at most 1.", "memory_throttling_factor",
-        above=0, most=1, gate="MemoryQoS"),
+        changed={"1.37": None}, above=0, most=1, gate="MemoryQoS"),
     Row("memoryReservationPolicy", "text", "", "",
-        "Which protection requests give; unset in `documents`: memory.min in every class.", "memory_reservation_policy",
-        default_1_36="None", choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True),
+        "Which protection requests give; new in 1.36. Unset: memory.min in every class.", "memory_reservation_policy",
+        changed={"1.36": "None"}, choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True),
     Row("memoryManagerPolicy", "text", "None", "--memory-manager-policy",
         "Static binds Guaranteed pods to NUMA nodes; it is not supported.", "memory_manager_policy",
         choices=("None", "Static"), zero_is_unset=True),
@@ -118,8 +122,9 @@ ROWS: tuple[Row, ...] = (
         "Kill one process on a container's out-of-memory, not all; unset: true on v1, false on v2.",
         "single_process_oom_kill"),
     Row("memorySwap.swapBehavior", "text", "", "",
-        "Whether Burstable containers may use swap, in proportion to their request; empty is NoSwap.",
-        "swap_behavior", choices=("NoSwap", "LimitedSwap"), gate="NodeSwap", zero_is_unset=True),
+        "Whether Burstable containers may use swap, in proportion to their request; empty is NoSwap. Up to 1.29: "
+        "LimitedSwap or UnlimitedSwap.",
+        "swap_behavior", choices=("NoSwap", "LimitedSwap", "UnlimitedSwap"), gate="NodeSwap", zero_is_unset=True),
     Row("failSwapOn", "boolean", True, "--fail-swap-on",
         "Refuse to start while swap is on.", "fail_swap_on"),
     Row("podPidsLimit", "long", -1, "--pod-max-pids",
@@ -131,7 +136,8 @@ ROWS: tuple[Row, ...] = (
 
     # Eviction
     Row("evictionHard", "thresholds", dict(DEFAULT_EVICTION_HARD), "--eviction-hard",
-        "Below these amounts pods are evicted at once; setting one replaces all defaults.", "eviction_hard"),
+        "Below these amounts pods are evicted at once; setting one replaces all defaults.", "eviction_hard",
+        changed={"1.27": dict(EVICTION_HARD_1_27), "1.30": dict(DEFAULT_EVICTION_HARD)}),
     Row("evictionSoft", "thresholds", {}, "--eviction-soft",
         "Below these amounts pods are evicted after a grace period.", "eviction_soft"),
     Row("evictionSoftGracePeriod", "amounts", {}, "--eviction-soft-grace-period",
@@ -242,7 +248,7 @@ ROWS: tuple[Row, ...] = (
     Row("serializeImagePulls", "boolean", True, "--serialize-image-pulls", "Pull one image at a time."),
     Row("maxParallelImagePulls", "integer", None, "", "Pulls at one time, if not one by one."),
     Row("imagePullCredentialsVerificationPolicy", "text", "", "", "Which pods must prove access to present images.",
-        default_1_36="NeverVerifyPreloadedImages"),
+        changed={"1.35": "NeverVerifyPreloadedImages"}),
     Row("preloadedImagesVerificationAllowlist", "texts", [], "", "Images that every pod may use once present."),
     Row("imageMinimumGCAge", "duration", "2m", "--minimum-image-ttl-duration", "Unused images younger than this stay."),
     Row("imageMaximumGCAge", "duration", "0s", "", "Unused images older than this are removed; 0s is never."),
@@ -308,7 +314,7 @@ def markdown() -> str:
             "# Kubelet configuration",
             "",
             f"A `{KIND}` file (`{API_VERSION}`) is read as it is. A flag wins over the file, the file over",
-            "the defaults below. Where the two profiles differ, the default of 1.36 stands after the slash. A name in",
+            "the defaults below. Where releases differ, the default since a release is named. A name in",
             "neither table is refused; a dot leads into a nested object. As in the kubelet, an empty text, a duration",
             "of `0s` and `maxPods: 0` in the file mean the default.",
             "",
@@ -322,11 +328,12 @@ def markdown() -> str:
             "",
             "## Feature gates",
             "",
-            "Gates of other names are accepted and change nothing.",
+            "The gates that a rule uses. [Profiles](profiles.md#feature-gates) has their defaults. Other gates change",
+            "nothing. A gate that a release does not have, or has locked, is refused in its profile.",
             "",
-            "| gate | documents | 1.36 | on means |",
-            "|---|---|---|---|",
-            *map(_gate, GATES),
+            "| gate | on means |",
+            "|---|---|",
+            *(f"| {gate.name} | {gate.description} |" for gate in GATES),
             "",
         ]
     )
@@ -346,8 +353,9 @@ def _table(rows: list[Row]) -> list[str]:
 
 
 def _defaults(row: Row) -> str:
-    old, new = _shown(row.default), _shown(row.default_in("1.36"))
-    return old if old == new else f"{old or 'none'} / {new}"
+    first = _shown(row.default)
+    later = [f"{_shown(value) or 'none'} since {release}" for release, value in row.changed.items()]
+    return ", ".join([first or "none", *later]) if later else first
 
 
 def _shown(value: object) -> str:
@@ -360,8 +368,3 @@ def _shown(value: object) -> str:
 
 def _code(text: str) -> str:
     return f"`{text}`" if text else ""
-
-
-def _gate(gate: Gate) -> str:
-    old, new = ("on" if on else "off" for on in (gate.on_documents, gate.on_1_36))
-    return f"| {gate.name} | {old} | {new}{', locked' if gate.locked_1_36 else ''} | {gate.description} |"

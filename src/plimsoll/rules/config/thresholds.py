@@ -56,6 +56,7 @@ DEFAULT_EVICTION_HARD: Mapping[str, str] = {
     IMAGEFS_AVAILABLE: "15%",
     IMAGEFS_INODES_FREE: "5%",
 }
+EVICTION_HARD_1_27 = {signal: text for signal, text in DEFAULT_EVICTION_HARD.items() if signal != IMAGEFS_INODES_FREE}
 DEFAULT_TRANSITION_PERIOD_S = 300.0
 MONITORING_INTERVAL_S = 10.0
 
@@ -126,11 +127,16 @@ def parsed_thresholds(
     return tuple(thresholds)
 
 
-def eviction_hard(configured: Mapping[str, str] | None, *, merge_defaults: bool = False) -> Mapping[str, str]:
+def eviction_hard(
+    configured: Mapping[str, str] | None,
+    *,
+    merge_defaults: bool = False,
+    defaults: Mapping[str, str] = DEFAULT_EVICTION_HARD,
+) -> Mapping[str, str]:
     """The effective map: a configured one replaces all defaults unless `mergeDefaultEvictionSettings` (§2.2)."""
     if configured is None:
-        return DEFAULT_EVICTION_HARD
-    return {**DEFAULT_EVICTION_HARD, **configured} if merge_defaults else configured
+        return defaults
+    return {**defaults, **configured} if merge_defaults else configured
 
 
 def flag_map(text: str, separator: Literal["<", "="]) -> dict[str, str]:

@@ -103,11 +103,17 @@ class Assessment(msgspec.Struct, frozen=True):
     urgent: tuple[Threshold, ...] = ()
 
 
-def memory_observation(limit_bytes: int, working_set_bytes: int, time_s: float | None = None) -> Observation | None:
-    """memory.available, 8Gi − 7Gi = 1Gi: of a cgroup, or of the node with MemTotal as the limit; None: no limit."""
+def memory_observation(
+    limit_bytes: int, working_set_bytes: int, time_s: float | None = None, hugepages_bytes: int = 0
+) -> Observation | None:
+    """memory.available, 8Gi − 7Gi = 1Gi: of a cgroup, or of the node with MemTotal as the limit; None: no limit.
+
+    `hugepages_bytes`: of the node, which no other memory can use (feature gate HugepageAwareEviction).
+    """
     if limit_bytes > UNLIMITED_ABOVE_BYTES:
         return None
-    available = from_units(limit_bytes - working_set_bytes, "BinarySI")
+    rest = limit_bytes - working_set_bytes
+    available = from_units(max(rest - hugepages_bytes, 0) if hugepages_bytes else rest, "BinarySI")
     return Observation(available, from_units(limit_bytes, "BinarySI"), time_s)
 
 

@@ -18,7 +18,7 @@ from plimsoll.rules.eviction.assessment import EVICTED, RESOURCE_OF, Observation
 from plimsoll.rules.eviction.ranking import PIDS, Ranked, ranked, reason_before, victim
 from plimsoll.rules.eviction.usage import ContainerUsage, PodUsage
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
-from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, is_critical
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, is_critical, is_sidecar
 from plimsoll.rules.quantity import NANO_PER_UNIT, ZERO, Quantity, from_units
 from plimsoll.rules.resources.effective import pod_level_set, pod_limits
 
@@ -49,7 +49,7 @@ def limit_finding(
     return (
         _empty_dir_finding(pod, usage)
         or _pod_storage_finding(pod, usage, gates)
-        or _container_storage_finding(pod, usage, layout)
+        or _container_storage_finding(pod, usage, layout, gates)
     )
 
 
@@ -73,10 +73,11 @@ def _pod_storage_finding(pod: Pod, usage: PodUsage, gates: Gates) -> LimitFindin
     return LimitFinding(pod, POD_STORAGE_LIMIT, text)
 
 
-def _container_storage_finding(pod: Pod, usage: PodUsage, layout: FsLayout) -> LimitFinding | None:
+def _container_storage_finding(pod: Pod, usage: PodUsage, layout: FsLayout, gates: Gates) -> LimitFinding | None:
+    sidecars = filter(is_sidecar, pod.spec.init_containers) if gates.sidecar_storage_limits else ()
     limits = {
         container.name: limit
-        for container in pod.spec.containers
+        for container in (*sidecars, *pod.spec.containers)
         if (limit := (container.resources.limits or {}).get(EPHEMERAL_STORAGE))
     }
     for container in usage.containers:

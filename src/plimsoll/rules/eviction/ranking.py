@@ -50,15 +50,24 @@ class Ranked(msgspec.Struct, frozen=True):
 def ranking_request(pod: Pod, name: str, *, gates: Gates = DEFAULT_GATES) -> Quantity:
     """The request that eviction and critical-pod preemption count; it differs from the effective request (§5, §9).
 
-    With pod-level resources the containers are ignored, and overhead is added only to a request above zero.
+    With pod-level resources the containers are ignored, and overhead is added only to a request above zero. Up to 1.33
+    pod level does not count, and a sidecar counts like any init container.
     """
-    if gates.pod_level and pod_level_set(pod.spec.resources):
+    if not gates.ranking_counts_pod_level:
+        quantity = _largest_or_sum(pod, name)
+    elif gates.pod_level and pod_level_set(pod.spec.resources):
         requests = (pod.spec.resources.requests if pod.spec.resources is not None else None) or {}
         quantity = requests.get(name, ZERO) if is_pod_level_resource(name) else ZERO
     else:
         quantity = container_requests(pod).get(name, ZERO)
     overhead = (pod.spec.overhead or {}).get(name)
     return quantity + overhead if overhead is not None and quantity else quantity
+
+
+def _largest_or_sum(pod: Pod, name: str) -> Quantity:
+    requests = [(each.resources.requests or {}).get(name, ZERO) for each in pod.spec.containers]
+    initial = [(each.resources.requests or {}).get(name, ZERO) for each in pod.spec.init_containers]
+    return max([sum(requests, ZERO), *initial])
 
 
 def ranked(

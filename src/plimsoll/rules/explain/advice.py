@@ -197,20 +197,20 @@ def setting_warnings(setting: NodeConfig) -> list[str]:
     config, policy = setting.config, setting.policy
     if config.gate("MemoryQoS") and policy.cgroup_version == 1:
         found.append("feature gate MemoryQoS has no effect on cgroup v1: there is no memory.min, low or high")
-    if policy.memory_qos and policy.reservation == "requests":
+    if policy.memory_qos and policy.reservation in ("requests", "every request"):
         found.append(
             "memory.min for every request can starve page cache; for production, Kubernetes 1.36 offers "
             "memoryReservationPolicy: TieredReservation"
         )
-    if policy.memory_qos and policy.reservation == "tiered":
+    if policy.memory_qos and policy.reservation == "tiered" and not policy.low_of_kubepods:
         found.append(
             "memory.low of Burstable pods is effective only if cgroup2 is mounted with memory_recursiveprot "
             "(systemd's default): kubepods itself has none"
         )
-    if setting.profile.name == "documents" and config.memory_reservation_policy:
-        found.append("memoryReservationPolicy is new in 1.36; a real 1.27 kubelet refuses it")
-    if setting.profile.name == "documents" and policy.limited_swap:
-        found.append("LimitedSwap is shown as in 1.36; in 1.27 it limited memory and swap together")
+    if setting.profile.memory_min_from_requests != "no" and config.memory_reservation_policy:
+        found.append(f"memoryReservationPolicy is new in 1.36; a kubelet {setting.profile.release} does not know it")
+    if "swap_rule" in setting.profile.notes and policy.limited_swap:
+        found.append(setting.profile.notes["swap_rule"])
     if not config.cgroups_per_qos:
         found.append("cgroupsPerQOS is false: no kubepods, class or pod cgroups; only the containers' own limits apply")
     if "memory.available" not in config.eviction_hard:

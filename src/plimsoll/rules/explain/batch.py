@@ -20,7 +20,7 @@ from plimsoll.rules.model.cgroup_names import UNKNOWN_UID, below
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import CPU, HUGEPAGES_PREFIX, MEMORY, Pod, QoSClass
 from plimsoll.rules.resources.cpu import shares
-from plimsoll.rules.resources.files import Files, FilesV2, cpu_max, cpu_weight, files_v1, hugepage_file
+from plimsoll.rules.resources.files import MAX, Files, FilesV2, cpu_max, cpu_weight, files_v1, hugepage_file, or_max
 from plimsoll.rules.resources.memory import memory_high
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.oom_score import burstable_score, clamped, counted_bytes, pod_score
@@ -29,6 +29,7 @@ from plimsoll.rules.resources.values import (
     container_cgroup,
     container_protection,
     container_quota,
+    container_swap,
     page_size_bytes,
     pod_cgroup,
     pod_protection,
@@ -89,7 +90,7 @@ def container_files(
     known = conversions(policy)
     minima: Iterable[int | None] = repeat(None)
     low: Iterable[int | None] = repeat(None)
-    high: Iterable[int | None] = repeat(None)
+    high: Iterable[int | str | None] = repeat(MAX if policy.high_reset else None)
     if policy.memory_qos:
         reservation, allocatable, factor = policy.reservation, policy.allocatable_memory_bytes, policy.throttling_factor
         page_size, without_request = policy.page_size, policy.high_without_request
@@ -109,7 +110,7 @@ def container_files(
         low,
         high,
         [each or None for each in memory_caps],
-        repeat(0 if policy.swap_controller else None),
+        repeat(or_max(container_swap(0, 0, policy)[1])),
         repeat(1 if policy.oom_group else None),
     )
 
@@ -161,6 +162,7 @@ T = TypeVar("T")
 def block_plans(pods: Sequence[Pod], policy: NodePolicy, place: Placement) -> list[PodPlan]:
     """The plan of each pod, in order. Raises what `pod_plan` raises, for the first invalid pod."""
     apart = policy.hugepage_sizes or policy.limited_swap or policy.static_cpus or policy.page_cache_safe
+    apart = apart or policy.swap_with_memory or policy.gates.claims
     if apart or place.driver == "systemd":
         return [pod_plan(pod, policy, place) for pod in pods]
     walked: list[Pod] = []

@@ -192,18 +192,22 @@ _NOTHING: ResourceList = {}
 def figures(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures | None:
     """The pod's figures; one row per container is appended to `asks`, init containers first.
 
-    None if the pod needs `pod_plan`: an amount is negative or beyond 63 bits, a resize is pending, or an annotation
-    changes the policy.
+    None if the pod needs `pod_plan`: an amount is negative or beyond 63 bits, a resize is pending, an annotation
+    changes the policy, or pod level has other rules than in 1.36.
     """
     if pod.metadata.annotations and not is_plain(pod):
         return None
     status = pod.status
+    if status is not NO_STATUS and status.qos_class and not policy.gates.class_from_status:
+        return None
     if status is not NO_STATUS and (status.container_statuses or status.init_container_statuses):
         pod = defaulted(pod, gates=policy.gates)
         if allocated_from_status(pod) is not pod:
             return None
     spec = pod.spec
     block = spec.resources if policy.gates.pod_level else None
+    if block is not None and policy.other_pod_level:
+        return None
     if block is None or not (spec.init_containers or has_fine_amounts(pod)):
         before = len(asks)
         found = _plain(pod, spec, asks, block, policy)

@@ -70,6 +70,7 @@ class NodeExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
     steps: dict[str, str]
     shared_cpus: int | None = None
     warnings: tuple[str, ...] = ()
+    profile_reason: str = ""
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -98,6 +99,7 @@ def _node(workloads: Sequence[Workload], setting: NodeConfig) -> NodeExplanation
         {name: allocatable_steps(setting, name) for name in (CPU, MEMORY)},
         _shared_cpus(workloads, setting),
         (*setting_warnings(setting), *_cpu_warnings(workloads, setting)),
+        setting.profile_reason,
     )
 
 

@@ -1,6 +1,6 @@
-"""The feature gates that the rules consult, as one value.
+"""The feature gates and the version differences that the rules of pods use, as one value.
 
-A component resolves its `featureGates` once and passes the value on, as it does with the profile.
+A component resolves its `featureGates` and its profile once and passes the value on.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from plimsoll.rules.profile import InitResizePolicy, Profile
+
 
 class Gates(msgspec.Struct, frozen=True):
     pod_level: bool = True  # PodLevelResources
@@ -16,17 +18,51 @@ class Gates(msgspec.Struct, frozen=True):
     init_containers: bool = True  # InPlacePodVerticalScalingInitContainers
     exclusive_cpus: bool = False  # InPlacePodVerticalScalingExclusiveCPUs
     exclusive_memory: bool = False  # InPlacePodVerticalScalingExclusiveMemory
+    memory_volumes: bool = False  # InPlacePodVerticalScalingMemoryBackedVolumes
+    scheduler_preempts: bool = False  # InPlacePodVerticalScalingSchedulerPreemption
+    claims: bool = False  # DRANodeAllocatableResources
+    fixed_defaulting: bool = False  # PodLevelResourcesFixDefaulting
+    fixed_class: bool = False  # PodLevelResourcesFixKubeletQOSClass
+    in_place: bool = True  # InPlacePodVerticalScaling
+    # Rows of the profile
+    class_from_status: bool = True
+    class_per_container: bool = False
+    pod_level_hugepages: bool = True
+    pod_level_requests_complete: bool = False
+    pod_level_status_counted: bool = True
+    declared_limits_cumulative: bool = True
+    ranking_counts_pod_level: bool = True
+    sidecar_storage_limits: bool = False
+    init_resize_policy: InitResizePolicy = "not restart"
 
 
 DEFAULT_GATES = Gates()
+_ROWS = (
+    "class_from_status",
+    "class_per_container",
+    "pod_level_hugepages",
+    "pod_level_requests_complete",
+    "pod_level_status_counted",
+    "declared_limits_cumulative",
+    "ranking_counts_pod_level",
+    "sidecar_storage_limits",
+    "init_resize_policy",
+)
 
 
-def resolved_gates(feature_gates: Mapping[str, bool]) -> Gates:
+def resolved_gates(feature_gates: Mapping[str, bool], profile: Profile) -> Gates:
     """`feature_gates` names every gate, as `KubeletConfig.feature_gates` does."""
     return Gates(
+        in_place=feature_gates["InPlacePodVerticalScaling"],
         pod_level=feature_gates["PodLevelResources"],
         pod_level_resize=feature_gates["InPlacePodLevelResourcesVerticalScaling"],
         init_containers=feature_gates["InPlacePodVerticalScalingInitContainers"],
         exclusive_cpus=feature_gates["InPlacePodVerticalScalingExclusiveCPUs"],
         exclusive_memory=feature_gates["InPlacePodVerticalScalingExclusiveMemory"],
+        memory_volumes=feature_gates["InPlacePodVerticalScalingMemoryBackedVolumes"],
+        scheduler_preempts=feature_gates["InPlacePodVerticalScalingSchedulerPreemption"],
+        claims=feature_gates["DRANodeAllocatableResources"],
+        fixed_defaulting=feature_gates["PodLevelResourcesFixDefaulting"],
+        fixed_class=feature_gates["PodLevelResourcesFixKubeletQOSClass"],
+        **{row: getattr(profile, row) for row in _ROWS},
     )

@@ -307,9 +307,9 @@ def is_sidecar(container: Container) -> bool:
     return container.restart_policy == "Always"
 
 
-def is_pod_level_resource(name: str) -> bool:
+def is_pod_level_resource(name: str, hugepages: bool = True) -> bool:
     """Whether the name is allowed in `spec.resources` (R-3)."""
-    return name in (CPU, MEMORY) or name.startswith(HUGEPAGES_PREFIX)
+    return name in (CPU, MEMORY) or (hugepages and name.startswith(HUGEPAGES_PREFIX))
 
 
 def is_mirror(pod: Pod) -> bool:

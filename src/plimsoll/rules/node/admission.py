@@ -189,11 +189,12 @@ def admit(
     gates: Gates = DEFAULT_GATES,
     managers: Callable[[], AdmissionRefusal | None] = lambda: None,
     also: Sequence[AdmissionRefusal] = (),
+    preempts: bool = True,
 ) -> Admitted | AdmissionRefusal:
     """`load`: the node as `fit.allocated_load` counts it; the pod itself, if it is part of it, does not count.
 
     `also`: further failures. `managers`: whether exclusive CPUs are available, which a kubelet checks before it counts
-    resources (03 §6 step 7).
+    resources (03 §6 step 7). `preempts`: whether a critical pod takes the place of others.
     """
     pressure = pressure_refusal(pod, conditions, gates=gates)
     if pressure is not None:
@@ -208,7 +209,7 @@ def admit(
     others = load.without_pods([own.key])
     missing = kubelet_shortfalls(own.requests, others)
     refusals = (*_unfit(own, others, profile), *also)
-    if missing and not is_critical(pod):
+    if missing and not (preempts and is_critical(pod)):
         return AdmissionRefusal(missing[0].rejection, missing[0].rejection_message)
     if refusals:
         return refusals[0]

@@ -108,13 +108,24 @@ def node_values(resources: ResourceList) -> Values:
 
 
 def kubepods_values(
-    capacity: ResourceList, reserved: Reserved, *, enforce_pods: bool, pid_capacity: int | None = None
+    capacity: ResourceList,
+    reserved: Reserved,
+    *,
+    enforce_pods: bool,
+    pid_capacity: int | None = None,
+    protection_reset: bool = False,
 ) -> Values:
-    """kubepods as created at start; from capacity if pods are not enforced (N-11)."""
+    """kubepods as created at start; from capacity if pods are not enforced (N-11).
+
+    `protection_reset`: memory.min and memory.low are written as 0 (`memory_high_reset`, 02 §6.2).
+    """
     known = dict(capacity)
     if pid_capacity is not None:
         known[PID] = from_units(pid_capacity)
-    return node_values(absolute_allocatable(known, reserved) if enforce_pods else known)
+    values = node_values(absolute_allocatable(known, reserved) if enforce_pods else known)
+    if not protection_reset:
+        return values
+    return msgspec.structs.replace(values, memory_min_bytes=0, memory_low_bytes=0)
 
 
 def reserved_values(resources: ResourceList, *, compressible: bool, memory_qos: bool) -> Values:
@@ -142,7 +153,7 @@ def class_sums(pods: Iterable[Pod], *, gates: Gates = DEFAULT_GATES) -> ClassSum
         if qos not in (GUARANTEED, BURSTABLE):
             continue
         # As in Kubernetes, memory ignores the gate and cpu respects it (02 §6.2).
-        requests = pod_requests(pod)
+        requests = pod_requests(pod, gates=msgspec.structs.replace(gates, pod_level=True))
         memory = requests[MEMORY].value if MEMORY in requests else 0
         if qos == GUARANTEED:
             guaranteed += memory
@@ -182,18 +193,19 @@ def class_values(
     """
     shielded = shielded or sums
     hugetlb = dict.fromkeys(policy.hugepage_sizes, HUGETLB_UNBOUNDED) or None
-    node_min = burstable_min = burstable_low = None
+    node_min = node_low = burstable_min = burstable_low = None
     if policy.memory_qos:
         total = shielded.guaranteed_memory_bytes + shielded.burstable_memory_bytes
-        if policy.reservation == "requests":
+        if policy.reservation in ("requests", "every request"):
             node_min, burstable_min = total or None, shielded.burstable_memory_bytes or None
         elif policy.reservation == "tiered":
             node_min, burstable_low = total, shielded.burstable_memory_bytes
-        else:
+            node_low = burstable_low if policy.low_of_kubepods else None
+        elif not policy.low_of_kubepods:
             node_min, burstable_low = 0, 0
     burstable_limit, besteffort_limit = qos_reserved_limits(sums, policy, memory_reserve_percent)
     return ClassValues(
-        Values(memory_min_bytes=node_min, hugetlb=hugetlb),
+        Values(memory_min_bytes=node_min, memory_low_bytes=node_low, hugetlb=hugetlb),
         Values(
             cpu_shares=shares(sums.burstable_cpu_milli),
             memory_bytes=burstable_limit,
@@ -203,6 +215,22 @@ def class_values(
         ),
         Values(cpu_shares=MIN_SHARES, memory_bytes=besteffort_limit, hugetlb=hugetlb),
     )
+
+
+def started_class_values(policy: NodePolicy) -> ClassValues:
+    """What is written once at start (02 §6.2): since 1.37 the zeros of policy None, and of the gate off."""
+    hugetlb = dict.fromkeys(policy.hugepage_sizes, HUGETLB_UNBOUNDED) or None
+    zero = 0 if resets_at_start(policy) else None
+    return ClassValues(
+        Values(memory_min_bytes=zero, memory_low_bytes=zero),
+        Values(memory_low_bytes=zero, hugetlb=hugetlb),
+        Values(cpu_shares=MIN_SHARES, hugetlb=hugetlb),
+    )
+
+
+def resets_at_start(policy: NodePolicy) -> bool:
+    tiered = policy.memory_qos and policy.reservation == "tiered"
+    return policy.low_of_kubepods and policy.cgroup_version == 2 and not tiered
 
 
 def qos_reserved_limits(

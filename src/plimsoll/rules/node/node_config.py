@@ -22,7 +22,7 @@ from plimsoll.rules.node.allocatable import (
     node_allocatable,
     reservation_errors,
 )
-from plimsoll.rules.profile import Profile
+from plimsoll.rules.profile import MemoryMin, Profile
 from plimsoll.rules.quantity import MAX_INT64, ZERO
 from plimsoll.rules.resources.node_policy import NodePolicy, Reservation
 from plimsoll.rules.resources.values import page_size_bytes, page_size_of
@@ -57,6 +57,7 @@ class NodeConfig(msgspec.Struct, frozen=True):
     absolute: ResourceList  # the limit of kubepods (N-9)
     thresholds: tuple[Threshold, ...]
     pods_root: CgroupName
+    profile_reason: str = ""  # why it is this profile
 
 
 def resolved(
@@ -69,6 +70,7 @@ def resolved(
     runtime: Runtime = "containerd",
     weight: Weight | None = None,
     page_cache_safe: bool = False,
+    profile_reason: str = "",
 ) -> NodeConfig:
     """Raises InvalidConfigError if a kubelet would not start."""
     for error in [*host_errors(config, cgroup_version), *_path_errors(config)]:
@@ -105,6 +107,7 @@ def resolved(
         absolute=absolute,
         thresholds=thresholds,
         pods_root=root_name(config.cgroup_root, cgroups_per_qos=config.cgroups_per_qos),
+        profile_reason=profile_reason,
     )
 
 
@@ -131,6 +134,7 @@ def _policy(
     absolute: ResourceList,
     page_cache_safe: bool,
 ) -> NodePolicy:
+    swap = swap_in_use(config.swap_behavior, profile, gate=config.gate("NodeSwap"))
     return NodePolicy(
         memory_capacity_bytes=machine.memory_bytes,
         allocatable_memory_bytes=absolute[MEMORY].value,
@@ -142,18 +146,26 @@ def _policy(
         memory_qos=config.gate("MemoryQoS") and cgroup_version == 2,
         reservation=_reservation(config, profile),
         high_without_request=profile.memory_high_without_request,
+        high_of_pod=profile.memory_high_of_pod,
+        high_reset=profile.memory_high_reset and cgroup_version == 2 and not config.gate("MemoryQoS"),
+        low_of_kubepods=profile.memory_low_of_kubepods,
         throttling_factor=config.memory_throttling_factor,
         page_size=machine.page_size,
         page_cache_safe=page_cache_safe,
         oom_group=profile.memory_oom_group and cgroup_version == 2 and config.single_process_oom_kill is False,
-        limited_swap=config.swap_behavior == "LimitedSwap",
+        limited_swap=swap == "LimitedSwap",
+        unlimited_swap=swap == "UnlimitedSwap",
+        swap_with_memory=profile.swap_rule == "memory and swap",
+        critical_pods_swap=profile.critical_pods_swap,
         swap_controller=machine.swap_controller,
         hugepage_sizes=tuple(
             sorted(page_size_bytes(name) for name in machine.others if name.startswith(HUGEPAGES_PREFIX))
         ),
         pod_pids_limit=config.pod_pids_limit,
-        gates=resolved_gates(config.feature_gates),
+        gates=resolved_gates(config.feature_gates, profile),
         pod_level_oom_share=profile.pod_level_oom_share,
+        pod_level_oom_share_floored=profile.pod_level_oom_share_floored,
+        pod_level_hugepages_inherited=profile.pod_level_hugepages_inherited,
         sidecar_oom_rule=profile.sidecar_oom_rule,
         quota_with_exclusive_cpus=profile.quota_with_exclusive_cpus,
         static_cpus=config.cpu_manager_policy == "static",
@@ -165,9 +177,19 @@ def _reservation(config: KubeletConfig, profile: Profile) -> Reservation:
     """02 §6.2: by the configured policy, or by the profile if none is set."""
     if config.memory_reservation_policy == "TieredReservation":
         return "tiered"
-    if config.memory_reservation_policy == "None" or not profile.memory_min_from_requests:
-        return "none"
-    return "requests"
+    return "none" if config.memory_reservation_policy == "None" else UNSET_RESERVATION[profile.memory_min_from_requests]
+
+
+UNSET_RESERVATION: dict[MemoryMin, Reservation] = {"no": "none", "by class": "requests", "always": "every request"}
+
+
+def swap_in_use(behavior: str, profile: Profile, *, gate: bool) -> str:
+    """What an empty memorySwap.swapBehavior means (02 §5)."""
+    if not gate:
+        return ""
+    return (
+        behavior or {"memory and swap": "LimitedSwap", "unlimited": "UnlimitedSwap", "limited": ""}[profile.swap_rule]
+    )
 
 
 def machine_from_capacity(capacity: ResourceList, *, name: str = "", swap_bytes: int = 0) -> Machine:
@@ -192,6 +214,13 @@ def machine_from_capacity(capacity: ResourceList, *, name: str = "", swap_bytes:
         swap_bytes=swap_bytes if swap is None else swap.value,
         pods=capacity[PODS].value if PODS in capacity else None,
     )
+
+
+def withheld_hugepages(setting: NodeConfig) -> int:
+    """What memory.available does not contain: the node's huge pages, with HugepageAwareEviction."""
+    if not setting.config.gate("HugepageAwareEviction"):
+        return 0
+    return sum(amount.value for name, amount in setting.capacity.items() if name.startswith(HUGEPAGES_PREFIX))
 
 
 def reserved_cpus(config: KubeletConfig) -> int:

@@ -14,8 +14,18 @@ import msgspec
 
 from plimsoll.rules.admission.validation import RESTART_CONTAINER
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
-from plimsoll.rules.model.objects import CPU, NO_RESOURCES, Container, Pod, PodSpec, ResourceList, Resources, is_sidecar
-from plimsoll.rules.quantity import ZERO
+from plimsoll.rules.model.objects import (
+    CPU,
+    NO_RESOURCES,
+    Container,
+    Pod,
+    PodSpec,
+    ResourceList,
+    Resources,
+    Volume,
+    is_sidecar,
+)
+from plimsoll.rules.quantity import ZERO, Quantity
 
 
 class Allocation(msgspec.Struct, frozen=True):
@@ -24,6 +34,7 @@ class Allocation(msgspec.Struct, frozen=True):
     containers: dict[str, Resources] = {}
     holds_pod_level: bool = False
     pod_level: Resources | None = None
+    volumes: dict[str, Quantity] = {}  # sizeLimit of memory-backed volumes, with their feature gate
 
 
 def allocation_of(pod: Pod, gates: Gates = DEFAULT_GATES) -> Allocation:
@@ -32,7 +43,17 @@ def allocation_of(pod: Pod, gates: Gates = DEFAULT_GATES) -> Allocation:
         {container.name: container.resources for container in resizable_containers(pod, gates)},
         gates.pod_level_resize,
         pod.spec.resources if gates.pod_level_resize else None,
+        memory_volumes(pod) if gates.memory_volumes else {},
     )
+
+
+def memory_volumes(pod: Pod) -> dict[str, Quantity]:
+    """The memory-backed emptyDir volumes with a sizeLimit, which a resize may change."""
+    return {
+        each.name: each.empty_dir.size_limit
+        for each in pod.spec.volumes
+        if each.empty_dir is not None and each.empty_dir.medium == "Memory" and each.empty_dir.size_limit
+    }
 
 
 def resizable_containers(pod: Pod, gates: Gates = DEFAULT_GATES) -> Iterator[Container]:
@@ -49,12 +70,31 @@ def allocated_pod(pod: Pod, allocation: Allocation) -> Pod:
     init_containers = _overwritten(spec.init_containers, allocation)
     containers = _overwritten(spec.containers, allocation)
     resources = allocation.pod_level if allocation.holds_pod_level else spec.resources
-    if init_containers is spec.init_containers and containers is spec.containers and resources is spec.resources:
+    volumes = _sized(pod, allocation) if allocation.volumes else spec.volumes
+    same = init_containers is spec.init_containers and containers is spec.containers and resources is spec.resources
+    if same and volumes is spec.volumes:
         return pod
     return msgspec.structs.replace(
         pod,
-        spec=msgspec.structs.replace(spec, init_containers=init_containers, containers=containers, resources=resources),
+        spec=msgspec.structs.replace(
+            spec, init_containers=init_containers, containers=containers, resources=resources, volumes=volumes
+        ),
     )
+
+
+def _sized(pod: Pod, allocation: Allocation) -> tuple[Volume, ...]:
+    limits = {name: allocation.volumes.get(name, limit) for name, limit in memory_volumes(pod).items()}
+    return tuple(
+        msgspec.structs.replace(each, empty_dir=msgspec.structs.replace(each.empty_dir, size_limit=limits[each.name]))
+        if each.empty_dir is not None and each.name in limits
+        else each
+        for each in pod.spec.volumes
+    )
+
+
+def volumes_change(pod: Pod, allocation: Allocation) -> bool:
+    """Whether a memory-backed volume is to get another size."""
+    return any(allocation.volumes.get(name, limit) != limit for name, limit in memory_volumes(pod).items())
 
 
 def _overwritten(containers: tuple[Container, ...], allocation: Allocation) -> tuple[Container, ...]:
@@ -69,6 +109,8 @@ def is_allocated(pod: Pod, allocation: Allocation) -> bool:
     """Desired equals allocated: nothing is pending. Quantities compare by value; absent and empty lists are equal
     (§4.1)."""
     if allocation.holds_pod_level and not same_pod_level(pod.spec.resources, allocation.pod_level):
+        return False
+    if allocation.volumes and volumes_change(pod, allocation):
         return False
     return all(
         same_resources(container.resources, allocation.containers.get(container.name, container.resources))

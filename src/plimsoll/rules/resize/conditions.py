@@ -107,6 +107,8 @@ def failed(
 
 def resize_conditions(conditions: ResizeConditions, profile: Profile) -> tuple[RunCondition, ...]:
     """A resize condition is True or absent."""
+    if not profile.resize_conditions:
+        return ()
     result = []
     has_generation = profile.pod_observed_generation
     if (pending := conditions.pending) is not None:

@@ -20,6 +20,7 @@ import msgspec
 
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
+from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import CPU, MEMORY, Container, Pod, ResourceList, is_static
 from plimsoll.rules.node.admission import AdmissionRefusal, admit
 from plimsoll.rules.node.node_config import NodeConfig
@@ -34,6 +35,7 @@ from plimsoll.rules.resize.allocation import (
     resizable_containers,
     restarts_for,
     same_pod_level,
+    volumes_change,
     whole_amount,
 )
 from plimsoll.rules.resources.effective import pod_requests
@@ -62,6 +64,7 @@ class ResizeSetting(msgspec.Struct, frozen=True):
     # Whether exclusive CPUs are available (02 §10).
     cpu_refusal: Callable[[Pod], AdmissionRefusal | None] = lambda _pod: None
     enabled: bool = True  # InPlacePodVerticalScaling
+    cgroup_version: CgroupVersion = 2
 
 
 class ResizeVerdict(msgspec.Struct, frozen=True):
@@ -97,6 +100,7 @@ def resize_verdict(desired: Pod, allocation: Allocation, setting: ResizeSetting)
         gates=setting.gates,
         managers=lambda: setting.cpu_refusal(desired),
         also=also,
+        preempts=not setting.gates.scheduler_preempts,
     )
     if isinstance(admission, AdmissionRefusal):
         return ResizeVerdict("Deferred", allocation, admission.event_text, admission.reason, still_pending=True)
@@ -116,6 +120,9 @@ def _infeasible(desired: Pod, allocation: Allocation, setting: ResizeSetting) ->
         return _Infeasible("In-place resize of containers with swap is not supported.", "swap_limitation")
     if not setting.gates.pod_level_resize and not same_pod_level(desired.spec.resources, allocated.spec.resources):
         return _Infeasible("InPlacePodLevelResourcesVerticalScaling is disabled", "plr_feature_gate_off")
+    if setting.cgroup_version == 1 and volumes_change(desired, allocation):
+        sentence = "Memory-backed emptyDir volume resize is not supported on cgroups v1"
+        return _Infeasible(sentence, "cgroups_v1_unsupported")
     if qos_class(desired, gates=setting.gates) == GUARANTEED:
         refusal = _exclusive_refusal(desired, allocation, setting)
         if refusal is not None:
@@ -140,12 +147,12 @@ def _exclusive_refusal(desired: Pod, allocation: Allocation, setting: ResizeSett
     gates = setting.gates
     if setting.static_cpus and not gates.exclusive_cpus:
         changed = _changed_requests(desired, allocation, CPU, gates)
-        if not setting.profile.static_cpu_resize and changed:
+        if setting.profile.static_cpu_resize == "infeasible" and changed:
             return _Infeasible(
                 'Resize is infeasible for Guaranteed Pods alongside CPU Manager policy "static"',
                 "guaranteed_pod_cpu_manager_static_policy",
             )
-        for container in changed:
+        for container in changed if setting.profile.static_cpu_resize == "follows" else ():
             if _request(container, CPU).milli % 1000:
                 return _Infeasible(
                     'Resize is infeasible: CPU Manager policy "static" allows whole CPUs only, '
@@ -170,7 +177,7 @@ def _changed_requests(desired: Pod, allocation: Allocation, name: str, gates: Ga
 
 
 def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None:
-    """Step 6: larger than the whole node. Reconsidered when the node changes."""
+    """Step 6: larger than the whole node."""
     requests = pod_requests(desired, gates=setting.gates)
     capacity = setting.absolute_allocatable
     if capacity is None:
@@ -180,7 +187,7 @@ def _beyond_capacity(desired: Pod, setting: ResizeSetting) -> _Infeasible | None
         requested, available = whole_amount(requests, name), whole_amount(capacity, name)
         if requested > available:
             message = f"Node didn't have enough capacity: {name}, requested: {requested}, capacity: {available}"
-            return _Infeasible(message, "insufficient_node_allocatable", reconsidered=True)
+            return _Infeasible(message, "insufficient_node_allocatable", setting.profile.too_large_reconsidered)
     return None
 
 
@@ -243,4 +250,5 @@ def resize_setting(
         may_swap=may_swap,
         cpu_refusal=cpu_refusal,
         enabled=config.gate("InPlacePodVerticalScaling"),
+        cgroup_version=setting.policy.cgroup_version,
     )

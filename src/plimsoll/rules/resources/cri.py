@@ -51,7 +51,7 @@ def unified(values: Values) -> dict[str, str]:
         "memory.swap.max": values.swap_bytes,
         "memory.oom.group": values.oom_group,
     }
-    return {file: str(value) for file, value in files.items() if value is not None}
+    return {file: "max" if value == UNLIMITED else str(value) for file, value in files.items() if value is not None}
 
 
 def cleared(before: CriResources, desired: CriResources) -> CriResources:

@@ -57,8 +57,10 @@ def defaulted(pod: Pod, *, gates: Gates = DEFAULT_GATES, resize_policy: bool = F
     spec = pod.spec
     resources = spec.resources
     if gates.pod_level and resources is not None and (resources.requests or resources.limits):
-        spec = _with_container_resources(spec, _with_requests)
-        spec = _with(spec, "resources", _rounded(_with_aggregates(resources, Pod(spec=spec))))
+        # The sums use amounts as they are sent; since the fix they are computed from the stored ones.
+        spec = _with_container_resources(spec, _with_rounded_requests if gates.fixed_defaulting else _with_requests)
+        resources = _rounded(resources) if gates.fixed_defaulting else resources
+        spec = _with(spec, "resources", _rounded(_with_aggregates(resources, Pod(spec=spec), gates)))
     elif resources is not None:
         spec = _with(spec, "resources", _rounded(resources))
     spec = _with_container_resources(spec, _with_rounded_requests)
@@ -132,14 +134,19 @@ def _with_rounded_requests(resources: Resources) -> Resources:
     return Resources(filled, limits, resources.claims)
 
 
-def _with_aggregates(resources: Resources, pod: Pod) -> Resources:
+def _with_aggregates(resources: Resources, pod: Pod, gates: Gates) -> Resources:
     own = resources.requests or {}
+    limited = container_limits(pod) if gates.fixed_defaulting or _has_hugepage_limits(pod.spec) else {}
     requests, limits = pod_level_defaults(
         own,
         resources.limits or {},
         container_requests(pod) if CPU not in own or MEMORY not in own else {},
-        container_limits(pod) if _has_hugepage_limits(pod.spec) else {},
+        limited if gates.pod_level_hugepages else {},
+        complete=gates.fixed_defaulting,
+        hugepages=gates.pod_level_hugepages,
     )
+    if gates.fixed_defaulting:
+        limits |= _missing_limits(pod.spec, requests, limits, limited)
     return Resources(requests or resources.requests, limits or resources.limits, resources.claims)
 
 
@@ -148,20 +155,39 @@ def pod_level_defaults(
     limits: dict[str, Amount],
     container_requests: dict[str, Amount],
     container_limits: dict[str, Amount],
+    *,
+    complete: bool = False,
+    hugepages: bool = True,
 ) -> tuple[dict[str, Amount], dict[str, Amount]]:
-    """D-2: a missing pod request is taken from the container requests first, then from the pod limit."""
+    """D-2: a missing pod request is taken from the container requests first, then from the pod limit.
+
+    `complete`: also if pod level has no limits (PodLevelResourcesFixDefaulting).
+    """
     requests, limits = dict(requests), dict(limits)
     for name, amount in container_limits.items():
         if name.startswith(HUGEPAGES_PREFIX) and name not in requests and name not in limits:
             limits[name] = amount
-    if limits:
+    if limits or complete:
         for name, amount in container_requests.items():
             if name in (CPU, MEMORY) and name not in requests:
                 requests[name] = amount
         for name, amount in limits.items():
-            if name not in requests and is_pod_level_resource(name):
+            if name not in requests and is_pod_level_resource(name, hugepages):
                 requests[name] = amount
     return requests, limits
+
+
+def _missing_limits(spec: PodSpec, requests: ResourceList, limits: ResourceList, limited: ResourceList) -> ResourceList:
+    """D-2 since 1.37: the larger of pod request and container limits, where every container has a limit."""
+    containers = spec.containers + spec.init_containers + spec.ephemeral_containers
+    return {
+        name: max(request, limited[name])
+        for name, request in requests.items()
+        if name not in limits
+        and name in limited
+        and is_pod_level_resource(name)
+        and all(name in (each.resources.limits or {}) for each in containers)
+    }
 
 
 def _has_hugepage_limits(spec: PodSpec) -> bool:

@@ -1,4 +1,4 @@
-"""Requests and limits of a whole pod (01 §6, 05 A1): init containers, sidecars, pod level, overhead, resize.
+"""Requests and limits of a whole pod (01 §6, 05 A1): init containers, sidecars, pod level, overhead.
 
 Regular containers and sidecars run together, so they add up. Init containers run one after the other, each beside the
 sidecars started before it, so the largest moment counts. Pod-level values replace the aggregate name by name, and
@@ -11,20 +11,13 @@ Kubernetes: staging/src/k8s.io/component-helpers/resource/helpers.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
-from plimsoll.rules.model.objects import (
-    Container,
-    ContainerStatus,
-    Pod,
-    ResourceList,
-    Resources,
-    is_pod_level_resource,
-    listed,
-)
-from plimsoll.rules.quantity import ZERO, Quantity
+from plimsoll.rules.model.objects import Pod, ResourceList, Resources, is_pod_level_resource
+from plimsoll.rules.quantity import Quantity
+from plimsoll.rules.resources.claims import has_claims, with_claimed_limits, with_claims
 
 _EMPTY: ResourceList = {}
 
@@ -126,22 +119,22 @@ def _total(lists: Iterable[dict[str, Amount] | None]) -> dict[str, Amount]:
     return first if total is None else total
 
 
-def pod_level_requests_set(resources: Resources | None) -> bool:
+def pod_level_requests_set(resources: Resources | None, gates: Gates = DEFAULT_GATES) -> bool:
     """At least one name that pod level supports, in `requests` (E-2)."""
-    return resources is not None and _has_supported(resources.requests)
+    return resources is not None and _has_supported(resources.requests, gates)
 
 
-def pod_level_limits_set(resources: Resources | None) -> bool:
-    return resources is not None and _has_supported(resources.limits)
+def pod_level_limits_set(resources: Resources | None, gates: Gates = DEFAULT_GATES) -> bool:
+    return resources is not None and _has_supported(resources.limits, gates)
 
 
-def pod_level_set(resources: Resources | None) -> bool:
+def pod_level_set(resources: Resources | None, gates: Gates = DEFAULT_GATES) -> bool:
     """At least one supported name in `requests` or `limits` (E-2)."""
-    return pod_level_requests_set(resources) or pod_level_limits_set(resources)
+    return pod_level_requests_set(resources, gates) or pod_level_limits_set(resources, gates)
 
 
-def _has_supported(names: Iterable[str] | None) -> bool:
-    return names is not None and any(map(is_pod_level_resource, names))
+def _has_supported(names: Iterable[str] | None, gates: Gates) -> bool:
+    return names is not None and any(is_pod_level_resource(name, gates.pod_level_hugepages) for name in names)
 
 
 def container_requests(pod: Pod, *, absent: ResourceList = _EMPTY) -> ResourceList:
@@ -171,8 +164,10 @@ def pod_requests(
         requests = spec.containers[0].resources.requests or _EMPTY
     else:
         requests = container_requests(pod, absent=absent)
-    if spec.resources is not None and gates.pod_level and pod_level_requests_set(spec.resources):
-        requests = overridden(requests, spec.resources.requests or _EMPTY)
+    if gates.claims and has_claims(pod, gates):
+        requests = with_claims(requests, pod)
+    if spec.resources is not None and gates.pod_level and pod_level_requests_set(spec.resources, gates):
+        requests = overridden(requests, spec.resources.requests or _EMPTY, gates.pod_level_hugepages)
     if spec.overhead and overhead:
         requests = added(requests, spec.overhead)
     return requests
@@ -185,18 +180,20 @@ def pod_limits(pod: Pod, *, gates: Gates = DEFAULT_GATES, overhead: bool = True)
         limits = spec.containers[0].resources.limits or _EMPTY
     else:
         limits = container_limits(pod)
-    if spec.resources is not None and gates.pod_level and pod_level_set(spec.resources):
-        limits = overridden(limits, spec.resources.limits or _EMPTY)
+    if gates.claims and has_claims(pod, gates):
+        limits = with_claimed_limits(limits, pod)
+    if spec.resources is not None and gates.pod_level and pod_level_set(spec.resources, gates):
+        limits = overridden(limits, spec.resources.limits or _EMPTY, gates.pod_level_hugepages)
     if spec.overhead and overhead:
         limits = with_overhead(limits, spec.overhead)
     return limits
 
 
-def overridden(total: dict[str, Amount], pod_level: dict[str, Amount]) -> dict[str, Amount]:
+def overridden(total: dict[str, Amount], pod_level: dict[str, Amount], hugepages: bool = True) -> dict[str, Amount]:
     """Pod-level amounts replace the sums, for the names that pod level supports."""
     result = dict(total)
     for name, amount in pod_level.items():
-        if is_pod_level_resource(name):
+        if is_pod_level_resource(name, hugepages):
             result[name] = amount
     return result
 
@@ -209,119 +206,3 @@ def with_overhead(limits: dict[str, Amount], overhead: dict[str, Amount]) -> dic
         if present:
             result[name] = present + amount
     return result
-
-
-# --- while a resize is pending (01 §6.1): the scheduler, quota and kubectl count what may still be in use ---
-
-
-def resize_infeasible(pod: Pod) -> bool:
-    """The first PodResizePending condition decides, whatever its status (E-10)."""
-    for condition in pod.status.conditions:
-        if condition.type == "PodResizePending":
-            return condition.reason == "Infeasible"
-    return False
-
-
-def counted_requests(
-    pod: Pod, *, pod_level_status: bool = True, overhead: bool = True, absent: ResourceList = _EMPTY
-) -> ResourceList:
-    """max(spec, actual, allocated) per container; without spec when the resize is infeasible (E-10, E-11)."""
-    infeasible = resize_infeasible(pod)
-
-    def pick(spec: ResourceList, status: ContainerStatus) -> ResourceList:
-        in_use = larger(listed(status.resources, "requests"), status.allocated_resources or _EMPTY)
-        return in_use if infeasible else larger(spec, in_use)
-
-    total = _counted(pod, "requests", pick, absent)
-    resources = pod.spec.resources
-    if pod_level_requests_set(resources):
-        counted = listed(resources, "requests")
-        actual = pod.status.resources
-        if pod_level_status and actual is not None:
-            in_use = larger(actual.requests or _EMPTY, pod.status.allocated_resources or _EMPTY)
-            counted = _kept_keys(in_use if infeasible else larger(counted, in_use), counted)
-        total = overridden(total, counted)
-    return added(total, pod.spec.overhead) if pod.spec.overhead and overhead else total
-
-
-def counted_limits(pod: Pod, *, pod_level_status: bool = True, overhead: bool = True) -> ResourceList:
-    """max(spec, actual); the actual alone when the resize is infeasible (E-10, E-11)."""
-    infeasible = resize_infeasible(pod)
-
-    def pick(spec: ResourceList, status: ContainerStatus) -> ResourceList:
-        in_use = listed(status.resources, "limits")
-        return in_use if infeasible else larger(spec, in_use)
-
-    total = _counted(pod, "limits", pick)
-    resources = pod.spec.resources
-    if pod_level_set(resources):
-        counted = listed(resources, "limits")
-        actual = pod.status.resources
-        if pod_level_status and actual is not None:
-            in_use = actual.limits or _EMPTY
-            if infeasible:
-                counted = counted if actual.limits is None else _kept_keys(in_use, counted)
-            else:
-                counted = _kept_keys(larger(counted, in_use), counted)
-        total = overridden(total, counted)
-    return with_overhead(total, pod.spec.overhead) if pod.spec.overhead and overhead else total
-
-
-def counted_requests_documented(pod: Pod, *, absent: ResourceList = _EMPTY) -> ResourceList:
-    """The documents' rule (05 A1): allocated while InProgress or Infeasible, else max(spec, allocated); spec limits.
-
-    The documents have neither sidecars nor a pod level; both are counted in the same way.
-    """
-    settled = pod.status.resize in ("InProgress", "Infeasible")
-    regular = {status.name: status.allocated_resources for status in pod.status.container_statuses}
-    initial = {status.name: status.allocated_resources for status in pod.status.init_container_statuses}
-
-    def counted(own: ResourceList, allocated: ResourceList | None) -> ResourceList:
-        if allocated is None:
-            return own
-        return allocated if settled else larger(own, allocated)
-
-    total = aggregate(
-        [counted(listed(c.resources, "requests"), regular.get(c.name)) for c in pod.spec.containers],
-        [
-            (True, counted(listed(c.resources, "requests"), initial.get(c.name)))
-            if c.restart_policy == "Always"
-            else (False, c.resources.requests)
-            for c in pod.spec.init_containers
-        ],
-        absent,
-    )
-    resources = pod.spec.resources
-    if pod_level_requests_set(resources):
-        own = listed(resources, "requests")
-        total = overridden(total, _kept_keys(counted(own, pod.status.allocated_resources), own))
-    return added(total, pod.spec.overhead) if pod.spec.overhead else total
-
-
-def _counted(
-    pod: Pod,
-    kind: str,
-    pick: Callable[[ResourceList, ContainerStatus], ResourceList],
-    absent: ResourceList = _EMPTY,
-) -> ResourceList:
-    regular = {status.name: status for status in pod.status.container_statuses}
-    initial = {status.name: status for status in pod.status.init_container_statuses}
-
-    def counted(container: Container, statuses: dict[str, ContainerStatus]) -> ResourceList:
-        own = listed(container.resources, kind)
-        status = statuses.get(container.name)
-        return own if status is None or status.resources is None else pick(own, status)
-
-    return aggregate(
-        [counted(c, regular) for c in pod.spec.containers],
-        [
-            (True, counted(c, initial)) if c.restart_policy == "Always" else (False, listed(c.resources, kind))
-            for c in pod.spec.init_containers
-        ],
-        absent,
-    )
-
-
-def _kept_keys(values: ResourceList, keys: ResourceList) -> ResourceList:
-    """The spec decides which names pod level sets; a name that `values` lack counts as zero (E-11)."""
-    return {name: values.get(name, ZERO) for name in keys}

@@ -16,7 +16,7 @@ import msgspec
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion, Weight
 from plimsoll.rules.resources.cpu import weight_linear, weight_quadratic
 from plimsoll.rules.resources.memory import page_label
-from plimsoll.rules.resources.values import Values
+from plimsoll.rules.resources.values import UNLIMITED, Values
 
 MAX = "max"
 
@@ -48,9 +48,9 @@ class FilesV2(msgspec.Struct, frozen=True, gc=False, omit_defaults=True, rename=
     cpu_max: str | None = None
     memory_min: int | None = None
     memory_low: int | None = None
-    memory_high: int | None = None
+    memory_high: int | str | None = None
     memory_max: int | None = None
-    swap_max: int | None = None
+    swap_max: int | str | None = None
     oom_group: int | None = None
     pids_max: int | None = None
 
@@ -79,12 +79,24 @@ def files_v2(values: Values, weight: Weight) -> FilesV2:
         cpu_max(values.cpu_quota_us, values.cpu_period_us),
         values.memory_min_bytes,
         values.memory_low_bytes,
-        values.memory_high_bytes,
+        or_max(values.memory_high_bytes),
         values.memory_bytes or None,  # writers of cgroups take 0 as "not set" (02 §5)
-        values.swap_bytes,
+        swap_max(values),
         values.oom_group,
         None if pids is None else pids or 1,
     )
+
+
+def or_max(amount: int | None) -> int | str | None:
+    return MAX if amount == UNLIMITED else amount
+
+
+def swap_max(values: Values) -> int | str | None:
+    """v2 has no file for memory and swap together: the runtime subtracts the memory limit."""
+    together = values.memory_and_swap_bytes
+    if values.swap_bytes is not None or not together:
+        return or_max(values.swap_bytes)
+    return MAX if together == UNLIMITED else together - (values.memory_bytes or 0)
 
 
 def files_v1(values: Values) -> FilesV1:

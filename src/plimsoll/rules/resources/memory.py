@@ -13,7 +13,7 @@ def memory_high(
     request_bytes: int,
     limit_bytes: int,
     allocatable_bytes: int | None,
-    factor: float,
+    factor: float | None,
     page_size: int = 4096,
     without_request: bool = False,
 ) -> int | None:
@@ -21,9 +21,9 @@ def memory_high(
 
     request + (limit − request) · factor, rounded down to a page; without a limit, node allocatable is used.
     Request 1Gi, limit 2Gi, factor 0.9: 1Gi + 1Gi · 0.9 = 2040109465 → 2040107008 bytes. A request equal to the limit
-    gives None, and so does a container with neither, unless `without_request` (the documents' rule) is set.
+    gives None, and so does a container with neither, unless `without_request` is set. Without a factor there is none.
     """
-    if request_bytes == limit_bytes and not (without_request and limit_bytes == 0):
+    if factor is None or (request_bytes == limit_bytes and not (without_request and limit_bytes == 0)):
         return None
     base = limit_bytes or allocatable_bytes
     if not base:

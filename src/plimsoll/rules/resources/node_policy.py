@@ -23,8 +23,8 @@ from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion, Weight
 from plimsoll.rules.model.objects import Pod
 
 # Which protection requests give with Memory QoS on (02 §6.2): none (both files are written as 0), memory.min for
-# Guaranteed and memory.low for Burstable, or memory.min for all.
-Reservation = Literal["none", "tiered", "requests"]
+# Guaranteed and memory.low for Burstable, memory.min for both, or memory.min for whatever requests memory.
+Reservation = Literal["none", "tiered", "requests", "every request"]
 
 
 class NodePolicy(msgspec.Struct, frozen=True):
@@ -38,27 +38,41 @@ class NodePolicy(msgspec.Struct, frozen=True):
     memory_qos: bool = False  # the gate, and cgroup v2
     reservation: Reservation = "none"
     high_without_request: bool = False
-    throttling_factor: float = 0.9
+    high_of_pod: bool = (
+        False  # pod-level resources: the pod has a memory.high, and containers without a limit have none
+    )
+    high_reset: bool = False  # the gate is off: memory.high is written as max
+    low_of_kubepods: bool = False
+    throttling_factor: float | None = 0.9
     page_size: int = 4096
     page_cache_safe: bool = False  # extension: memory.min stays below memory.max
     oom_group: bool = False  # singleProcessOOMKill is false, and cgroup v2
-    limited_swap: bool = False  # memorySwap.swapBehavior: LimitedSwap
+    limited_swap: bool = False  # containers may use a share of the swap
+    unlimited_swap: bool = False  # … or all of it
+    swap_with_memory: bool = False  # the rule of 1.27: memory and swap together
+    critical_pods_swap: bool = False
     swap_controller: bool = True
     hugepage_sizes: tuple[int, ...] = ()
     pod_pids_limit: int = -1
     gates: Gates = DEFAULT_GATES
     pod_level_oom_share: bool = True
+    pod_level_oom_share_floored: bool = False
     sidecar_oom_rule: bool = True
+    pod_level_hugepages_inherited: bool = True
     quota_with_exclusive_cpus: bool = False
     static_cpus: bool = False  # cpuManagerPolicy: static
     weight: Weight = "quadratic"  # what the runtime writes for containers
 
     quota_period_us: int = DEFAULT_PERIOD_US  # derived: the period that quotas are computed with (02 §4.3)
+    other_pod_level: bool = False  # derived: pod-level resources have other rules than in 1.36
 
     def __post_init__(self) -> None:
-        """Without the gate the default period applies. Stored, because every container reads it."""
+        """Without the gate the default period applies. Stored, because every container or pod reads them."""
         used = self.period_us if self.custom_period else DEFAULT_PERIOD_US
         msgspec.structs.force_setattr(self, "quota_period_us", used)
+        gates = self.gates
+        other = gates.fixed_defaulting or gates.fixed_class or self.high_of_pod or self.pod_level_oom_share_floored
+        msgspec.structs.force_setattr(self, "other_pod_level", other or not gates.pod_level_hugepages)
 
 
 OOM_GROUP = "plimsoll.dev/oom-group"

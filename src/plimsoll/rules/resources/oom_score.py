@@ -9,6 +9,7 @@ Kubernetes: pkg/kubelet/qos/policy.go. Kernel: Documentation/filesystems/proc.rs
 from __future__ import annotations
 
 from plimsoll.rules.model.objects import MEMORY, Container, Pod, QoSClass, is_node_critical, is_sidecar
+from plimsoll.rules.resources.claims import has_claims, memory_share_bytes, with_claims
 from plimsoll.rules.resources.effective import container_requests, pod_level_requests_set
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import BEST_EFFORT, GUARANTEED
@@ -20,17 +21,21 @@ BEST_EFFORT_SCORE = 1000
 LOWEST_BURSTABLE = 1000 + GUARANTEED_SCORE
 
 
-def pod_share_bytes(pod: Pod) -> int:
+def pod_share_bytes(pod: Pod, policy: NodePolicy) -> int:
     """O-3 step 3: what pod level requests beyond its containers, divided evenly among them."""
     spec = pod.spec
-    if spec.resources is None or not pod_level_requests_set(spec.resources):
+    if spec.resources is None or not pod_level_requests_set(spec.resources, policy.gates):
         return 0
     requested = (spec.resources.requests or {}).get(MEMORY)
     if not requested:
         return 0
-    aggregated = container_requests(pod).get(MEMORY)
+    requests = container_requests(pod)
+    if has_claims(pod, policy.gates):
+        requests = with_claims(requests, pod)
+    aggregated = requests.get(MEMORY)
     count = len(spec.containers) + len(spec.init_containers)
-    return surplus_share(requested.value, aggregated.value if aggregated is not None else 0, count)
+    share = surplus_share(requested.value, aggregated.value if aggregated is not None else 0, count)
+    return max(share, 0) if policy.pod_level_oom_share_floored else share
 
 
 def surplus_share(pod_bytes: int, container_bytes: int, count: int) -> int:
@@ -51,9 +56,14 @@ def oom_scores(pod: Pod, qos: QoSClass, policy: NodePolicy) -> list[int]:
     if constant is not None:
         return [constant] * (len(spec.init_containers) + len(spec.containers) + len(spec.ephemeral_containers))
     shared = spec.resources is not None and policy.gates.pod_level and policy.pod_level_oom_share
-    extra = pod_share_bytes(pod) if shared else 0
-    regular = [memory_request_bytes(container) + extra for container in spec.containers]
-    initial = [memory_request_bytes(container) + extra for container in spec.init_containers]
+    extra = pod_share_bytes(pod, policy) if shared else 0
+    claims = has_claims(pod, policy.gates)
+
+    def counted(container: Container) -> int:
+        share = memory_share_bytes(pod, container.name) if claims else 0
+        return memory_request_bytes(container) + share + extra
+
+    regular, initial = [*map(counted, spec.containers)], [*map(counted, spec.init_containers)]
     sidecars = [policy.sidecar_oom_rule and is_sidecar(container) for container in spec.init_containers]
     return [
         clamped(burstable_score(request, policy.memory_capacity_bytes))

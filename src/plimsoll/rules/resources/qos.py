@@ -9,7 +9,8 @@ Kubernetes: pkg/apis/core/v1/helper/qos/qos.go.
 from __future__ import annotations
 
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
-from plimsoll.rules.model.objects import CPU, MEMORY, Pod, QoSClass, ResourceList, Resources
+from plimsoll.rules.model.objects import CPU, MEMORY, Pod, PodSpec, QoSClass, ResourceList, Resources
+from plimsoll.rules.resources.effective import pod_level_set
 
 GUARANTEED: QoSClass = "Guaranteed"
 BURSTABLE: QoSClass = "Burstable"
@@ -18,14 +19,17 @@ BEST_EFFORT: QoSClass = "BestEffort"
 
 def qos_class(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> QoSClass:
     """The class in the pod's status, or computed from the spec if there is none."""
-    return pod.status.qos_class or computed_qos_class(pod, gates=gates)
+    stored = pod.status.qos_class if gates.class_from_status else None
+    return stored or computed_qos_class(pod, gates=gates)
 
 
 def computed_qos_class(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> QoSClass:
     """From the spec alone: sums over all containers and init containers, without the maximum rule (QC-3)."""
     spec = pod.spec
-    if spec.resources is not None and gates.pod_level:
-        return _pod_level_class(spec.resources)
+    if spec.resources is not None and gates.pod_level and (not gates.fixed_class or pod_level_set(spec.resources)):
+        return _requirements_class(spec.resources) if gates.class_per_container else _pod_level_class(spec.resources)
+    if gates.class_per_container:
+        return _combined_class(spec)
     cpu_request = memory_request = cpu_limit = memory_limit = 0
     candidate = True
     containers = spec.containers + spec.init_containers if spec.init_containers else spec.containers
@@ -47,6 +51,26 @@ def computed_qos_class(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> QoSClass:
         if limited != 2:
             candidate = False
     return class_of(candidate, (cpu_request, memory_request), (cpu_limit, memory_limit))
+
+
+def _combined_class(spec: PodSpec) -> QoSClass:
+    """QC-3 since 1.37: the class of each container, Burstable if they differ."""
+    classes = {_requirements_class(each.resources) for each in spec.init_containers + spec.containers}
+    return classes.pop() if len(classes) == 1 else BURSTABLE if classes else BEST_EFFORT
+
+
+def _requirements_class(resources: Resources) -> QoSClass:
+    requests, limits = resources.requests or {}, resources.limits or {}
+    pairs = [(_nanos(requests, name), _nanos(limits, name)) for name in (CPU, MEMORY)]
+    if any(request != limit for request, limit in pairs):
+        return BURSTABLE
+    present = [bool(request) for request, _ in pairs]
+    return GUARANTEED if all(present) else BURSTABLE if any(present) else BEST_EFFORT
+
+
+def _nanos(resources: ResourceList, name: str) -> int:
+    quantity = resources.get(name)
+    return 0 if quantity is None else quantity.nanos
 
 
 def _pod_level_class(resources: Resources) -> QoSClass:

@@ -31,12 +31,14 @@ from plimsoll.rules.model.objects import (
     is_critical,
 )
 from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.resources.claims import container_claims, has_claims
 from plimsoll.rules.resources.cpu import MIN_SHARES, quota_us, shares, systemd_quota_us
+from plimsoll.rules.resources.effective import pod_level_set
 from plimsoll.rules.resources.memory import memory_high, page_cache_safe_min, swap_limit_bytes
 from plimsoll.rules.resources.node_policy import NodePolicy, Reservation
 from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 
-UNLIMITED = -1
+UNLIMITED = -1  # of a quota, memory.high or swap: written as max
 
 
 class Values(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
@@ -45,10 +47,10 @@ class Values(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cpu_period_us: int | None = None
     memory_bytes: int | None = None
     memory_and_swap_bytes: int | None = None  # v1
-    swap_bytes: int | None = None  # v2
+    swap_bytes: int | None = None  # v2; −1: max
     memory_min_bytes: int | None = None
     memory_low_bytes: int | None = None
-    memory_high_bytes: int | None = None
+    memory_high_bytes: int | None = None  # −1: max
     oom_group: int | None = None
     pids: int | None = None
     hugetlb: dict[int, int] | None = None  # page size in bytes → limit in bytes
@@ -66,22 +68,23 @@ def declared_limits(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> tuple[bool, bo
         cpu = cpu and bool(limits.get(CPU))
         memory = memory and bool(limits.get(MEMORY))
     if spec.init_containers:
-        cpu = cpu and _init_declared(spec.init_containers, CPU)
-        memory = memory and _init_declared(spec.init_containers, MEMORY)
+        cumulative = gates.declared_limits_cumulative
+        cpu = cpu and _init_declared(spec.init_containers, CPU, cumulative)
+        memory = memory and _init_declared(spec.init_containers, MEMORY, cumulative)
     if gates.pod_level and spec.resources is not None and spec.resources.limits:
         cpu = cpu or bool(spec.resources.limits.get(CPU))
         memory = memory or bool(spec.resources.limits.get(MEMORY))
     return cpu, memory
 
 
-def _init_declared(init_containers: tuple[Container, ...], name: str) -> bool:
+def _init_declared(init_containers: tuple[Container, ...], name: str, cumulative: bool) -> bool:
     sidecars = 0
     for container in init_containers:
         limit = (container.resources.limits or {}).get(name)
-        cumulative = sidecars + (limit.nanos if limit is not None else 0)
-        if container.restart_policy == "Always":
-            sidecars = cumulative
-        if cumulative == 0:
+        total = sidecars + (limit.nanos if limit is not None else 0)
+        if cumulative and container.restart_policy == "Always":
+            sidecars = total
+        if total == 0:
             return False
     return True
 
@@ -99,7 +102,7 @@ def pod_values(
     cpu_declared = memory_declared = qos == GUARANTEED
     if qos == BURSTABLE:
         cpu_declared, memory_declared = declared_limits(pod, gates=policy.gates)
-    return pod_cgroup(
+    values = pod_cgroup(
         qos,
         _milli(requests, CPU),
         _value(requests, MEMORY),
@@ -109,6 +112,18 @@ def pod_values(
         policy,
         exclusive_cpus,
     )
+    if policy.high_of_pod and policy.memory_qos and (high := _pod_high(pod, requests, limits, policy)):
+        return msgspec.structs.replace(values, memory_high_bytes=high)
+    return values
+
+
+def _pod_high(pod: Pod, requests: ResourceList, limits: ResourceList, policy: NodePolicy) -> int | None:
+    """memory.high of a pod with pod-level resources and a memory limit (02 §6.1)."""
+    gates = policy.gates
+    if not (gates.pod_level and pod_level_set(pod.spec.resources) and declared_limits(pod, gates=gates)[1]):
+        return None
+    limit = _value(limits, MEMORY)
+    return memory_high(_value(requests, MEMORY), limit, None, policy.throttling_factor, policy.page_size)
 
 
 def pod_cgroup(
@@ -159,8 +174,8 @@ def pod_protection(request_bytes: int, qos: QoSClass, reservation: Reservation) 
     """memory.min and memory.low of a pod (02 §6.2); neither without a request."""
     if request_bytes <= 0 or reservation == "none":
         return None, None
-    if reservation == "requests":
-        return (None if qos == BEST_EFFORT else request_bytes), None
+    if reservation in ("requests", "every request"):
+        return (None if qos == BEST_EFFORT and reservation == "requests" else request_bytes), None
     return (request_bytes, None) if qos == GUARANTEED else (None, request_bytes)
 
 
@@ -202,9 +217,15 @@ def container_values(
     if pod_level is not None and pod_level.limits and policy.gates.pod_level:
         cpu_limit = cpu_limit or _milli(pod_level.limits, CPU)
         memory_limit = memory_limit or _value(pod_level.limits, MEMORY)
-    return container_cgroup(
+    cpu_request = _milli(requests, CPU) if CPU in requests else None
+    claimed = container_claims(pod, container.name) if has_claims(pod, policy.gates) else None
+    if claimed is not None:
+        cpu_request = cpu_limit if cpu_request is None else cpu_request
+        cpu_limit += _milli(claimed, CPU) if _milli(limits, CPU) else 0
+        memory_limit += _value(claimed, MEMORY) if own_memory_limit else 0
+    values = container_cgroup(
         qos,
-        _milli(requests, CPU) if CPU in requests else None,
+        cpu_request,
         _value(requests, MEMORY),
         cpu_limit,
         own_memory_limit,
@@ -214,6 +235,20 @@ def container_values(
         policy,
         exclusive_cpus,
     )
+    return values if claimed is None else _with_claims(values, pod, limits, claimed, policy)
+
+
+def _with_claims(values: Values, pod: Pod, limits: ResourceList, claimed: ResourceList, policy: NodePolicy) -> Values:
+    """Huge pages of the container's claims: beside its own limit, or in place of none."""
+    hugetlb = dict(values.hugetlb or {})
+    pod_level = pod.spec.resources.limits if policy.gates.pod_level and pod.spec.resources is not None else None
+    for name, amount in claimed.items():
+        if name.startswith(HUGEPAGES_PREFIX) and (size := page_size_bytes(name)) in hugetlb:
+            if name in limits:
+                hugetlb[size] += amount.value
+            elif name not in (pod_level or {}):
+                hugetlb[size] = amount.value
+    return msgspec.structs.replace(values, hugetlb=hugetlb or None)
 
 
 def container_cgroup(
@@ -229,25 +264,15 @@ def container_cgroup(
     exclusive_cpus: bool = False,
 ) -> Values:
     """A container's figures → its values (02 §4.5). Without a cpu request (None, not 0) the limit is used."""
-    memory_and_swap = swap = minimum = low = high = None
+    minimum = low = None
+    high = UNLIMITED if policy.high_reset and policy.cgroup_version == 2 else None
     cpu_quota, cpu_period = container_quota(cpu_limit_milli, policy, exclusive_cpus)
-    if policy.swap_controller:
-        if policy.cgroup_version == 2:
-            swap = swap_bytes
-        else:
-            memory_and_swap = memory_limit_bytes or None
+    memory_and_swap, swap = container_swap(swap_bytes, memory_limit_bytes, policy)
     if policy.memory_qos:
         minimum, low = container_protection(memory_request_bytes, qos, policy.reservation)
         if policy.page_cache_safe:
             minimum = page_cache_safe_min(minimum, memory_limit_bytes, policy.page_size)
-        high = memory_high(
-            memory_request_bytes,
-            own_memory_limit_bytes,
-            policy.allocatable_memory_bytes,
-            policy.throttling_factor,
-            policy.page_size,
-            policy.high_without_request,
-        )
+        high = container_high(memory_request_bytes, own_memory_limit_bytes, memory_limit_bytes, policy)
     return Values(
         shares(cpu_limit_milli if cpu_request_milli is None else cpu_request_milli),
         cpu_quota,
@@ -262,6 +287,34 @@ def container_cgroup(
         None,
         hugetlb,
     )
+
+
+def container_high(request_bytes: int, own_limit_bytes: int, limit_bytes: int, policy: NodePolicy) -> int | None:
+    """memory.high of a container; where the pod has one, a container that inherits the pod's limit has none."""
+    if policy.high_of_pod and limit_bytes and not own_limit_bytes:
+        return None
+    if request_bytes == own_limit_bytes and not (policy.high_without_request and not own_limit_bytes):
+        return None
+    return memory_high(
+        request_bytes,
+        limit_bytes if own_limit_bytes else 0,  # with what claims add to it
+        policy.allocatable_memory_bytes,
+        policy.throttling_factor,
+        policy.page_size,
+        policy.high_without_request,
+    )
+
+
+def container_swap(limited_bytes: int, memory_limit_bytes: int, policy: NodePolicy) -> tuple[int | None, int | None]:
+    """Memory and swap together, and swap alone (02 §5)."""
+    if policy.swap_with_memory:
+        together = UNLIMITED if policy.unlimited_swap else memory_limit_bytes or None
+        return together if policy.limited_swap or policy.unlimited_swap else None, None
+    if not policy.swap_controller:
+        return None, None
+    if policy.cgroup_version == 2:
+        return None, UNLIMITED if policy.unlimited_swap else limited_bytes
+    return memory_limit_bytes or None, None
 
 
 def container_quota(
@@ -280,13 +333,14 @@ def container_protection(request_bytes: int, qos: QoSClass, reservation: Reserva
     """memory.min and memory.low (02 §6.2): one of them under tiered with a request, otherwise both 0."""
     if reservation == "tiered" and request_bytes > 0:
         return (request_bytes, None) if qos == GUARANTEED else (None, request_bytes)
-    return ((request_bytes or None), None) if reservation == "requests" else (0, 0)
+    return ((request_bytes or None), None) if reservation in ("requests", "every request") else (0, 0)
 
 
 def _container_hugetlb(pod: Pod, limits: ResourceList, policy: NodePolicy) -> dict[int, int]:
     """For each page size of the host: the container's limit, or pod level's, or 0 (02 §7)."""
     found = dict.fromkeys(policy.hugepage_sizes, 0)
-    pod_level = pod.spec.resources.limits if policy.gates.pod_level and pod.spec.resources is not None else None
+    inherited = policy.gates.pod_level and policy.pod_level_hugepages_inherited
+    pod_level = pod.spec.resources.limits if inherited and pod.spec.resources is not None else None
     for source in (pod_level, limits):
         for name in source or ():
             if name.startswith(HUGEPAGES_PREFIX) and (size := page_size_bytes(name)) in found:
@@ -298,11 +352,13 @@ def uses_limited_swap(pod: Pod, container: Container, qos: QoSClass, policy: Nod
     """Whether the container may swap (02 §5): Burstable, not critical, and its request differs from its limit."""
     if not policy.limited_swap or not policy.swap_controller or policy.cgroup_version == 1 or qos != BURSTABLE:
         return False
+    if policy.swap_with_memory:
+        return False
     request = (container.resources.requests or {}).get(MEMORY)
     limit = (container.resources.limits or {}).get(MEMORY)
     request_nanos = request.nanos if request is not None else 0
     limit_nanos = limit.nanos if limit is not None else 0
-    return request_nanos != limit_nanos and not is_critical(pod)
+    return request_nanos != limit_nanos and (policy.critical_pods_swap or not is_critical(pod))
 
 
 def container_swap_bytes(pod: Pod, container: Container, qos: QoSClass, policy: NodePolicy) -> int:

@@ -29,12 +29,8 @@ from plimsoll.rules.model.objects import (
 )
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO, from_milli, from_units
-from plimsoll.rules.resources.effective import (
-    counted_requests,
-    counted_requests_documented,
-    pod_level_requests_set,
-    pod_requests,
-)
+from plimsoll.rules.resources.effective import pod_level_requests_set, pod_requests
+from plimsoll.rules.resources.footprint import counted_requests
 from plimsoll.rules.resources.qos import BEST_EFFORT, qos_class
 from plimsoll.rules.scheduling.selectors import is_tolerated, matches_affinity
 
@@ -229,13 +225,13 @@ def waiting_load(pod: Pod) -> PodLoad:
 
 def resident_load(pod: Pod, profile: Profile) -> PodLoad:
     """A pod on a node counts its requests and what it may still use while a resize is pending (A1, E-10)."""
-    counted = counted_requests if profile.scheduler_counts_actual else counted_requests_documented
-    requests = counted(pod)
+    rule = profile.resize_footprint
+    requests = counted_requests(pod, rule)
     absent = SCORING_DEFAULTS
     if pod_level_requests_set(pod.spec.resources):
         # With pod-level requests a default counts only for a resource that neither level requests.
         absent = {name: quantity for name, quantity in absent.items() if name not in requests}
-    return _weighed(pod, requests, counted(pod, absent=absent) if absent else requests)
+    return _weighed(pod, requests, counted_requests(pod, rule, absent=absent) if absent else requests)
 
 
 def _weighed(pod: Pod, requests: ResourceList, scored: ResourceList) -> PodLoad:

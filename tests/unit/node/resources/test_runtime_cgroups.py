@@ -25,7 +25,7 @@ from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
 from plimsoll.rules.cpumanager.topology import flat
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import ObservedPod
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, Profile, profile_named
 from plimsoll.rules.resize.allocation import Allocation
 from plimsoll.runtime.interface import CriResources, ObservedContainer, ObservedSandbox, RuntimeCallError
 from tests.unit.node.resources.test_pod_cgroups import SETTING, pod
@@ -115,13 +115,13 @@ async def world(tmp_path: Path) -> AsyncIterator[Made]:
 
 
 async def test_the_sandbox_is_updated_before_the_pods_cgroup_is_written(world: Made) -> None:
-    made = await world(PROFILE_1_36)
+    made = await world(profile_named("1.36"))
     await made.resize()
     assert made.calls == ["new updated to 96", "pod 96", "c-id 96"]
 
 
 async def test_a_refusal_changes_nothing(world: Made) -> None:
-    made = await world(PROFILE_1_36)
+    made = await world(profile_named("1.36"))
     made.runtime.error = RuntimeCallError("UpdatePodSandboxResources", "no room")
     with pytest.raises(RuntimeCallError, match="no room"):
         await made.resize()
@@ -129,7 +129,7 @@ async def test_a_refusal_changes_nothing(world: Made) -> None:
 
 
 async def test_a_refusal_of_the_kernel_reverts_the_sandbox(world: Made) -> None:
-    made = await world(PROFILE_1_36)
+    made = await world(profile_named("1.36"))
     made.kernel.refuses = True
     with pytest.raises(CgroupError):
         await made.resize()
@@ -148,7 +148,7 @@ async def test_with_documents_the_sandbox_is_updated_afterwards_and_cannot_refus
 
 @pytest.mark.parametrize(
     ("profile", "calls"),
-    [(PROFILE_1_36, ["new updated to 96", "pod 96"]), (PROFILE_DOCUMENTS, ["pod 96", "new updated to 96"])],
+    [(profile_named("1.36"), ["new updated to 96", "pod 96"]), (PROFILE_DOCUMENTS, ["pod 96", "new updated to 96"])],
     ids=lambda each: getattr(each, "name", ""),
 )
 async def test_a_size_that_comes_with_a_restart_updates_the_sandbox(
@@ -162,7 +162,7 @@ async def test_a_size_that_comes_with_a_restart_updates_the_sandbox(
 
 async def test_outdated_memory_qos_is_updated_once(world: Made) -> None:
     """The node's settings have changed since the container was started: its size and CPUs are kept."""
-    made = await world(PROFILE_1_36)
+    made = await world(profile_named("1.36"))
     was = CriResources(
         cpu_shares=102, memory_limit_bytes=64 * MIB, oom_score_adj=-997, cpuset_cpus="0-1",
         unified={"memory.high": "4096", "memory.oom.group": "1"},

@@ -12,7 +12,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.limit_range import defaulted_limit_range, is_limited, limit_range_refusal, limit_ranged
 from plimsoll.rules.model.objects import Pod, ResourceList
 from plimsoll.rules.model.policies import LimitRange
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, Profile, profile_named
 
 Json = dict[str, Any]
 NOTE = "kubernetes.io/limit-ranger"
@@ -74,13 +74,13 @@ def test_l1_pod_items_do_not() -> None:
 @pytest.mark.parametrize(
     ("operation", "subresource", "profile", "deleted", "limited"),
     [
-        pytest.param("CREATE", "", PROFILE_1_36, False, True, id="create"),
-        pytest.param("UPDATE", "", PROFILE_1_36, False, False, id="plain update"),
-        pytest.param("UPDATE", "resize", PROFILE_1_36, False, True, id="resize"),
-        pytest.param("UPDATE", "resize", PROFILE_1_36, True, False, id="resize of a pod being deleted"),
+        pytest.param("CREATE", "", profile_named("1.36"), False, True, id="create"),
+        pytest.param("UPDATE", "", profile_named("1.36"), False, False, id="plain update"),
+        pytest.param("UPDATE", "resize", profile_named("1.36"), False, True, id="resize"),
+        pytest.param("UPDATE", "resize", profile_named("1.36"), True, False, id="resize of a pod being deleted"),
         pytest.param("UPDATE", "resize", PROFILE_DOCUMENTS, False, False, id="documents: resize escapes"),
-        pytest.param("UPDATE", "status", PROFILE_1_36, False, False, id="status"),
-        pytest.param("CREATE", "binding", PROFILE_1_36, False, False, id="binding"),
+        pytest.param("UPDATE", "status", profile_named("1.36"), False, False, id="status"),
+        pytest.param("CREATE", "binding", profile_named("1.36"), False, False, id="binding"),
     ],
 )
 def test_l2_when(operation: str, subresource: str, profile: Profile, deleted: bool, limited: bool) -> None:

@@ -21,7 +21,7 @@ from plimsoll.rules.admission.quota import (
 )
 from plimsoll.rules.model.objects import Pod, ResourceList
 from plimsoll.rules.model.policies import ResourceQuota
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, Profile, profile_named
 
 Json = dict[str, Any]
 
@@ -47,13 +47,13 @@ RESIZED = {"containerStatuses": [{"name": "a", "resources": {"requests": {"cpu":
 @pytest.mark.parametrize(
     ("subject", "profile", "expected"),
     [
-        pytest.param(pod(), PROFILE_1_36, COUNTS, id="K-1 counts"),
+        pytest.param(pod(), profile_named("1.36"), COUNTS, id="K-1 counts"),
         pytest.param(
             pod(
                 {"cpu": "1", "memory": "1Gi", "ephemeral-storage": "2Gi"},
                 {"cpu": "2", "memory": "2Gi", "ephemeral-storage": "3Gi"},
             ),
-            PROFILE_1_36,
+            profile_named("1.36"),
             {
                 **COUNTS,
                 "cpu": "1",
@@ -70,19 +70,19 @@ RESIZED = {"containerStatuses": [{"name": "a", "resources": {"requests": {"cpu":
         ),
         pytest.param(
             pod({"hugepages-2Mi": "4Mi", "example.com/gpu": "2"}, {"hugepages-2Mi": "4Mi", "example.com/gpu": "2"}),
-            PROFILE_1_36,
+            profile_named("1.36"),
             {**COUNTS, "hugepages-2Mi": "4Mi", "requests.hugepages-2Mi": "4Mi", "requests.example.com/gpu": "2"},
             id="K-1 hugepages and extended",
         ),
         pytest.param(
             pod({"cpu": "1"}, {"cpu": "1"}, overhead={"cpu": "250m"}),
-            PROFILE_1_36,
+            profile_named("1.36"),
             {**COUNTS, "cpu": "1250m", "requests.cpu": "1250m", "limits.cpu": "1250m"},
             id="K-1 with overhead",
         ),
         pytest.param(
             pod({"cpu": "1"}, {"cpu": "1"}, status=RESIZED),
-            PROFILE_1_36,
+            profile_named("1.36"),
             {**COUNTS, "cpu": "3", "requests.cpu": "3", "limits.cpu": "5"},
             id="E-10 what it may still hold",
         ),
@@ -94,14 +94,19 @@ RESIZED = {"containerStatuses": [{"name": "a", "resources": {"requests": {"cpu":
         ),
         pytest.param(
             pod(resources={"requests": {"cpu": "1"}}, status={"resources": {"requests": {"cpu": "9"}}}),
-            PROFILE_1_36,
+            profile_named("1.36"),
             {**COUNTS, "cpu": "1", "requests.cpu": "1"},
             id="E-11 pod level from the spec",
         ),
         pytest.param(
-            pod({"cpu": "1"}, status={"phase": "Succeeded"}), PROFILE_1_36, {"count/pods": "1"}, id="K-2 Succeeded"
+            pod({"cpu": "1"}, status={"phase": "Succeeded"}),
+            profile_named("1.36"),
+            {"count/pods": "1"},
+            id="K-2 Succeeded",
         ),
-        pytest.param(pod({"cpu": "1"}, status={"phase": "Failed"}), PROFILE_1_36, {"count/pods": "1"}, id="K-2 Failed"),
+        pytest.param(
+            pod({"cpu": "1"}, status={"phase": "Failed"}), profile_named("1.36"), {"count/pods": "1"}, id="K-2 Failed"
+        ),
     ],
 )
 def test_k1_usage(subject: Pod, profile: Profile, expected: Json) -> None:
@@ -109,7 +114,7 @@ def test_k1_usage(subject: Pod, profile: Profile, expected: Json) -> None:
 
 
 def test_k2_after_the_deletion_grace_only_the_object_counts() -> None:
-    assert texts(usage(pod({"cpu": "1"}), PROFILE_1_36, grace_elapsed=True)) == {"count/pods": "1"}
+    assert texts(usage(pod({"cpu": "1"}), profile_named("1.36"), grace_elapsed=True)) == {"count/pods": "1"}
 
 
 @pytest.mark.parametrize(
@@ -138,14 +143,14 @@ DEADLINE = pod(activeDeadlineSeconds=60)
 @pytest.mark.parametrize(
     ("operation", "subresource", "new", "old", "profile", "handled"),
     [
-        pytest.param("CREATE", "", pod(), None, PROFILE_1_36, True, id="create"),
-        pytest.param("CREATE", "binding", pod(), None, PROFILE_1_36, False, id="binding"),
-        pytest.param("UPDATE", "", pod(), pod(), PROFILE_1_36, False, id="plain update"),
-        pytest.param("UPDATE", "", DEADLINE, pod(), PROFILE_1_36, True, id="the terminating scope flips"),
-        pytest.param("UPDATE", "resize", pod(), pod(), PROFILE_1_36, True, id="resize"),
-        pytest.param("UPDATE", "status", pod(), pod(), PROFILE_1_36, False, id="status"),
+        pytest.param("CREATE", "", pod(), None, profile_named("1.36"), True, id="create"),
+        pytest.param("CREATE", "binding", pod(), None, profile_named("1.36"), False, id="binding"),
+        pytest.param("UPDATE", "", pod(), pod(), profile_named("1.36"), False, id="plain update"),
+        pytest.param("UPDATE", "", DEADLINE, pod(), profile_named("1.36"), True, id="the terminating scope flips"),
+        pytest.param("UPDATE", "resize", pod(), pod(), profile_named("1.36"), True, id="resize"),
+        pytest.param("UPDATE", "status", pod(), pod(), profile_named("1.36"), False, id="status"),
         pytest.param("UPDATE", "", pod(), pod(), PROFILE_DOCUMENTS, True, id="documents: every update"),
-        pytest.param("DELETE", "", pod(), pod(), PROFILE_1_36, False, id="delete"),
+        pytest.param("DELETE", "", pod(), pod(), profile_named("1.36"), False, id="delete"),
     ],
 )
 def test_k3_when(operation: str, subresource: str, new: Pod, old: Pod | None, profile: Profile, handled: bool) -> None:
@@ -163,7 +168,7 @@ def test_k3_when(operation: str, subresource: str, new: Pod, old: Pod | None, pr
 )
 def test_k3_an_update_is_charged_its_increase(new: str, old: str, used: str, refused: bool) -> None:
     bounded = quota({"requests.cpu": "6"}, {"requests.cpu": used})
-    found = charged([bounded], pod({"cpu": new}), PROFILE_1_36, old=pod({"cpu": old}))
+    found = charged([bounded], pod({"cpu": new}), profile_named("1.36"), old=pod({"cpu": old}))
     assert bool(found.refusal) is refused
     if not refused:
         expected = int(used) + max(0, int(new) - int(old))
@@ -177,13 +182,15 @@ def test_k3_a_pending_larger_spec_is_charged_at_once() -> None:
         ]
     }
     bounded = quota({"requests.cpu": "4"}, {"requests.cpu": "1"})
-    found = charged([bounded], pod({"cpu": "3"}, status=reported), PROFILE_1_36, old=pod({"cpu": "1"}, status=reported))
+    found = charged(
+        [bounded], pod({"cpu": "3"}, status=reported), profile_named("1.36"), old=pod({"cpu": "1"}, status=reported)
+    )
     assert texts(found.quotas[0].status.used) == {"requests.cpu": "3"}
 
 
 def test_k3_a_pod_that_enters_a_scope_is_charged_in_full() -> None:
     bounded = quota({"pods": "2"}, {"pods": "1"}, scopes=["Terminating"])
-    found = charged([bounded], DEADLINE, PROFILE_1_36, old=pod())
+    found = charged([bounded], DEADLINE, profile_named("1.36"), old=pod())
     assert texts(found.quotas[0].status.used) == {"pods": "2"}
 
 
@@ -229,12 +236,12 @@ def test_k3_a_pod_that_enters_a_scope_is_charged_in_full() -> None:
     ],
 )
 def test_k4_k5_refusals(subject: Pod, hard: Json, refusal: str) -> None:
-    assert charged([quota(hard)], subject, PROFILE_1_36).refusal == refusal
+    assert charged([quota(hard)], subject, profile_named("1.36")).refusal == refusal
 
 
 def test_k5_worked() -> None:
     bounded = quota({"requests.cpu": "4"}, {"requests.cpu": "4"}, name="compute")
-    assert charged([bounded], pod({"cpu": "1"}), PROFILE_1_36).refusal == (
+    assert charged([bounded], pod({"cpu": "1"}), profile_named("1.36")).refusal == (
         "exceeded quota: compute, requested: requests.cpu=1, used: requests.cpu=4, limited: requests.cpu=4"
     )
 
@@ -242,17 +249,19 @@ def test_k5_worked() -> None:
 def test_a_quota_without_known_usage_refuses() -> None:
     bounded = quota({"pods": "4", "cpu": "4"}, {"pods": "1"})
     assert (
-        charged([bounded], pod({"cpu": "1"}), PROFILE_1_36).refusal
+        charged([bounded], pod({"cpu": "1"}), profile_named("1.36")).refusal
         == "status unknown for quota: q, resources: cpu,pods"
     )
 
 
 def test_one_refusal_charges_no_quota() -> None:
     quotas = (quota({"pods": "5"}, {"pods": "1"}, name="wide"), quota({"pods": "1"}, {"pods": "1"}, name="narrow"))
-    found = charged(quotas, pod(), PROFILE_1_36)
+    found = charged(quotas, pod(), profile_named("1.36"))
     assert found.refusal == "exceeded quota: narrow, requested: pods=1, used: pods=1, limited: pods=1"
     assert found.quotas == quotas
-    assert charged([quota({"services": "1"})], pod(), PROFILE_1_36).refusal == "", "other objects' quotas don't apply"
+    assert charged([quota({"services": "1"})], pod(), profile_named("1.36")).refusal == "", (
+        "other objects' quotas don't apply"
+    )
 
 
 # --- K-6 ---
@@ -309,7 +318,7 @@ def test_k6_what_a_scope_may_bound(scope: str, name: str, may: bool) -> None:
 def test_used_by_counts_the_pods_in_scope() -> None:
     bounded = quota({"requests.cpu": "9", "count/pods": "9", "services": "3"}, scopes=["NotBestEffort"])
     pods = [BURSTABLE, pod({"cpu": "500m"}), pod(), pod({"cpu": "4"}, status={"phase": "Failed"})]
-    assert texts(used_by(bounded, pods, PROFILE_1_36, expired=[BURSTABLE])) == {
+    assert texts(used_by(bounded, pods, profile_named("1.36"), expired=[BURSTABLE])) == {
         "requests.cpu": "1500m",
         "count/pods": "4",
     }
@@ -332,7 +341,7 @@ def test_charges_add_up_and_never_pass_the_limit(cpus: list[int], hard: int) -> 
     quotas: tuple[ResourceQuota, ...] = (quota({"cpu": str(hard)}),)
     expected = 0
     for cpu in cpus:
-        found = charged(quotas, pod({"cpu": str(cpu)}), PROFILE_1_36)
+        found = charged(quotas, pod({"cpu": str(cpu)}), profile_named("1.36"))
         assert bool(found.refusal) is (expected + cpu > hard)
         quotas = found.quotas
         expected += 0 if found.refusal else cpu

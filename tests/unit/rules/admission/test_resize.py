@@ -22,12 +22,13 @@ from plimsoll.rules.admission.resize import (
 )
 from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 
 BURSTABLE = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 GUARANTEED = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "1", "memory": "1Gi"}}
 NO_PLR = Gates(pod_level_resize=False)
 NO_INIT = Gates(init_containers=False)
+NEW = profile_named("1.36")
 ALL = Gates()
 
 
@@ -55,15 +56,11 @@ def resources(requests: dict[str, str] | None = None, limits: dict[str, str] | N
     }
 
 
-def direct(
-    old: dict[str, Any], new: dict[str, Any], gates: Gates = ALL, profile: Any = PROFILE_1_36
-) -> list[FieldError]:
+def direct(old: dict[str, Any], new: dict[str, Any], gates: Gates = ALL, profile: Any = NEW) -> list[FieldError]:
     return resize_errors(with_defaults(old), with_defaults(new), gates, profile)
 
 
-def server(
-    old: dict[str, Any], new: dict[str, Any], gates: Gates = ALL, profile: Any = PROFILE_1_36
-) -> list[FieldError]:
+def server(old: dict[str, Any], new: dict[str, Any], gates: Gates = ALL, profile: Any = NEW) -> list[FieldError]:
     stored, sent = with_defaults(old), with_defaults(new)
     kept = kept_for_resize(stored.document, sent.document, gates)
     return resize_errors(stored, PodVersion(kept, from_document(kept, Pod)), gates, profile)
@@ -417,7 +414,7 @@ def test_profile_documents_reports_a_class_change_as_the_documents_do():
 def test_profile_documents_allows_removing_entries():
     less = document(container(resources={"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}))
     assert server(document(), less, ALL, PROFILE_DOCUMENTS) == []
-    assert server(document(), less, ALL, PROFILE_1_36) != []
+    assert server(document(), less, ALL, profile_named("1.36")) != []
 
 
 # What is kept (§4.1)

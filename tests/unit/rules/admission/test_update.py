@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 
 BURSTABLE = {"requests": {"cpu": "1", "memory": "1Gi"}, "limits": {"cpu": "2", "memory": "2Gi"}}
 FIXED = (
@@ -114,7 +114,7 @@ ROWS = [
 
 @pytest.mark.parametrize(("old", "new", "errors"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
 def test_both_profiles(old, new, errors):
-    assert found(old, new, PROFILE_1_36) == errors
+    assert found(old, new, profile_named("1.36")) == errors
     assert found(old, new) == [FIXED_DOCUMENTED if error == FIXED else error for error in errors]
 
 
@@ -148,12 +148,12 @@ RESIZES = [
 @pytest.mark.parametrize(("old", "new", "errors"), [row[1:] for row in RESIZES], ids=[row[0] for row in RESIZES])
 def test_resources_in_profile_documents_only(old, new, errors):
     assert found(old, new) == errors
-    assert found(old, new, PROFILE_1_36) == [FIXED]
+    assert found(old, new, profile_named("1.36")) == [FIXED]
     assert found(old, new, gate=False) == [FIXED]
 
 
 def test_equal_amounts_are_no_change():
-    assert found(pod(), pod(container(resources=amounts(cpu="1000m"))), PROFILE_1_36) == []
+    assert found(pod(), pod(container(resources=amounts(cpu="1000m"))), profile_named("1.36")) == []
 
 
 def test_request_above_limit_is_ordinary_validation():

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.rules.cgroups.desired import Cgroup, desired_tree, workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.cpu import shares, weight_linear
 from tests.examples import examples
@@ -38,7 +38,7 @@ def setting_of(
     document: Json | None = None, profile: str = "1.36", machine: Machine | None = None, **options: Any
 ) -> NodeConfig:
     machine = machine or Machine(48, 263192560 * 1024, {}, pid_capacity=32768, name="n")
-    return resolved(machine, reading(document, PROFILES[profile]).config, PROFILES[profile], **options)
+    return resolved(machine, reading(document, profile_named(profile)).config, profile_named(profile), **options)
 
 
 def tree_of(setting: NodeConfig, *documents: Json) -> Cgroup:

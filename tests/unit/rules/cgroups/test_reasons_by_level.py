@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from plimsoll.rules.cgroups.desired import Cgroup, DesiredFile, Workload, desired_tree, workload
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from tests.examples import examples
 from tests.unit.formulas import is_sum_of_many, outcome, steps, value_of
@@ -175,9 +175,9 @@ def tree_of(document: Json, profile: str = "1.36", **options: object) -> Cgroup:
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.node.node_config import Machine, resolved
 
-    config = reading(options.pop("config", None), PROFILES[profile]).config
+    config = reading(options.pop("config", None), profile_named(profile)).config
     machine = msgspec.structs.replace(Machine(4, 8 << 30, {}), **options)  # type: ignore[arg-type]
-    setting = resolved(machine, config, PROFILES[profile])
+    setting = resolved(machine, config, profile_named(profile))
     return desired_tree([workload(lean(document), setting, title="p")], setting)
 
 
@@ -262,7 +262,7 @@ def test_class_sums_with_the_gate_off() -> None:
         "featureGates": {"MemoryQoS": True, "PodLevelResources": False},
         "memoryReservationPolicy": "TieredReservation",
     }
-    setting = resolved(Machine(4, 8 << 30, {}), reading(config, PROFILES["1.36"]).config, PROFILES["1.36"])
+    setting = resolved(Machine(4, 8 << 30, {}), reading(config, profile_named("1.36")).config, profile_named("1.36"))
     documents = [
         pod({"requests": {"memory": "1Gi"}}, resources={"requests": {"memory": amount}}) for amount in ("2Gi", "3Gi")
     ]

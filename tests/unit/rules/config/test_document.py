@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from plimsoll.rules.config.parse import config_document, reading
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import PROFILE_NAMES, profile_named
 
 DOCUMENTS: list[tuple[str, dict[str, Any]]] = [
     ("nothing", {}),
@@ -30,16 +30,23 @@ DOCUMENTS: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
-@pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+@pytest.mark.parametrize("profile", [profile_named("documents"), profile_named("1.36")], ids=["documents", "1.36"])
 @pytest.mark.parametrize("document", [row[1] for row in DOCUMENTS], ids=[row[0] for row in DOCUMENTS])
 def test_it_reads_back_the_same(document: dict[str, Any], profile: Any) -> None:
     config = reading(document, profile).config
-    document = msgspec.json.decode(msgspec.json.encode(config_document(config)))
+    document = msgspec.json.decode(msgspec.json.encode(config_document(config, profile)))
     assert reading(document, profile).config == config
 
 
 def test_header_values_are_masked() -> None:
     """They may be a bearer token."""
     source = {"staticPodURL": "https://127.0.0.1/p", "staticPodURLHeader": {"Authorization": ["Bearer s3cret"]}}
-    document = config_document(reading(source, PROFILES["1.36"]).config)
+    document = config_document(reading(source, profile_named("1.36")).config, profile_named("1.36"))
     assert document["staticPodURLHeader"] == {"Authorization": ["<masked>"]}
+
+
+@pytest.mark.parametrize("name", PROFILE_NAMES)
+def test_the_defaults_of_every_profile_read_back(name: str) -> None:
+    profile = profile_named(name)
+    config = reading(None, profile).config
+    assert reading(config_document(config, profile), profile).config == config

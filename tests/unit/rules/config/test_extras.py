@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.errors import InvalidConfigsError
 from plimsoll.rules.config.extras import API_VERSION, KIND, ROWS, NodeExtras, extras_reading, is_extras
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.quantity import parse
 from tests.unit.console import run
 
@@ -68,8 +68,8 @@ def test_every_problem_at_once() -> None:
 
 def test_reclaim_first_is_the_profiles() -> None:
     assert NodeExtras().reclaims_first(PROFILE_DOCUMENTS)
-    assert not NodeExtras().reclaims_first(PROFILE_1_36)
-    assert NodeExtras(eviction_reclaim_first=True).reclaims_first(PROFILE_1_36)
+    assert not NodeExtras().reclaims_first(profile_named("1.36"))
+    assert NodeExtras(eviction_reclaim_first=True).reclaims_first(profile_named("1.36"))
 
 
 def test_rows_are_the_attributes() -> None:

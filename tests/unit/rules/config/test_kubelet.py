@@ -16,14 +16,15 @@ from plimsoll.codec.lean.lean import NumberText
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.field_types import READERS
-from plimsoll.rules.config.kubelet import GATES, KubeletConfig, config_errors, host_errors, on_host
+from plimsoll.rules.config.gates import GATES
+from plimsoll.rules.config.kubelet import KubeletConfig, config_errors, host_errors, on_host
 from plimsoll.rules.config.parse import ParsedConfig, default_config, flag_value, reading
 from plimsoll.rules.config.table import BY_NAME, ROWS, WITH_FLAG, Row
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, PROFILES
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, PROFILE_NAMES, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from tests.examples import examples
 
-BOTH = pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)
+BOTH = pytest.mark.parametrize("profile", [PROFILE_DOCUMENTS, profile_named("1.36")], ids=["documents", "1.36"])
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 
 
@@ -47,7 +48,7 @@ def test_every_row_says_what_it_is(row: Row) -> None:
     assert row.description.endswith(".") and row.description[0].isalnum()
     assert row.flag == "" or row.flag.startswith("--")
     assert row.in_file or row.flag
-    for profile in PROFILES:
+    for profile in PROFILE_NAMES:
         found: list[InvalidConfigError] = []
         default = row.default_in(profile)
         if default is not None:
@@ -155,7 +156,7 @@ def test_defaults_are_the_specs(name: str, profile: Any) -> None:
 def test_the_reservation_policy_has_no_default_in_documents() -> None:
     """There memory.min follows requests unless a policy is asked for (02 §6.2, 1.22–1.35)."""
     assert default_config(PROFILE_DOCUMENTS).memory_reservation_policy == ""
-    assert default_config(PROFILE_1_36).memory_reservation_policy == "None"
+    assert default_config(profile_named("1.36")).memory_reservation_policy == "None"
     policy = "{featureGates: {MemoryQoS: true}, memoryReservationPolicy: None}"
     assert read(policy.replace("None", '"None"')).config.memory_reservation_policy == "None"
 
@@ -186,7 +187,10 @@ def test_default_values_as_stored() -> None:
     ],
 )
 def test_gates_of_each_profile(gate: str, old: bool, new: bool) -> None:
-    assert (default_config(PROFILE_DOCUMENTS).gate(gate), default_config(PROFILE_1_36).gate(gate)) == (old, new)
+    assert (default_config(PROFILE_DOCUMENTS).gate(gate), default_config(profile_named("1.36")).gate(gate)) == (
+        old,
+        new,
+    )
 
 
 def test_the_page_is_current() -> None:
@@ -497,14 +501,16 @@ def test_bounds_are_inclusive() -> None:
 
 @pytest.mark.parametrize(("period", "us"), [("1ms", 1000), ("1s", 1_000_000), ("0.1s", 100_000)])
 def test_periods_within_bounds(period: str, us: int) -> None:
-    assert read(f"{{cpuCFSQuotaPeriod: {period}}}", PROFILE_1_36).config.cpu_cfs_quota_period_us == us
+    assert read(f"{{cpuCFSQuotaPeriod: {period}}}", profile_named("1.36")).config.cpu_cfs_quota_period_us == us
 
 
 @pytest.mark.parametrize(
     ("period", "reason"), [("999us", "not be less than 1ms"), ("1001ms", "not be more than 1s"), ("0s", "not be less than 1ms")]
 )  # fmt: skip
 def test_periods_out_of_bounds(period: str, reason: str) -> None:
-    assert problems(f"{{cpuCFSQuotaPeriod: {period}}}", PROFILE_1_36) == {"cpuCFSQuotaPeriod": f"must {reason}"}
+    assert problems(f"{{cpuCFSQuotaPeriod: {period}}}", profile_named("1.36")) == {
+        "cpuCFSQuotaPeriod": f"must {reason}"
+    }
 
 
 def test_another_period_needs_the_gate_in_documents() -> None:
@@ -582,7 +588,7 @@ def test_refused_combinations(text: str, path: str, reason: str, profile: Any) -
 )
 @BOTH
 def test_accepted_combinations(text: str, profile: Any) -> None:
-    assert config_errors(read(text, profile).config) == []
+    assert config_errors(read(text, profile).config, profile) == []
 
 
 def test_reserved_cpus_replace_other_cpu_reservations() -> None:
@@ -612,7 +618,8 @@ def test_locked_gates() -> None:
     """GA and locked in 1.36; a documents user may still switch resize off."""
     off = "{featureGates: {InPlacePodVerticalScaling: false}}"
     assert not read(off).config.gate("InPlacePodVerticalScaling")
-    assert problems(off, PROFILE_1_36) == {"featureGates[InPlacePodVerticalScaling]": "is locked on in 1.36"}
+    locked = "cannot set feature gate InPlacePodVerticalScaling to false, feature is locked to true"
+    assert problems(off, profile_named("1.36")) == {"featureGates[InPlacePodVerticalScaling]": locked}
     swap = "{featureGates: {NodeSwap: false}, memorySwap: {swapBehavior: LimitedSwap}}"
     assert problems(swap) == {"memorySwap.swapBehavior": "needs the feature gate NodeSwap"}
 
@@ -644,7 +651,7 @@ def test_missing_cpus_are_named() -> None:
 @pytest.mark.parametrize(("configured", "v1", "v2"), [(None, True, False), (True, True, True), (False, False, False)])
 def test_single_process_oom_kill_follows_the_host(configured: bool | None, v1: bool, v2: bool) -> None:
     """02 §5: config defaulting sets an unset field to false on v2 and true on v1."""
-    config = msgspec.structs.replace(default_config(PROFILE_1_36), single_process_oom_kill=configured)
+    config = msgspec.structs.replace(default_config(profile_named("1.36")), single_process_oom_kill=configured)
     assert (on_host(config, 1).single_process_oom_kill, on_host(config, 2).single_process_oom_kill) == (v1, v2)
 
 
@@ -666,14 +673,14 @@ documents = st.dictionaries(
 
 
 @settings(max_examples=examples(200), deadline=None)
-@given(documents | values, st.sampled_from(list(PROFILES.values())))
+@given(documents | values, st.sampled_from(list(map(profile_named, PROFILE_NAMES))))
 def test_any_document_is_read_or_refused(document: Any, profile: Any) -> None:
     try:
         got = reading(document, profile)
     except InvalidConfigsError as refused:
         assert refused.errors and all(error.reason for error in refused.errors)
     else:
-        assert config_errors(got.config) == []
+        assert config_errors(got.config, profile) == []
         assert not {BY_NAME[name].attribute for name in got.without_effect} - {""}
 
 
@@ -697,7 +704,7 @@ def test_cpu_lists(cpus: set[int]) -> None:
 @given(st.dictionaries(st.sampled_from(["cpu", "memory", "ephemeral-storage", "pid"]), st.integers(0, 10**12)))
 def test_reservations_survive_both_ways(amounts: dict[str, int]) -> None:
     by_flag = flag_value(BY_NAME["systemReserved"], ",".join(f"{name}={amount}" for name, amount in amounts.items()))
-    in_file = reading({"systemReserved": amounts}, PROFILE_1_36).config.system_reserved
+    in_file = reading({"systemReserved": amounts}, profile_named("1.36")).config.system_reserved
     assert by_flag == in_file
     assert {name: quantity.value for name, quantity in in_file.items()} == amounts
 

@@ -14,7 +14,7 @@ from plimsoll.rules.cgroups.desired import workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.advice import guaranteed_changes, pod_warnings, qos_sentence, setting_warnings
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.qos import computed_qos_class
@@ -25,8 +25,8 @@ GI = 1 << 30
 
 
 def setting_of(document: Json | None = None, profile: str = "1.36", version: int = 2, **options: Any) -> NodeConfig:
-    config = reading(document, PROFILES[profile]).config
-    return resolved(Machine(4, 8 * GI, {}), config, PROFILES[profile], cgroup_version=version, **options)
+    config = reading(document, profile_named(profile)).config
+    return resolved(Machine(4, 8 * GI, {}), config, profile_named(profile), cgroup_version=version, **options)
 
 
 def pod(*blocks: Json, **fields: Any) -> Json:

@@ -14,7 +14,7 @@ from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.contention import memory_limit, quota_milli, with_effective
 from plimsoll.rules.explain.explanation import explanation
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
 
@@ -172,8 +172,8 @@ def test_owners_are_out_of_the_contest() -> None:
 
 
 def static_tree(cores: int, *pods: tuple[str, ...]) -> Cgroup:
-    config = reading({"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}, PROFILES["1.36"]).config
-    setting = resolved(Machine(cores, 8 << 30, {}), config, PROFILES["1.36"])
+    config = reading({"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}, profile_named("1.36")).config
+    setting = resolved(Machine(cores, 8 << 30, {}), config, profile_named("1.36"))
     works = []
     for index, cpus in enumerate(pods):
         containers = [

@@ -20,7 +20,7 @@ from plimsoll.rules.cgroups.desired import Cgroup, workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.explanation import EvictionKeys, Explanation, allocatable_steps, explanation, texts
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import MAX_INT64, parse
 from plimsoll.rules.resources.bounds import oversized
 from tests.examples import examples
@@ -31,7 +31,9 @@ GI = 1 << 30
 
 def setting_of(document: Json | None = None, machine: Machine | None = None, profile: str = "1.36") -> NodeConfig:
     return resolved(
-        machine or Machine(4, 8 * GI, {}, name="n"), reading(document, PROFILES[profile]).config, PROFILES[profile]
+        machine or Machine(4, 8 * GI, {}, name="n"),
+        reading(document, profile_named(profile)).config,
+        profile_named(profile),
     )
 
 

@@ -13,7 +13,7 @@ from plimsoll.rules.cgroups.desired import Cgroup, desired_tree, workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.explain.plan import PodPlan, placement, pod_plan
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.resources.node_policy import NodePolicy
 from tests.examples import examples
 from tests.unit.strategies import Json, lean, node_settings, valid_pods
@@ -116,8 +116,8 @@ def test_paths(driver: str, path: str) -> None:
 
 def test_exclusive_cpus_by_hand() -> None:
     """The smallest case of the property above: 1.36, static, one whole CPU: no quota at both levels."""
-    config = reading({"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}, PROFILES["1.36"]).config
-    setting = resolved(Machine(4, 8 * GI, {}), config, PROFILES["1.36"])
+    config = reading({"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}, profile_named("1.36")).config
+    setting = resolved(Machine(4, 8 * GI, {}), config, profile_named("1.36"))
     check(pod({"limits": {"cpu": "1", "memory": "1Gi"}}), setting)
     plan = pod_plan(
         lean(pod({"limits": {"cpu": "1", "memory": "1Gi"}})), setting.policy, placement(("kubepods",), "cgroupfs")

@@ -21,7 +21,7 @@ from plimsoll.rules.lifecycle.backoff import (
 )
 from plimsoll.rules.model.objects import Container, Metadata, Resources
 from plimsoll.rules.model.observed import Backoff
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
 
 SEQUENCES = [
@@ -108,4 +108,4 @@ def test_messages(delay_s: float, words: str) -> None:
     ],
 )
 def test_the_message_of_a_pull_back_off(profile: str, last_error: str, message: str) -> None:
-    assert pull_message("web", last_error, PROFILES[profile]) == message
+    assert pull_message("web", last_error, profile_named(profile)) == message

@@ -26,7 +26,7 @@ from plimsoll.rules.model.pod_status import (
     Waiting,
 )
 from plimsoll.rules.model.runnable import RunContainer, RunPod
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from tests.unit.rules.run_pods import a_pod, memory, run, seen, sidecar
 
@@ -49,19 +49,19 @@ def shown(
     is_init: bool = False,
     allocated: dict[str, Resources] | None = None,
 ) -> tuple[RunContainerStatus, ...]:
-    context = StatusContext(pod, what, about, PROFILES[profile], "rt", is_ending, allocated or {})
+    context = StatusContext(pod, what, about, profile_named(profile), "rt", is_ending, allocated or {})
     containers = pod.spec.init_containers if is_init else pod.spec.containers
     return container_statuses(context, containers, before, "initContainers" if is_init else "containers")
 
 
 def test_an_ephemeral_container_is_never_ready_and_shows_no_later_failure() -> None:
     pod = a_pod("a", ephemeralContainers=[{"name": "d", "image": "img:1"}])
-    context = StatusContext(pod, seen(run("a"), run("d")), NO_MEMORY, PROFILES["1.36"], "rt", False, {})
+    context = StatusContext(pod, seen(run("a"), run("d")), NO_MEMORY, profile_named("1.36"), "rt", False, {})
     (status,) = container_statuses(context, pod.spec.ephemeral_containers, (), "ephemeralContainers")
     assert (status.name, status.ready, status.started) == ("d", False, None) and status.state.running is not None
     failed = SyncState(failures={"d": StartFailure("ErrImagePull", "no")})
     for what, reason in ((seen(run("a")), "ErrImagePull"), (seen(run("d", "exited")), "")):
-        context = StatusContext(pod, what, failed, PROFILES["1.36"], "rt", False, {})
+        context = StatusContext(pod, what, failed, profile_named("1.36"), "rt", False, {})
         (status,) = container_statuses(context, pod.spec.ephemeral_containers, (), "ephemeralContainers")
         assert (status.state.waiting.reason if status.state.waiting else "") == reason
 

@@ -20,7 +20,7 @@ from plimsoll.rules.lifecycle.environment import (
     strictly_expanded,
 )
 from plimsoll.rules.model.runnable import ConfigMap, ResourceField, RunPod
-from plimsoll.rules.profile import PROFILE_1_36
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
 
 GI = 1024**3
@@ -219,7 +219,7 @@ def test_invalid_names_are_skipped_with_an_event() -> None:
 
 def test_later_versions_take_every_key() -> None:
     it = pod((), [{"configMapRef": {"name": "settings"}}])
-    found = environment(it, it.spec.containers[0], MAPS, AROUND, profile=PROFILE_1_36)
+    found = environment(it, it.spec.containers[0], MAPS, AROUND, profile=profile_named("1.36"))
     assert set(found.variables) == {"color", "size", "a-b.c", "1bad", "."}
     assert found.notes == ()
 

@@ -16,10 +16,10 @@ from plimsoll.rules.lifecycle.events import (
 )
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.observed import LifecycleEvent
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 
-OLD, NEW = (ContainerEvents("c", PROFILES[name]) for name in ("documents", "1.36"))
-INIT = ContainerEvents("c", PROFILES["1.36"], "initContainers")
+OLD, NEW = (ContainerEvents("c", profile_named(name)) for name in ("documents", "1.36"))
+INIT = ContainerEvents("c", profile_named("1.36"), "initContainers")
 POD = Metadata(name="p", namespace="ns", uid="u")
 
 TABLE = [

@@ -30,7 +30,7 @@ from plimsoll.rules.model.observed import (
 )
 from plimsoll.rules.model.pod_status import RunContainerStatus, Running, RunState, RunStatus, Waiting
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from tests.unit.rules.run_pods import START_S, ModelNode, a_pod, is_ordinary_init, memory, run, seen, sidecar
 
 PROBE = {"exec": {"command": ["true"]}}
@@ -362,7 +362,7 @@ def test_pull_back_off(profile: str, message: str) -> None:
     about = pull_failed(NO_MEMORY, pod.spec.containers[0], "no such image", NOW_S)
     assert about.failures["a"] == StartFailure("ErrImagePull", "no such image")
     for step in range(2):
-        work = compute_pod_actions(pod, seen(), about, NOW_S + step, profile=PROFILES[profile])
+        work = compute_pod_actions(pod, seen(), about, NOW_S + step, profile=profile_named(profile))
         (wait,) = work.waits
         assert (wait.reason, wait.message, wait.until_s) == ("ImagePullBackOff", message, NOW_S + 10)
         events = [(each.reason, each.message) for each in work.events]

@@ -29,7 +29,7 @@ from plimsoll.rules.lifecycle.probes import (
 from plimsoll.rules.model.observed import NO_RESULTS, ProbeResults
 from plimsoll.rules.model.pod_status import RunContainerStatus, Running, RunState
 from plimsoll.rules.model.runnable import HttpGet, Probe, RunContainer, RunPort
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from tests.unit.rules.run_pods import START_S, run
 
 YES, NO = ProbeResult(True), ProbeResult(False, "refused")
@@ -120,13 +120,13 @@ EVENTS = [
 
 @pytest.mark.parametrize(("profile", "answer", "reason", "message"), EVENTS)
 def test_events(profile: str, answer: ProbeResult, reason: str, message: str) -> None:
-    event = probe_event(ContainerEvents("a", PROFILES[profile]), "Liveness", answer)
+    event = probe_event(ContainerEvents("a", profile_named(profile)), "Liveness", answer)
     assert event is not None
     assert (event.reason, event.type, event.message) == (reason, "Warning", message)
 
 
 def test_a_success_has_no_event() -> None:
-    assert probe_event(ContainerEvents("a", PROFILES["1.36"]), "Liveness", YES) is None
+    assert probe_event(ContainerEvents("a", profile_named("1.36")), "Liveness", YES) is None
 
 
 @pytest.mark.parametrize(("code", "good"), [(199, False), (200, True), (399, True), (400, False), (500, False)])
@@ -139,8 +139,8 @@ def test_exec() -> None:
     assert exec_answer(0, "fine") == ProbeResult(True, "fine")
     assert exec_answer(2, "cat: x: No such file") == ProbeResult(False, "cat: x: No such file")
     slow = ("sleep", "9")
-    assert exec_timeout(slow, 1, PROFILES["documents"]).output == 'command "sleep 9" timed out'
-    assert exec_timeout(slow, 1, PROFILES["1.36"]).output == 'command timed out: "sleep 9" timed out after 1s'
+    assert exec_timeout(slow, 1, profile_named("documents")).output == 'command "sleep 9" timed out'
+    assert exec_timeout(slow, 1, profile_named("1.36")).output == 'command timed out: "sleep 9" timed out after 1s'
 
 
 PORTS: list[Any] = [(8080, 8080), ("web", 80), ("8081", 8081), ("nope", None), (0, None), (70000, None)]

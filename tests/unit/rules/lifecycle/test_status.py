@@ -24,12 +24,12 @@ from plimsoll.rules.model.observed import (
 )
 from plimsoll.rules.model.pod_status import RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from tests.unit.rules.run_pods import START_S, Json, a_pod, memory, run, seen, sidecar
 
 NOW_S = START_S + 100
-NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["1.36"])
-OLD_NODE = NodeView(("192.0.2.1",), "plimsoll", PROFILES["documents"])
+NODE = NodeView(("192.0.2.1",), "plimsoll", profile_named("1.36"))
+OLD_NODE = NodeView(("192.0.2.1",), "plimsoll", profile_named("documents"))
 CRASH = memory(failures={"a": StartFailure("CrashLoopBackOff", "back-off 10s …")})
 EVICTED = TerminationVerdict("Evicted", "The node was low on resource: memory. ", 1, is_disruption=True)
 PROBE = {"exec": {"command": ["true"]}}

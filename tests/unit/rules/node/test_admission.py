@@ -9,7 +9,7 @@ import pytest
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.node.admission import AdmissionRefusal, Admitted, admit
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.scheduling.fit import allocated_load
 
 CRITICAL = 2_000_000_000
@@ -160,7 +160,7 @@ def test_admitted(newcomer: Pod, others: list[Pod], around: Node) -> None:
 
 
 def test_the_later_text_has_the_reason() -> None:
-    found = admit(pod(nodeSelector={"a": "b"}), allocated_load(node(), []), profile=PROFILE_1_36)
+    found = admit(pod(nodeSelector={"a": "b"}), allocated_load(node(), []), profile=profile_named("1.36"))
     assert isinstance(found, AdmissionRefusal)
     assert found.event_text == "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
 

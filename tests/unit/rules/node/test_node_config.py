@@ -11,7 +11,7 @@ from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_capacity, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from tests.examples import examples
 from tests.unit.strategies import node_settings
@@ -21,8 +21,8 @@ SEED = Machine(48, 263192560 * 1024, {}, pid_capacity=32768)
 
 
 def setting(profile: str = "1.36", machine: Machine = SEED, document: Any = None, **options: Any) -> NodeConfig:
-    config = reading(document, PROFILES[profile]).config
-    return resolved(machine, config, PROFILES[profile], **options)
+    config = reading(document, profile_named(profile)).config
+    return resolved(machine, config, profile_named(profile), **options)
 
 
 def test_the_seeds_node() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus, Pod
-from plimsoll.rules.profile import PROFILE_1_36
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resize.allocation import allocation_of
 from plimsoll.rules.resize.headroom import leaving, most_that_fits, short_of, with_request
@@ -31,7 +31,7 @@ def pod(name: str, cpu: str, memory: str = "100Mi", *, limits: bool = False) -> 
 
 
 def node(*others: Pod, **extra: Any) -> ResizeSetting:
-    return ResizeSetting(allocated_load(NODE, others), PROFILE_1_36, **extra)
+    return ResizeSetting(allocated_load(NODE, others), profile_named("1.36"), **extra)
 
 
 OLD = pod("web", "1")

@@ -14,7 +14,7 @@ from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import resize_errors
 from plimsoll.rules.model.gates import DEFAULT_GATES
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.profile import PROFILE_1_36
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.resize.nearest_request import is_change, nearest_requests
 from plimsoll.rules.resources.qos import computed_qos_class
 
@@ -43,7 +43,7 @@ def version(*containers: Lists, level: Lists | None = None) -> PodVersion:
 
 
 def errors(old: PodVersion, new: PodVersion) -> list[FieldError]:
-    return resize_errors(old, new, DEFAULT_GATES, PROFILE_1_36)
+    return resize_errors(old, new, DEFAULT_GATES, profile_named("1.36"))
 
 
 def lists(pod: Pod) -> list[Lists]:

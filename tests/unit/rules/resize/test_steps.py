@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.resize.allocation import allocation_of
 from plimsoll.rules.resize.steps import (
     MemoryCheck,
@@ -46,7 +46,7 @@ def values(cpu_milli: int = 1000, memory_mi: int = 400) -> Values:
 
 def plan(old: Pod, new: Pod, current: Values, wanted: Values, **more: Any) -> ResizePlan:
     running = more.pop("running", {each.name for each in (*new.spec.init_containers, *new.spec.containers)})
-    more.setdefault("profile", PROFILE_1_36)
+    more.setdefault("profile", profile_named("1.36"))
     return resize_plan(new, allocation_of(old), running, current, wanted, **more)
 
 
@@ -83,7 +83,7 @@ def test_raise_one_to_two() -> None:
 @pytest.mark.parametrize(
     ("profile", "expected"),
     [
-        (PROFILE_1_36, ["a cpu: 1 400Mi", "pod shares 1024", "pod quota 100000"]),
+        (profile_named("1.36"), ["a cpu: 1 400Mi", "pod shares 1024", "pod quota 100000"]),
         (PROFILE_DOCUMENTS, ["a cpu: 1 400Mi", "pod quota 100000", "pod shares 1024"]),
     ],
     ids=["1.36", "documents"],
@@ -224,7 +224,9 @@ def test_only_running_containers() -> None:
 
 
 def test_without_a_record_everything_is_new() -> None:
-    found = resize_plan(pod(container("a", "1")), allocation_of(pod()), {"a"}, values(), values(), profile=PROFILE_1_36)
+    found = resize_plan(
+        pod(container("a", "1")), allocation_of(pod()), {"a"}, values(), values(), profile=profile_named("1.36")
+    )
     assert [short(step)[0] for step in found.steps] == ["a"]
 
 
@@ -324,7 +326,7 @@ def test_pod_level_in_progress() -> None:
 _SIZES = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, max_size=5)
 
 
-@given(_SIZES, st.sampled_from([PROFILE_DOCUMENTS, PROFILE_1_36]))
+@given(_SIZES, st.sampled_from([PROFILE_DOCUMENTS, profile_named("1.36")]))
 def test_no_container_is_ever_larger_than_its_pod_and_the_end_is_right(
     rows: list[tuple[int, int]], profile: Any
 ) -> None:

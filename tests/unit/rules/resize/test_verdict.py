@@ -12,7 +12,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.node.admission import shortfalls
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resize.allocation import (
     Allocation,
@@ -54,7 +54,7 @@ def node(cpu: str = "4", memory: str = "8Gi", pods: str = "110") -> Node:
 
 def setting(**fields: Any) -> ResizeSetting:
     load = allocated_load(fields.pop("node", node()), fields.pop("others", ()))
-    return ResizeSetting(load, profile=fields.pop("profile", PROFILE_1_36), **fields)
+    return ResizeSetting(load, profile=fields.pop("profile", profile_named("1.36")), **fields)
 
 
 def verdict(old: Pod, new: Pod, around: ResizeSetting | None = None) -> ResizeVerdict:
@@ -270,7 +270,7 @@ def test_larger_than_the_node_in_documents() -> None:
 
 
 def test_larger_than_the_node_in_1_36() -> None:
-    found = verdict(ONE, TOO_LARGE, setting(profile=PROFILE_1_36))
+    found = verdict(ONE, TOO_LARGE, setting(profile=profile_named("1.36")))
     assert found.decision == "Deferred"
     assert found.message == "Node didn't have enough resource: cpu, requested: 100000, used: 0, capacity: 4000"
 
@@ -393,7 +393,7 @@ def test_a_critical_pod_with_other_failures_preempts_no_pod() -> None:
 _SIZES = st.integers(0, 6)
 
 
-@given(_SIZES, _SIZES, _SIZES, st.sampled_from([PROFILE_DOCUMENTS, PROFILE_1_36]))
+@given(_SIZES, _SIZES, _SIZES, st.sampled_from([PROFILE_DOCUMENTS, profile_named("1.36")]))
 def test_accepted_means_that_it_fits(old: int, new: int, used: int, profile: Any) -> None:
     before, after = pod(container(cpu=str(old), guaranteed=False)), pod(container(cpu=str(new), guaranteed=False))
     other = pod(container(cpu=str(used), guaranteed=False), name="o")

@@ -11,7 +11,7 @@ from plimsoll.rules.cgroups.desired import desired_tree, workload
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.node.node_config import Machine, resolved
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.resources.allocated_status import (
     actuated_level,
     actuated_resources,
@@ -70,7 +70,7 @@ COUNTED = [
 
 @pytest.mark.parametrize(("profile", "status", "milli"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
 def test_cgroups_follow_what_is_allocated(profile: str, status: Json, milli: int) -> None:
-    chosen = PROFILES[profile]
+    chosen = profile_named(profile)
     setting = resolved(Machine(8, 8 << 30, {}), reading(None, chosen).config, chosen)
     work = workload(from_document(document("3", **status), Pod), setting)
     assert work.counted["cpu"].milli == milli

@@ -15,17 +15,14 @@ from plimsoll.rules.resources.effective import (
     aggregate,
     container_limits,
     container_requests,
-    counted_limits,
-    counted_requests,
-    counted_requests_documented,
     larger,
     pod_level_limits_set,
     pod_level_requests_set,
     pod_level_set,
     pod_limits,
     pod_requests,
-    resize_infeasible,
 )
+from plimsoll.rules.resources.footprint import counted_limits, counted_requests, resize_infeasible
 from tests.examples import examples
 from tests.unit.strategies import Json, cpu_texts, lean, memory_texts, plain_pods, valid_pods
 
@@ -179,7 +176,7 @@ OLD = [
 @pytest.mark.parametrize(("resize", "allocated", "counted"), [row[1:] for row in OLD], ids=[row[0] for row in OLD])
 def test_counted_as_documented(resize: str, allocated: str, counted: str) -> None:
     document = resized(allocated={"cpu": allocated}, actual={"requests": {"cpu": "9"}}, resize=resize)
-    assert shown(counted_requests_documented(lean(document))) == {"cpu": counted}
+    assert shown(counted_requests(lean(document), "documents")) == {"cpu": counted}
 
 
 ADDITIVE = [
@@ -204,10 +201,10 @@ def test_sidecars_and_the_pod_level_are_counted_alike(resize: str, level: str, t
     }
     init = container("i", requests={"cpu": "1"})
     spec = {"containers": [container("a", requests={"cpu": "2"})], "initContainers": [init, side]}
-    assert shown(counted_requests_documented(lean({"spec": spec, "status": status}))) == {"cpu": total}
+    assert shown(counted_requests(lean({"spec": spec, "status": status}), "documents")) == {"cpu": total}
     spec = {"containers": [container("a")], "resources": {"requests": {"cpu": "100"}}, "overhead": {"cpu": "2"}}
     status = {"resize": resize, "allocatedResources": {"cpu": "1", "memory": "1Gi"}}
-    counted = shown(counted_requests_documented(lean({"spec": spec, "status": status})))
+    counted = shown(counted_requests(lean({"spec": spec, "status": status}), "documents"))
     assert counted == {"cpu": shown({"cpu": parse(level) + parse("2")})["cpu"]}
 
 
@@ -230,8 +227,8 @@ def test_counted_pod_level(reason, actual, allocated, gate, request_, limit) -> 
     conditions = [{"type": "PodResizePending", "reason": reason}] if reason else []
     document = pod([container("a", "1")], resources={"requests": {"cpu": "5"}, "limits": {"cpu": "6"}})
     document["status"] = {"resources": actual, "allocatedResources": allocated, "conditions": conditions}
-    assert shown(counted_requests(lean(document), pod_level_status=gate)) == {"cpu": request_}
-    assert shown(counted_limits(lean(document), pod_level_status=gate)) == {"cpu": limit}
+    assert shown(counted_requests(lean(document), gates=Gates(pod_level_status_counted=gate))) == {"cpu": request_}
+    assert shown(counted_limits(lean(document), gates=Gates(pod_level_status_counted=gate))) == {"cpu": limit}
 
 
 # --- properties ---

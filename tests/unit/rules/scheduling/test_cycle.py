@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, Profile, profile_named
 from plimsoll.rules.scheduling.cycle import (
     backoff_s,
     by_node,
@@ -46,7 +46,7 @@ def node(name: str, cpu: str = "4", *residents: Pod, pods: str = "10", **spec: A
         },
         Node,
     )
-    return node_load(lean, residents, PROFILE_1_36)
+    return node_load(lean, residents, profile_named("1.36"))
 
 
 TAINTED = [{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]
@@ -73,7 +73,7 @@ HELP = "preemption: 0/5 nodes are available: 1 No preemption victims found for i
     ("profile", "message"),
     [
         pytest.param(
-            PROFILE_1_36,
+            profile_named("1.36"),
             f"{HISTOGRAM.format(taint='had untolerated taint(s)')} no new claims to deallocate, {HELP}",
             id="1.36, spec 06 E9",
         ),
@@ -92,7 +92,7 @@ def test_a4_failed_scheduling_text(profile: Profile, message: str) -> None:
 
 def test_a4_one_node_counts_under_each_of_its_reasons() -> None:
     full = node("n1", "4", pod("a", "4"), pods="1")
-    message = decide(pod("new", "2"), [full], PROFILE_1_36).message
+    message = decide(pod("new", "2"), [full], profile_named("1.36")).message
     assert message.startswith("0/1 nodes are available: 1 Insufficient cpu, 1 Too many pods. ")
 
 
@@ -102,13 +102,13 @@ def test_a4_counts_sort_as_text() -> None:
 
 
 def test_a4_no_nodes() -> None:
-    assert decide(pod(), [], PROFILE_1_36).message == "no nodes available to schedule pods"
+    assert decide(pod(), [], profile_named("1.36")).message == "no nodes available to schedule pods"
 
 
 @pytest.mark.parametrize(
     ("profile", "before"),
     [
-        pytest.param(PROFILE_1_36, "no new claims to deallocate, ", id="1.36"),
+        pytest.param(profile_named("1.36"), "no new claims to deallocate, ", id="1.36"),
         pytest.param(PROFILE_DOCUMENTS, "", id="documents"),
     ],
 )
@@ -121,7 +121,7 @@ def test_a4_preemption_policy_never(profile: Profile, before: str) -> None:
 
 
 def test_a4_when_preemption_helps_only_the_histogram_is_reported() -> None:
-    found = decide(pod("new", "4", 9), [node("n1", "4", pod("a", "1"))], PROFILE_1_36)
+    found = decide(pod("new", "4", 9), [node("n1", "4", pod("a", "1"))], profile_named("1.36"))
     assert found.message == "0/1 nodes are available: 1 Insufficient cpu."
     assert found.preemption is not None and found.preemption.candidate is not None
     assert found.preemption.candidate.node == "n1"
@@ -134,16 +134,16 @@ def named(*names: str) -> Json:
 
 def test_a_daemon_sets_pod_tries_only_its_own_node() -> None:
     nodes = [node("n1", "4", pod("a", "4")), node("n2"), node("n3")]
-    assert decide(pod("new", "1", affinity=named("n1")), nodes, PROFILE_1_36).message == (
+    assert decide(pod("new", "1", affinity=named("n1")), nodes, profile_named("1.36")).message == (
         "0/3 nodes are available: 1 Insufficient cpu, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]. "
         "no new claims to deallocate, preemption: 0/3 nodes are available: "
         "1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling."
     )
-    assert decide(pod("new", "1", affinity=named("n2")), nodes, PROFILE_1_36).nodes == ("n2",)
+    assert decide(pod("new", "1", affinity=named("n2")), nodes, profile_named("1.36")).nodes == ("n2",)
 
 
 def test_terms_that_exclude_one_another_are_reported_once() -> None:
-    found = decide(pod("new", affinity=named("n1", "n2")), [node("n1"), node("n2")], PROFILE_1_36)
+    found = decide(pod("new", affinity=named("n1", "n2")), [node("n1"), node("n2")], profile_named("1.36"))
     assert found.message == (
         "0/2 nodes are available: pod affinity terms conflict. no new claims to deallocate, "
         "preemption: 0/2 nodes are available: 2 Preemption is not helpful for scheduling."
@@ -152,33 +152,33 @@ def test_terms_that_exclude_one_another_are_reported_once() -> None:
 
 def test_a3_the_emptiest_node_wins_and_all_ties_are_returned() -> None:
     nodes = [node("n1", "4", pod("a", "2")), node("n2"), node("n3")]
-    found = decide(pod("new", "1"), nodes, PROFILE_1_36)
+    found = decide(pod("new", "1"), nodes, profile_named("1.36"))
     assert found.nodes == ("n2", "n3")
     assert set(found.scores) == {"n1", "n2", "n3"}
-    assert decide(pod("new", "3"), nodes[:2], PROFILE_1_36).scores == {}, "a single node is not scored"
+    assert decide(pod("new", "3"), nodes[:2], profile_named("1.36")).scores == {}, "a single node is not scored"
 
 
 def test_a5_the_nominated_node_is_tried_first() -> None:
     nodes = [node("n1", "4", pod("a", "2")), node("n2")]
     back = pod("new", "1", status={"nominatedNodeName": "n1"})
-    assert decide(back, nodes, PROFILE_1_36).nodes == ("n1",)
+    assert decide(back, nodes, profile_named("1.36")).nodes == ("n1",)
     grown = pod("new", "3", status={"nominatedNodeName": "n1"})
-    assert decide(grown, nodes, PROFILE_1_36).nodes == ("n2",), "another node may still be used"
+    assert decide(grown, nodes, profile_named("1.36")).nodes == ("n2",), "another node may still be used"
 
 
 def test_a2_a_nominated_pod_takes_its_place() -> None:
     nominee = waiting_load(pod("nominee", "4", 5, status={"nominatedNodeName": "n1"}))
     nodes = [node("n1"), node("n2")]
     nominated = by_node([nominee, waiting_load(pod("other"))])
-    assert decide(pod("new", "1", 5), nodes, PROFILE_1_36, nominated=nominated).nodes == ("n2",)
-    assert decide(pod("new", "1", 6), nodes, PROFILE_1_36, nominated=nominated).nodes == ("n1", "n2")
+    assert decide(pod("new", "1", 5), nodes, profile_named("1.36"), nominated=nominated).nodes == ("n2",)
+    assert decide(pod("new", "1", 6), nodes, profile_named("1.36"), nominated=nominated).nodes == ("n1", "n2")
 
 
 def test_a3_a_large_cluster_is_searched_in_rotation() -> None:
     nodes = [node(f"n{index}") for index in range(200)]
-    first = decide(pod(), nodes, PROFILE_1_36)
+    first = decide(pod(), nodes, profile_named("1.36"))
     assert len(first.scores) == 100 and first.next_start == 100
-    second = decide(pod(), nodes, PROFILE_1_36, start=first.next_start)
+    second = decide(pod(), nodes, profile_named("1.36"), start=first.next_start)
     assert not first.scores.keys() & second.scores.keys()
     assert second.next_start == 0
 
@@ -210,7 +210,7 @@ def test_a4_backoff(attempts: int, seconds: int) -> None:
 def test_a_pod_goes_where_it_fits_or_the_message_counts_every_node(sizes: list[tuple[int, int]], cpu: int) -> None:
     nodes = [node(f"n{index}", str(size), pod("r", str(used))) for index, (used, size) in enumerate(sizes)]
     fitting = {f"n{index}" for index, (used, size) in enumerate(sizes) if used + cpu <= size}
-    found = decide(pod("new", str(cpu)), nodes, PROFILE_1_36)
+    found = decide(pod("new", str(cpu)), nodes, profile_named("1.36"))
     assert set(found.nodes) <= fitting
     assert bool(found.nodes) is bool(fitting)
     if not fitting:

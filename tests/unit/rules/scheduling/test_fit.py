@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, PROFILES
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.scheduling.fit import (
     FITS,
@@ -52,7 +52,9 @@ def node(name: str = "n1", allocatable: Json | None = None, labels: Json | None 
 
 def largest_cpu(load: NodeLoad) -> int:
     """The largest whole number of cores that still lands."""
-    return max(n for n in range(20) if verdict(waiting_load(pod("new", {"cpu": str(n)})), load, PROFILE_1_36).fits)
+    return max(
+        n for n in range(20) if verdict(waiting_load(pod("new", {"cpu": str(n)})), load, profile_named("1.36")).fits
+    )
 
 
 def resident(
@@ -91,7 +93,7 @@ SIDECAR_1 = {"name": "s", "restartPolicy": "Always", "resources": {"requests": {
     ],
 )
 def test_a1_checked_on_a_live_1_36_scheduler(on_node: Pod, cores: int) -> None:
-    assert largest_cpu(node_load(node(), [on_node], PROFILE_1_36)) == cores
+    assert largest_cpu(node_load(node(), [on_node], profile_named("1.36"))) == cores
 
 
 def test_a1_a_pod_being_deleted_still_counts() -> None:
@@ -102,7 +104,7 @@ def test_a1_a_pod_being_deleted_still_counts() -> None:
         },
         Pod,
     )
-    assert largest_cpu(node_load(node(), [leaving], PROFILE_1_36)) == 6
+    assert largest_cpu(node_load(node(), [leaving], profile_named("1.36"))) == 6
 
 
 @pytest.mark.parametrize(
@@ -174,18 +176,18 @@ def test_a1_the_pod_being_scheduled_counts_from_its_spec_only() -> None:
 )
 def test_a2_resources(used: list[str], requests: Json, allocatable: Json, expected: FitVerdict) -> None:
     residents = [pod(f"r{index}", {"cpu": cpu}) for index, cpu in enumerate(used)]
-    load = node_load(node(allocatable=allocatable), residents, PROFILE_1_36)
-    assert verdict(waiting_load(pod("p", requests)), load, PROFILE_1_36) == expected
+    load = node_load(node(allocatable=allocatable), residents, profile_named("1.36"))
+    assert verdict(waiting_load(pod("p", requests)), load, profile_named("1.36")) == expected
 
 
 def test_a2_a_full_node_is_resolvable() -> None:
-    load = node_load(node(allocatable={**ALLOCATABLE, "pods": "2"}), [pod("a"), pod("b")], PROFILE_1_36)
-    assert verdict(waiting_load(pod()), load, PROFILE_1_36) == FitVerdict(("Too many pods",))
+    load = node_load(node(allocatable={**ALLOCATABLE, "pods": "2"}), [pod("a"), pod("b")], profile_named("1.36"))
+    assert verdict(waiting_load(pod()), load, profile_named("1.36")) == FitVerdict(("Too many pods",))
 
 
 def test_a2_allocatable_defaults_to_capacity() -> None:
     bare = from_document({"metadata": {"name": "n"}, "status": {"capacity": {"cpu": "4", "pods": "10"}}}, Node)
-    assert node_load(bare, [], PROFILE_1_36).allocatable == {"cpu": 4000}
+    assert node_load(bare, [], profile_named("1.36")).allocatable == {"cpu": 4000}
 
 
 TAINTED = [{"key": "soft", "effect": "PreferNoSchedule"}, {"key": "dedicated", "value": "db", "effect": "NoExecute"}]
@@ -256,9 +258,9 @@ AFFINITY_TEXT = "node(s) didn't match Pod's node affinity/selector"
     ],
 )
 def test_a2_other_filters(profile: str, the_pod: Pod, the_node: Node, reason: str | None) -> None:
-    load = node_load(the_node, [], PROFILES[profile])
+    load = node_load(the_node, [], profile_named(profile))
     expected = FITS if reason is None else FitVerdict((reason,), unresolvable=True)
-    assert verdict(waiting_load(the_pod), load, PROFILES[profile]) == expected
+    assert verdict(waiting_load(the_pod), load, profile_named(profile)) == expected
 
 
 def with_port(name: str = "p", *, sidecar: bool = False, **port: Any) -> Pod:
@@ -291,9 +293,9 @@ def with_port(name: str = "p", *, sidecar: bool = False, **port: Any) -> Pod:
     ],
 )
 def test_a2_host_ports(taken: Pod, wanted: Pod, collides: bool) -> None:
-    load = node_load(node(), [taken], PROFILE_1_36)
+    load = node_load(node(), [taken], profile_named("1.36"))
     text = "node(s) didn't have free ports for the requested pod ports"
-    assert verdict(waiting_load(wanted), load, PROFILE_1_36) == (FitVerdict((text,)) if collides else FITS)
+    assert verdict(waiting_load(wanted), load, profile_named("1.36")) == (FitVerdict((text,)) if collides else FITS)
 
 
 def test_on_the_hosts_network_every_port_is_a_host_port() -> None:
@@ -312,8 +314,8 @@ def test_on_the_hosts_network_every_port_is_a_host_port() -> None:
 def test_a2_nominated_pods_of_no_lower_priority_count(priority: int, fits: bool) -> None:
     nominee = waiting_load(pod("nominee", {"cpu": "5"}, priority=5))
     new = waiting_load(pod("new", {"cpu": "4"}, priority=priority))
-    load = with_nominated(node_load(node(), [], PROFILE_1_36), [nominee], new)
-    assert verdict(new, load, PROFILE_1_36).fits is fits
+    load = with_nominated(node_load(node(), [], profile_named("1.36")), [nominee], new)
+    assert verdict(new, load, profile_named("1.36")).fits is fits
     assert with_nominated(load, [new], new) is load, "its own nomination does not stand in its way"
 
 
@@ -321,7 +323,7 @@ def test_a2_nominated_pods_of_no_lower_priority_count(priority: int, fits: bool)
 
 
 def test_e16_kubelet_rejection() -> None:
-    load = node_load(node(allocatable={"cpu": "4", "pods": "10"}), [pod("r", {"cpu": "3800m"})], PROFILE_1_36)
+    load = node_load(node(allocatable={"cpu": "4", "pods": "10"}), [pod("r", {"cpu": "3800m"})], profile_named("1.36"))
     asked = amounts({"cpu": QUANTITIES["500m"], "example.com/gpu": QUANTITIES["1"], "hugepages-2Mi": QUANTITIES["2Mi"]})
     first, *others = kubelet_shortfalls(asked, load)
     assert first == Shortfall("cpu", 500, 3800, 4000)
@@ -342,11 +344,11 @@ PODS = st.lists(st.tuples(CPUS, st.integers(0, 10**9).map(str)), max_size=6)
 @given(PODS, st.data())
 def test_sums_are_the_same_however_pods_came_and_went(listed: list[tuple[str, str]], data: st.DataObject) -> None:
     pods = [pod(f"p{index}", {"cpu": cpu, "memory": memory}) for index, (cpu, memory) in enumerate(listed)]
-    loads = [resident_load(each, PROFILE_1_36) for each in pods]
+    loads = [resident_load(each, profile_named("1.36")) for each in pods]
     gone = data.draw(st.sets(st.sampled_from(loads).map(lambda load: load.key))) if loads else set()
-    moved = node_load(node(), [], PROFILE_1_36).with_pods(loads).with_pods(loads[:2]).without_pods(gone)
+    moved = node_load(node(), [], profile_named("1.36")).with_pods(loads).with_pods(loads[:2]).without_pods(gone)
     fresh = node_load(
-        node(), [each for each, load in zip(pods, loads, strict=True) if load.key not in gone], PROFILE_1_36
+        node(), [each for each, load in zip(pods, loads, strict=True) if load.key not in gone], profile_named("1.36")
     )
     assert moved.residents == fresh.residents
     assert {name: amount for name, amount in moved.requested.items() if amount} == fresh.requested
@@ -355,6 +357,6 @@ def test_sums_are_the_same_however_pods_came_and_went(listed: list[tuple[str, st
 
 @given(st.integers(0, 8000), st.integers(0, 9000))
 def test_fit_is_a_comparison_of_sums(used_milli: int, asked_milli: int) -> None:
-    load = node_load(node(), [pod("r", {"cpu": f"{used_milli}m"})], PROFILE_1_36)
+    load = node_load(node(), [pod("r", {"cpu": f"{used_milli}m"})], profile_named("1.36"))
     fits = not shortfalls(amounts({"cpu": QUANTITIES[f"{asked_milli}m"]}), load)
     assert fits is (asked_milli == 0 or used_milli + asked_milli <= 8000)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
-from plimsoll.rules.profile import PROFILE_1_36
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.scheduling.fit import FitVerdict, NodeLoad, node_load, verdict, waiting_load
 from plimsoll.rules.scheduling.preemption import PreemptionCandidate, cheapest, preempt, victims_on
 
@@ -38,7 +38,7 @@ def pod(
 
 def node(*residents: Pod, name: str = "n1", cpu: str = "4") -> NodeLoad:
     lean = from_document({"metadata": {"name": name}, "status": {"allocatable": {"cpu": cpu, "pods": "10"}}}, Node)
-    return node_load(lean, residents, PROFILE_1_36)
+    return node_load(lean, residents, profile_named("1.36"))
 
 
 def budget(
@@ -121,7 +121,7 @@ DB = {"app": "db"}
     ],
 )
 def test_a5_victims(residents: list[Pod], budgets: list[PodDisruptionBudget], victims: list[str], broken: int) -> None:
-    found = victims_on(waiting_load(pod("new", "2", 10)), node(*residents), PROFILE_1_36, budgets=budgets)
+    found = victims_on(waiting_load(pod("new", "2", 10)), node(*residents), profile_named("1.36"), budgets=budgets)
     assert isinstance(found, PreemptionCandidate)
     assert [each.metadata.name for each in found.victims] == victims
     assert found.broken_budgets == broken
@@ -129,7 +129,7 @@ def test_a5_victims(residents: list[Pod], budgets: list[PodDisruptionBudget], vi
 
 def test_a5_victims_are_listed_by_importance() -> None:
     residents = [pod("c", "1", 1), pod("a", "1", 3, labels=DB), pod("b", "1", 2), pod("d", "1", 0)]
-    found = victims_on(waiting_load(pod("new", "4", 10)), node(*residents), PROFILE_1_36, budgets=[budget(0)])
+    found = victims_on(waiting_load(pod("new", "4", 10)), node(*residents), profile_named("1.36"), budgets=[budget(0)])
     assert isinstance(found, PreemptionCandidate)
     assert [each.metadata.name for each in found.victims] == ["a", "b", "c", "d"]
     assert found.broken_budgets == 1
@@ -147,12 +147,14 @@ def test_a5_victims_are_listed_by_importance() -> None:
     ],
 )
 def test_a5_unsuitable_node(residents: list[Pod], expected: FitVerdict) -> None:
-    assert victims_on(waiting_load(pod("new", "2", 10)), node(*residents), PROFILE_1_36) == expected
+    assert victims_on(waiting_load(pod("new", "2", 10)), node(*residents), profile_named("1.36")) == expected
 
 
 def test_a5_a_nominated_pod_of_higher_priority_keeps_its_place() -> None:
     nominee = [waiting_load(pod("nominee", "3", 50))]
-    found = victims_on(waiting_load(pod("new", "2", 10)), node(pod("low", "4", 1)), PROFILE_1_36, nominated=nominee)
+    found = victims_on(
+        waiting_load(pod("new", "2", 10)), node(pod("low", "4", 1)), profile_named("1.36"), nominated=nominee
+    )
     assert found == SHORT
 
 
@@ -221,7 +223,7 @@ def test_a5_a_decision_over_nodes() -> None:
     verdicts = {"n1": SHORT, "n2": SHORT, "n3": FitVerdict(("node(s) were unschedulable",), True)}
     waiting = waiting_load(pod("new", "2", 10))
     weak, strong = waiting_load(pod("weak", "1", 5)), waiting_load(pod("strong", "1", 50))
-    found = preempt(waiting, nodes, verdicts, PROFILE_1_36, {"n2": [weak, strong]})
+    found = preempt(waiting, nodes, verdicts, profile_named("1.36"), {"n2": [weak, strong]})
     assert found.candidate is not None
     assert found.candidate.node == "n2", "n3 would cost less but cannot be helped"
     assert [each.metadata.name for each in found.candidate.victims] == ["b"]
@@ -235,7 +237,7 @@ def test_a5_why_no_pod_can_be_preempted() -> None:
         node(name="n3", cpu="1"),
     ]
     verdicts = {"n1": SHORT, "n2": SHORT, "n3": FitVerdict(("Insufficient cpu",), True)}
-    found = preempt(waiting_load(pod("new", "2", 10)), nodes, verdicts, PROFILE_1_36)
+    found = preempt(waiting_load(pod("new", "2", 10)), nodes, verdicts, profile_named("1.36"))
     assert found.candidate is None
     assert {name: each.reasons for name, each in found.verdicts.items()} == {
         "n1": ("No preemption victims found for incoming pod",),
@@ -276,7 +278,7 @@ def test_a5_no_further_preemption_while_victims_leave(
     resident: Pod, verdicts: dict[str, FitVerdict], text: str
 ) -> None:
     waiting = waiting_load(pod("new", "2", 10, status={"nominatedNodeName": "n1"}))
-    assert preempt(waiting, [node(resident)], verdicts, PROFILE_1_36).ineligible == text
+    assert preempt(waiting, [node(resident)], verdicts, profile_named("1.36")).ineligible == text
 
 
 RESIDENTS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12)), max_size=5)
@@ -286,12 +288,14 @@ RESIDENTS = st.lists(st.tuples(st.integers(1, 4), st.integers(0, 12)), max_size=
 def test_victims_are_lower_sufficient_and_each_is_needed(listed: list[tuple[int, int]], cpu: int) -> None:
     residents = [pod(f"r{index}", str(cores), priority) for index, (cores, priority) in enumerate(listed)]
     load, waiting = node(*residents, cpu="8"), waiting_load(pod("new", str(cpu), 10))
-    candidate = victims_on(waiting, load, PROFILE_1_36)
+    candidate = victims_on(waiting, load, profile_named("1.36"))
     assume(isinstance(candidate, PreemptionCandidate))
     assert isinstance(candidate, PreemptionCandidate)
     event(f"{len(candidate.victims)} victims of {len(residents)} pods")
     keys = [f"d/{victim.metadata.name}" for victim in candidate.victims]
     assert all((victim.spec.priority or 0) < 10 for victim in candidate.victims)
-    assert verdict(waiting, load.without_pods(keys), PROFILE_1_36).fits
+    assert verdict(waiting, load.without_pods(keys), profile_named("1.36")).fits
     for key in keys:
-        assert not verdict(waiting, load.without_pods(other for other in keys if other != key), PROFILE_1_36).fits
+        assert not verdict(
+            waiting, load.without_pods(other for other in keys if other != key), profile_named("1.36")
+        ).fits

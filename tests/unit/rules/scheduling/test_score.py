@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, Profile, profile_named
 from plimsoll.rules.scheduling.fit import NodeLoad, node_load, resident_load, waiting_load
 from plimsoll.rules.scheduling.score import (
     NodeScore,
@@ -43,7 +43,7 @@ def node(name: str = "n1", allocatable: Json | None = None, labels: Json | None 
 
 def worked() -> NodeLoad:
     """A3: node 4 CPU/8Gi, used 1 CPU/2Gi."""
-    return node_load(node(), [pod("r", {"cpu": "1", "memory": "2Gi"})], PROFILE_1_36)
+    return node_load(node(), [pod("r", {"cpu": "1", "memory": "2Gi"})], profile_named("1.36"))
 
 
 WORKED_POD = waiting_load(pod("p", {"cpu": "1", "memory": "1Gi"}))
@@ -82,7 +82,7 @@ def test_a3_strategies(strategy: ScoringStrategy, score: int) -> None:
     ("profile", "score"),
     [
         pytest.param(PROFILE_DOCUMENTS, 93, id="≤1.35: s = 93"),
-        pytest.param(PROFILE_1_36, 71, id="1.36: 50 + (50 + 93 − 100) div 2"),
+        pytest.param(profile_named("1.36"), 71, id="1.36: 50 + (50 + 93 − 100) div 2"),
     ],
 )
 def test_a3_balanced_allocation(profile: Profile, score: int) -> None:
@@ -98,7 +98,7 @@ def test_a3_balanced_allocation_more_than_two_resources() -> None:
 
 
 def test_a3_balanced_allocation_skips_a_pod_without_requests() -> None:
-    assert balanced_score(waiting_load(pod()), worked(), PROFILE_1_36) == 0
+    assert balanced_score(waiting_load(pod()), worked(), profile_named("1.36")) == 0
 
 
 def test_a3_balanced_allocation_knows_no_defaults() -> None:
@@ -108,7 +108,7 @@ def test_a3_balanced_allocation_knows_no_defaults() -> None:
 
 
 def test_a3_an_extended_resource_counts_only_for_pods_that_request_it() -> None:
-    load = node_load(node(allocatable={"cpu": "4", "example.com/gpu": "10"}), [], PROFILE_1_36)
+    load = node_load(node(allocatable={"cpu": "4", "example.com/gpu": "10"}), [], profile_named("1.36"))
     resources = (("cpu", 1), ("example.com/gpu", 1))
     asking, other = pod("p", {"cpu": "2", "example.com/gpu": "1"}), pod("p", {"cpu": "2"})
     assert (
@@ -143,7 +143,7 @@ MIB_200 = 200 * 1024 * 1024
     ],
 )
 def test_e15_defaults_for_absent_requests(spec: Json, cpu_milli: int, memory_bytes: int) -> None:
-    for load in (waiting_load(pod("p", **spec)), resident_load(pod("p", **spec), PROFILE_1_36)):
+    for load in (waiting_load(pod("p", **spec)), resident_load(pod("p", **spec), profile_named("1.36"))):
         assert (load.scored_cpu_milli, load.scored_memory_bytes) == (cpu_milli, memory_bytes)
     assert waiting_load(pod()).requests == {}, "fitting knows no defaults"
 
@@ -151,7 +151,7 @@ def test_e15_defaults_for_absent_requests(spec: Json, cpu_milli: int, memory_byt
 def test_e15_with_pod_level_requests_a_resident_counts_no_default_for_what_any_container_names() -> None:
     named = {"name": "a", "resources": {"requests": {"memory": "1Gi"}}}
     both = pod("p", containers=[named, {"name": "b"}], resources={"requests": {"cpu": "1"}})
-    assert resident_load(both, PROFILE_1_36).scored_memory_bytes == 1024**3
+    assert resident_load(both, profile_named("1.36")).scored_memory_bytes == 1024**3
     assert waiting_load(both).scored_memory_bytes == 1024**3 + MIB_200
 
 
@@ -161,7 +161,7 @@ def test_e15_a_default_fills_what_a_resize_status_lacks() -> None:
         "spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]},
         "status": {"containerStatuses": [{"name": "c", "resources": {"requests": {"cpu": "3"}}}]},
     }
-    load = resident_load(from_document(document, Pod), PROFILE_1_36)
+    load = resident_load(from_document(document, Pod), profile_named("1.36"))
     assert (load.scored_cpu_milli, load.scored_memory_bytes) == (3000, MIB_200)
 
 
@@ -214,14 +214,14 @@ def test_normalized(counts: list[int], reverse: bool, expected: list[int]) -> No
 
 def test_a3_weighted_sum_decides() -> None:
     loads = [
-        node_load(node("plain", labels={"disk": "hdd"}), [], PROFILE_1_36),
-        node_load(node("tainted", labels={"disk": "ssd"}, taints=SOFT[:1]), [], PROFILE_1_36),
-        node_load(node("wanted", labels={"disk": "ssd"}), [], PROFILE_1_36),
+        node_load(node("plain", labels={"disk": "hdd"}), [], profile_named("1.36")),
+        node_load(node("tainted", labels={"disk": "ssd"}, taints=SOFT[:1]), [], profile_named("1.36")),
+        node_load(node("wanted", labels={"disk": "ssd"}), [], profile_named("1.36")),
     ]
     ssd = {"matchExpressions": [{"key": "disk", "operator": "In", "values": ["ssd"]}]}
     affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": ssd}]}}
     waiting = waiting_load(pod("p", {"cpu": "1", "memory": "2Gi"}, affinity=affinity))
-    found = scores(waiting, loads, PROFILE_1_36)
+    found = scores(waiting, loads, profile_named("1.36"))
     # Alike in resources: least (75+75) div 2; balanced before and after, 50 + 50 div 2.
     assert found == {
         "plain": NodeScore(100, 0, 75, 75, 3 * 100 + 75 + 75),
@@ -229,7 +229,11 @@ def test_a3_weighted_sum_decides() -> None:
         "wanted": NodeScore(100, 100, 75, 75, 3 * 100 + 2 * 100 + 75 + 75),
     }
     assert best(found) == ("wanted",)
-    assert best(scores(waiting, loads, PROFILE_1_36, weights=Weights(0, 0, 1, 1))) == ("plain", "tainted", "wanted")
+    assert best(scores(waiting, loads, profile_named("1.36"), weights=Weights(0, 0, 1, 1))) == (
+        "plain",
+        "tainted",
+        "wanted",
+    )
 
 
 @pytest.mark.parametrize(
@@ -267,10 +271,10 @@ def test_every_score_stays_between_0_and_100(used_cpu: int, used_memory: int, cp
     load = node_load(
         node(allocatable={"cpu": "5", "memory": "5000"}),
         [pod("r", {"cpu": f"{used_cpu}m", "memory": str(used_memory)})],
-        PROFILE_1_36,
+        profile_named("1.36"),
     )
     waiting = waiting_load(pod("p", {"cpu": f"{cpu}m", "memory": str(memory)}))
-    for profile in (PROFILE_DOCUMENTS, PROFILE_1_36):
+    for profile in (PROFILE_DOCUMENTS, profile_named("1.36")):
         for strategy in (
             ScoringStrategy(),
             ScoringStrategy("MostAllocated"),
@@ -284,7 +288,7 @@ def test_every_score_stays_between_0_and_100(used_cpu: int, used_memory: int, cp
 
 @given(AMOUNTS, AMOUNTS)
 def test_least_and_most_are_each_others_mirror(used: int, asked: int) -> None:
-    load = node_load(node(allocatable={"cpu": "100"}), [pod("r", {"cpu": f"{used}m"})], PROFILE_1_36)
+    load = node_load(node(allocatable={"cpu": "100"}), [pod("r", {"cpu": f"{used}m"})], profile_named("1.36"))
     used_now = usages(waiting_load(pod("p", {"cpu": f"{asked}m"})), load, (("cpu", 1),), real=True)
     assert strategy_score(ScoringStrategy(), used_now) + strategy_score(ScoringStrategy("MostAllocated"), used_now) in (
         99,

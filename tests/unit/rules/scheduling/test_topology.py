@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILES
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.scheduling.fit import NodeLoad, node_load
 from plimsoll.rules.scheduling.topology import (
     AFFINITY,
@@ -22,7 +22,7 @@ from plimsoll.rules.scheduling.topology import (
 )
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
-PROFILE = PROFILES["1.36"]
+PROFILE = profile_named("1.36")
 WEB = {"matchLabels": {"app": "web"}}
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Node, Pod
-from plimsoll.rules.profile import PROFILE_1_36, PROFILE_DOCUMENTS, Profile
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, Profile, profile_named
 from plimsoll.rules.scheduling.cycle import by_node, decide
 from plimsoll.rules.scheduling.fit import NodeLoad, node_load, resident_load, waiting_load
 from plimsoll.rules.scheduling.vectorized import Fleet
@@ -102,7 +102,7 @@ def _filled(seed: int, nodes: int, pods: int, profile: Profile, percent: int = 0
     return by_arrays, placed
 
 
-@pytest.mark.parametrize("profile", [PROFILE_DOCUMENTS, PROFILE_1_36], ids=lambda profile: profile.name)
+@pytest.mark.parametrize("profile", [PROFILE_DOCUMENTS, profile_named("1.36")], ids=lambda profile: profile.name)
 def test_every_decision_of_a_200_node_cluster(profile: Profile) -> None:
     by_arrays, placed = _filled(1, 200, 1000, profile)
     assert by_arrays == placed > 500
@@ -112,7 +112,7 @@ def test_every_decision_of_a_200_node_cluster(profile: Profile) -> None:
 @given(
     st.integers(0, 2**32),
     st.integers(1, 40),
-    st.sampled_from([PROFILE_DOCUMENTS, PROFILE_1_36]),
+    st.sampled_from([PROFILE_DOCUMENTS, profile_named("1.36")]),
     st.sampled_from([0, 20]),
 )
 def test_small_clusters_that_run_full(seed: int, nodes: int, profile: Profile, percent: int) -> None:
@@ -120,11 +120,11 @@ def test_small_clusters_that_run_full(seed: int, nodes: int, profile: Profile, p
 
 
 def test_more_nodes_than_are_searched() -> None:
-    by_arrays, placed = _filled(3, 150, 60, PROFILE_1_36, 10)
+    by_arrays, placed = _filled(3, 150, 60, profile_named("1.36"), 10)
     assert by_arrays == placed == 60
 
 
 def test_a_nominated_pod_is_decided_by_the_scalar_rules() -> None:
-    loads: list[NodeLoad] = [node_load(_node(random.Random(1), 1), (), PROFILE_1_36)]
+    loads: list[NodeLoad] = [node_load(_node(random.Random(1), 1), (), profile_named("1.36"))]
     pod = from_document({"metadata": {"name": "p", "uid": "u"}, "status": {"nominatedNodeName": "n0001"}}, Pod)
-    assert Fleet(loads, PROFILE_1_36).decide(pod, {}) is None
+    assert Fleet(loads, profile_named("1.36")).decide(pod, {}) is None

@@ -1,0 +1,140 @@
+"""Feature gates: those that a rule uses, and what each release says about any gate.
+
+In a release's profile a gate has the release's default, and a gate that the release does not know, or has locked, is
+refused with its words. In profile `documents` features that only add something are on, although 1.27 had them off or
+not at all, and other gates are reported as without effect.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Literal
+
+import msgspec
+
+from plimsoll.rules.config.gate_history import HISTORY
+from plimsoll.rules.profile import DOCUMENTS, Profile, minor
+
+Stage = Literal["alpha", "beta", "GA", "deprecated"]
+_STAGES: dict[str, Stage] = {"a": "alpha", "b": "beta", "g": "GA", "d": "deprecated"}
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """A feature gate that a rule uses, with its default in profile `documents`."""
+
+    name: str
+    documents: bool
+    description: str
+    removed_as: bool = False  # its effect in releases that no longer have the gate
+    lacks: str = ""  # what of it Plimsoll does not do
+
+    def default(self, profile: Profile) -> bool:
+        if profile.name == DOCUMENTS:
+            return self.documents
+        stage = gate_in(self.name, profile.release)
+        if stage is not None:
+            return stage.default
+        return self.removed_as and minor(profile.release) >= _first_minor(self.name)
+
+
+GATES = (
+    Gate("CustomCPUCFSQuotaPeriod", False, "cpuCFSQuotaPeriod may differ from 100ms."),
+    Gate("DRANodeAllocatableResources", False, "Devices may replace cpu and memory in a pod's requests."),
+    Gate("HugepageAwareEviction", False, "memory.available is reduced by the node's huge pages."),
+    Gate("InPlacePodLevelResourcesVerticalScaling", True, "Pod-level resources may be resized."),
+    Gate("InPlacePodVerticalScaling", True, "Resources of a running pod may change."),
+    Gate("InPlacePodVerticalScalingExclusiveCPUs", False, "Containers with exclusive CPUs may be resized."),
+    Gate("InPlacePodVerticalScalingExclusiveMemory", False, "Containers with NUMA-bound memory may be resized."),
+    Gate("InPlacePodVerticalScalingInitContainers", True, "Ordinary init containers may be resized too."),
+    Gate(
+        "InPlacePodVerticalScalingMemoryBackedVolumes",
+        False,
+        "A memory-backed emptyDir may be resized.",
+        lacks="the API server and the node decide by it, but the agent does not change the size of the volume",
+    ),
+    Gate(
+        "InPlacePodVerticalScalingSchedulerPreemption",
+        False,
+        "The scheduler preempts for a deferred resize.",
+        lacks="critical pods no longer preempt on the node, but the scheduler does not preempt for them either",
+    ),
+    Gate("MemoryQoS", False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
+    Gate("NodeSwap", True, "Containers may use swap, by memorySwap.swapBehavior."),
+    Gate("PodLevelResourceManagers", False, "Exclusive CPUs also for pods with pod-level resources."),
+    Gate("PodLevelResources", True, "`spec.resources` of a pod counts."),
+    Gate("PodLevelResourcesFixDefaulting", False, "Pod-level limits are defaulted too, and requests in more cases."),
+    Gate("PodLevelResourcesFixKubeletQOSClass", False, "An empty `spec.resources` does not decide the QoS class."),
+    Gate("QOSReserved", False, "qosReserved limits the lower QoS classes."),
+    Gate("SidecarContainers", True, "Init containers with restartPolicy Always run beside the others.", True),
+)
+KNOWN_GATES = {gate.name: gate for gate in GATES}
+
+
+class GateStage(msgspec.Struct, frozen=True):
+    """A gate in one release."""
+
+    stage: Stage
+    default: bool
+    locked: bool
+
+    def __str__(self) -> str:
+        return f"{'on' if self.default else 'off'} {self.stage}{', locked' if self.locked else ''}"
+
+
+def gate_in(name: str, release: str) -> GateStage | None:
+    """None if the release does not have the gate."""
+    return _stage(_histories().get(name, ""), minor(release))
+
+
+def gates_in(release: str) -> dict[str, GateStage]:
+    """Every gate of the release."""
+    stages = ((name, gate_in(name, release)) for name in _histories())
+    return {name: stage for name, stage in stages if stage is not None}
+
+
+class GateDifference(msgspec.Struct, frozen=True):
+    """A gate that differs between two releases; None: the release does not have it."""
+
+    name: str
+    old: GateStage | None
+    new: GateStage | None
+
+
+def gate_differences(first: str, second: str) -> Iterator[GateDifference]:
+    for name in _histories():
+        old, new = gate_in(name, first), gate_in(name, second)
+        if old != new:
+            yield GateDifference(name, old, new)
+
+
+def refusal(name: str, on: bool, release: str) -> str:
+    """Why a kubelet or API server of that release does not start with this gate, in its words; "" if it does."""
+    stage = gate_in(name, release)
+    if stage is None:
+        return f"unrecognized feature gate: {name}"
+    if stage.locked and on != stage.default:
+        return f"cannot set feature gate {name} to {_go(on)}, feature is locked to {_go(stage.default)}"
+    return ""
+
+
+def _go(truth: bool) -> str:
+    return "true" if truth else "false"
+
+
+@cache
+def _histories() -> dict[str, str]:
+    return dict(line.split(" ", 1) for line in HISTORY.splitlines())
+
+
+def _first_minor(name: str) -> int:
+    return int(_histories()[name][:2])
+
+
+def _stage(history: str, release: int) -> GateStage | None:
+    current = "."
+    for change in history.split():
+        if int(change[:2]) > release:
+            break
+        current = change[2:]
+    return None if current == "." else GateStage(_STAGES[current[0]], current[1] == "+", current.endswith("!"))

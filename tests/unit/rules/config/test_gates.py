@@ -1,0 +1,87 @@
+"""Feature gates by release: as the binaries list them, and what a release refuses."""
+
+from __future__ import annotations
+
+import pytest
+
+from plimsoll.errors import InvalidConfigsError
+from plimsoll.rules.config.gates import GATES, GateStage, gate_differences, gate_in, gates_in, refusal
+from plimsoll.rules.config.parse import default_config, reading
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, RELEASES, profile_named
+
+# How many gates the binaries of a release list, AllAlpha and AllBeta included.
+COUNTS = {"1.27": 146, "1.28": 151, "1.29": 159, "1.30": 166, "1.31": 164, "1.32": 176, "1.33": 187, "1.34": 205}
+COUNTS |= {"1.35": 215, "1.37": 251}
+
+STAGES = [
+    ("MemoryQoS", "1.36", GateStage("alpha", False, False)),
+    ("MemoryQoS", "1.37", GateStage("beta", True, False)),
+    ("InPlacePodVerticalScaling", "1.32", GateStage("alpha", False, False)),
+    ("InPlacePodVerticalScaling", "1.33", GateStage("beta", True, False)),
+    ("InPlacePodVerticalScaling", "1.35", GateStage("GA", True, True)),
+    ("NodeSwap", "1.29", GateStage("beta", False, False)),
+    ("NodeSwap", "1.30", GateStage("beta", True, False)),
+    ("SidecarContainers", "1.27", None),
+    ("SidecarContainers", "1.36", GateStage("GA", True, True)),
+    ("SidecarContainers", "1.37", None),
+    ("CustomCPUCFSQuotaPeriod", "1.36", GateStage("GA", True, False)),
+    ("DisableCPUQuotaWithExclusiveCPUs", "1.37", GateStage("deprecated", True, True)),
+]
+
+
+@pytest.mark.parametrize(("name", "release", "stage"), STAGES)
+def test_stages(name: str, release: str, stage: GateStage | None) -> None:
+    assert gate_in(name, release) == stage
+
+
+@pytest.mark.parametrize(("release", "count"), COUNTS.items())
+def test_every_gate_of_a_release(release: str, count: int) -> None:
+    assert len(gates_in(release)) == count
+
+
+def test_defaults_of_a_profile_are_the_release_s() -> None:
+    for release in RELEASES:
+        config, known = default_config(profile_named(release)), gates_in(release)
+        for gate in GATES:
+            if gate.name in known:
+                assert config.gate(gate.name) == known[gate.name].default, (release, gate.name)
+    assert default_config(profile_named("1.37")).gate("SidecarContainers")  # removed after GA: always on
+    assert not default_config(profile_named("1.27")).gate("SidecarContainers")
+    assert not default_config(profile_named("1.31")).gate("PodLevelResources")
+
+
+REFUSALS = [
+    ("1.34", "MemoryQoS=true", ""),
+    ("1.34", "RotateKubeletServerCertificate=true", ""),
+    ("1.34", "NodeSwap=true", ""),
+    ("1.34", "NodeSwap=false", "cannot set feature gate NodeSwap to false, feature is locked to true"),
+    ("1.31", "PodLevelResources=true", "unrecognized feature gate: PodLevelResources"),
+    ("1.37", "SidecarContainers=true", "unrecognized feature gate: SidecarContainers"),
+    ("1.37", "Foo=false", "unrecognized feature gate: Foo"),
+]
+
+
+@pytest.mark.parametrize(("release", "setting", "reason"), REFUSALS)
+def test_a_gate_is_refused_in_the_release_s_words(release: str, setting: str, reason: str) -> None:
+    name, _, value = setting.partition("=")
+    assert refusal(name, value == "true", release) == reason
+    if not reason:
+        assert reading(None, profile_named(release), {"featureGates": setting})
+        return
+    with pytest.raises(InvalidConfigsError) as raised:
+        reading(None, profile_named(release), {"featureGates": setting})
+    assert [(error.path, error.reason) for error in raised.value.errors] == [(f"featureGates[{name}]", reason)]
+
+
+def test_the_documents_profile_refuses_no_gate() -> None:
+    got = reading(None, PROFILE_DOCUMENTS, {"featureGates": "Foo=true,NodeSwap=false"})
+    assert got.notes == ["feature gate Foo changes nothing here"]
+    assert not got.config.gate("NodeSwap")
+
+
+def test_differences_between_releases() -> None:
+    found = {each.name: (each.old, each.new) for each in gate_differences("1.36", "1.37")}
+    assert found["MemoryQoS"] == (GateStage("alpha", False, False), GateStage("beta", True, False))
+    assert found["SidecarContainers"] == (GateStage("GA", True, True), None)
+    assert "QOSReserved" not in found
+    assert list(gate_differences("1.36", "1.36")) == []

@@ -1,0 +1,284 @@
+"""What 1.37 does differently from 1.36, one test for each point of its list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.codec.defaults.resources import with_defaults
+from plimsoll.errors import InvalidConfigsError
+from plimsoll.rules.admission.resize import kept_for_resize, resize_errors
+from plimsoll.rules.cgroups.desired import desired_tree, workload
+from plimsoll.rules.config.gates import gate_in
+from plimsoll.rules.config.parse import default_config, reading
+from plimsoll.rules.eviction.assessment import memory_observation
+from plimsoll.rules.eviction.decision import limit_finding
+from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage
+from plimsoll.rules.model.gates import Gates, resolved_gates
+from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved, withheld_hugepages
+from plimsoll.rules.profile import profile_named
+from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.footprint import counted_requests
+from plimsoll.rules.resources.oom_score import oom_scores
+from plimsoll.rules.resources.qos import qos_class
+from tests.unit.strategies import lean
+
+GI = 1 << 30
+TIERED = {"memoryReservationPolicy": "TieredReservation", "featureGates": {"MemoryQoS": True}}
+
+
+def node(release: str, config: dict[str, Any] | None = None, **capacity: str) -> NodeConfig:
+    amounts = {"cpu": "8", "memory": "8Gi"} | {name.replace("_", "-"): text for name, text in capacity.items()}
+    machine = machine_from_capacity({name: QUANTITIES[text] for name, text in amounts.items()})
+    profile = profile_named(release)
+    return resolved(machine, reading(config, profile).config, profile)
+
+
+def container(name: str = "c0", *, sidecar: bool = False, **lists: dict[str, str]) -> dict[str, Any]:
+    return {"name": name, "image": "i", "resources": lists} | ({"restartPolicy": "Always"} if sidecar else {})
+
+
+def pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), **spec: Any) -> dict[str, Any]:
+    return {
+        "metadata": {"name": "p", "uid": "u"},
+        "spec": {"containers": [*containers], "initContainers": [*init], **spec},
+    }
+
+
+def gates_of(release: str) -> Gates:
+    profile = profile_named(release)
+    return resolved_gates(default_config(profile).feature_gates, profile)
+
+
+def both(compute: Any) -> tuple[Any, Any]:
+    return compute("1.36"), compute("1.37")
+
+
+# --- Memory QoS ---
+
+
+def test_m1_protection_is_reset_by_default() -> None:
+    def values(release: str) -> tuple[int | None, ...]:
+        found = workload(lean(pod(container(requests={"memory": "1Gi"}))), node(release)).container_values[0]
+        return found.memory_min_bytes, found.memory_low_bytes, found.memory_high_bytes
+
+    assert both(values) == ((None, None, None), (0, 0, None))
+
+
+def test_m2_the_factor_has_no_default_and_needs_the_gate() -> None:
+    assert both(lambda release: node(release).config.memory_throttling_factor) == (0.9, None)
+    off = {"featureGates": {"MemoryQoS": False}}
+    assert reading({"memoryThrottlingFactor": 0.9, **off}, profile_named("1.37"))
+    assert reading({"memoryThrottlingFactor": 0.5, **off}, profile_named("1.36"))
+    with pytest.raises(InvalidConfigsError, match="must not be set when MemoryQoS feature gate is disabled"):
+        reading({"memoryThrottlingFactor": 0.5, **off}, profile_named("1.37"))
+
+
+def test_m3_a_container_without_memory_settings_is_throttled() -> None:
+    """⌊8Gi · 0.5 / 4096⌋ · 4096 = 4Gi."""
+    config = {"memoryThrottlingFactor": 0.5, "featureGates": {"MemoryQoS": True}}
+
+    def high(release: str) -> int | None:
+        return workload(lean(pod(container())), node(release, config)).container_values[0].memory_high_bytes
+
+    assert both(high) == (None, 4 * GI)
+
+
+POD_LEVEL = pod(
+    container("a"),
+    container("b", limits={"memory": "1Gi"}),
+    resources={"requests": {"memory": "2Gi"}, "limits": {"memory": "4Gi"}},
+)
+
+
+def test_m4_the_pod_is_throttled_by_its_own_limit() -> None:
+    """2Gi + (4Gi − 2Gi) · 0.5 = 3Gi; 1Gi is requested by b, so nothing of it is equal."""
+    config = {"memoryThrottlingFactor": 0.5, "featureGates": {"MemoryQoS": True}}
+    assert both(lambda release: workload(lean(POD_LEVEL), node(release, config)).values.memory_high_bytes) == (
+        None,
+        3 * GI,
+    )
+
+
+def test_m5_a_container_under_the_pods_limit_is_not_throttled_itself() -> None:
+    config = {"memoryThrottlingFactor": 0.5, "featureGates": {"MemoryQoS": True}}
+
+    def high(release: str) -> int | None:
+        given = pod(container("a", requests={"memory": "1Gi"}), resources={"limits": {"memory": "4Gi"}})
+        return workload(lean(given), node(release, config)).container_values[0].memory_high_bytes
+
+    # 1.36: (1Gi + (8Gi − 1Gi) · 0.5) from node allocatable
+    assert both(high) == (GI + 7 * GI // 2, None)
+
+
+def files(release: str, config: dict[str, Any] | None, *given: dict[str, Any]) -> dict[str, dict[str, int | str]]:
+    setting = node(release, config)
+    tree = desired_tree([workload(lean(each), setting) for each in given], setting).children[0]
+    cgroups = [tree, *(child for child in tree.children if child.level == "class")]
+    return {each.name: {file.name: file.value for file in each.files} for each in cgroups}
+
+
+def test_m6_kubepods_has_a_low_of_its_own() -> None:
+    given = pod(container(requests={"memory": "1Gi"}))
+    found = [files(release, TIERED, given)["all pods"] for release in ("1.36", "1.37")]
+    assert [(each["memory.min"], each.get("memory.low")) for each in found] == [(GI, None), (GI, GI)]
+
+
+def test_m7_policy_none_is_reset_at_start() -> None:
+    found = files("1.37", None)
+    assert (found["all pods"]["memory.min"], found["all pods"]["memory.low"], found["Burstable"]["memory.low"]) == (
+        0,
+        0,
+        0,
+    )
+
+
+def test_m8_with_the_gate_off_old_throttling_is_cleared() -> None:
+    off = {"featureGates": {"MemoryQoS": False}}
+
+    def high(release: str) -> int | None:
+        return workload(lean(pod(container())), node(release, off)).container_values[0].memory_high_bytes
+
+    assert both(high) == (None, -1)  # −1 is written as max
+    assert files("1.37", off)["all pods"]["memory.min"] == 0
+    assert "memory.min" not in files("1.36", off)["all pods"]
+
+
+# --- QoS class, pod-level resources, sums ---
+
+
+def test_q1_an_empty_pod_level_does_not_decide_the_class() -> None:
+    given = lean(pod(container(limits={"cpu": "32", "memory": "8988Mi"}), resources={}))
+    found = both(lambda release: workload(given, node(release, cpu="64", memory="64Gi")))
+    assert [each.qos for each in found] == ["BestEffort", "Guaranteed"]
+    assert [each.values.cpu_shares for each in found] == [2, 32768]
+    assert (found[1].values.cpu_quota_us, found[1].values.memory_bytes) == (3200000, 9424601088)
+
+
+def test_q2_the_class_is_that_of_each_container() -> None:
+    mixed = lean(pod(container(limits={"cpu": "1", "memory": "1Gi"}), container("c1")))
+    assert both(lambda release: qos_class(defaulted(mixed), gates=gates_of(release))) == ("Burstable", "Burstable")
+
+
+def test_q3_pod_level_limits_are_defaulted() -> None:
+    given = lean(pod(container(limits={"cpu": "11m", "memory": "8154M"}), resources={"requests": {"cpu": "201m"}}))
+
+    def lists(release: str) -> tuple[dict[str, str], dict[str, str], str]:
+        gates = gates_of(release)
+        found = defaulted(given, gates=gates)
+        assert found.spec.resources is not None
+        requests, limits = found.spec.resources.requests or {}, found.spec.resources.limits or {}
+        texts = [{name: str(amount) for name, amount in each.items()} for each in (requests, limits)]
+        return texts[0], texts[1], qos_class(found, gates=gates)
+
+    assert lists("1.36") == ({"cpu": "201m"}, {}, "Burstable")
+    assert lists("1.37") == ({"cpu": "201m", "memory": "8154M"}, {"cpu": "201m", "memory": "8154M"}, "Guaranteed")
+
+
+def test_q4_the_footprint_of_a_resize_is_the_largest_sum() -> None:
+    """Spec 1 + 3, allocated and actual 2 + 1: 2 + 3 = 5 by containers, max(4, 3, 3) = 4 by pod."""
+    given = pod(container("a", requests={"cpu": "1"}), container("b", requests={"cpu": "3"}))
+    given["status"] = {
+        "containerStatuses": [
+            {"name": name, "resources": {"requests": {"cpu": cpu}}, "allocatedResources": {"cpu": cpu}}
+            for name, cpu in (("a", "2"), ("b", "1"))
+        ]
+    }
+
+    def counted(release: str) -> int:
+        return counted_requests(lean(given), profile_named(release).resize_footprint)["cpu"].value
+
+    assert both(counted) == (5, 4)
+
+
+def test_q5_only_own_limits_count_as_declared() -> None:
+    given = pod(
+        container(limits={"cpu": "3", "memory": "13887660771"}),
+        init=(
+            container("i0", sidecar=True, limits={"cpu": "4", "memory": "2.5Gi"}),
+            container("i1", sidecar=True, limits={"memory": "6950Mi"}),
+        ),
+    )
+    quotas = both(lambda release: workload(lean(given), node(release, cpu="16", memory="64Gi")).values.cpu_quota_us)
+    assert quotas == (700000, None)
+
+
+def test_q6_the_pod_level_share_is_never_negative() -> None:
+    given = pod(container(requests={"memory": "100Mi"}), resources={"requests": {"memory": "65Mi"}})
+    policies = [node(release, memory="2Gi").policy for release in ("1.36", "1.37")]
+    assert [oom_scores(lean(given), "Burstable", policy) for policy in policies] == [[969], [952]]
+
+
+# --- eviction ---
+
+
+def test_e1_huge_pages_are_not_available() -> None:
+    settings = both(lambda release: node(release, hugepages_1Gi="1Gi"))
+    assert [withheld_hugepages(each) for each in settings] == [0, GI]
+    assert [memory_observation(8 * GI, 5 * GI, 0.0, withheld_hugepages(each)) for each in settings][1] is not None
+    available = [memory_observation(8 * GI, 5 * GI, 0.0, withheld_hugepages(each)) for each in settings]
+    assert [each.available.value for each in available if each is not None] == [3 * GI, 2 * GI]
+    nothing = memory_observation(8 * GI, 8 * GI - 1, 0.0, GI)
+    assert nothing is not None and nothing.available.value == 0
+
+
+def test_e2_storage_limits_of_sidecars_count() -> None:
+    limits = {"ephemeral-storage": "1Mi"}
+    given = lean(pod(container(), init=(container("s", sidecar=True, limits=limits),)))
+    usage = PodUsage(None, None, (ContainerUsage("s", rootfs=FsUsage(2 << 20), logs=FsUsage(0)),), {})
+    found = both(lambda release: limit_finding(given, usage, gates=gates_of(release)))
+    assert found[0] is None
+    assert found[1] is not None and "Container s exceeded its local ephemeral storage limit" in found[1].message
+
+
+# --- resize ---
+
+
+def test_r1_resize_of_init_containers_is_locked() -> None:
+    found = both(lambda release: gate_in("InPlacePodVerticalScalingInitContainers", release))
+    assert list(map(str, found)) == ["on beta", "on GA, locked"]
+
+
+def resize(release: str, old: dict[str, Any], new: dict[str, Any], **gates: bool) -> list[str]:
+    profile = profile_named(release)
+    using = msgspec.structs.replace(gates_of(release), **gates)
+    stored, sent = with_defaults(old, gates=using), with_defaults(new, gates=using)
+    return [error.detail for error in resize_errors(stored, sent, using, profile)]
+
+
+def test_r3_volumes_are_checked() -> None:
+    old, new = (
+        pod(
+            container(requests={"cpu": "1"}), volumes=[{"name": "v", "emptyDir": {"medium": medium, "sizeLimit": size}}]
+        )
+        for medium, size in (("Memory", "1Gi"), ("Memory", "2Gi"))
+    )
+    disabled = "InPlacePodVerticalScalingMemoryBackedVolumes feature gate is disabled"
+    assert resize("1.37", old, new) == [f"volumes are immutable on resize when {disabled}"]
+    assert resize("1.37", old, new, memory_volumes=True) == []
+    assert resize("1.36", old, new) == ["only cpu and memory resources are mutable"]
+    using = msgspec.structs.replace(gates_of("1.37"), memory_volumes=True)
+    assert kept_for_resize(old, new, using, profile_named("1.37"))["spec"]["volumes"] == new["spec"]["volumes"]
+    assert (
+        kept_for_resize(old, new, gates_of("1.37"), profile_named("1.37"))["spec"]["volumes"] == old["spec"]["volumes"]
+    )
+
+
+def test_r5_pods_with_claims_may_be_resized() -> None:
+    claims = {"status": {"nodeAllocatableResourceClaimStatuses": [{"resourceClaimName": "r", "containers": ["c0"]}]}}
+    old = pod(container(requests={"cpu": "1"})) | claims
+    new = pod(container(requests={"cpu": "2"})) | claims
+    found = both(lambda release: resize(release, old, new))
+    assert found == (["pods with node allocatable resource claims cannot be resized"], [])
+
+
+def test_a_dropped_pod_level_is_kept() -> None:
+    old = pod(container(requests={"cpu": "1"}), resources={"requests": {"cpu": "2"}})
+    new = pod(container(requests={"cpu": "1"}))
+    kept = both(
+        lambda release: kept_for_resize(old, new, gates_of(release), profile_named(release))["spec"].get("resources")
+    )
+    assert kept == (None, {"requests": {"cpu": "2"}})
