@@ -9,6 +9,7 @@ import msgspec
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.resize import capacity_verdict, class_errors
 from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.gates import DEFAULT_GATES
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.resources import cpu as cpu_rules
@@ -130,7 +131,7 @@ def quota_read_back() -> None:
 @row("003-70")
 def class_is_for_life() -> None:
     before, after = (lean(manifest(f"003-demo-{each}.yaml")) for each in ("resized-cpu-2", "refused-qos-change"))
-    (error,) = class_errors(before, after, True, PROFILE_DOCUMENTS)
+    (error,) = class_errors(before, after, DEFAULT_GATES, PROFILE_DOCUMENTS)
     assert str(error) == 'metadata: Invalid value: "Burstable": Pod QoS is immutable'
-    (error,) = class_errors(before, after, True, profile_named("1.36"))
+    (error,) = class_errors(before, after, DEFAULT_GATES, profile_named("1.36"))
     assert (error.field, error.detail) == ("spec", "Pod QOS Class may not change as a result of resizing")
