@@ -18,9 +18,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
+from plimsoll.codec.schema.schema import KINDS
 from plimsoll.rules.config import extras
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.gates import GATES, Gate, gate_in
+from plimsoll.rules.model import runnable
 from plimsoll.rules.profile import RELEASES, Row, rows
 
 DOCS = Path(__file__).parent
@@ -129,7 +133,61 @@ def _gate_row(gate: Gate) -> str:
     return f"| {gate.name} | {'on' if gate.documents else 'off'} | {' | '.join(cells)} |\n"
 
 
-SECTIONS: dict[str, Callable[[], str]] = {"layers": layer_lines, "packages": package_table, "extras": extras_table}
+# The kinds that a Kubernetes 1.36 API server serves itself, without lists, options and reviews.
+BUILT_IN = {
+    "core": "ConfigMap Endpoints Event LimitRange Namespace Node PersistentVolume PersistentVolumeClaim Pod "
+    "PodTemplate ReplicationController ResourceQuota Secret Service ServiceAccount",
+    "admissionregistration": "MutatingAdmissionPolicy MutatingAdmissionPolicyBinding MutatingWebhookConfiguration "
+    "ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding ValidatingWebhookConfiguration",
+    "apiextensions": "CustomResourceDefinition",
+    "apiregistration": "APIService",
+    "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
+    "autoscaling": "HorizontalPodAutoscaler",
+    "batch": "CronJob Job",
+    "certificates": "CertificateSigningRequest",
+    "coordination": "Lease",
+    "discovery": "EndpointSlice",
+    "flowcontrol": "FlowSchema PriorityLevelConfiguration",
+    "networking": "IPAddress Ingress IngressClass NetworkPolicy ServiceCIDR",
+    "node": "RuntimeClass",
+    "policy": "PodDisruptionBudget",
+    "rbac": "ClusterRole ClusterRoleBinding Role RoleBinding",
+    "resource": "DeviceClass ResourceClaim ResourceClaimTemplate ResourceSlice",
+    "scheduling": "PriorityClass",
+    "storage": "CSIDriver CSINode CSIStorageCapacity StorageClass VolumeAttachment VolumeAttributesClass",
+}
+
+
+def kind_table() -> str:
+    """Each built-in kind, served or not, by API group."""
+    served = {kind.name for kind in KINDS}
+    rows = []
+    for group, text in BUILT_IN.items():
+        kinds = text.split()
+        here, not_here = (", ".join(kind for kind in kinds if (kind in served) is wanted) for wanted in (True, False))
+        rows.append(f"| {group} | {here or '–'} | {not_here or '–'} |\n")
+    return "\n| API group | served | not served |\n|---|---|---|\n" + "".join(rows) + "\n"
+
+
+def refused_list() -> str:
+    """The fields of a pod that the node refuses, by where they are."""
+    parts = {"volumes": runnable.RunVolume, "sources of a projected volume": runnable.Projection}
+    lines = []
+    for title, struct in parts.items():
+        refused = [
+            field.encode_name for field in msgspec.structs.fields(struct) if "dict[str, object]" in str(field.type)
+        ]
+        lines.append(f"- {title}: {', '.join(f'`{name}`' for name in refused)}\n")
+    return "\n" + "".join(lines) + "\n"
+
+
+SECTIONS: dict[str, Callable[[], str]] = {
+    "layers": layer_lines,
+    "packages": package_table,
+    "extras": extras_table,
+    "kinds": kind_table,
+    "refused": refused_list,
+}
 
 
 def with_sections(path: Path) -> str:
@@ -165,6 +223,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "kubelet-config.md": config_table.markdown,
     DOCS / "profiles.md": profiles_page,
     DOCS / "architecture.md": partial(with_sections, DOCS / "architecture.md"),
+    DOCS / "limits.md": partial(with_sections, DOCS / "limits.md"),
     DOCS / "node.md": partial(with_sections, DOCS / "node.md"),
     ROOT / "README.md": readme,
     ROOT / "README.zh-CN.md": chinese_readme,

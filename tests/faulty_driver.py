@@ -50,6 +50,12 @@ class FaultyDriver:
 
     # Changing
 
+    def mark(self, path: str, text: str) -> None:
+        self.inner.mark(path, text)
+
+    def marked(self, path: str) -> str:
+        return self.inner.marked(path)
+
     async def make(self, path: str, *, pid: int | None = None) -> None:
         self._before(Make(path))
         await self.inner.make(path, pid=pid)

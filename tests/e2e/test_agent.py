@@ -68,7 +68,7 @@ def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube
     assert kube("exec", "plain", "--", "sh", "-c", "echo $((6*7))").out.strip() == "42"
     kube("delete", "pod", "plain")
     assert not [each for each in node.memory_cgroups() if uid in each]
-    until(lambda: {"Pulled", "Created", "Started", "Killing"} <= set(reasons(kube, "plain")))
+    until(lambda: {"ImageIgnored", "Created", "Started", "Killing"} <= set(reasons(kube, "plain")))
 
 
 def runtime_class(name: str, handler: str, memory: str = "") -> str:

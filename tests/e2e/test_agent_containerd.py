@@ -271,7 +271,8 @@ def test_writable_layers_are_reported(kube: Kubectl) -> None:
     assert 0 < volume_stats["words"] < MIB and volume_stats["taken"] >= 4 * MIB
     stored = found["ephemeral-storage"]["usedBytes"]
     parts = sum(each[part]["usedBytes"] for each in found["containers"] for part in ("rootfs", "logs"))
-    assert stored == parts + volume_stats["words"], "what is in memory is not on disk"
+    own = stored - parts - volume_stats["words"]  # /etc/hosts and the termination log; what is in memory is not on disk
+    assert 0 < own < 100_000
 
 
 def test_a_container_above_its_storage_limit_is_evicted(kube: Kubectl) -> None:

@@ -92,6 +92,20 @@ def test_ctrl_c_ends_it_with_its_grace(words: list[str]) -> None:
     assert running.returncode == 130
     assert "[main] bye" in out
     assert "main: Error, exit code 3" in err
+    assert "Waiting up to 5 s for the pod to end; press Ctrl-C again to kill it." in err
+
+
+def test_the_second_ctrl_c_kills_it(words: list[str]) -> None:
+    manifest(words, 'trap "echo no" TERM; echo up; while :; do sleep 0.05; done')
+    running = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    for wanted in ("up", "no"):
+        while wanted not in (line := running.stdout.readline()):
+            assert line, "it ended before that"
+        running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=RUN_S)
+    assert running.returncode == 130
+    assert "main: Error, exit code 137" in err
 
 
 def test_what_is_wrong_with_the_manifest_is_said_before_anything_runs(words: list[str]) -> None:

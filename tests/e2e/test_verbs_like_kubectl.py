@@ -147,6 +147,7 @@ GETS = [
     ("-o", "jsonpath-as-json={.items[*].metadata.name}"),
     ("nothing",),
     ("nothing", "three", "none-either"),
+    ("three", "pod-9", "--no-headers=false"),
     ("nothing", "--ignore-not-found"),
     ("-l", "no=such"),
 ]  # fmt: skip
@@ -374,6 +375,8 @@ def test_get_names_for_a_shell(verbs: Verbs, monkeypatch: pytest.MonkeyPatch) ->
         return [each.removeprefix("plain,") for each in run().out.splitlines()]
 
     assert completed("logs", "we") == ["web-1", "web-2"]
+    assert completed("exec", "we") == ["web-1", "web-2"]
+    assert completed("resize", "we") == ["web-1", "web-2"]
     assert completed("get", "pod", "we") == ["web-1", "web-2"]
     assert completed("delete", "pod/we") == ["pod/web-1", "pod/web-2"]
     assert completed("describe", "po") == ["poddisruptionbudgets", "pods"]
@@ -401,6 +404,8 @@ def test_drain(drained: Verbs) -> None:
         f'error: unable to drain node "n1" due to error: {forbidden}, continuing command...\n'
         f"There are pending nodes to be drained:\n n1\n{forbidden}\n"
     )
+    ran = drained.ran("drain", "n1", "--force", "--dry-run=server")  # no eviction is repeated
+    assert (ran.code, "(will retry" in ran.err, "web evicted" in ran.out) == (1, False, False)
     ran = drained.ran("drain", "n1", "--force", "--timeout=3s")
     late = f'error when evicting pods/"{name}" -n "default": global timeout reached: 3s'
     assert ran.code == 1

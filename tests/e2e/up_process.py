@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from tests.e2e.waiting import until
 ROOT = Path(__file__).resolve().parents[2]
 CAPACITY = "cpu=4,memory=1Gi"
 READY = "\nTry:"
-_PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
+PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
 
 
 def problem() -> str:
@@ -38,21 +38,28 @@ class Up:
     """Started when it is made. Its output is collected while it runs."""
 
     def __init__(
-        self, directory: Path, *options: str, listen: str = "127.0.0.1:0", within: tuple[str, ...] = ()
+        self,
+        directory: Path,
+        *options: str,
+        listen: str = "127.0.0.1:0",
+        within: tuple[str, ...] = (),
+        plimsoll: str | Path = PLIMSOLL,
+        root: str = "",
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """`within`: a command that runs the one given to it."""
         self.state = directory / "state"
-        self.root = f"/plimsoll-test-{secrets.token_hex(4)}"
+        self.root = root or f"/plimsoll-test-{secrets.token_hex(4)}"
         self.output = ""
-        command = [*within, _PLIMSOLL, "up", "--state-dir", str(self.state), "--cgroup-root", self.root]
+        command = [*within, str(plimsoll), "up", "--state-dir", str(self.state), "--cgroup-root", self.root]
         command += ["--capacity", CAPACITY, *(["--listen", listen] if listen else []), *options]
         self.process = subprocess.Popen(
             command,
-            cwd=ROOT,
+            cwd=directory,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env={**os.environ, "NO_COLOR": "1"},
+            env={**os.environ, "NO_COLOR": "1", **(environment or {})},
             start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)

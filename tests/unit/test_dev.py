@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import socket
 import subprocess
 import sys
 from importlib.machinery import SourceFileLoader
@@ -60,6 +61,30 @@ def test_a_wrong_command_line_ends_with_2_and_a_hint(args: list[str], said: str)
     done = finished(sys.executable, ROOT / "dev", *args)
     assert (done.returncode, done.stdout) == (2, "")
     assert said in done.stderr
+
+
+def test_a_package_index_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    """It took 25 s, and ended with what pip says about a version that it had not found."""
+    for name in ("dev", "pyproject.toml", "requirements"):
+        (shutil.copytree if (ROOT / name).is_dir() else shutil.copy)(ROOT / name, tmp_path / name)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        index = f"http://127.0.0.1:{closed.getsockname()[1]}/simple"
+    settings = {"PIP_INDEX_URL": index, "PIP_CONFIG_FILE": os.devnull, "PIP_FIND_LINKS": "", "PIP_NO_CACHE_DIR": "1"}
+    done = finished(sys.executable, tmp_path / "dev", "up", cwd=tmp_path, PATH="/usr/bin:/bin", **settings)
+    assert done.returncode == 1
+    assert "fetching uv from the package index" in done.stdout
+    said = done.stderr.splitlines()
+    assert said[0] == "./dev up: the package index cannot be reached (Connection refused)."
+    assert "PIP_INDEX_URL" in done.stderr and "HTTPS_PROXY" in done.stderr and len(said) <= 4
+
+
+def test_a_long_wait_says_for_what(
+    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(dev, "PATIENCE_S", 0.05)
+    command = [sys.executable, "-c", "import time; time.sleep(0.5); print('no'); raise SystemExit(1)"]
+    assert dev.problem_of(command, waits_for="the package index") == "no"
+    assert capsys.readouterr().out.startswith("waiting for the package index, 0 s\n")
 
 
 def test_an_old_python_prints_which_version_is_needed() -> None:

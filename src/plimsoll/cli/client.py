@@ -8,7 +8,7 @@ write theirs.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +19,8 @@ from plimsoll.errors import PlimsollError
 from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from plimsoll.kube.discovery import DiscoveredKind
     from plimsoll.kube.http import HttpTransport
     from plimsoll.kube.kubeconfig import Access
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
+COMPLETION_S = 3.0  # a shell waits for it
 
 _OPTIONS = (
     click.option(
@@ -53,6 +56,9 @@ class PodName(click.ParamType[str]):
         if not name or "/" in name:
             self.fail(f"{value!r} is not the name of a pod: write it as web or pod/web", param, ctx)
         return name
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        return completed(ctx, "pods", (), incomplete)
 
 
 class NoClusterError(PlimsollError):
@@ -156,6 +162,34 @@ async def _with_cluster(
         ) from None
     finally:
         await transport.close()
+
+
+def completed(ctx: click.Context, kind: str, typed: Sequence[str], incomplete: str) -> list[CompletionItem]:
+    """Names of `kind`, or of the kind that was typed, or kinds, for a shell. Nothing if the cluster does not answer."""
+    from click.shell_completion import CompletionItem
+
+    options = {name: ctx.params.get(name) or "" for name in ("context", "namespace")}
+    options["kubeconfig"] = ctx.params.get("kubeconfig")
+    try:
+        words = answered(options, lambda cluster: _completions(cluster, kind, typed, incomplete))
+    except (PlimsollError, OSError):
+        return []
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+async def _completions(cluster: ClusterClient, kind: str, typed: Sequence[str], incomplete: str) -> list[str]:
+    import asyncio
+
+    from plimsoll.kube.request import listing
+
+    async with asyncio.timeout(COMPLETION_S):
+        prefix, slash, _ = incomplete.rpartition("/")
+        if not kind and not typed and not slash:
+            return sorted({each.plural for each in await cluster.kinds() if "list" in each.verbs})
+        found = await cluster.kind(kind or prefix or typed[0])
+        namespace = cluster.namespace if found.namespaced else ""
+        listed = (await cluster.ask(listing(found.resource, namespace=namespace))).get("items") or ()
+        return sorted(f"{prefix}{slash}{each['metadata']['name']}" for each in listed)
 
 
 def server_text(error: ApiError) -> str:

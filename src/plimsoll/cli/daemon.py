@@ -1,15 +1,16 @@
 """Long-running verbs, and the processes that `up` starts for them.
 
-A daemon ends on SIGINT and SIGTERM. A child of `up` prints a line on its standard output when it is ready, and writes
-its log to a file. Its standard input is a pipe that is never written: it is closed when the parent ends for whatever
-reason, and the child ends with it (`--while-stdin`). Each child has its own process group, so that Ctrl-C in a terminal
-reaches only `up`, which ends the children in order.
+A daemon ends on SIGINT and SIGTERM, and when its terminal is closed (SIGHUP). A child of `up` prints a line on its
+standard output when it is ready, and writes its log to a file. Its standard input is a pipe that is never written: it
+is closed when the parent ends for whatever reason, and the child ends with it (`--while-stdin`). Each child has its own
+process group, so that Ctrl-C in a terminal reaches only `up`, which ends the children in order.
 """
 
 from __future__ import annotations
 
 import asyncio
 import gc
+import json
 import os
 import resource
 import signal
@@ -34,7 +35,7 @@ class DaemonProcess:
 
     def __init__(self, name: str, arguments: list[str], log: Path) -> None:
         self.name, self.log = name, log
-        self._command = [sys.executable, "-I", "-m", "plimsoll.cli.main", *arguments, "--while-stdin"]
+        self._command = [sys.executable, "-I", "-m", "plimsoll", *arguments, "--while-stdin"]
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -92,13 +93,35 @@ class DaemonProcess:
             lines = self.log.read_text(errors="replace").splitlines()[-LOG_LINES:]
         except OSError:
             lines = []
-        return "\n".join([f"the {self.name} {problem}; the end of {self.log}:", *(f"  {line}" for line in lines)])
+        texts = list(dict.fromkeys(map(_log_text, lines)))
+        return "\n".join([f"the {self.name} {problem}; the end of {self.log}:", *(f"  {line}" for line in texts)])
+
+
+def _log_text(line: str) -> str:
+    """The message of a log entry without its JSON; any other line unchanged."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return line
+    return str(entry["message"]).split("\n", 1)[0] if isinstance(entry, dict) and "message" in entry else line
+
+
+def stop_signals() -> list[signal.Signals]:
+    """What ends a long-running verb. `nohup` ignores SIGHUP, which stays so."""
+    closed_terminal = [] if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [signal.SIGHUP]
+    return [signal.SIGINT, signal.SIGTERM, *closed_terminal]
+
+
+def notify(text: str) -> None:
+    """Print to stderr, which may be a terminal that was closed."""
+    with suppress(OSError):
+        click.echo(text, err=True)
 
 
 def stop_event(*, while_stdin: bool = False) -> asyncio.Event:
     """An event that is set when the process must end. Call it in the running loop."""
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         loop.add_signal_handler(number, stop.set)
     if while_stdin:
         handle = sys.stdin.fileno()

@@ -120,6 +120,7 @@ def _cell(cell: Any) -> str:
     return str(cell)
 
 
+_NANOSECONDS = re.compile(r"[0-9a-f]{15,16}")
 _ID = re.compile(r"\b[0-9a-f]{64}\b")
 
 
@@ -176,15 +177,16 @@ def counted(steps: Sequence[Step]) -> str:
 
 
 def print_unmet(unmet: Sequence[Unmet], paint: Paint) -> None:
-    """One line for each file and reason, however many cgroups have it."""
-    grouped: dict[tuple[str, str], list[Unmet]] = {}
+    """One line for each reason, however many files and cgroups have it."""
+    grouped: dict[str, list[Unmet]] = {}
     for each in unmet:
-        grouped.setdefault((each.file, each.reason), []).append(each)
-    for (file, reason), some in grouped.items():
+        grouped.setdefault(each.reason, []).append(each)
+    for reason, some in grouped.items():
+        files, paths = (list(dict.fromkeys(getattr(each, name) for each in some)) for name in ("file", "path"))
         first = some[0]
-        have = first.have or "nothing"
-        where = first.path if len(some) == 1 else f"{first.path} and {len(some) - 1} more"
-        click.echo(paint(f"{file}: want {first.want}, have {have} ({reason}): {where}", "yellow"))
+        where = first.path if len(paths) == 1 else f"{first.path} and {len(paths) - 1} more"
+        what = f"want {first.want}, have {first.have or 'nothing'}" if len(files) == 1 else "not set"
+        click.echo(paint(f"{', '.join(files)}: {what} ({reason}): {where}", "yellow"))
 
 
 EVICTIONS_HEADER = ("#", "POD", "PRIORITY", "USES", "REQUESTS", "OVER", "BEFORE THE NEXT BECAUSE")
@@ -235,6 +237,16 @@ EVENTS_HEADER = ("LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE")
 
 def last_seen(event: JsonObject) -> float:
     return epoch_seconds(_time(event)) or 0.0
+
+
+def event_order(event: JsonObject) -> tuple[int, int]:
+    """For sorting, oldest first. Times of events have whole seconds; within one, the name has the nanoseconds of the
+    first occurrence (`web.18a1f0c0ffee0000`, as client-go names them)."""
+    second = int(last_seen(event))
+    _, _, text = str((event.get("metadata") or {}).get("name") or "").rpartition(".")
+    first_ns = int(text, 16) if _NANOSECONDS.fullmatch(text) else 0
+    is_new = first_ns // 1_000_000_000 == second
+    return second, first_ns if is_new else (second + 1) * 1_000_000_000
 
 
 def _time(event: JsonObject) -> object:

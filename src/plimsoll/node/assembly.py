@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import shlex
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
@@ -19,7 +18,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from plimsoll.cgroups.drivers.detect import entry_directories, memory_root, this_host
+from plimsoll.cgroups.drivers.detect import memory_root, this_host
 from plimsoll.cgroups.stats.usage import Pressures, host_pressure
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import kubeconfig
@@ -31,6 +30,8 @@ from plimsoll.linux.mlock import lock_memory
 from plimsoll.linux.nice import raise_priority
 from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.agent import Agent
+from plimsoll.node.agent_lock import take_agent_lock
+from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
@@ -52,7 +53,6 @@ from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.node.stats.summary import summary_json
 from plimsoll.node.stats.task_stats import log_task_stats
-from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
 from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
@@ -60,7 +60,6 @@ from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
-from plimsoll.runtime.interface import RuntimeCallError
 from plimsoll.version import git_version
 
 READY_S = 3.0  # how long registration waits for the node's pods to be known
@@ -86,13 +85,16 @@ class AgentOptions(msgspec.Struct, frozen=True):
 
 async def run_node(live: LiveNode, options: AgentOptions, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
     """Run the node until `stop` is set. `announce` gets one line once the node is ready."""
-    node = NodeProcess(live, options)
-    for note in live.notes:
-        log.warning("%s", note)
+    lock = take_agent_lock(options.state_dir, UNENFORCED if live.driver.simulated else "")
     try:
+        node = NodeProcess(live, options)
+        for note in live.notes:
+            log.warning("%s", note)
         await node.run(stop, announce)
     except* PlimsollError as group:
         raise _first(group) from None
+    finally:
+        os.close(lock)
 
 
 def _first(group: BaseExceptionGroup[PlimsollError]) -> PlimsollError:
@@ -233,10 +235,13 @@ class NodeProcess:
         await self.agent.ready.wait()
         self.registration.report_soon()
         await self.registration.registered.wait()
-        self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
-        for sentence in runtime_notes(self._runtime) if isinstance(self._runtime, ProcessRuntime) else ():
+        if self._live.driver.simulated:
+            self._event("Warning", "LimitsNotEnforced", UNENFORCED)
+        else:
+            self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        for reason, sentence in runtime_warnings(self._runtime) if isinstance(self._runtime, ProcessRuntime) else ():
             log.warning("%s", sentence)
-            self._event("Warning", "EmbeddedRuntime", sentence)
+            self._event("Warning", reason, sentence)
         announce(f"ready: node {self._options.name}, endpoint https://{self._options.host}:{port}")
 
     # --- callbacks ---
@@ -408,59 +413,3 @@ def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
 def _existing(mount_point: str) -> str:
     """A runtime may have other mounts than the agent; one that the agent cannot see is ignored."""
     return mount_point if os.path.isdir(mount_point) else ""
-
-
-def embedded_runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime:
-    """`secret`: paths hidden from containers, besides the state directory."""
-    config, files = live.setting.config, live.files
-    opened: Callable[[str], Sequence[int]] = (lambda _: ()) if files is None else partial(entry_directories, files)
-    return ProcessRuntime(
-        home / "runtime",
-        opened,
-        {
-            name: command if isinstance(command, str) else shlex.join(command)
-            for name, command in live.extras.images.items()
-        },
-        hidden=(home, *secret),
-        log_max_bytes=config.container_log_max_bytes,
-        log_max_files=config.container_log_max_files,
-    )
-
-
-def runtime_notes(runtime: ProcessRuntime) -> list[str]:
-    """What users should know about the running supervisor, in sentences."""
-    notes = list(runtime.limitations)
-    if runtime.differences:
-        notes.append(
-            f"the supervisor of the containers was started with other settings ({', '.join(runtime.differences)}), and "
-            "keeps them while it has pods: drain the node and restart the agent to replace it"
-        )
-    return notes
-
-
-async def end_supervisor(runtime: ProcessRuntime) -> None:
-    """Stop the supervisor of an agent that has exited, and kill what still runs in it."""
-    try:
-        await runtime.open(as_found=True)
-        await runtime.shutdown()
-    except RuntimeCallError as error:
-        log.error("cannot stop the supervisor: %s", error)
-
-
-async def remove_leftovers(live: LiveNode, home: Path) -> list[str]:
-    """Remove what a killed node agent has left on this machine; returns the errors."""
-    errors = []
-    if (home / "runtime" / "socket").exists():
-        await end_supervisor(embedded_runtime(live, home))
-    try:
-        status = live.tree.status()
-        if status.is_set_up or status.unfinished is not None:
-            await live.tree.teardown(kill=True)
-    except PlimsollError as error:
-        errors.append(str(error))
-    for uid in pods_on_disk(home / "node"):
-        try:
-            await asyncio.to_thread(remove_pod_files, home / "node", uid)
-        except OSError as error:
-            errors.append(f"{error.filename}: {error.strerror}")
-    return errors

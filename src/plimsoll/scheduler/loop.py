@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import secrets
 import time
 from collections.abc import Callable
 from typing import Any
@@ -238,9 +237,10 @@ class Scheduler:
     async def _bind(self, pod: Pod, node: str) -> None:
         name, namespace = pod.metadata.name, pod.metadata.namespace
         version = self._versions.get(pod.metadata.uid, "")
+        began_ns = time.time_ns()  # the node may act on the binding before its response is here
         await self._client.ask(request.create(request.PODS, messages.binding(pod, node), namespace, name, "binding"))
         self.queue.drop(pod.metadata.uid)
-        await self._emit_event(pod, "Normal", "Scheduled", "Binding", scheduled_message(pod, node), version)
+        await self._emit_event(pod, "Normal", "Scheduled", "Binding", scheduled_message(pod, node), version, began_ns)
 
     async def _handle_unschedulable(self, pod: Pod, decision: SchedulingDecision) -> None:
         outcome = decision.preemption
@@ -292,11 +292,13 @@ class Scheduler:
                 request.patch(request.PODS, other.metadata.name, change, other.metadata.namespace, "status")
             )
 
-    async def _emit_event(self, pod: Pod, kind: str, reason: str, action: str, note: str, version: str) -> str:
+    async def _emit_event(
+        self, pod: Pod, kind: str, reason: str, action: str, note: str, version: str, at_ns: int = 0
+    ) -> str:
         """The name of the event; a failure to create it is only logged."""
-        document = messages.event(
-            pod, secrets.token_hex(8), kind, reason, action, note, _micro_time(), self._host, version
-        )
+        at_ns = at_ns or time.time_ns()
+        now = rfc3339_micro(at_ns / 1e9)
+        document = messages.event(pod, f"{at_ns:x}", kind, reason, action, note, now, self._host, version)
         name: str = document["metadata"]["name"]
         try:
             await self._client.ask(request.create(request.NEW_EVENTS, document, pod.metadata.namespace))

@@ -1,15 +1,14 @@
 """The store's directory: its files, their modes, and the lock that keeps a second server out.
 
-The directory belongs to the store alone (0700, files 0600). the store locks `lock` with flock while it is open, so a
-killed server leaves no stale lock behind; the pid in it is only for the error message.
+The directory belongs to the store alone (0700, files 0600). The store holds `lock` while it is open.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 from pathlib import Path
 
+from plimsoll.linux import file_lock
 from plimsoll.store.errors import StoreLockedError
 
 DATABASE = "objects.db"
@@ -25,16 +24,10 @@ def make_directory(directory: Path) -> None:
 
 def lock(directory: Path) -> int:
     """An fd that keeps the lock until it is closed; `StoreLockedError` where another process has it."""
-    fd = os.open(directory / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(fd, 32, 0).strip()
-        os.close(fd)
-        raise StoreLockedError(directory, int(text) if text.isdigit() else None) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-    return fd
+        return file_lock.take(directory / LOCK)
+    except file_lock.LockedError as error:
+        raise StoreLockedError(directory, error.pid) from None
 
 
 def make_private(path: Path) -> None:

@@ -9,7 +9,9 @@ import pytest
 
 from plimsoll.cli.objects.describe import described
 from plimsoll.cli.objects.exec import exit_code
-from plimsoll.cli.printers import Columns, TableForm, as_table, header, last_seen, row, rows
+from plimsoll.cli.printers import Columns, TableForm, as_table, event_order, header, last_seen, print_unmet, row, rows
+from plimsoll.cli.terminal import Paint
+from plimsoll.rules.cgroups.reconcile import Unmet
 
 NOW_S = 1_000_000.0
 STAMPS = {"firstTimestamp": "1970-01-12T13:44:40Z", "lastTimestamp": "1970-01-12T13:46:30Z"}  # 120 s and 10 s before
@@ -60,6 +62,40 @@ def test_event_times(event: dict[str, Any], seen: str) -> None:
     cells = row({**event, "involvedObject": about, "message": "a\n b\x1b"}, NOW_S, namespace=True)
     assert cells == ["", seen, "", "", "pod/web", "a b\\x1b"]
     assert last_seen(event) == (0.0 if not event else NOW_S - 10)
+
+
+def test_events_of_one_second_are_in_the_order_of_their_names() -> None:
+    """Times have whole seconds, except that of the scheduler; the name has the nanoseconds, as client-go writes it."""
+
+    def event(reason: str, at_ns: int, **times: object) -> dict[str, Any]:
+        return {"metadata": {"name": f"web.{at_ns:x}"}, "reason": reason, **times}
+
+    second, last = 1_700_000_000, {"lastTimestamp": "2023-11-14T22:13:20Z"}
+    base = second * 1_000_000_000
+    events = [
+        event("Again", base - 5_000_000_000, **last, count=2),  # first seen earlier: somewhere in this second
+        event("Started", base + 900_000_000, **last),
+        event("Scheduled", base + 700_000_000, eventTime="2023-11-14T22:13:20.700000Z"),
+        event("Created", base + 800_000_000, **last),
+        event("Earlier", base - 1, lastTimestamp="2023-11-14T22:13:19Z"),
+    ]
+    assert [each["reason"] for each in sorted(events, key=event_order)] == [
+        "Earlier", "Scheduled", "Created", "Started", "Again",
+    ]  # fmt: skip
+
+
+def test_one_line_for_each_reason_that_a_value_is_not_set(capsys: pytest.CaptureFixture[str]) -> None:
+    missing = "controller hugetlb is not mounted"
+    unmet = [
+        Unmet(path, f"hugetlb.{size}.max", "max", None, missing)
+        for path in ("/a", "/b", "/c")
+        for size in ("2MB", "1GB")
+    ]
+    print_unmet([*unmet, Unmet("/a", "pids.max", "5", "6", "refused")], Paint(False))
+    assert capsys.readouterr().out.splitlines() == [
+        f"hugetlb.2MB.max, hugetlb.1GB.max: not set ({missing}): /a and 2 more",
+        "pids.max: want 5, have 6 (refused): /a",
+    ]
 
 
 def test_an_unknown_kind_is_printed_as_a_listing() -> None:

@@ -81,6 +81,7 @@ class App:
         self.meter = RequestMetrics()
         self.pages = StaticPages(options.profile)
         self.cluster: Cluster
+        self.start_problem: StoreError | None = None
         self._limiter = Limiter(options.limits, time.monotonic)
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
@@ -134,6 +135,7 @@ class App:
             try:
                 await stack.enter_async_context(self.running())
             except StoreError as error:
+                self.start_problem = error
                 await send({"type": "lifespan.startup.failed", "message": str(error)})
                 return
             await send({"type": "lifespan.startup.complete"})

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -18,6 +19,7 @@ import uvicorn
 from plimsoll.api.server.app import App
 from plimsoll.api.server.connection import KEEP_ALIVE_S, limited
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.listeners import listening_process
 
 SHUTDOWN_S = 5
 
@@ -31,18 +33,22 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class ServerStartError(PlimsollError):
-    """The server did not start; the log has the reason."""
+    """The server did not start, with the reason."""
 
 
 class _Server(uvicorn.Server):
     """Leaves signals to the caller and sets `listening` when it listens."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, app: App, config: uvicorn.Config) -> None:
         super().__init__(config)
+        self._app = app
         self.listening = asyncio.Event()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
+        try:
+            await super().startup(sockets)
+        except SystemExit:  # uvicorn ends the process if the application does not start
+            raise ServerStartError(str(self._app.start_problem or "the API server did not start")) from None
         self.listening.set()
 
     @contextlib.contextmanager
@@ -82,10 +88,14 @@ def _bound_socket(listener: Listener) -> socket.socket:
         bound.bind((listener.host, listener.port))
     except OSError as error:
         bound.close()
-        raise ServerStartError(
-            f"cannot listen on {listener.host}:{listener.port}: {error.strerror}; choose another with --listen"
-        ) from error
+        raise ServerStartError(listen_problem(listener.host, listener.port, error)) from error
     return bound
+
+
+def listen_problem(host: str, port: int, error: OSError) -> str:
+    used_by = listening_process(port) if error.errno == errno.EADDRINUSE else None
+    who = f" by process {used_by[0]} ({used_by[1]})" if used_by is not None else ""
+    return f"cannot listen on {host}:{port}: {error.strerror}{who}; choose another with --listen HOST:PORT"
 
 
 @contextlib.asynccontextmanager
@@ -94,7 +104,7 @@ async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
     bound = _bound_socket(listener)
     address = f"{listener.host}:{bound.getsockname()[1]}"
     app.pages.set_address(address)
-    server = _Server(_config(app, listener))
+    server = _Server(app, _config(app, listener))
     running = asyncio.create_task(server.serve(sockets=[bound]))
     listening = asyncio.create_task(server.listening.wait())
     await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
@@ -102,7 +112,7 @@ async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
         listening.cancel()
         bound.close()
         running.result()
-        raise ServerStartError("the API server did not start; its log has the reason")
+        raise ServerStartError("the API server ended at once")
     try:
         yield f"{'https' if listener.tls else 'http'}://{address}"
     finally:

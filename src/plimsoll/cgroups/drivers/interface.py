@@ -38,6 +38,12 @@ class CgroupDriver(Protocol):
     def has(self, file: str) -> str | None:
         """None where this kernel's cgroups have that file, otherwise the reason (controller missing, …)."""
 
+    def mark(self, path: str, text: str) -> None:
+        """Attach a text to the cgroup, if that is possible; it is gone with the cgroup."""
+
+    def marked(self, path: str) -> str:
+        """The text that `mark` has attached, or empty."""
+
     async def make(self, path: str, *, pid: int | None = None) -> None:
         """Make a cgroup in an existing parent; EEXIST where it exists. A systemd scope needs its first pid."""
 

@@ -41,6 +41,7 @@ class _Cgroup:
         self.anon_bytes = 0
         self.cache_bytes = 0
         self.frozen = False
+        self.mark = ""
         self.events = dict.fromkeys(_EVENTS, 0)  # of this cgroup alone
 
 
@@ -95,6 +96,13 @@ class SimulatedKernel:
         return self._lacking.get(file, f"the simulated kernel with cgroup v{self.version} has no {file}")
 
     # --- changing ---
+
+    def mark(self, path: str, text: str) -> None:
+        self._groups[path].mark = text
+
+    def marked(self, path: str) -> str:
+        group = self._groups.get(path)
+        return "" if group is None else group.mark
 
     async def make(self, path: str, *, pid: int | None = None) -> None:
         name, above = path.rpartition("/")[2], parent_path(path)

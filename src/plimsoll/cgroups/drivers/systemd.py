@@ -79,6 +79,12 @@ class SystemdCgroups:
     def has(self, file: str) -> str | None:
         return self.files.has(file)
 
+    def mark(self, path: str, text: str) -> None:
+        self.files.mark(path, text)
+
+    def marked(self, path: str) -> str:
+        return self.files.marked(path)
+
     # Changing
 
     async def make(self, path: str, *, pid: int | None = None) -> None:

@@ -155,6 +155,15 @@ class CgroupsV1:
 
     # Changing
 
+    def mark(self, path: str, text: str) -> None:
+        with suppress(CgroupGoneError), self._main.directory(path) as directory:
+            directory.mark(text)
+
+    def marked(self, path: str) -> str:
+        with suppress(CgroupGoneError), self._main.directory(path) as directory:
+            return directory.marked()
+        return ""
+
     async def make(self, path: str, *, pid: int | None = None) -> None:
         """`pid` is ignored: only a systemd scope is made with a process."""
         if not self._make_missing(path, new=True):

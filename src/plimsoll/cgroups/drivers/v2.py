@@ -101,6 +101,15 @@ class CgroupsV2:
 
     # Changing
 
+    def mark(self, path: str, text: str) -> None:
+        with suppress(CgroupGoneError), self.mount.directory(path) as directory:
+            directory.mark(text)
+
+    def marked(self, path: str) -> str:
+        with suppress(CgroupGoneError), self.mount.directory(path) as directory:
+            return directory.marked()
+        return ""
+
     async def make(self, path: str, *, pid: int | None = None) -> None:
         """`pid` is ignored: only a systemd scope is made with a process."""
         if self.mount.has(path):

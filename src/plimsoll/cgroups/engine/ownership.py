@@ -24,7 +24,20 @@ class ForeignTreeError(StructuredError):
     """A cgroup that this node did not create exists at a path that it needs."""
 
     path: str
-    template = "{path} exists and was not created by plimsoll: choose another path with --cgroup-root"
+    template = (
+        "{path} exists and was not created by plimsoll: a kubelet that is stopped, or another program, may own it; "
+        "choose another path with --cgroup-root /NAME"
+    )
+
+
+class OtherStateError(ForeignTreeError):
+    """The cgroup belongs to a node of Plimsoll that keeps its state elsewhere."""
+
+    owner: str
+    template = (
+        "{path} belongs to the plimsoll node with the state directory {owner}: use that node with --state-dir {owner}, "
+        "remove it with `plimsoll reset --state-dir {owner}`, or choose another path with --cgroup-root /NAME"
+    )
 
 
 class OtherNodeError(StructuredError):
@@ -41,7 +54,10 @@ class OtherNodeError(StructuredError):
 
 class KubeletRunningError(StructuredError):
     pid: int
-    template = "a kubelet is running on this machine (pid {pid}): choose another path with --cgroup-root"
+    template = (
+        "a kubelet is running on this machine (pid {pid}) and owns the cgroups at the top: "
+        "choose another path with --cgroup-root /NAME"
+    )
 
 
 class StateCorruptError(StructuredError):

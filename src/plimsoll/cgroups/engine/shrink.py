@@ -66,6 +66,7 @@ class Shrinker:
         before = self._driver.read(path, ("memory.high", file))
         texts = before.files if before is not None else {}
         high = texts.get("memory.high")
+        lowered_to: int | None = None
         progress, started = shrink.ShrinkProgress(self._usage(path, file)), self._clock()
         try:
             while True:
@@ -82,12 +83,15 @@ class Shrinker:
                         if high is not None and amount("memory.high", high) > int(value):
                             await self._driver.write(path, "memory.high", value)
                         progress = msgspec.structs.replace(progress, throttled=True)
+                    case shrink.Approach():
+                        has = amount(file, texts[file]) if file in texts else math.inf
+                        lowered_to = await self._approach(path, file, int(value), has, set_limit)
+                        progress = msgspec.structs.replace(progress, approached=True)
                     case shrink.Pause(seconds):
                         await self._sleep(seconds)
                         progress = msgspec.structs.replace(progress, refused=False)
                     case shrink.GiveUp(reason):
-                        has = amount(file, texts[file]) if file in texts else math.inf
-                        raise ShrinkError(path, reason, await self._approach(path, file, int(value), has, set_limit))
+                        raise ShrinkError(path, reason, lowered_to)
                 progress = msgspec.structs.replace(
                     progress, usage_bytes=self._usage(path, file), elapsed_s=self._clock() - started
                 )

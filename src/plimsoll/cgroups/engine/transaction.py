@@ -236,7 +236,8 @@ class Transaction:
                 if cgroup.level == "reserved":
                     raise MissingCgroupError(path, cgroup.name, self._driver.incomplete(path))
             elif cgroup.level in ("pods", "class", "pod") and not ownership.is_owned(self._state, path, observed.inode):
-                raise ownership.ForeignTreeError(path)
+                owner = self._driver.marked(path)
+                raise ownership.OtherStateError(path, owner) if owner else ownership.ForeignTreeError(path)
 
     def _validate_node(self, desired: DesiredFiles) -> None:
         """A state file belongs to one node: its pods say nothing about cgroups at another path."""
@@ -369,6 +370,9 @@ class Transaction:
                 levels = {path: planned.desired[path].level for path in outcome.made}
                 owned |= {path: ownership.OwnedCgroup(inode, levels[path]) for path, inode in outcome.made.items()}
             self._save(msgspec.structs.replace(after, committed=outcome.number, owned=owned))
+            for path in outcome.made:
+                if owned[path].level == "pods":
+                    self._driver.mark(path, str(self._state_dir.parent))  # what --state-dir names
 
         steps, number = planned.plan.steps, self._state.committed
         if steps:

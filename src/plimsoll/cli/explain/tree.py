@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, display_width, inert, on_terminal, table, width
 from plimsoll.rules.cgroups.desired import Cgroup, DesiredFile
@@ -11,6 +14,7 @@ from plimsoll.rules.explain.explanation import Explanation, PodExplanation
 from plimsoll.rules.profile import DOCUMENTED
 
 INDENT = "    "
+HUGETLB = "hugetlb."
 
 
 def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise: bool = False) -> Iterator[str]:
@@ -53,7 +57,7 @@ class _TreeWriter:
         if cgroup.oom_score_adj is not None:
             steps = "" if self.brief else cgroup.oom_steps
             yield inner + bar + self._row("oom_score_adj", str(cgroup.oom_score_adj), "", steps, "")
-        for file in cgroup.files:
+        for file in _merged(cgroup.files):
             yield from self._file_lines(file, inner + bar)
         for line in self._effective_lines(cgroup):
             yield inner + bar + line
@@ -124,6 +128,18 @@ class _TreeWriter:
             if amount:
                 words.append(f"{human_bytes(amount)} {kind} from reclaim")
         yield self.paint("in effect: ", "green") + " · ".join(words)
+
+
+def _merged(files: Sequence[DesiredFile]) -> Iterator[DesiredFile]:
+    """One line for huge pages of several sizes that have the same value for the same reason."""
+    for key, same in itertools.groupby(files, lambda file: (file.name.startswith(HUGETLB), file.value, file.reason)):
+        some = list(same)
+        if key[0] and len(some) > 1:
+            (first, *_), sizes = some, ",".join(file.name.split(".")[1] for file in some)
+            _, _, limit = first.name.split(".", 2)
+            yield msgspec.structs.replace(first, name=f"{HUGETLB}{{{sizes}}}.{limit}")
+        else:
+            yield from some
 
 
 def _by(name: str, cgroup: Cgroup) -> str:

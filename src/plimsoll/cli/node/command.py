@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from click.core import ParameterSource
 
 from plimsoll.cli.node.machine import finished, live_options, node_name, opened
 from plimsoll.cli.parameters import log_level, log_options
-from plimsoll.cli.terminal import echo_json
+from plimsoll.cli.terminal import Paint, colourful, echo_json
+from plimsoll.linux.state_dir import state_home
 from plimsoll.node.machine import LiveNode
 
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format.")
@@ -153,13 +155,27 @@ def status(output: str, **options: Any) -> int:
 
     Changes nothing. Exit code 1 if something differs or a change is incomplete.
     """
-    live = opened(options)
+    from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
+    from plimsoll.node.agent_lock import why_unenforced
+
+    home = options["state_dir"] or state_home(dict(os.environ), os.geteuid())
+    unenforced = why_unenforced(home)
+    try:
+        live = opened(options)
+    except CgroupsUnusableError as error:
+        if not unenforced:
+            raise
+        click.echo(f"the node agent that runs here enforces no limits: {error}")
+        return 1
     found = live.tree.status()
     if output == "json":
         document = {**msgspec.to_builtins(found), "driver": live.driver.name, "version": live.driver.version}
         document["declared_capacity"] = live.declared_capacity
+        document["unenforced"] = unenforced
         echo_json(document)
     else:
+        if unenforced:
+            click.echo(Paint(colourful())(f"the node agent that runs here enforces no limits: {unenforced}", "yellow"))
         _print_status(live, found)
     if found.in_progress:
         return 0
@@ -179,7 +195,7 @@ def teardown(output: str, kill: bool, **options: Any) -> None:
     if (live.home / "runtime" / "socket").exists():  # an agent has run here; its pods are removed now
         import asyncio
 
-        from plimsoll.node.assembly import embedded_runtime, end_supervisor
+        from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor
 
         asyncio.run(end_supervisor(embedded_runtime(live, live.home)))
 
@@ -190,7 +206,7 @@ def _supervisor_notes(live: LiveNode) -> list[str]:
         return []
     import asyncio
 
-    from plimsoll.node.assembly import embedded_runtime, runtime_notes
+    from plimsoll.node.embedded_runtime import embedded_runtime, runtime_warnings
     from plimsoll.runtime.embedded.connection import reached
     from plimsoll.runtime.interface import RuntimeCallError
 
@@ -204,7 +220,7 @@ def _supervisor_notes(live: LiveNode) -> list[str]:
         await runtime.open(as_found=True)
         try:
             runtime.differences = tuple(name for name in runtime.differences if name != "hidden paths")
-            return runtime_notes(runtime)
+            return [sentence for _, sentence in runtime_warnings(runtime)]
         finally:
             await runtime.close()
 
@@ -217,7 +233,7 @@ def _supervisor_notes(live: LiveNode) -> list[str]:
 def _print_status(live: LiveNode, found: Any) -> None:
     from plimsoll.cgroups.engine.executor import step_text
     from plimsoll.cli.printers import counted, lines, print_unmet
-    from plimsoll.cli.terminal import Paint, colourful, inert
+    from plimsoll.cli.terminal import inert
     from plimsoll.linux.capabilities import has_capability
 
     paint = Paint(colourful())

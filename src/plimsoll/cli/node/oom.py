@@ -8,9 +8,8 @@ from typing import Any
 
 import click
 
-from plimsoll.cli.client import ClusterClient, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.node_info import node_page
-from plimsoll.cli.objects.completion import CompletedPod
 from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, table
 from plimsoll.codec.node_pages import KillShown, OomPage
 from plimsoll.rules.cgroups.reasons import human_bytes
@@ -21,7 +20,7 @@ STAT_SHOWN = ("anon", "file", "kernel", "kernel_stack", "slab", "shmem", "rss", 
 
 
 @click.command("oom")
-@click.argument("pod", type=CompletedPod(), required=False, metavar="[POD]")
+@click.argument("pod", type=PodName(), required=False, metavar="[POD]")
 @cluster_options
 @click.option("--on", "node_name", default="", metavar="NODE", help="Only kills on this node. [default: all nodes]")
 @click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")

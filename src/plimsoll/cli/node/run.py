@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import secrets
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
+from plimsoll.cli.daemon import notify, stop_signals
 from plimsoll.cli.node.machine import live_options, opened
 from plimsoll.cli.terminal import Paint, colourful, inert
 from plimsoll.errors import PlimsollError
@@ -220,7 +220,7 @@ class _Foreground:
         from plimsoll.kube.client import Client
         from plimsoll.linux.cpu_topology import node_topology
         from plimsoll.node.agent import Agent
-        from plimsoll.node.assembly import embedded_runtime
+        from plimsoll.node.embedded_runtime import embedded_runtime
         from plimsoll.node.standalone import OnePodApi
 
         live = self._live
@@ -238,7 +238,7 @@ class _Foreground:
             topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
         )
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in stop_signals():
             loop.add_signal_handler(number, self._interrupted)
         try:
             async with asyncio.TaskGroup() as group:
@@ -275,6 +275,9 @@ class _Foreground:
     def _interrupted(self) -> None:
         self._interrupts += 1
         grace_s = int(self._pod["spec"].get("terminationGracePeriodSeconds") or 30)
+        if self._interrupts == 1:
+            text = f"\nWaiting up to {grace_s} s for the pod to end; press Ctrl-C again to kill it."
+            notify(self._paint(text, "dim"))
         self._api.delete(grace_s if self._interrupts == 1 else 1, time.time())
 
     # --- logs ---

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -18,6 +19,8 @@ from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, screen_width
 from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.machine import this_machine
+from plimsoll.linux.state_dir import state_home
+from plimsoll.node.agent_lock import why_unenforced
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from plimsoll.rules.cgroups.desired import Cgroup
 from plimsoll.rules.cgroups.drift import drift, expected
@@ -44,7 +47,7 @@ class NoPodsError(StructuredError):
 
     def __str__(self) -> str:
         return (
-            f"no pods found ({' and '.join(self.tried)} do not exist): create a node with `plimsoll node setup`, use "
+            f"no pods found ({' and '.join(self.tried)} do not exist): start a cluster with `plimsoll up`, use "
             "--cgroup-root if its root is elsewhere, or show all cgroups with `plimsoll tree /`"
         )
 
@@ -78,11 +81,16 @@ def tree(
     """
     found = this_host()
     driver = open_cgroupfs(found)
+    home = state_dir or state_home(dict(os.environ), os.geteuid())
     try:
         root = _chosen(driver, found, cgroup, cgroup_root)
         view = snapshot(driver, root, _names(files, state_dir), depth=depth, with_tasks=with_tasks)
         if against is not None:
             view = msgspec.structs.replace(view, notes=differences(driver, view, _explained(against, driver)))
+    except NoPodsError:
+        if why := why_unenforced(home):
+            raise PlimsollError(f"the pods of the node in {home} have no cgroups: {why}") from None
+        raise
     finally:
         driver.close()
     if output == "json":

@@ -22,6 +22,7 @@ from plimsoll.codec.lean.lean import read_as_far
 from plimsoll.rules.cgroups.reasons import human_bytes, human_cores
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import CPU, MEMORY, Pod
+from plimsoll.rules.node.node_object import SIMULATED
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resize.progress import progress
 from plimsoll.rules.resources.effective import pod_limits, pod_requests
@@ -89,6 +90,8 @@ def _pod(document: JsonObject, now_s: float) -> Iterator[str]:
     yield _field("QoS Class", status.get("qosClass"))
     yield from _sums(document)
     yield from _resize(document)
+    conditions = {each.get("type"): each.get("status") for each in status.get("conditions") or ()}
+    enforced = conditions.get("Enforced") != "False"
     for title, kind, statuses in (
         ("Init Containers", "initContainers", "initContainerStatuses"),
         ("Containers", "containers", "containerStatuses"),
@@ -98,7 +101,7 @@ def _pod(document: JsonObject, now_s: float) -> Iterator[str]:
             yield f"{title}:"
         known = {each.get("name"): each for each in status.get(statuses) or ()}
         for container in containers:
-            yield from _container(container, known.get(container.get("name")) or {}, now_s)
+            yield from _container(container, known.get(container.get("name")) or {}, now_s, enforced=enforced)
     yield from _conditions(status)
     if spec.get("volumes"):
         yield "Volumes:"
@@ -127,7 +130,8 @@ def _resize(document: JsonObject) -> Iterator[str]:
         yield _field("Resize", f"{found.stage}{f': {found.message}' if found.message else ''}")
 
 
-def _container(container: JsonObject, status: JsonObject, now_s: float) -> Iterator[str]:
+def _container(container: JsonObject, status: JsonObject, now_s: float, *, enforced: bool) -> Iterator[str]:
+    """`enforced`: whether the node writes limits at all."""
     yield inert(f"  {container.get('name')}:")
     yield _field("Image", container.get("image"), 4)
     if container.get("command"):
@@ -147,7 +151,7 @@ def _container(container: JsonObject, status: JsonObject, now_s: float) -> Itera
         ("Limits", resources.get("limits")),
         ("Requests", resources.get("requests")),
         ("Allocated", status.get("allocatedResources")),
-        ("In the kernel", _actual(_part(status, "resources"))),
+        ("In the kernel" if enforced else "Not enforced", _actual(_part(status, "resources"))),
     ):
         if amounts:
             written = (
@@ -208,6 +212,8 @@ def _node(document: JsonObject, pods: Sequence[JsonObject], now_s: float) -> Ite
     taints = [f"{each.get('key')}={each.get('value') or ''}:{each.get('effect')}" for each in spec.get("taints") or ()]
     yield _field("Taints", ", ".join(taints) or "<none>")
     yield _field("Unschedulable", bool(spec.get("unschedulable")))
+    if (_part(document, "metadata").get("annotations") or {}).get(SIMULATED):
+        yield _field("Limits", "not enforced: this node cannot write cgroups")
     for each in status.get("addresses") or ():
         yield _field(str(each.get("type")), each.get("address"))
     yield from _conditions(status)
@@ -397,7 +403,7 @@ async def _objects(
 
 
 async def _events(cluster: ClusterClient, kind: DiscoveredKind, document: JsonObject) -> list[JsonObject]:
-    from plimsoll.cli.printers import last_seen
+    from plimsoll.cli.printers import event_order
     from plimsoll.kube.request import EVENTS, listing
 
     metadata = document.get("metadata") or {}
@@ -405,7 +411,7 @@ async def _events(cluster: ClusterClient, kind: DiscoveredKind, document: JsonOb
     if kind.namespaced and metadata.get("uid"):
         fields += f",involvedObject.uid={metadata['uid']}"
     listed = await cluster.ask(listing(EVENTS, namespace=str(metadata.get("namespace") or ""), fields=fields))
-    return sorted(listed.get("items") or (), key=last_seen)
+    return sorted(listed.get("items") or (), key=event_order)
 
 
 async def _pods_of(cluster: ClusterClient, node: JsonObject) -> list[JsonObject]:

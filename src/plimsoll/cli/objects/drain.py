@@ -200,8 +200,7 @@ async def _emptied(cluster: ClusterClient, node: str, options: dict[str, Any]) -
     rules = DrainRules(options["ignore_daemonsets"], options["delete_emptydir_data"], options["force"])
     plan = drain_plan(found.get("items") or (), rules)
     if plan.errors:
-        errors = [f"cannot delete {each}" for each in listed_reasons(plan.errors)]
-        raise FailedError(errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]")
+        raise FailedError(_aggregated([f"cannot delete {each}" for each in listed_reasons(plan.errors)]))
     if plan.warnings:
         click.echo(f"Warning: {inert('; '.join(listed_reasons(plan.warnings)))}", err=True)
     timeout_s = options["timeout_s"]
@@ -209,17 +208,24 @@ async def _emptied(cluster: ClusterClient, node: str, options: dict[str, Any]) -
     tasks = [asyncio.create_task(_evicted(cluster, pod, left, options)) for pod in plan.pods]
     try:
         async with asyncio.timeout(timeout_s or None):
-            await asyncio.gather(*tasks)
+            results = await asyncio.gather(*tasks, return_exceptions=True)
     except TimeoutError:
         reasons = [f"error when evicting {pod}: global timeout reached: {timeout_s:g}s" for pod in left]
-        message = reasons[0] if len(reasons) == 1 else f"[{', '.join(reasons)}]"
+        message = _aggregated(reasons)
         click.echo(f'There are pending pods in node "{inert(node)}" when an error occurred: {inert(message)}', err=True)
         for pod in left.values():
             click.echo(f"pod/{inert(str(pod['metadata']['name']))}", err=True)
         raise FailedError(message) from None
-    finally:
-        for task in tasks:
-            task.cancel()
+    errors = [each for each in results if isinstance(each, BaseException)]
+    for error in errors:
+        if not isinstance(error, FailedError):
+            raise error
+    if errors:
+        raise FailedError(_aggregated(list(map(str, errors))))
+
+
+def _aggregated(errors: list[str]) -> str:
+    return errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
 
 
 def _name(pod: JsonObject) -> str:
@@ -244,7 +250,7 @@ async def _evicted(
         except ApiError as error:
             if error.is_gone:
                 break
-            if error.code != 429:
+            if error.code != 429 or dry_run == "server":
                 raise FailedError(f"error when {word} {_name(pod)}: {error.message}") from error
             click.echo(
                 f"error when evicting {inert(_name(pod))} (will retry after {RETRY_S:g}s): {inert(error.message)}",

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
-from plimsoll.cli.printers import EVENTS_HEADER, Columns, last_seen, row, shown
+from plimsoll.cli.printers import EVENTS_HEADER, Columns, event_order, row, shown
 from plimsoll.cli.verb import Verb
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -49,7 +49,7 @@ async def _events(
         if not kind.namespaced:  # kubelets write events about nodes to `default`
             namespace = "" if not options["namespace"] else cluster.namespace
     listed = await cluster.ask(listing(EVENTS, namespace=namespace, fields=fields))
-    found = sorted((each for each in listed.get("items") or () if _of(each, types)), key=last_seen)
+    found = sorted((each for each in listed.get("items") or () if _of(each, types)), key=event_order)
     if output:
         click.echo(shown({"apiVersion": "v1", "kind": "List", "items": found}, output))
         return 0

@@ -101,7 +101,7 @@ async def _get(
     tables = _Tables(options, len({each.kind for each in asked}) > 1)
     if not options["watch_only"]:
         if documents is None:
-            printed = sum(tables.add(kind, as_table(each)) for kind, each in found)
+            printed = sum(tables.add(kind, each) for kind, each in _by_kind(found).items())
             if not printed and not code and not (options["ignore_not_found"] and asked[0].name):
                 where = f" in {inert(asked[0].namespace)} namespace." if asked[0].namespace else ""
                 click.echo(f"No resources found{where}", err=True)
@@ -112,6 +112,16 @@ async def _get(
         async for event in _events(cluster, asked[0], listed, accept, options):
             tables.change(kind, event) if documents is None else _print_change(documents, kind, event, options)
     return code
+
+
+def _by_kind(found: list[tuple[DiscoveredKind, JsonObject]]) -> dict[DiscoveredKind, JsonObject]:
+    """One table for each kind, also if several of its objects are named."""
+    tables: dict[DiscoveredKind, JsonObject] = {}
+    for kind, answer in found:
+        table = as_table(answer)
+        known = tables.setdefault(kind, {**table, "rows": []})
+        known["rows"] += table.get("rows") or ()
+    return tables
 
 
 async def _answers(

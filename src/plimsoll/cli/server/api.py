@@ -182,9 +182,14 @@ def create_token(state_dir: Path | None, node: str | None, user: str | None, rol
 def list_tokens(state_dir: Path | None) -> None:
     """List the users that have bearer tokens."""
     from plimsoll.api.machinery.users import Tokens
+    from plimsoll.cli.terminal import inert, table
 
-    for name in Tokens(default_state(state_dir)).names():
-        click.echo(name)
+    state = default_state(state_dir)
+    rows = [(inert(name),) for name in Tokens(state).names()]
+    if not rows:
+        click.echo(f"no tokens in {state}; create one with: plimsoll api token create --user NAME", err=True)
+    for line in table(rows, ("USER",)) if rows else ():
+        click.echo(line)
 
 
 @token.command("revoke")

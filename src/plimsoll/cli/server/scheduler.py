@@ -48,16 +48,16 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: An
 
 async def _run(access: Access, profile: Profile) -> None:
     import asyncio
-    import signal
     import time
 
+    from plimsoll.cli.daemon import stop_signals
     from plimsoll.kube.client import Client
     from plimsoll.kube.http import HttpTransport
     from plimsoll.scheduler.loop import Scheduler
 
     transport = HttpTransport(access, agent="plimsoll-scheduler")
     work = asyncio.create_task(Scheduler(Client(transport), profile, os.uname().nodename, time.monotonic).run())
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)
     try:
         await work

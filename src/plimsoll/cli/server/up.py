@@ -13,11 +13,12 @@ from typing import Any
 
 import click
 
+import plimsoll
 from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.cli.terminal import Paint, colourful
 from plimsoll.errors import PlimsollError
 
-EXAMPLES = Path(__file__).parents[4] / "examples"
+EXAMPLES = Path(plimsoll.__file__).with_name("examples")  # in the package: a link in a checkout, files in a wheel
 
 # What `--tour` shows, in order: a sentence and the arguments of `plimsoll`; {} is the examples directory.
 TOUR = (
@@ -57,6 +58,7 @@ TOUR = (
 @click.option("--cgroup-root", metavar="PATH", help="The parent cgroup of kubepods. [default: the root]")
 @click.option("--name", metavar="NAME", help="The name of the node. [default: the host name]")
 @click.option("--simulate", is_flag=True, help="Simulate limits; processes are real.")
+@click.option("--fresh", is_flag=True, help="Begin with an empty store: the objects of earlier runs are removed.")
 @click.option(
     "--with-containerd",
     is_flag=True,
@@ -69,8 +71,6 @@ def up(tour: bool, **options: Any) -> int:
 
     Ctrl-C ends it and removes its cgroups, processes, mounts and namespaces. Others are not changed.
     """
-    if not EXAMPLES.is_dir():
-        raise PlimsollError(f"the examples are missing ({EXAMPLES}); run from a checkout")
     paint = Paint(colourful())
     if tour:
         for number, (sentence, words) in enumerate(TOUR, 1):
@@ -112,7 +112,7 @@ def _shown(sentence: str, words: str, paint: Paint) -> None:
 def _next_steps(paint: Paint) -> None:
     click.echo(paint("Try:", "bold"))
     for line in (
-        "plimsoll explain YOUR-MANIFEST.yaml            (./dev run explain …, or .venv/bin/plimsoll)",
+        "plimsoll explain YOUR-MANIFEST.yaml",
         "kubectl get pods -A -o json | plimsoll explain -",
         "plimsoll explain YOUR-MANIFEST.yaml --diff documents,1.36",
     ):

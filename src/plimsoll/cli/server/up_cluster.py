@@ -10,20 +10,30 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import os
+import shlex
+import shutil
 import signal
 import socket
+import sys
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
+from plimsoll.api.server.server import listen_problem
+from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port, notify, stop_signals
 from plimsoll.cli.node.machine import configures, driver_of, node_name, opened
+from plimsoll.cli.server.lock import taken
+from plimsoll.cli.server.up_demo import is_elsewhere, is_over, is_ready, manifests, problems
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.listeners import listening_process
+from plimsoll.linux.state_dir import state_home
+from plimsoll.node.embedded_runtime import embedded_runtime, remove_leftovers
 from plimsoll.node.machine import LiveNode
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -51,6 +61,7 @@ class UpOptions(msgspec.Struct, frozen=True):
     simulate: bool = False
     demo: Path | None = None
     with_containerd: bool = False
+    fresh: bool = False  # begin with an empty store
     log_level: str | None = None
     verbosity: int | None = None
 
@@ -78,32 +89,35 @@ class UpOptions(msgspec.Struct, frozen=True):
 
 
 async def run(options: UpOptions, paint: Paint) -> int:
-    """Run until Ctrl-C or SIGTERM (exit code 0), or until a part fails."""
+    """Run until a signal ends it, or until a part fails. The exit code is 0 if the cluster was up, else the shell's
+    for that signal: 130 after Ctrl-C."""
     stop, force = asyncio.Event(), asyncio.Event()
+    received: list[signal.Signals] = []
 
-    def pressed() -> None:
+    def pressed(number: signal.Signals) -> None:
+        received.append(number)
         (force if stop.is_set() else stop).set()
 
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, pressed)
+    for number in stop_signals():
+        loop.add_signal_handler(number, pressed, number)
     cluster = LocalCluster(options, paint)
     serving = asyncio.create_task(cluster.serve())
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({serving, stopping}, return_when=asyncio.FIRST_COMPLETED)
     stop.set()  # from now on a signal means a forced shutdown
-    if serving.done():
-        click.echo(paint("Shutting down.", "dim"), err=True)
-    else:
-        click.echo(paint("\nShutting down; press Ctrl-C again to kill at once.", "dim"), err=True)
+    if not serving.done():
+        notify(paint("\nShutting down; press Ctrl-C again to kill at once.", "dim"))
         serving.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await serving
+    elif cluster.has_started:
+        notify(paint("Shutting down.", "dim"))
     await _ended(cluster, force)
     stopping.cancel()
     if not serving.cancelled() and (error := serving.exception()) is not None:
         raise error
-    return 0
+    return 0 if cluster.is_up else 128 + received[0]
 
 
 async def _ended(cluster: LocalCluster, force: asyncio.Event) -> None:
@@ -124,6 +138,9 @@ class LocalCluster:
         self._name = node_name(options.name)
         self._live: LiveNode | None = None
         self._state = Path()
+        self._lock: int | None = None
+        self.has_started = False  # something that the end must remove
+        self.is_up = False
         self._api: DaemonProcess | None = None
         self._node: DaemonProcess | None = None
         self._containerd: UpContainerd | None = None
@@ -134,13 +151,21 @@ class LocalCluster:
 
         started_s = time.monotonic()
         self._state = default_state(self._options.state_dir)
+        self._lock = taken(self._state)
+        listen, note = _free(self._options.listen or API_LISTEN, chosen=self._options.listen is not None)
+        if note:
+            click.echo(self._paint(note, "yellow"))
         if self._options.with_containerd:
             from plimsoll.cli.server.up_containerd import UpContainerd
 
             self._containerd = UpContainerd(self._state, self._paint, driver_of(self.node_parameters()))
+            self.has_started = True
             await self._containerd.start()
         self._live, simulate = await self._opened()
-        url, kubeconfig = await self._start_api()
+        self.has_started = True
+        if self._options.fresh:
+            await self._empty()
+        url, kubeconfig = await self._start_api(listen)
         await self._start_node(url, simulate)
         running = asyncio.create_task(self._shown(url, kubeconfig, started_s))
         assert self._api is not None and self._node is not None
@@ -156,8 +181,37 @@ class LocalCluster:
 
     async def _shown(self, url: str, kubeconfig: Path, started_s: float) -> None:
         async with _client(kubeconfig) as client:
-            pods = await self._demo(client, started_s + START_S)
-        self._announce(url, kubeconfig, pods, time.monotonic() - started_s)
+            pods, missing = await self._demo(client, started_s + START_S)
+        containers, limitations = await self._containers()
+        self._announce(url, pods, missing, containers, time.monotonic() - started_s)
+        assert self._live is not None
+        for note in (*limitations, *(() if self._live.driver.simulated else self._live.notes)):
+            click.echo(self._paint(f"   note: {inert(note)}", "dim"))
+        click.echo(self._paint("\nTry:", "bold"))
+        for line in self._next_steps(kubeconfig, missing):
+            click.echo(f"   {self._paint(line, 'cyan')}")
+        self.is_up = True
+
+    async def _containers(self) -> tuple[dict[str, int], tuple[str, ...]]:
+        """The process of each container by its id, and what this machine does not allow, from the embedded runtime."""
+        assert self._live is not None
+        if self._live.runtime is not None:
+            return {}, ()
+        runtime = embedded_runtime(self._live, self._state)
+        try:
+            await runtime.open()
+            seen = await runtime.seen()
+        finally:
+            await runtime.close()
+        return {each.id: each.pid for each in seen.containers if each.pid}, runtime.limitations
+
+    async def _empty(self) -> None:
+        """Remove the objects of earlier runs, and what their pods have left."""
+        assert self._live is not None
+        await remove_leftovers(self._live, self._state)
+        if not self._live.driver.simulated:
+            await self._live.tree.setup()
+        shutil.rmtree(self._state / "store", ignore_errors=True)
 
     # --- start ---
 
@@ -209,8 +263,7 @@ class LocalCluster:
             raise PlimsollError("systemCgroups is not supported by `up`, which does not move processes of this machine")
         return live
 
-    async def _start_api(self) -> tuple[str, Path]:
-        listen = _free(self._options.listen or API_LISTEN, chosen=self._options.listen is not None)
+    async def _start_api(self, listen: str) -> tuple[str, Path]:
         arguments = ["api", "--state-dir", str(self._state), "--listen", listen, "--profile", self._options.profile]
         if self._options.feature_gates:
             arguments += ["--feature-gates", self._options.feature_gates]
@@ -237,13 +290,14 @@ class LocalCluster:
         if not ready.startswith("ready"):
             raise DaemonFailedError(f"unexpected output of the node agent: {ready!r}; see {self._node.log}")
 
-    async def _demo(self, client: Client, until_s: float) -> list[JsonObject]:
-        """Create the demo pods; the ready pods of this node when the demo pods run, or when the time is over."""
+    async def _demo(self, client: Client, until_s: float) -> tuple[list[JsonObject], set[str]]:
+        """Create the demo pods; the ready pods of this node when the demo pods run, or when the time is over, and the
+        names of those that do not run."""
         from plimsoll.kube import request
         from plimsoll.kube.request import ApiError
 
         names = set()
-        for document in _manifests(self._options.demo):
+        for document in manifests(self._options.demo):
             names.add(document["metadata"]["name"])
             try:
                 await client.ask(request.create(request.PODS, document, "default"))
@@ -254,51 +308,64 @@ class LocalCluster:
         everywhere = request.listing(request.PODS, namespace="default")
         while True:
             listed = await client.ask(listing)
-            pods = [pod for pod in listed.get("items") or () if not _is_over(pod)]
-            running = {pod["metadata"]["name"] for pod in pods if _is_ready(pod)}
+            pods = [pod for pod in listed.get("items") or () if not is_over(pod)]
+            running = {pod["metadata"]["name"] for pod in pods if is_ready(pod)}
             if names <= running or time.monotonic() > until_s:
                 break
+            everyone = (await client.ask(everywhere)).get("items") or ()
+            if any(is_elsewhere(pod, self._name) for pod in everyone if pod["metadata"]["name"] in names):
+                break
             await asyncio.sleep(POLL_S)
-        if missing := names - running:
+        missing = names - running
+        if missing:
             found = (await client.ask(everywhere)).get("items") or ()
-            for line in _problems([pod for pod in found if pod["metadata"]["name"] in missing]):
+            for line in problems([pod for pod in found if pod["metadata"]["name"] in missing], self._name):
                 click.echo(self._paint(line, "red"))
-        return [pod for pod in pods if _is_ready(pod)]
+        return [pod for pod in pods if is_ready(pod)], missing
 
     # --- report ---
 
-    def _announce(self, url: str, kubeconfig: Path, pods: list[JsonObject], took_s: float) -> None:
+    def _announce(
+        self, url: str, pods: list[JsonObject], missing: set[str], containers: Mapping[str, int], took_s: float
+    ) -> None:
         from plimsoll.cli.server.up_report import node_report, printed
 
         assert self._live is not None
         paint, live = self._paint, self._live
         setting = live.setting
-        kernel = "simulated kernel" if live.driver.simulated else f"cgroup v{live.driver.version}, {setting.driver}"
-        size = f"{setting.machine.cores} CPU, {setting.capacity['memory']} memory"
-        head = (
-            f"Kubernetes is up (profile {setting.profile.name}), {took_s:.1f} s: node {self._name} ({size}; {kernel})"
+        kernel = (
+            "limits are not enforced" if live.driver.simulated else f"cgroup v{live.driver.version}, {setting.driver}"
         )
-        click.echo(paint(head, "bold"))
+        size = f"{setting.machine.cores} CPU, {setting.capacity['memory']} memory"
+        state = "is up" if not missing else f"runs, but not the pods {', '.join(sorted(missing))}"
+        head = f"Kubernetes {state} (profile {setting.profile.name}), {took_s:.1f} s: node {self._name}"
+        click.echo(paint(f"{head} ({size}; {kernel})", "bold"))
         click.echo(f"   {url}   (Ctrl-C removes everything except the objects in {self._state})\n")
-        for line in printed(node_report(live, pods), live.driver.simulated, paint) if pods else ():
+        for line in printed(node_report(live, pods, containers), live.driver.simulated, paint) if pods else ():
             click.echo(f"   {line}")
-        for note in () if live.driver.simulated else live.notes:
-            click.echo(paint(f"   note: {inert(note)}", "dim"))
-        click.echo(paint("\nTry:", "bold"))
-        for line in self._next_steps(kubeconfig):
-            click.echo(f"   {paint(line, 'cyan')}")
 
-    def _next_steps(self, kubeconfig: Path) -> Iterator[str]:
-        yield f"export KUBECONFIG={kubeconfig}"
-        yield "kubectl get pods -o wide"
-        yield f"kubectl describe node {self._name}"
-        if self._options.demo is not None:
-            yield "kubectl exec gold -- cat /proc/self/cgroup /proc/self/oom_score_adj"
-            yield "kubectl top pods"
+    def _next_steps(self, kubeconfig: Path, missing: set[str]) -> Iterator[str]:
+        command = Path(sys.executable).with_name("plimsoll")
+        if command.exists() and shutil.which("plimsoll") != str(command):
+            yield f"export PATH={shlex.quote(str(command.parent))}:$PATH"
+        yield f"export KUBECONFIG={shlex.quote(str(kubeconfig))}"
+        client = "kubectl" if shutil.which("kubectl") else "plimsoll"
+        yield f"{client} get pods -o wide"
+        yield f"{client} describe node {self._name}"
+        if missing:
+            yield f"{client} describe pod {min(missing)}"
+        elif self._options.demo is not None:
+            yield f"{client} exec gold -- cat /proc/self/cgroup /proc/self/oom_score_adj"
+            yield f"{client} top pods"
             yield "plimsoll resize silver --cpu 100m --wait"
         if not (self._live is not None and self._live.driver.simulated):
             root = self._options.cgroup_root
-            yield f"plimsoll tree {f'{root} ' if root else ''}--state-dir {self._state}"
+            yield f"plimsoll tree{f' {shlex.quote(root)}' if root else ''}{self._state_option()}"
+
+    def _state_option(self) -> str:
+        """For other commands of the user, unless they find the state directory themselves."""
+        usual = state_home(dict(os.environ), os.geteuid())
+        return "" if usual == self._state else f" --state-dir {shlex.quote(str(self._state))}"
 
     # --- end ---
 
@@ -307,7 +374,7 @@ class LocalCluster:
         both = [child for child in (self._node, self._api) if child is not None]
         in_time = await asyncio.gather(*(child.end(END_S) for child in both))
         for child in (child for child, ended in zip(both, in_time, strict=True) if not ended):
-            click.echo(self._paint(f"the {child.name} did not end in time and was killed", "yellow"), err=True)
+            notify(self._paint(f"the {child.name} did not end in time and was killed", "yellow"))
 
     async def kill(self) -> None:
         for child in (self._node, self._api):
@@ -316,14 +383,19 @@ class LocalCluster:
 
     async def sweep(self) -> None:
         """Remove what the node agent has not removed itself because it was killed or did not start."""
+        try:
+            await self._swept()
+        finally:
+            if self._lock is not None:
+                os.close(self._lock)
+
+    async def _swept(self) -> None:
         for problem in await self._containerd.end() if self._containerd is not None else ():
-            click.echo(self._paint(f"not removed: {inert(problem)}", "red"), err=True)
+            notify(self._paint(f"not removed: {inert(problem)}", "red"))
         if self._live is None or self._live.driver.simulated:
             return
-        from plimsoll.node.assembly import remove_leftovers
-
         for problem in await remove_leftovers(self._live, self._state):
-            click.echo(self._paint(f"not removed: {inert(problem)}", "red"), err=True)
+            notify(self._paint(f"not removed: {inert(problem)}", "red"))
 
 
 async def _until_one_fails(tasks: set[asyncio.Task[Any]]) -> None:
@@ -345,8 +417,8 @@ async def _client(file: Path) -> AsyncIterator[Client]:
         await transport.close()
 
 
-def _free(listen: str, *, chosen: bool) -> str:
-    """The address to listen on: the chosen one, or the usual port, or any free port if that is in use."""
+def _free(listen: str, *, chosen: bool) -> tuple[str, str]:
+    """The address to listen on: the chosen one, or the usual port, or any free port if that is in use; and a note."""
     host, port = host_and_port(listen)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
@@ -355,46 +427,20 @@ def _free(listen: str, *, chosen: bool) -> str:
             probe.bind((host, port))
         except OSError as error:
             if error.errno != errno.EADDRINUSE or chosen:
-                return listen  # the API server reports the error
-            return f"{host}:0"
-    return listen
-
-
-def _manifests(file: Path | None) -> Iterator[JsonObject]:
-    from plimsoll.codec.yaml.reader import YamlError, read
-
-    for found in read(file.read_bytes()) if file is not None else ():
-        if isinstance(found, YamlError):
-            raise PlimsollError(f"{file}: {found}")
-        yield found.value
-
-
-def _is_over(pod: JsonObject) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _is_ready(pod: JsonObject) -> bool:
-    status = pod.get("status") or {}
-    conditions = {each["type"]: each["status"] for each in status.get("conditions") or ()}
-    return status.get("phase") == "Running" and conditions.get("Ready") == "True"
-
-
-def _problems(pods: list[JsonObject]) -> Iterator[str]:
-    for pod in pods:
-        status = pod.get("status") or {}
-        waiting = [
-            (each.get("state") or {}).get("waiting") or {"reason": "not ready"}
-            for each in status.get("containerStatuses") or ()
-        ]
-        why = [f"{each.get('reason', '')} {each.get('message', '')}".strip() for each in waiting]
-        why += [each.get("message", "") for each in status.get("conditions") or () if each.get("status") != "True"]
-        reason = status.get("message") or next(filter(None, why), "no status yet")
-        yield f"pod {pod['metadata']['name']} is not running: {status.get('phase', 'Unknown')}, {inert(reason)}"
+                raise PlimsollError(listen_problem(host, port, error)) from error
+            used_by = listening_process(port)
+            who = f" by process {used_by[0]} ({used_by[1]})" if used_by is not None else ""
+            return f"{host}:0", f"port {port} is in use{who}: using another one"
+    return listen, ""
 
 
 def _parsed(arguments: list[str]) -> dict[str, Any]:
     """The options of `plimsoll node`."""
     from plimsoll.cli.node.command import node
 
-    # A copy: click removes the words that it has parsed.
-    return node.make_context("node", list(arguments), parent=click.get_current_context()).params
+    asked = click.get_current_context()
+    try:  # with a copy: click removes the words that it has parsed
+        return node.make_context("node", list(arguments), parent=asked).params
+    except click.UsageError as error:
+        error.ctx = asked  # the user has typed `up`
+        raise

@@ -6,7 +6,7 @@ and prints what differs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from plimsoll.linux.capabilities import has_capability
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.machine import LiveNode
 from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree, workload
+from plimsoll.rules.cgroups.reconcile import Unmet
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.model.cgroup_names import container_component
 
@@ -55,9 +56,11 @@ class NodeReport(msgspec.Struct, frozen=True):
         return [*self.above, *(each for pod in self.pods for each in pod.cgroups)]
 
 
-def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]]) -> NodeReport:
-    """`pods`: the objects of all pods of this node that have not ended."""
-    works = [workload(pod_from_json(msgspec.json.encode(pod)), live.setting) for pod in pods]
+def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]], pids: Mapping[str, int]) -> NodeReport:
+    """`pods`: the objects of all pods of this node that have not ended. `pids`: container id → its first process."""
+    # Sized as allocated: the object has what was requested last, which the node may have deferred or refused.
+    sized = [live.tree.sized_for(pod["metadata"]["uid"]) or pod_from_json(msgspec.json.encode(pod)) for pod in pods]
+    works = [workload(pod, live.setting) for pod in sized]
     works.sort(key=lambda work: (_CLASSES.index(work.qos), work.pod.metadata.name))
     tree = desired_tree(works, live.setting)
     above, found = [], {}
@@ -66,14 +69,19 @@ def node_report(live: LiveNode, pods: Sequence[Mapping[str, Any]]) -> NodeReport
             above.append(_compared(live, cgroup, cgroup.path))
         elif cgroup.level == "pod":
             found[cgroup.path.rpartition("/")[2]] = cgroup
-    ids = {pod["metadata"]["uid"]: _container_ids(pod) for pod in pods} if live.runtime is not None else {}
-    reports = [_pod(live, work, found, ids.get(work.pod.metadata.uid, {})) for work in works]
-    unmet = () if live.driver.simulated else tuple(dict.fromkeys(map(_lack, live.tree.status().unmet)))
+    ids = {pod["metadata"]["uid"]: _container_ids(pod) for pod in pods}
+    reports = [_pod(live, work, found, ids[work.pod.metadata.uid], pids) for work in works]
+    unmet = () if live.driver.simulated else tuple(_lacks(live.tree.status().unmet))
     return NodeReport(tuple(reports), tuple(above), unmet)
 
 
-def _lack(unmet: Any) -> str:
-    return f"{unmet.file}: {unmet.reason}"
+def _lacks(unmet: Iterable[Unmet]) -> Iterator[str]:
+    """One line for each reason."""
+    files: dict[str, dict[str, None]] = {}
+    for each in unmet:
+        files.setdefault(each.reason, {})[each.file] = None
+    for reason, names in files.items():
+        yield f"{', '.join(names)}: {reason}"
 
 
 def _walked(cgroup: Cgroup) -> Iterator[Cgroup]:
@@ -88,18 +96,20 @@ def _container_ids(pod: Mapping[str, Any]) -> dict[str, str]:
     return {each["name"]: each["containerID"].rpartition("/")[2] for each in statuses if each.get("containerID")}
 
 
-def _pod(live: LiveNode, work: Workload, found: Mapping[str, Cgroup], ids: Mapping[str, str]) -> PodReport:
-    """`ids`: of containers whose cgroups the runtime creates."""
+def _pod(
+    live: LiveNode, work: Workload, found: Mapping[str, Cgroup], ids: Mapping[str, str], pids: Mapping[str, int]
+) -> PodReport:
+    """`ids`: container name → id."""
     uid = work.pod.metadata.uid
     cgroup = next(each for name, each in found.items() if uid in name or uid.replace("-", "_") in name)
     paths = live.tree.paths(uid)
-    for name, container_id in ids.items():
+    for name, container_id in ids.items() if live.runtime is not None else ():  # the runtime creates their cgroups
         component = container_component(container_id, live.setting.driver, live.setting.runtime)
         paths[name] = f"{paths.get('', cgroup.path)}/{component}"
     parts = [(cgroup, paths.get("", cgroup.path))]
     real = not live.driver.simulated
     parts += [(child, paths.get(child.name, "")) for child in cgroup.children if not real or child.name in paths]
-    scores = [_score(live, child, path) for child, path in parts[1:]]
+    scores = [_score(live, child, path, pids.get(ids.get(child.name, ""))) for child, path in parts[1:]]
     return PodReport(
         work.pod.metadata.name,
         work.qos,
@@ -108,19 +118,19 @@ def _pod(live: LiveNode, work: Workload, found: Mapping[str, Cgroup], ids: Mappi
     )
 
 
-def _score(live: LiveNode, container: Cgroup, path: str) -> str:
+def _score(live: LiveNode, container: Cgroup, path: str, pid: int | None) -> str:
+    """What the process has; with the wanted value and the reason if that is another one."""
     want = container.oom_score_adj
-    if live.driver.simulated:
-        return f"{want}"
-    pids = live.tree.processes(path, deep=True)
-    have = oom_score_adj(pids[0]) if pids else None
+    if pid is None and not live.driver.simulated:
+        pid = next(iter(live.tree.processes(path, deep=True)), None)
+    have = oom_score_adj(pid) if pid else None
     if have == want:
         return f"{want}"
     if have is None:
-        return f"{want} (no process)"
+        return f"no process (wanted {want})"
     lowered = want is not None and want < have
     reason = "needs CAP_SYS_RESOURCE" if lowered and not has_capability("SYS_RESOURCE") else "differs"
-    return f"{want}, have {have}: {reason}"
+    return f"{have} (wanted {want}: {reason})"
 
 
 def _compared(live: LiveNode, cgroup: Cgroup, path: str) -> Compared:
@@ -140,17 +150,19 @@ def _compared(live: LiveNode, cgroup: Cgroup, path: str) -> Compared:
 
 
 def printed(report: NodeReport, simulated: bool, paint: Paint) -> Iterator[str]:
-    rows = [(inert(pod.name), pod.qos, pod.score, pod.cgroups[0].path) for pod in report.pods]
+    places = ["none, limits are not enforced" if simulated else pod.cgroups[0].path for pod in report.pods]
+    rows = [(inert(pod.name), pod.qos, pod.score, place) for pod, place in zip(report.pods, places, strict=True)]
     header, *lines = table(rows, ("POD", "CLASS", "OOM_SCORE_ADJ", "CGROUP"))
     yield paint(header, "dim")
     for pod, line in zip(report.pods, lines, strict=True):
         yield line.replace(pod.qos, paint(pod.qos, CLASS_COLOURS[pod.qos]), 1)
         for cgroup in pod.cgroups[:1]:
-            yield paint(f"    {cgroup.shown or '(only the minimum CPU share)'}", "dim")
+            would = "would be " if simulated else ""
+            yield paint(f"    {would}{cgroup.shown or '(only the minimum CPU share)'}", "dim")
     every = report.cgroups
     files = sum(each.files for each in every)
     if simulated:
-        yield f"{files} files in {len(every)} cgroups as plimsoll explain computes, on a simulated kernel: not enforced"
+        yield f"not enforced: the {files} values in {len(every)} cgroups that plimsoll explain computes are not written"
         return
     wrong = [(each.path, file, *pair) for each in every for file, pair in each.wrong.items()]
     if wrong:

@@ -6,6 +6,8 @@ import asyncio
 import time
 from collections.abc import Iterable
 
+import msgspec
+
 from plimsoll.aio import cancel_all
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.rules.lifecycle.events import ContainerEvents, never_pull_message
@@ -14,7 +16,7 @@ from plimsoll.rules.model.runnable import RunContainer, RunPod, container_named
 from plimsoll.runtime.interface import Image, ImageError
 
 ERR_NEVER_PULL = "ErrImageNeverPull"
-IMAGE_IGNORED = "ImageIgnored"
+IMAGE_IGNORED = "ImageIgnored"  # in place of Pulled: the embedded runtime runs something of this machine
 
 
 class PodImages:
@@ -22,7 +24,6 @@ class PodImages:
 
     def __init__(self, node: NodeServices) -> None:
         self._node = node
-        self._noted: set[str] = set()  # images whose note was emitted
         self._prefetched: dict[str, asyncio.Task[Image]] = {}
 
     def prefetch(self, pod: RunPod, starts: Iterable[Start]) -> None:
@@ -46,17 +47,16 @@ class PodImages:
         return await (self._ensure(pod, container, events) if prefetched is None else prefetched)
 
     async def _ensure(self, pod: RunPod, container: RunContainer, events: ContainerEvents) -> Image:
-        image = await (self._pulled if self._node.is_remote else self._local)(pod, container, events)
-        if image.note and container.image not in self._noted:
-            self._noted.add(container.image)
-            self._node.events.emit(pod, "Normal", IMAGE_IGNORED, image.note, events.created().field_path)
-        return image
+        return await (self._pulled if self._node.is_remote else self._local)(pod, container, events)
 
     async def _local(self, pod: RunPod, container: RunContainer, events: ContainerEvents) -> Image:
         image = await self._node.runtime.image(
             container.image, has_command=bool(container.command), pull=container.image_pull_policy != "Never"
         )
-        self._node.events.emit_lifecycle(pod, events.present(container.image))
+        event = events.present(container.image)
+        if image.note:
+            event = msgspec.structs.replace(event, reason=IMAGE_IGNORED, message=image.note)
+        self._node.events.emit_lifecycle(pod, event)
         return image
 
     async def _pulled(self, pod: RunPod, container: RunContainer, events: ContainerEvents) -> Image:

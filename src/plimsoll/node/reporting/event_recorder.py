@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -43,6 +42,7 @@ class Recorder:
         self._correlation = Correlation()
         self._queue: deque[tuple[EventKey, CorrelatedEvent]] = deque(maxlen=MAX_QUEUED)
         self._names: dict[EventKey, str] = {}  # of the event in the API
+        self._named_ns = 0
         self._wake = asyncio.Event()
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -112,7 +112,9 @@ class Recorder:
     async def _create(self, event: CorrelatedEvent, key: EventKey) -> None:
         reference, namespace = key.reference, key.reference.namespace or "default"
         annotations = {"annotations": dict(key.annotations)} if key.annotations else {}
-        name = f"{reference.name}.{secrets.token_hex(8)}"
+        # As client-go names them, but never one name twice.
+        self._named_ns = max(int(event.first_s * 1_000_000_000), self._named_ns + 1)
+        name = f"{reference.name}.{self._named_ns:x}"
         document = {
             "apiVersion": "v1",
             "kind": "Event",

@@ -19,6 +19,7 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.metadata import label_errors, metadata_errors
+from plimsoll.rules.admission.tolerations import toleration_errors
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.names import (
     CONTAINER_STANDARD,
@@ -361,8 +362,12 @@ def _check_rest(errors: _Errors, spec: PodSpec, relaxed: Relaxation) -> None:
         errors += label_errors("spec.nodeSelector", spec.node_selector)
     if spec.node_name and (problems := dns_subdomain_problems(spec.node_name)):
         errors += _misnamed("spec.nodeName", spec.node_name, problems)
+    if spec.tolerations:
+        errors += toleration_errors(spec.tolerations, "spec.tolerations")
     if spec.priority_class_name and (problems := dns_subdomain_problems(spec.priority_class_name)):
         errors += _misnamed("spec.priorityClassName", spec.priority_class_name, problems)
+    if spec.runtime_class_name is not None and (problems := dns_subdomain_problems(spec.runtime_class_name)):
+        errors += _misnamed("spec.runtimeClassName", spec.runtime_class_name, problems)
     if spec.preemption_policy and spec.preemption_policy not in _PREEMPTION_POLICIES:
         errors.append(_unsupported("spec.preemptionPolicy", spec.preemption_policy, _PREEMPTION_POLICIES))
     if spec.overhead:

@@ -4,9 +4,10 @@ v2: reclaim what is above the target, and no more; then set memory.high to the t
 and reclaims; then freeze it and write the limit if usage is below the target. v1: write the limit; the kernel reclaims
 as much as the limit needs, and refuses a limit below what is left (EBUSY).
 
-After the time-out the shrink fails with a reason, and the limit is lowered as far as usage allows (`nearest_limit`).
-The next attempt continues from there, so the limit follows the usage down to the target. `ShrinkProgress` records what
-was tried; this module only decides.
+If that is not enough, the limit is lowered as far as usage allows (`nearest_limit`), before the cgroup is throttled:
+throttled processes cannot be frozen. After the time-out the shrink fails with a reason, and the limit stays there. The
+next attempt continues from it, so the limit follows the usage down to the target. `ShrinkProgress` records what was
+tried; this module only decides.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ class ShrinkProgress(msgspec.Struct, frozen=True):
     reclaims: int = 0  # how often the kernel was asked to reclaim
     throttled: bool = False
     refused: bool = False  # the limit was refused since the last pause
+    approached: bool = False  # the limit was lowered as far as possible, or that was tried
 
 
 class ReclaimBytes(msgspec.Struct, frozen=True):
@@ -48,6 +50,10 @@ class TryLimit(msgspec.Struct, frozen=True):
     pass
 
 
+class Approach(msgspec.Struct, frozen=True):
+    """Set the limit to `nearest_limit`."""
+
+
 class Pause(msgspec.Struct, frozen=True):
     seconds: float
 
@@ -56,14 +62,18 @@ class GiveUp(msgspec.Struct, frozen=True):
     reason: str
 
 
-Move = ReclaimBytes | Throttle | TryLimit | Pause | GiveUp
+Move = ReclaimBytes | Throttle | TryLimit | Approach | Pause | GiveUp
 
 
 def next_move(target_bytes: int, progress: ShrinkProgress, version: CgroupVersion, ladder: ShrinkPolicy) -> Move:
     fits = progress.usage_bytes < target_bytes
     if not progress.refused and (fits or version == 1):
         return TryLimit()
-    if progress.elapsed_s >= ladder.deadline_s:
+    is_late = progress.elapsed_s >= ladder.deadline_s
+    is_reclaimed = version == 1 or progress.reclaims >= ladder.reclaims
+    if not fits and not progress.approached and (is_reclaimed or is_late):
+        return Approach()
+    if is_late:
         used, target = human_bytes(progress.usage_bytes), human_bytes(target_bytes)
         if fits and version == 2:
             return GiveUp(f"it could not be frozen within {ladder.frozen_s * 1000:.0f} ms, {used} of {target} in use")

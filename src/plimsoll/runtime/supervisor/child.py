@@ -251,7 +251,7 @@ def _give_up_privileges(plan: LaunchPlan, *, isolated: bool) -> None:
     if os.geteuid() == 0:
         if isolated:
             capabilities.limit_bounding_set(who.capabilities)
-        os.setgroups(who.groups)
+        _set_groups(who.groups, who.group)
         os.setresgid(who.group, who.group, who.group)
         os.setresuid(who.user, who.user, who.user)
         if isolated:
@@ -260,6 +260,16 @@ def _give_up_privileges(plan: LaunchPlan, *, isolated: bool) -> None:
             capabilities.set_own(mask, mask)
     if who.no_new_privileges:
         namespaces.no_new_privileges()
+
+
+def _set_groups(groups: tuple[int, ...], own: int) -> None:
+    """A user namespace may forbid setgroups (user_namespaces(7)): the groups of who made it stay, no others are had."""
+    try:
+        os.setgroups(groups)
+    except PermissionError:
+        if set(groups) - {own, *os.getgroups()}:
+            reason = "this user namespace forbids setgroups: remove supplementalGroups and fsGroup, or run as real root"
+            raise StartError(NOT_STARTED, START_ERROR, reason) from None
 
 
 def install_seccomp(plan: LaunchPlan) -> None:

@@ -41,8 +41,17 @@ def detect_abilities(stage: str) -> Abilities:
     return Abilities(False, False, (f"the kernel refuses new namespaces or mounts here, so {why}",))
 
 
+_KINDS = (namespaces.MOUNT, namespaces.NET, namespaces.IPC, namespaces.UTS, namespaces.PID)
+
+
 def _tried(stage: str) -> int:
-    namespaces.unshare(namespaces.MOUNT | namespaces.NET | namespaces.IPC | namespaces.UTS | namespaces.PID)
+    # After each pod the supervisor returns to its own namespaces. In a user namespace that does not own them, as after
+    # `unshare -r`, the kernel allows only the way out.
+    own = {kind: namespaces.open_namespace(kind) for kind in _KINDS}
+    namespaces.unshare(sum(_KINDS))
+    for kind, fd in own.items():
+        namespaces.setns(fd, kind)
+    namespaces.unshare(sum(_KINDS))
     namespaces.loopback_up()
     mounts.make_private()
     mounts.mount("plimsoll", stage, "tmpfs", mounts.NODEV, "mode=755")

@@ -632,3 +632,16 @@ def test_any_valid_manifest(write, documents: list[Json], form: str, data: st.Da
         json.loads(ran.out)
     elif form == "yaml" and "--diff" not in words:
         assert yaml.safe_load(ran.out)["pods"]
+
+
+def test_huge_pages_of_all_sizes_are_one_line() -> None:
+    """A machine with several page sizes had as many lines in each cgroup, before the ones that matter."""
+    from plimsoll.cli.explain.tree import _merged
+    from plimsoll.rules.cgroups.desired import DesiredFile
+    from plimsoll.rules.cgroups.reasons import Reason
+
+    def file(name: str, value: int = 0) -> DesiredFile:
+        return DesiredFile(name, value, "", Reason("", "", ""))
+
+    files = [file("cpu.weight", 1), file("hugetlb.2MB.max"), file("hugetlb.1GB.max"), file("hugetlb.64KB.max", 5)]
+    assert [each.name for each in _merged(files)] == ["cpu.weight", "hugetlb.{2MB,1GB}.max", "hugetlb.64KB.max"]

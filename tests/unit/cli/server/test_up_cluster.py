@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import re
 import socket
 import sys
@@ -104,9 +105,11 @@ def test_the_private_containerd_has_the_cgroup_driver_of_the_node(
 def test_a_free_port_is_used_unchanged() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
-        assert _free(listen, chosen=False) == "127.0.0.1:0"
-        assert _free(listen, chosen=True) == listen, "the API server says what is wrong"
-    assert _free(listen, chosen=False) == listen
+        address, note = _free(listen, chosen=False)
+        assert address == "127.0.0.1:0" and f"in use by process {os.getpid()} (" in note
+        with pytest.raises(PlimsollError, match=rf"in use by process {os.getpid()} \(.*--listen HOST:PORT"):
+            _free(listen, chosen=True)
+    assert _free(listen, chosen=False) == (listen, "")
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.api.auth.ca import endpoint_name
 from plimsoll.kube.request import ApiError
 from plimsoll.kube.websocket import connect
 from plimsoll.net.websocket import WebSocket
@@ -26,7 +27,7 @@ async def _open(world: World, path: str) -> WebSocket:
         world.port,
         path,
         tls=world.authority.client_context(),
-        server_name=NODE,
+        server_name=endpoint_name(NODE),
         subprotocols=("v4.channel.k8s.io",),
     )
 

@@ -473,6 +473,12 @@ BASICS = [
     ),
     ("node name", pod(nodeName="N"), [f'spec.nodeName: Invalid value: "N": {SUBDOMAIN}']),
     ("priority class", pod(priorityClassName="N"), [f'spec.priorityClassName: Invalid value: "N": {SUBDOMAIN}']),
+    ("runtime class", pod(runtimeClassName="N"), [f'spec.runtimeClassName: Invalid value: "N": {SUBDOMAIN}']),
+    (
+        "toleration",
+        pod(tolerations=[{"key": "k", "operator": "In"}]),
+        ['spec.tolerations[0].operator: Unsupported value: "In": supported values: "Equal", "Exists"'],
+    ),
     (
         "preemption",
         pod(preemptionPolicy="X"),

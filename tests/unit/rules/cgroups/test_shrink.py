@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from plimsoll.rules.cgroups.shrink import (
     MARGIN_BYTES,
+    Approach,
     GiveUp,
     Move,
     Pause,
@@ -29,16 +30,19 @@ ROWS: dict[str, tuple[CgroupVersion, ShrinkProgress, Move | type[GiveUp]]] = {
     "fits": (2, ShrinkProgress(UNDER), TryLimit()),
     "reclaim-first": (2, ShrinkProgress(OVER), ReclaimBytes(MARGIN_BYTES)),
     "reclaim-again": (2, ShrinkProgress(OVER + 5, reclaims=1), ReclaimBytes(MARGIN_BYTES + 5)),
-    "then-throttle": (2, ShrinkProgress(OVER, reclaims=2), Throttle()),
-    "then-wait": (2, ShrinkProgress(OVER, reclaims=2, throttled=True), Pause(0.1)),
-    "time-is-up": (2, ShrinkProgress(OVER, 10.0, 2, True), GiveUp("1.0 GiB are still in use after 10.0 s, not less than 1.0 GiB")),
+    "then-as-far-as-it-goes": (2, ShrinkProgress(OVER, reclaims=2), Approach()),
+    "also-where-reclaim-took-all-the-time": (2, ShrinkProgress(OVER, 10.0, 1), Approach()),
+    "then-throttle": (2, ShrinkProgress(OVER, reclaims=2, approached=True), Throttle()),
+    "then-wait": (2, ShrinkProgress(OVER, reclaims=2, throttled=True, approached=True), Pause(0.1)),
+    "time-is-up": (2, ShrinkProgress(OVER, 10.0, 2, True, approached=True), GiveUp("1.0 GiB are still in use after 10.0 s, not less than 1.0 GiB")),
     "fits-at-the-last-moment": (2, ShrinkProgress(UNDER, 10.0, 2, True), TryLimit()),
     "after-a-failed-try-a-pause": (2, ShrinkProgress(UNDER, refused=True), Pause(0.1)),
     "never-frozen-in-time": (2, ShrinkProgress(UNDER, 10.0, refused=True), GiveUp),
     "v1-fits": (1, ShrinkProgress(UNDER), TryLimit()),
     "v1-asks-the-kernel-which-reclaims": (1, ShrinkProgress(OVER), TryLimit()),
-    "v1-not-yet": (1, ShrinkProgress(OVER, refused=True), Pause(0.1)),
-    "v1-time-is-up": (1, ShrinkProgress(OVER, 10.0, refused=True), GiveUp),
+    "v1-as-far-as-it-goes": (1, ShrinkProgress(OVER, refused=True), Approach()),
+    "v1-not-yet": (1, ShrinkProgress(OVER, refused=True, approached=True), Pause(0.1)),
+    "v1-time-is-up": (1, ShrinkProgress(OVER, 10.0, refused=True, approached=True), GiveUp),
 }  # fmt: skip
 
 

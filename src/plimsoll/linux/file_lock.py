@@ -1,0 +1,51 @@
+"""A lock that a process holds while it runs: flock on a file that contains its pid.
+
+The kernel releases it when the process ends, so a killed process leaves no stale lock. The pid is for messages, and to
+end the holder.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from pathlib import Path
+
+_OPEN = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+
+
+class LockedError(Exception):
+    """Another process holds the lock; `pid` is None where it has not written it yet."""
+
+    def __init__(self, path: Path, pid: int | None) -> None:
+        super().__init__(path, pid)
+        self.path, self.pid = path, pid
+
+
+def take(path: Path) -> int:
+    """An fd that keeps the lock until it is closed. Raises LockedError."""
+    fd = os.open(path, _OPEN, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        text = os.pread(fd, 32, 0).strip()
+        os.close(fd)
+        raise LockedError(path, int(text) if text.isdigit() else None) from None
+    os.ftruncate(fd, 0)
+    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    return fd
+
+
+def holder(path: Path) -> int | None:
+    """The pid of the process that holds the lock; None where none does, or has not written it yet."""
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return None
+    except BlockingIOError:
+        text = os.pread(fd, 32, 0).strip()
+        return int(text) if text.isdigit() else None
+    finally:
+        os.close(fd)
