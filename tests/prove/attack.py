@@ -1,4 +1,7 @@
-"""Attacks of a viewer on an API server with 5,000 pods: an administrator's GETs stay fast and the memory bounded."""
+"""Attacks of a viewer on an API server with 5,000 pods, and of containers on their node, on this machine and in UML v2.
+
+An administrator's GETs stay fast and the server's memory bounded; no container gets further than its limits.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,11 @@ GOAL_P99_MS, GOAL_RSS_MB = 100.0, 300.0
 
 
 def main(seed: int) -> dict[str, int]:
+    node = attacks_node.main(seed)
+    return attacked_server() | {f"on the node: {name}": count for name, count in node.items()} | in_guest()
+
+
+def attacked_server() -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="plimsoll-attack-") as directory:
         server = ApiProcess(Path(directory) / "state", Path(directory) / "api.log", "--no-scheduler").ready()
         try:
