@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from plimsoll.cli.parameters import log_level, log_options
-from plimsoll.linux.state_dir import default_state
+from plimsoll.linux.files.state_dir import default_state
 
 _STATE = click.option(
     "--state-dir",
@@ -88,7 +88,7 @@ async def run(
     from plimsoll.api.server.server import Listener, serve
     from plimsoll.cli.daemon import allow_many_files, freeze_garbage, host_and_port, stop_event
     from plimsoll.cli.server.assembly import control_plane
-    from plimsoll.linux.state_dir import write_private
+    from plimsoll.linux.files.state_dir import write_private
     from plimsoll.logs import log_to_stderr
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
