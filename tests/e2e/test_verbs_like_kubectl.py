@@ -118,6 +118,7 @@ def three_containers() -> str:
 
 
 def test_jsonpath(verbs: Verbs, kubectl: Kubectl) -> None:
+    newest(kubectl)  # many templates, for which kubectl has not changed
     verbs.apply(three_containers())
     verbs.running("three")
     differ = []

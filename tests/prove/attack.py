@@ -1,6 +1,7 @@
-"""Attacks of a viewer on an API server with 5,000 pods, and of containers on their node, on this machine and in UML v2.
+"""Attacks of a viewer on an API server with 5,000 pods, of containers on their node (here and in UML v2), and of a server.
 
-An administrator's GETs stay fast and the server's memory bounded; no container gets further than its limits.
+An administrator's GETs stay fast and the server's memory bounded; no container gets further than its limits; agent and
+scheduler survive any answer.
 """
 
 from __future__ import annotations
@@ -19,15 +20,21 @@ GOAL_P99_MS, GOAL_RSS_MB = 100.0, 300.0
 
 
 def main(seed: int) -> dict[str, int]:
-    node, guest, server = attacks_node.main(seed), in_guest(), attacked_server()
-    failed = server["failed"] + node["broken"] + guest["failed in the guest"]
-    return server | {f"on the node: {name}": count for name, count in node.items()} | guest | {"failed": failed}
+    node, guest, server, clients = attacks_node.main(seed), in_guest(), attacked_server(), attacked_clients()
+    failed = server["failed"] + node["broken"] + guest["failed in the guest"] + clients["failed by a hostile server"]
+    on_node = {f"on the node: {name}": count for name, count in node.items()}
+    return server | on_node | guest | clients | {"failed": failed}
 
 
 def in_guest() -> dict[str, int]:
     """The attacks on the node again, with cgroup v2; $PLIMSOLL_UML_KERNEL names another kernel than Debian's."""
     tests, failed = outcomes("-m", "", "-k", "v2-attacks", "tests/kernel/test_guests.py")
     return {"tests in a guest with cgroup v2": len(tests), "failed in the guest": len(failed)}
+
+
+def attacked_clients() -> dict[str, int]:
+    tests, failed = outcomes("-m", "long", "tests/e2e/test_hostile_api.py")
+    return {"tests with a hostile server": len(tests), "failed by a hostile server": len(failed)}
 
 
 def attacked_server() -> dict[str, int]:

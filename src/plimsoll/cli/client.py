@@ -99,6 +99,7 @@ class ClusterClient:
     async def kinds(self) -> list[DiscoveredKind]:
         """The kinds that the server has; cached."""
         from plimsoll.kube.discovery import ROOTS, further, kinds_in
+        from plimsoll.kube.request import UnusableAnswerError
 
         if self._kinds is None:
             kinds: list[DiscoveredKind] = []
@@ -107,6 +108,8 @@ class ClusterClient:
                 kinds += kinds_in(document)
                 for request in further(document):
                     kinds += kinds_in(await self.ask(request))
+            if not kinds:
+                raise UnusableAnswerError("/api and /apis list no kinds of objects")
             self._kinds = kinds
         return self._kinds
 
