@@ -4,7 +4,7 @@ strace makes the kill exact: attached before the resize is requested, it counts 
 come with the n-th. Memory limits are written in a thread beside the main one, so they are counted separately. The
 next agent must bring the resize to its end: then what is desired, allocated, actuated and in the kernel is the same,
 and the container has never stopped. A step beyond the last one of a resize kills nothing, so the first of those shows
-how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/test_append_log`.)
+how many there are. (Files that have grown are now and then replaced as a whole: `tests/unit/linux/files/test_append_log`.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from plimsoll.linux.append_log import AppendLog
+from plimsoll.linux.files.append_log import AppendLog
 from tests.e2e.api_client import ApiClient
 from tests.e2e.real_node import PODS, RealNode
 from tests.e2e.waiting import until

@@ -350,7 +350,7 @@ async def test_tokens_are_not_kept_and_the_audit_log_has_no_secrets(server: Serv
         assert (await client.post(PODS, json=pod("new"))).status_code == 403
     kept = b"".join(path.read_bytes() for path in server.state.rglob("*") if path.is_file())
     assert token.encode() not in kept
-    assert b'"user":"secretive"' in (server.state / "audit").read_bytes()
+    assert b'"username":"secretive"' in (server.state / "audit").read_bytes()
 
 
 # --- limits ---
@@ -394,7 +394,8 @@ async def _sent_until_cut(connection: Connection, piece: bytes) -> int:
 async def test_headers_without_end_end_the_connection(server: Server) -> None:
     connection = await Connection.open(server.url, server.tls())
     connection.writer.write(b"GET /version HTTP/1.1\r\nX: ")
-    assert await _sent_until_cut(connection, b"y" * 65536) < 8 * HEAD_BYTES
+    # The sockets' buffers take megabytes before the client notices.
+    assert await _sent_until_cut(connection, b"y" * 65536) < HEAD_BYTES + SPILL_BYTES
     await connection.close()
 
 

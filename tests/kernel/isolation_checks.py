@@ -147,7 +147,7 @@ async def only_an_allow_list_is_seen(pod: Pod) -> None:
     try:
         for place in places:
             (folder(place) / "key").write_text("secret")
-        session = await pod.runtime.attach(container, ("ls", *map(str, places)), stdin=False, tty=False)
+        session = await pod.runtime.exec(container, ("ls", *map(str, places)), stdin=False, tty=False)
         assert b"".join([data async for data in session.stdout()]) == b""
         await session.close()
         assert await pod.output(f"cat {' '.join(f'{place}/key' for place in places)} 2>/dev/null || true") == ""

@@ -34,7 +34,7 @@ from hypothesis.stateful import (
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.engine.observe import every_file, walk
-from plimsoll.linux.append_log import AppendLog
+from plimsoll.linux.files.append_log import AppendLog
 from plimsoll.rules.quantity import Quantity, from_milli, parse
 from tests.kernel.pressure_node import EATER, MIB, PressureNode, container, eater, pod, pressure_node
 

@@ -325,9 +325,6 @@ def _command(pid: int) -> bytes:
 
 Check = Callable[[Pod], Awaitable[None]]
 CHECKS: list[Check] = [
-    clients_that_attach,
-    a_client_that_leaves_a_terminal,
-    a_container_in_the_pids_of_another,
     *isolation_checks.CHECKS,
     *(
         value

@@ -19,8 +19,8 @@ from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, check_required
 from plimsoll.cgroups.stats.usage import usage
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError
+from plimsoll.linux.files.safe_tree import remove_tree as remove_files
 from plimsoll.linux.mounts import BIND, detach, mount
-from plimsoll.linux.safe_tree import remove_tree as remove_files
 from plimsoll.node.volumes.pod_dirs import mounts_below, pod_directory, remove_pod_files
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings

@@ -2,13 +2,18 @@
 
 It has cgroup v1 and v2 with cpu, memory, pids and io; one CPU; neither cpuset nor hugetlb nor PSI: for these see
 qemu.py. By hand: `python -m tests.kernel.uml --systemd -- systemctl list-units`.
+
+$PLIMSOLL_UML_KERNEL names another kernel than Debian's, such as `PREFIX/bin/linux.uml`; its modules are below
+`PREFIX/lib/uml/modules`.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from tests.kernel.guest import (
     BUSYBOX,
@@ -24,7 +29,8 @@ from tests.kernel.guest import (
     wait,
 )
 
-KERNEL = "/usr/bin/linux.uml"
+KERNEL = os.environ.get("PLIMSOLL_UML_KERNEL", "/usr/bin/linux.uml")
+MODULES = Path(KERNEL).parent.parent / "lib/uml/modules"
 PROGRAMS = {KERNEL: "user-mode-linux", BUSYBOX: "busybox-static", "setpriv": "util-linux"}
 SYSTEMD_PROGRAMS = {"/lib/systemd/systemd": "systemd", "dbus-daemon": "dbus"}
 
@@ -36,6 +42,7 @@ def run(
     required(PROGRAMS | (SYSTEMD_PROGRAMS if guest.systemd else {}))
     with job_directory(guest, argv, environment) as job:
         options = [f"JOB={job}", f"INIT={'systemd' if guest.systemd else 'plain'}", f"CGROUP={guest.cgroup}"]
+        options.append(f"MODULES={MODULES}")
         if guest.cgroup == 1:  # systemd mounts its own hierarchies
             options += ["systemd.unified_cgroup_hierarchy=0", "systemd.legacy_systemd_cgroup_controller=1"]
         if image := scratch_disk(job, guest):

@@ -352,6 +352,7 @@ def node_settings(draw: st.DrawFn, *, static_cpus: bool | None = False, pod_leve
     gates["MemoryQoS"], gates["QOSReserved"], gates["CustomCPUCFSQuotaPeriod"] = draw(_THREE)
     gates["PodLevelResources"] = draw(st.integers(0, 3)) != 3 if pod_level is None else pod_level
     static = draw(st.booleans()) if static_cpus is None else static_cpus
+    factors = st.sampled_from((0.9, 0.8, 1.0, 0.05)) | st.floats(0.01, 1.0)
     unset = ("",) if profile.memory_min_from_requests != "no" else ()
     policies = (*unset, "None", "TieredReservation")
     system, kube = ({name: parse(text) for name, text in draw(_RESERVATIONS).items()} for _ in range(2))
@@ -371,7 +372,7 @@ def node_settings(draw: st.DrawFn, *, static_cpus: bool | None = False, pod_leve
         cpu_cfs_quota=draw(st.integers(0, 4)) != 4,
         cpu_cfs_quota_period_us=draw(_PERIODS) if gates["CustomCPUCFSQuotaPeriod"] else 100_000,
         cpu_manager_policy="static" if static else "none",
-        memory_throttling_factor=draw(st.sampled_from((0.9, 0.8, 1.0, 0.05)) | st.floats(0.01, 1.0)),
+        memory_throttling_factor=draw(factors) if gates["MemoryQoS"] else 0.9,
         memory_reservation_policy=draw(st.sampled_from(policies)) if gates["MemoryQoS"] else policies[0],
         single_process_oom_kill=None,
         swap_behavior=draw(st.sampled_from(("", *SWAP_BEHAVIORS[profile.swap_rule]))) if version == 2 and swap else "",

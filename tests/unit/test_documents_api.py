@@ -21,7 +21,7 @@ from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.services import controllers
 from plimsoll.codec.yaml.reader import YamlDocument, read
-from plimsoll.linux.state_dir import private_directory
+from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.quantity import QUANTITIES

@@ -207,7 +207,7 @@ def found_access(path: Path | None, context: str, environment: dict[str, str], u
 
 def default_kubeconfigs(environment: dict[str, str], uid: int) -> list[Path]:
     """The files to try where neither --kubeconfig nor $KUBECONFIG names one: the user's, then that of `plimsoll up`."""
-    from plimsoll.linux.state_dir import UnsafeStateError, state_home
+    from plimsoll.linux.files.state_dir import UnsafeStateError, state_home
 
     listed = [Path(environment["HOME"], ".kube", "config")] if environment.get("HOME") else []
     try:

@@ -181,9 +181,14 @@ def main(args: list[str] | None = None) -> int:
         return _refused(error.format_message())
     except _deliberate_error() as error:
         return _failed(error)
-    except (BrokenPipeError, SystemExit):  # the reader (head, less) has closed the pipe; click makes an exit of it
+    except BrokenPipeError:  # the reader (head, less) has closed the pipe
         _abandon_output()
         return 0
+    except SystemExit as error:
+        if isinstance(error.__context__, BrokenPipeError):  # click makes an exit of it
+            _abandon_output()
+            return 0
+        return error.code if isinstance(error.code, int) else 1
     except OSError as error:
         _abandon_output()
         return _refused(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")

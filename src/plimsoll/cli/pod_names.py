@@ -15,8 +15,8 @@ import msgspec
 from plimsoll.cgroups.engine.ownership import decode_state
 from plimsoll.cli.manifests import ManifestProblem, read_inputs
 from plimsoll.errors import PlimsollError, StructuredError
-from plimsoll.linux.append_log import AppendLog
-from plimsoll.linux.state_dir import UnsafeStateError, state_home
+from plimsoll.linux.files.append_log import AppendLog
+from plimsoll.linux.files.state_dir import UnsafeStateError, state_home
 
 CONFIG_HASH = "kubernetes.io/config.hash"
 _STATUSES = ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")

@@ -286,14 +286,19 @@ def message(event: JsonObject) -> str:
 
 
 def json_text(value: Any) -> str:
-    """Indented JSON with sorted keys, as kubectl prints it; on a terminal also escapes what JSON does not."""
-    text = msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=4).decode()
+    """Indented JSON with sorted keys, as kubectl prints it; format characters are escapes, on a terminal also what else
+    JSON does not escape."""
+    from plimsoll.codec.yaml.writer import json_escaped
+
+    text = json_escaped(msgspec.json.format(msgspec.json.encode(value, order="sorted"), indent=4).decode())
     return "\n".join(map(inert, text.splitlines())) if on_terminal() else text
 
 
 def yaml_text(value: Any) -> str:
-    """YAML with the quotes that kubectl uses; PyYAML escapes control characters."""
+    """YAML with the quotes that kubectl uses; control and format characters are escapes."""
     import yaml
+
+    from plimsoll.codec.yaml.writer import has_format, yaml_escaped
 
     class Dumper(yaml.SafeDumper):
         def choose_scalar_style(self) -> Any:
@@ -301,11 +306,12 @@ def yaml_text(value: Any) -> str:
             return '"' if style == "'" else style
 
     def text(dumper: yaml.SafeDumper, data: str) -> yaml.ScalarNode:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style="|" if "\n" in data else None)
+        style = '"' if has_format(data) else "|" if "\n" in data else None
+        return dumper.represent_scalar("tag:yaml.org,2002:str", data, style=style)
 
     Dumper.add_representer(str, text)
     dumped = yaml.dump(msgspec.to_builtins(value), Dumper=Dumper, allow_unicode=True, width=1 << 20)
-    return str(dumped).rstrip("\n")
+    return yaml_escaped(str(dumped)).rstrip("\n")
 
 
 def shown(value: Any, output: str) -> str:

@@ -53,6 +53,7 @@ from plimsoll.node.server.logs import LogRotation
 from plimsoll.node.sources.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.sources.static_pods import StaticPods
 from plimsoll.node.volumes.config_maps import ConfigMapCache
+from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.eviction.assessment import NodeCondition
@@ -238,7 +239,17 @@ class Agent:
         except TimeoutError:
             log.error("not every pod could be stopped within %g s: the rest is killed with its cgroups", end_s)
         await self.cgroups.teardown()
+        await self._remove_pod_files()
         self._stopping.set()
+
+    async def _remove_pod_files(self) -> None:
+        """Files and mounts of pods that could not be stopped in time: their processes are killed by now."""
+        state = self.paths.state
+        for uid in pods_on_disk(state):
+            try:
+                await asyncio.to_thread(remove_pod_files, state, uid)
+            except OSError as error:
+                log.error("files of pod %s stay behind: %s: %s", uid, error.filename, error.strerror)
 
     async def _follow_pods(self) -> None:
         async for changes in self._client.follow(self._bound_pods, lambda error: log.warning("pods: %s", error)):

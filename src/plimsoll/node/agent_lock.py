@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from plimsoll.errors import PlimsollError
-from plimsoll.linux import file_lock
-from plimsoll.linux.state_dir import private_directory, write_private
+from plimsoll.linux.files import file_lock
+from plimsoll.linux.files.state_dir import private_directory, write_private
 
 AGENT_LOCK = "node/agent.lock"  # in the state directory
 _UNENFORCED = "node/unenforced"

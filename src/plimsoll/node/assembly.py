@@ -25,10 +25,10 @@ from plimsoll.kube import kubeconfig
 from plimsoll.kube.client import Client
 from plimsoll.kube.http import HttpTransport
 from plimsoll.linux.cpu_topology import node_topology
+from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.linux.identity import internal_ip, machine_identity
 from plimsoll.linux.mlock import lock_memory
 from plimsoll.linux.nice import raise_priority
-from plimsoll.linux.state_dir import private_directory
 from plimsoll.node.agent import Agent
 from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings

@@ -21,7 +21,7 @@ import msgspec
 
 from plimsoll.codec.lean.lean import quantity_hook
 from plimsoll.errors import PlimsollError, StructuredError
-from plimsoll.linux.append_log import AppendLog
+from plimsoll.linux.files.append_log import AppendLog
 from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.objects import Resources
 from plimsoll.rules.model.observed import Backoff

@@ -1,12 +1,14 @@
 """The database file: opened and checked, read once at the start, then only written, one transaction per batch.
 
 WAL with synchronous=FULL: COMMIT returns when the batch is on disk; a torn tail of the WAL fails its checksums and is
-ignored by SQLite. Two precautions go beyond that:
+ignored by SQLite. Three precautions go beyond that:
 
 - A version is never used twice, even if a disk has lost the newest commits that it acknowledged. `ceiling` is written
   ahead: a server uses no version above it before a higher one is durable. After a clean shutdown it equals the last
   version. After a crash the next server continues above it, and the versions in between are a gap: a watcher at one of
   them gets `ExpiredError` and lists again.
+- The newest committed version is kept beside the database (`commit_mark.py`), so that a WAL that was cut off or removed
+  is noticed: `lost` says what is missing.
 - A new database is created beside its path and moved there when complete, so an empty or missing file among other
   files of a store is damage, never a new store.
 
@@ -24,9 +26,11 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.store.commit_mark import CommitMark
 from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
 from plimsoll.store.files import ASIDE, DATABASE, make_private, put_in_place
 from plimsoll.store.records import Change, Kind, Record
+from plimsoll.store.reserve import Reserve
 from plimsoll.store.schema import (
     MIGRATIONS,
     State,
@@ -49,10 +53,16 @@ _CHUNKS = (64, 16, 4, 1)  # rows per statement: few shapes, so that SQLite's pre
 
 # A failed commit after which the next one may well succeed: nothing of the batch can have reached the file.
 PASSING = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
+_NO_ROOM = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE, sqlite3.SQLITE_IOERR_SHMMAP})
 
 
 # Reasons outside the file for which it can't be opened.
 _OUTSIDE = PASSING | {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR}
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether the disk has no room: for the WAL, or for the index of the WAL, which comes before any write to it."""
+    return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in _NO_ROOM
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -62,9 +72,14 @@ class Batch(msgspec.Struct, frozen=True):
     state: State
 
 
-def connect(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
-    """A connection in autocommit mode; any thread may use it, one at a time."""
+def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> sqlite3.Connection:
+    """A connection in autocommit mode; any thread may use it, one at a time.
+
+    `immutable`: no process writes to it and it has no WAL, so SQLite needs no files beside it.
+    """
     mode = "ro" if read_only else "rw"  # never "rwc": a missing file is an error
+    if immutable:
+        mode += "&immutable=1"
     uri = f"file:{urllib.parse.quote(str(path.absolute()))}?mode={mode}"
     return sqlite3.connect(uri, uri=True, isolation_level=None, timeout=5.0, check_same_thread=False)
 
@@ -77,20 +92,20 @@ def reported(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_CORRUPT)
         if code & 0xFF in _OUTSIDE and code != sqlite3.SQLITE_IOERR_SHORT_READ:
-            raise StoreUnavailableError(path, str(error)) from error
+            raise StoreUnavailableError(path, f"{error} ({getattr(error, 'sqlite_errorname', '')})") from error
         raise StoreCorruptError(path, str(error)) from error
 
 
 @contextlib.contextmanager
-def reading(path: Path) -> Iterator[sqlite3.Connection]:
+def reading(path: Path, *, immutable: bool = False) -> Iterator[sqlite3.Connection]:
     """A connection that changes nothing, not even when it is closed."""
-    with reported(path), contextlib.closing(connect(path, read_only=True)) as connection:
+    with reported(path), contextlib.closing(connect(path, read_only=True, immutable=immutable)) as connection:
         yield connection
 
 
-def inspect(path: Path) -> int:
+def inspect(path: Path, *, immutable: bool = False) -> int:
     """Detect damage to the file as a whole; return its schema."""
-    with reading(path) as connection:
+    with reading(path, immutable=immutable) as connection:
         schema = identify(connection, path)
         if lost := lost_commits(path, _PAGE_BYTES):
             log = path.with_name(f"{path.name}-wal")
@@ -152,8 +167,8 @@ def read_changes(connection: sqlite3.Connection, path: Path, state: State, recor
 class Contents:
     """Everything in a database, read and checked through a connection that cannot write."""
 
-    def __init__(self, path: Path) -> None:
-        with reading(path) as connection:
+    def __init__(self, path: Path, *, immutable: bool = False) -> None:
+        with reading(path, immutable=immutable) as connection:
             self.state = read_state(connection, path)
             records = {record.key: record for record in objects(connection, path, self.state)}
             self.changes = read_changes(connection, path, self.state, records)
@@ -168,14 +183,41 @@ class Contents:
 class Disk:
     """One open database."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, state: State) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, state: State, mark: CommitMark) -> None:
         self._connection = connection
         self.path = path
         self.state = state
+        self._mark = mark
+        self.reserve = Reserve(path.parent, 0)
+        self.is_full = False  # at the start: whether only deletions are accepted
+        self.refusal: str | None = None  # why it can only be read
+        self.lost = ""  # what is known to be lost
 
     @classmethod
-    def open(cls, directory: Path, max_bytes: int | None = None) -> tuple[Disk, Contents]:
-        """Create the database if the directory is new, check and load it. The caller has the directory's lock."""
+    def open(cls, directory: Path, max_bytes: int | None = None, reserve_bytes: int = 0) -> tuple[Disk, Contents]:
+        """Create the database if the directory is new, check and load it. The caller has the directory's lock.
+
+        On a full disk the reserve is used, and only deletions are accepted; without a reserve it can only be read.
+        """
+        reserve = Reserve(directory, reserve_bytes)
+        try:
+            disk, contents = cls._open(directory, max_bytes)
+        except StoreUnavailableError as error:
+            if not is_full(error.__cause__):
+                raise
+            try:
+                reserve.release()
+                disk, contents = cls._open(directory, max_bytes)
+            except StoreUnavailableError as still:
+                if not is_full(still.__cause__):
+                    raise
+                return cls._open_to_read(directory, str(still.__cause__))
+        disk.reserve = reserve
+        disk.is_full = not reserve.allocate()
+        return disk, contents
+
+    @classmethod
+    def _open(cls, directory: Path, max_bytes: int | None) -> tuple[Disk, Contents]:
         path = directory / DATABASE
         if not path.exists():
             create(path)
@@ -187,8 +229,11 @@ class Disk:
             with reported(path), contextlib.closing(connect(path)) as connection:
                 migrate(connection, path)
         contents = Contents(path)
-        state = _begun(contents.state)
         with reported(path), contextlib.ExitStack() as unless_done:
+            mark = CommitMark(directory)
+            unless_done.callback(mark.close)
+            marked = mark.read()
+            state = _begun(contents.state, marked)
             connection = connect(path)
             unless_done.callback(connection.close)
             _set_up(connection, max_bytes)
@@ -196,7 +241,27 @@ class Disk:
                 write_state(connection, state)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the ceiling does not depend on the WAL
             unless_done.pop_all()
-        return cls(connection, path, state), contents
+        disk = cls(connection, path, state, mark)
+        if marked > contents.state.version:
+            disk.lost = (
+                f"the changes after version {contents.state.version} up to {marked} were committed and are lost: the "
+                f"write-ahead log of {path} was cut off or removed. Restore the newest backup with `plimsoll api "
+                "restore FILE`, or restart the server to continue without them"
+            )
+        mark.write(contents.state.version)
+        return disk, contents
+
+    @classmethod
+    def _open_to_read(cls, directory: Path, reason: str) -> tuple[Disk, Contents]:
+        path = directory / DATABASE
+        log = path.with_name(f"{DATABASE}-wal")
+        immutable = not log.exists() or not log.stat().st_size  # else its index exists, too
+        inspect(path, immutable=immutable)
+        contents = Contents(path, immutable=immutable)
+        connection = connect(path, read_only=True, immutable=immutable)
+        disk = cls(connection, path, contents.state, CommitMark(directory))
+        disk.refusal = f"{reason}; make room on the disk and restart the server"
+        return disk, contents
 
     def write(self, batch: Batch) -> None:
         """Return when the batch is on disk; raise with nothing of it written."""
@@ -213,12 +278,22 @@ class Disk:
                 connection.execute("DELETE FROM change WHERE version <= ?", (batch.state.oldest,))
             write_state(connection, batch.state)
         self.state = batch.state
+        self._mark.write(batch.state.version)
+
+    def has_room_again(self) -> bool:
+        """Whether others have made room: enough for the reserve, and for a transaction."""
+        if not self.reserve.has_room() or not self.reserve.allocate():
+            return False
+        with transaction(self._connection):
+            write_state(self._connection, self.state)
+        return True
 
     def move_log(self) -> None:
         """Move most of the WAL to the database, from any thread, while transactions continue."""
         with contextlib.closing(connect(self.path)) as connection:
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        self._mark.flush()
 
     def move_rest(self) -> None:
         """Move the rest between two transactions, so that the WAL starts again; a running backup may prevent it."""
@@ -231,10 +306,12 @@ class Disk:
                 ended = msgspec.structs.replace(self.state, ceiling=max(version, self.state.version))
                 write_state(self._connection, ended)
         finally:
+            self._mark.close()
             self._connection.close()
 
     def abandon(self) -> None:
         """After a failed write: nothing is recorded, so the next server jumps ahead as after a crash."""
+        self._mark.close()
         self._connection.close()
 
 
@@ -271,12 +348,13 @@ def create(path: Path) -> None:
     put_in_place(new, path)
 
 
-def _begun(state: State) -> State:
+def _begun(state: State, marked: int) -> State:
     """The state a server starts with: above every version that may have been used, and with a new reserve."""
     version, gaps = state.version, state.gaps
-    if state.ceiling > version:
-        gaps = (*gaps, (version, state.ceiling))
-        version = state.ceiling
+    used = max(state.ceiling, marked)
+    if used > version:
+        gaps = (*gaps, (version, used))
+        version = used
     gaps = tuple(gap for gap in gaps if gap[1] > state.oldest)
     return State(version, state.oldest, version + RESERVE, gaps, state.objects)
 

@@ -5,14 +5,16 @@ buffer, so a watcher that sends slowly costs nothing, and when the window has mo
 `ExpiredError`. A watch is registered with its feed only while it waits; a new change that concerns it wakes it, any
 other advances its position. Nothing has to be unregistered, and a cancelled wait loses nothing.
 
-A watcher that can take changes without waiting passes a `push`: the event loop calls it with them during the wait, each
-watcher in a call of its own (so an exception affects no other), and a change for thousands of watchers wakes no tasks.
+A watcher that can take changes without waiting passes a `push`: it is called with them during the wait, and a change
+for thousands of watchers wakes no tasks. Other work of the event loop runs between a few milliseconds of such calls.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from plimsoll.store.errors import ExpiredError
@@ -26,6 +28,7 @@ Push = Callable[[list[Change]], bool]
 PIECE = 256
 # How many of the newest changes keep what the layer above has computed for all watchers.
 SHARED = 256
+PUSH_S = 0.002  # of pushing, before the event loop does something else
 # What a change costs in memory besides its bodies: the struct, its numbers, its key, its positions in two feeds.
 _OVERHEAD_BYTES = 300
 
@@ -77,6 +80,8 @@ class Feeds:
         self.oldest = oldest
         self.all = Feed()
         self.by_bucket: dict[str, Feed] = {}
+        self._due: deque[Watch] = deque()  # watches with changes to push
+        self._is_pushing = False
         self.append(changes)
 
     def of(self, prefix: str) -> Feed:
@@ -121,6 +126,24 @@ class Feeds:
         self.all.drop(drop)
         for bucket, count in dropped.items():
             self.by_bucket[bucket].drop(count)
+
+    def push_soon(self, watch: Watch) -> None:
+        self._due.append(watch)
+        if not self._is_pushing:
+            self._is_pushing = True
+            asyncio.get_running_loop().call_soon(self._push_some)
+
+    def _push_some(self) -> None:
+        end = time.perf_counter() + PUSH_S
+        try:
+            while self._due:
+                self._due.popleft().push_now()
+                if time.perf_counter() >= end:
+                    break
+        finally:  # an exception of one watcher affects no other
+            self._is_pushing = bool(self._due)
+            if self._due:
+                asyncio.get_running_loop().call_soon(self._push_some)
 
     def end_watches(self) -> None:
         for feed in (self.all, *self.by_bucket.values()):
@@ -189,7 +212,7 @@ class Watch:
         changes, self._refused = self._refused, []
         return changes or self._take()
 
-    def _push_now(self) -> None:
+    def push_now(self) -> None:
         self._push_due = False
         if self._push is None or self._woken is None or self._woken.done():
             return  # the wait is over: what there is will be taken
@@ -245,7 +268,7 @@ class Watch:
                     self._woken.set_result(None)
                 elif not self._push_due:
                     self._push_due = True
-                    self._woken.get_loop().call_soon(self._push_now)
+                    self._feeds.push_soon(self)
                 return
         if not self._push_due:  # else its position is where the due changes begin
             self._position = end

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from plimsoll.linux import file_lock
+from plimsoll.linux.files import file_lock
 from plimsoll.store.errors import StoreLockedError
 
 DATABASE = "objects.db"

@@ -51,6 +51,7 @@ class Store:
         self._lock_fd = lock_fd
         self._index = Index(contents.records)
         self._feeds = Feeds(history, disk.state.oldest, contents.changes)
+        self._lost = disk.lost
         self._gaps = disk.state.gaps
         self._version = disk.state.version  # committed
         self._used = disk.state.version  # handed to some `decide`
@@ -62,17 +63,20 @@ class Store:
         )  # fmt: skip
 
     @classmethod
-    async def open(cls, path: Path, *, history: History = DEFAULT_HISTORY, max_bytes: int | None = None) -> Store:
+    async def open(
+        cls, path: Path, *, history: History = DEFAULT_HISTORY, max_bytes: int | None = None, reserve_bytes: int = 0
+    ) -> Store:
         """Open the store in the directory `path`, or create it; nothing else may use the directory.
 
-        `max_bytes` bounds the database file; beyond it writes fail with `WriteFailedError`. Raises `StoreLockedError`
+        `max_bytes` bounds the database file; beyond it writes fail with `WriteFailedError`. `reserve_bytes` are kept
+        free on the disk, for deletions when nothing else is. Raises `StoreLockedError`
         while another process has it open, `StoreCorruptError`, `StoreNewerError`, or `StoreUnavailableError` (rights,
         disk full).
         """
         make_directory(path)
         lock_fd = lock(path)
         try:
-            disk, contents = await asyncio.to_thread(Disk.open, path, max_bytes)
+            disk, contents = await asyncio.to_thread(Disk.open, path, max_bytes, reserve_bytes)
             return cls(disk, contents, lock_fd, history)
         except BaseException:
             os.close(lock_fd)
@@ -95,9 +99,9 @@ class Store:
         return self._writer.meter
 
     @property
-    def refusal(self) -> str | None:
-        """Why no write is accepted until a restart (for /readyz); None while all is well."""
-        return self._writer.refusal
+    def fault(self) -> str:
+        """Why writes fail, or what was lost before the start (for /readyz); empty while all is well."""
+        return self._writer.fault or self._lost
 
     def observe_commits(self, observer: Callable[[int, float], None]) -> None:
         """Calls it on the loop after each commit with its number of changes and its seconds (for a histogram)."""
@@ -215,9 +219,9 @@ class Store:
         made = {change.key: change for change in changes}
         if len(made) != len(changes):
             raise ValueError(f"duplicate key: {keys}")
-        if self._writer.refusal is None:
-            self._used = changes[-1].version
-            self._undurable |= made
+        self._writer.check(changes)
+        self._used = changes[-1].version
+        self._undurable |= made
         await self._writer.durable(changes)
         return [
             Record(key, made[key].version, made[key].body, made[key].created) if key in made else record

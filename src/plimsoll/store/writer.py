@@ -14,18 +14,25 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
 
-from plimsoll.store.disk import PASSING, Batch, Disk
+from plimsoll.store.disk import PASSING, Batch, Disk, is_full
 from plimsoll.store.errors import WriteFailedError
 from plimsoll.store.records import Change, StoreMetrics
 from plimsoll.store.schema import State
 
 _BATCH_CHANGES = 256  # a longer queue is split: an answer should not wait for a thousand others
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
+_RETRY_S = 2.0
+_FULL = "the disk is full: only deletions are accepted until it has room again"
 
 
 class _Write(msgspec.Struct, frozen=True):
     changes: list[Change]
     answer: asyncio.Future[None]
+
+
+def _is_deletion(change: Change) -> bool:
+    """It removes an object, or is a step of its removal: such an object has a time of deletion."""
+    return change.kind == "DELETED" or b'"deletionTimestamp":"' in change.body
 
 
 class Writer:
@@ -48,16 +55,32 @@ class Writer:
         self._mover = ThreadPoolExecutor(max_workers=1, thread_name_prefix="store-checkpoint")
         self._queue: list[_Write] = []
         self._writing: list[_Write] = []
-        self._hand_over_due = False
+        self._hand_over_due = self._is_closing = False
         self._unmoved_bytes = 0  # about what the WAL has taken since the last checkpoint
-        self.refusal: str | None = None
+        self._deletions_only = _FULL if disk.is_full else ""
+        self._failure = ""  # of the last transaction
+        self._check_timer: asyncio.TimerHandle | None = None
+        self.refusal: str | None = disk.refusal
         self.meter = StoreMetrics()
+        if disk.is_full:
+            self._check_later()
         self.on_commit: Callable[[int, float], None] | None = None
+
+    @property
+    def fault(self) -> str:
+        """Why writes fail now, or are refused; empty while all is well."""
+        return self.refusal or self._deletions_only or self._failure
+
+    def check(self, changes: list[Change]) -> None:
+        """Raise `WriteFailedError` for changes that would not be written."""
+        if self.refusal is not None:
+            raise WriteFailedError(self._disk.path, self.refusal, lasting=True)
+        if self._deletions_only and not all(map(_is_deletion, changes)):
+            raise WriteFailedError(self._disk.path, self._deletions_only, lasting=False)
 
     async def durable(self, changes: list[Change]) -> None:
         """Return when these and all earlier changes are on disk; raise `WriteFailedError` when they never will be."""
-        if self.refusal is not None:
-            raise WriteFailedError(self._disk.path, self.refusal, lasting=True)
+        self.check(changes)
         write = _Write(changes, self._loop.create_future())
         self._queue.append(write)
         self.meter.waiting += len(changes)
@@ -66,6 +89,9 @@ class Writer:
 
     async def close(self, used: int) -> None:
         """Stop the thread and close the database; `used` is the highest version that was assigned."""
+        self._is_closing = True
+        if self._check_timer is not None:
+            self._check_timer.cancel()
         if self._queue or self._writing:
             try:
                 await self.durable([])
@@ -104,7 +130,15 @@ class Writer:
     def _write(self, batch: Batch) -> float:
         """In the writer thread."""
         began = time.perf_counter()
-        self._disk.write(batch)
+        try:
+            self._disk.write(batch)
+        except sqlite3.Error as error:
+            if not is_full(error) or not self._disk.reserve.release():
+                raise
+            self._deletions_only = _FULL
+            if not all(map(_is_deletion, batch.changes)):
+                raise
+            self._disk.write(batch)
         return time.perf_counter() - began
 
     def _written(self, batch: Batch, done: Future[float]) -> None:
@@ -112,6 +146,9 @@ class Writer:
         if error is not None:
             self._failed(error)
             return
+        self._failure = ""
+        if self._deletions_only:
+            self._check_later()
         seconds, size = done.result(), len(batch.changes)
         self.meter.commits += 1
         self.meter.committed_changes += size
@@ -138,16 +175,37 @@ class Writer:
 
     def _failed(self, error: BaseException) -> None:
         code = getattr(error, "sqlite_errorcode", None) if isinstance(error, sqlite3.Error) else None
-        lasting = code is None or code & 0xFF not in PASSING
+        lasting = code is None or (code & 0xFF not in PASSING and not is_full(error))
         reason = str(error) or repr(error)
         if lasting:
             # What SQLite and the kernel have in memory may differ from the disk, and only a restart can tell.
             self.refusal = reason
+        else:
+            self._failure = reason
+            self._check_later()
         self.meter.failed_commits += 1
         self._discard()
         # Those behind it in the queue were decided on states that will never be stored.
         self._writing, self._queue = self._writing + self._queue, []
         self._answer(lambda: WriteFailedError(self._disk.path, reason, lasting=lasting))
+
+    def _check_later(self) -> None:
+        if self._check_timer is None:
+            self._check_timer = self._loop.call_later(_RETRY_S, self._check_again)
+
+    def _check_again(self) -> None:
+        """While writes fail: check whether they would succeed, as there may be no client that tries."""
+        self._check_timer = None
+        if self.refusal is None and self.fault and not self._is_closing:
+            self._thread.submit(self._disk.has_room_again).add_done_callback(
+                lambda done: self._loop.call_soon_threadsafe(self._checked, done)
+            )
+
+    def _checked(self, done: Future[bool]) -> None:
+        if done.exception() is None and done.result():
+            self._deletions_only = self._failure = ""
+        else:
+            self._check_later()
 
     def _answer(self, error: Callable[[], WriteFailedError] | None) -> None:
         writes, self._writing = self._writing, []

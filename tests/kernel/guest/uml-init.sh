@@ -3,7 +3,7 @@
 # it, so that whatever is written vanishes at the end; only the job directory is written through to the host.
 # From the kernel's command line: JOB=<that directory>  DISK=<device, or nothing>
 B=/bin/busybox
-MODULES=/usr/lib/uml/modules/$($B uname -r)
+MODULES=$MODULES/$($B uname -r)
 $B mount -t proc proc /proc
 $B insmod $MODULES/kernel/fs/overlayfs/overlay.ko
 $B mount -t tmpfs -o size=256m top /mnt

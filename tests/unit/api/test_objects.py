@@ -382,3 +382,47 @@ async def test_rollout_and_budget_values_must_be_numbers(tmp_path: Path, value: 
             assert (said.code, f"spec.strategy.rollingUpdate.{field}" in said.message) == (422, True)
         body = {"metadata": {"name": "b"}, "spec": {"selector": {"matchLabels": labels}, "minAvailable": value}}
         assert (await ask("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", body)).code == 422
+
+
+_CONFIG_KEY = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
+    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"data": {"a/b": "x"}}, f'data[a/b]: Invalid value: "a/b": {_CONFIG_KEY}'),
+        ({"binaryData": {"": "eA=="}}, f'binaryData[]: Invalid value: "": {_CONFIG_KEY}'),
+        ({"data": {".": "x"}}, "data[.]: Invalid value: \".\": must not be '.'"),
+        ({"data": {"..": "x"}}, "data[..]: Invalid value: \"..\": must not be '..'"),
+        ({"data": {"..data": "x"}}, "data[..data]: Invalid value: \"..data\": must not start with '..'"),
+        ({"data": {"k" * 254: "x"}}, "must be no more than 253 bytes"),
+        ({"data": {"k": "x"}, "binaryData": {"k": "eA=="}}, "duplicate of key present in binaryData"),
+        ({"data": {"k": "x" * (1 << 20), "l": "x"}}, "[]: Too long: may not be more than 1048576 bytes"),
+        ({"data": {"k": "\u4e2d" * 349_526}}, "[]: Too long: may not be more than 1048576 bytes"),
+        ({"data": {"k": "x" * (1 << 20)}}, ""),
+        ({"data": {".env": "x", "a.B_c-9": "y", "k" * 253: ""}}, ""),
+        ({"binaryData": {"k": "A" * ((1 << 20) // 3 * 4)}}, ""),  # 1 MiB counts decoded
+    ],
+    ids=[
+        "slash",
+        "empty",
+        "dot",
+        "dots",
+        "dot-dot prefix",
+        "long",
+        "twice",
+        "size",
+        "bytes",
+        "full",
+        "valid",
+        "base64",
+    ],
+)
+async def test_keys_and_sizes_of_config_maps(tmp_path: Path, fields: dict[str, Any], problem: str) -> None:
+    async with api(tmp_path) as ask:
+        said = await ask("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "a"}, **fields})
+        assert said.code == (422 if problem else 201), said.json["message"][:500]
+        assert problem in said.json.get("message", "")

@@ -111,7 +111,9 @@ def test_only_pods_that_are_on_the_node(desk: Desk) -> None:
 def test_a_node_object_that_differs_from_the_options(desk: Desk) -> None:
     info = {"kubeletVersion": "v1.34.1", "containerRuntimeVersion": "cri-o://1.34"}
     ran = desk.explain([pod("p", {})], "--node", desk.file("node.json", _node("n", info)))
-    assert "use --profile 1.36" in ran.err and "--runtime crio" in ran.err
+    assert "--runtime crio" in ran.err and ran.out.startswith("profile 1.34: kubeletVersion of node n\n")
+    other = desk.explain([pod("p", {})], "--node", desk.file("node.json", _node("n", info)), "--profile", "1.36")
+    assert "the Node runs kubelet v1.34.1: its profile is 1.34" in other.err
 
 
 def test_configuration_as_a_node_serves_it(desk: Desk) -> None:

@@ -377,7 +377,7 @@ def test_oom_order(tmp_path: Path) -> None:
         ("gold", 500 - 997),
     ]
     text = run("explain", "oom-order", file, "--usage", used, "--capacity", "cpu=8,memory=8Gi").out
-    assert text.splitlines()[2].split() == ["1", "app", "shop/silver-2", "2.0", "GiB", "250", "875", "1125"]
+    assert text.splitlines()[3].split() == ["1", "app", "shop/silver-2", "2.0", "GiB", "250", "875", "1125"]
 
 
 def test_oom_order_of_this_machine() -> None:

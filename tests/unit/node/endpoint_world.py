@@ -14,7 +14,7 @@ from plimsoll.api.auth.ca import Authority, Issued, endpoint_name
 from plimsoll.kube import request
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
-from plimsoll.linux.state_dir import private_directory
+from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.rules.model.json_object import JsonObject

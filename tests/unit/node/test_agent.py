@@ -19,6 +19,7 @@ from plimsoll.codec.schema.schema import KINDS
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
 from plimsoll.node.standalone import OnePodApi
+from plimsoll.node.volumes.pod_dirs import pod_directory, pods_on_disk
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
 from tests.unit.node.resources.test_pod_cgroups import SETTING
 
@@ -295,3 +296,13 @@ async def test_a_crashed_worker_is_restarted(tmp_path: Path, caplog: pytest.LogC
         assert agent.pods.workers["u-1"] is worker
     assert "worker crashed" in caplog.text
     assert "ZeroDivisionError" in caplog.text
+
+
+async def test_files_of_a_pod_that_could_not_be_stopped_are_removed_at_the_end(tmp_path: Path) -> None:
+    world = World(tmp_path, pod(shell("c", "trap 'exit 0' TERM; while :; do sleep 0.1; done")))
+    left = pod_directory(tmp_path, "u-left") / "files" / "etc"
+    async with world.running():
+        await world.until(phase("Running"))
+        left.mkdir(parents=True)
+        (left / "hosts").write_text("127.0.0.1 localhost\n")
+    assert pods_on_disk(tmp_path) == []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -33,7 +35,7 @@ async def test_a_full_database_refuses_what_does_not_fit_and_continues(tmp_path:
     assert all(isinstance(error, WriteFailedError) and not error.lasting for error in refused), refused
     assert "database or disk is full; later writes are attempted" in str(refused[0])
     assert (store.version, store.count(""), value_of(store.get("/pods/default/small"))) == (version, 1, 1)
-    assert store.refusal is None
+    assert store.fault == "database or disk is full"
     assert store.meter.waiting == 0
     assert store.meter.failed_commits == 1
 
@@ -41,6 +43,7 @@ async def test_a_full_database_refuses_what_does_not_fit_and_continues(tmp_path:
     assert record is not None
     assert record.version > version + 6  # what was promised to the failed ones is not used again
     assert [change.version for change in await watch.changes()] == [record.version]
+    assert store.fault == ""
     await store.change("/pods/default/small", delete)
     await store.close()
     store = await Store.open(tmp_path)
@@ -88,7 +91,7 @@ async def main(directory):
             await store.change("/pods/default/b", lambda current, version: b"x" * size)
         except WriteFailedError as error:
             errors.append([error.lasting, str(error)])
-    seen = [store.count(""), store.version, store.refusal]
+    seen = [store.count(""), store.version, store.fault]
     resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     await store.close()
     store = await Store.open(directory)
@@ -132,4 +135,46 @@ async def test_no_room_for_a_store_at_all(tmp_path: Path) -> None:
     )
     store = await Store.open(tmp_path)  # the next attempt starts from scratch
     await store.change("/pods/default/a", put(1))
+    await store.close()
+
+
+@pytest.mark.parametrize("kept", [0, 32, 0.5])
+async def test_a_log_that_was_cut_off_is_noticed_at_the_start(tmp_path: Path, kept: float) -> None:
+    directory = tmp_path / "store"
+    store = await Store.open(directory)
+    for number in range(20):
+        await store.change(f"/pods/default/p{number}", put(number))
+    version = store.version
+    killed = tmp_path / "killed"
+    shutil.copytree(directory, killed)  # as a kill leaves it
+    await store.close()
+
+    store = await Store.open(killed)
+    assert (store.count(""), store.fault) == (20, ""), "nothing is lost by a kill"
+    for number in range(20, 40):
+        await store.change(f"/pods/default/p{number}", put(number))
+    newest = store.version
+    cut = tmp_path / "cut"
+    shutil.copytree(killed, cut)
+    await store.close()
+    log = cut / "objects.db-wal"
+    os.truncate(log, int(log.stat().st_size * kept) if kept < 1 else int(kept))
+    (cut / "objects.db-shm").unlink()
+
+    store = await Store.open(cut)
+    assert 20 <= store.count("") < 40
+    assert f"up to {newest} were committed and are lost" in store.fault
+    assert "plimsoll api restore" in store.fault
+    assert store.version > newest > version, "no version has two meanings"
+    assert await store.change("/pods/default/new", put(1)) is not None
+    await store.close()
+    store = await Store.open(cut)
+    assert store.fault == "", "a restart accepts the loss"
+    await store.close()
+
+
+async def test_the_reserve_is_allocated_while_there_is_room(tmp_path: Path) -> None:
+    store = await Store.open(tmp_path, reserve_bytes=100_000)
+    assert (tmp_path / "reserve").stat().st_size == 100_000
+    assert (tmp_path / "reserve").stat().st_blocks * 512 >= 100_000
     await store.close()

@@ -326,7 +326,7 @@ async def test_a_close_ends_watches_and_refuses_writes(tmp_path: Path) -> None:
     with pytest.raises(StoreClosedError, match="shutting down"):
         await store.change(POD, put(2))
     await store.close()
-    assert set(os.listdir(tmp_path)) == {"lock", "objects.db"}
+    assert set(os.listdir(tmp_path)) == {"commit-mark", "lock", "objects.db"}
 
 
 async def test_a_second_server_is_refused_with_the_process_id_of_the_first(tmp_path: Path) -> None:
@@ -352,7 +352,7 @@ async def test_files_are_for_their_owner_only(tmp_path: Path) -> None:
         await store.change(POD, put(1))
         await store.backup(tmp_path / "copy")
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in directory.iterdir()}
-        assert modes == dict.fromkeys(("lock", "objects.db", "objects.db-wal", "objects.db-shm"), 0o600)
+        assert modes == dict.fromkeys(("commit-mark", "lock", "objects.db", "objects.db-wal", "objects.db-shm"), 0o600)
         assert stat.S_IMODE(directory.stat().st_mode) == 0o700
         assert stat.S_IMODE((tmp_path / "copy").stat().st_mode) == 0o600
         await store.close()

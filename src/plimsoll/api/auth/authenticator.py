@@ -8,7 +8,7 @@ from pathlib import Path
 from plimsoll.api.auth.ca import Authority, kubeconfig
 from plimsoll.api.machinery.exchange import Authenticator, Headers, Scope
 from plimsoll.api.machinery.users import MASTERS, Tokens, User, authenticate_user
-from plimsoll.linux.state_dir import write_private
+from plimsoll.linux.files.state_dir import write_private
 
 ADMIN = "admin"
 ADMIN_FILE = "admin.kubeconfig"

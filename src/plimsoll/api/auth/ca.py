@@ -19,7 +19,7 @@ import msgspec
 
 from plimsoll.api.machinery.users import NODE_PREFIX, NODES
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.state_dir import private_directory, write_private
+from plimsoll.linux.files.state_dir import private_directory, write_private
 
 if TYPE_CHECKING:
     from cryptography import x509

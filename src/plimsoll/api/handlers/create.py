@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from plimsoll.api.admission.chain import admitted_pod, check_limit_ranges, check_namespace
 from plimsoll.api.admission.node_restriction import check_create
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
-from plimsoll.api.machinery.bodies import read_object
+from plimsoll.api.machinery.bodies import off_loop, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
 from plimsoll.api.machinery.event_versions import as_core
@@ -38,7 +38,7 @@ _NAME_TRIES = 8  # a generated name may be in use
 
 async def create(cluster: Cluster, call: ApiCall) -> Response:
     options = write_options(call.info, call.user_agent)
-    document = read_object(call, kind_of(call.info.resource), options)
+    document = await read_object(cluster, call, kind_of(call.info.resource), options)
     return await create_object(cluster, call, options, document)
 
 
@@ -56,7 +56,7 @@ async def create_object(
         name = sent.get("name") or cluster.generated_name(sent["generateName"])
         if resource.namespaced:
             check_namespace(cluster.store.get(key(_NAMESPACES, "", info.namespace)), resource, info.namespace, name)
-        new = prepared(cluster, call, options, document, sent, name, tracked=tracked)
+        new = await prepared(cluster, call, options, document, sent, name, tracked=tracked)
         try:
             return Response(201, await _stored(cluster, call, options, new))
         except StatusError as error:
@@ -84,7 +84,7 @@ def defaulted(
         raise invalid_object(resource, name, error.errors) from None
 
 
-def prepared(
+async def prepared(
     cluster: Cluster,
     call: ApiCall,
     options: WriteOptions,
@@ -94,25 +94,33 @@ def prepared(
     *,
     tracked: bool,
 ) -> JsonObject:
-    """The object as it would be stored; raises 403, 422."""
+    """The object as it would be stored; raises 403, 422. What reads the store runs on the event loop."""
     info, resource = call.info, call.info.resource
     context = write_context(cluster)
     metadata = created_metadata(sent, info.namespace, name, cluster.new_uid(), context.now)
     if resource.has_generation:
         metadata["generation"] = 1
-    new = defaulted(cluster, resource, {**document, "metadata": metadata}, name)
-    if not tracked:
-        new = track_update(kind_of(resource), None, new, options.field_manager, "", context.now)
-    if resource.group == "events.k8s.io":
-        new = as_core(new)
+
+    def completed() -> JsonObject:
+        new = defaulted(cluster, resource, {**document, "metadata": metadata}, name)
+        if not tracked:
+            new = track_update(kind_of(resource), None, new, options.field_manager, "", context.now)
+        return as_core(new) if resource.group == "events.k8s.io" else new
+
+    new = await off_loop(cluster, call, len(call.body), completed)
     if resource.storage == "pods":
         new = admitted_pod(cluster, new)
     check_create(cluster, call, new)
     rules = strategy(resource)
     new = rules.prepared_for_create(new, context)
-    errors = rules.create_errors(new, context)
-    if resource.storage != "pods":  # whose rules check metadata, too
-        errors = object_errors(resource, new["metadata"]) + errors
+
+    def findings() -> list[FieldError]:
+        errors = rules.create_errors(new, context)
+        if resource.storage != "pods":  # whose rules check metadata, too
+            errors = object_errors(resource, new["metadata"]) + errors
+        return errors
+
+    errors = await off_loop(cluster, call, len(call.body), findings)
     if errors:
         raise invalid_object(resource, name, errors)
     if resource.storage == "pods":

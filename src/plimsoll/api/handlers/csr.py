@@ -32,7 +32,7 @@ LEAST_S, MOST_S = 600, LEAF_DAYS * 86400
 def certificate_requests(authority: Authority) -> dict[Route, Handler]:
     async def create(cluster: Cluster, call: ApiCall) -> Response:
         resource = call.info.resource
-        document = read_object(call, kind_of(resource), write_options(call.info, call.user_agent))
+        document = await read_object(cluster, call, kind_of(resource), write_options(call.info, call.user_agent))
         spec, name = document.get("spec") or {}, (document.get("metadata") or {}).get("name") or ""
         life_s = spec.get("expirationSeconds") or MOST_S
 

@@ -14,15 +14,15 @@ import msgspec
 
 from plimsoll.api.admission.chain import PROTECTED_NAMESPACES
 from plimsoll.api.admission.node_restriction import check_delete
-from plimsoll.api.handlers.list import selected_records
+from plimsoll.api.handlers.list import ListPage, listed, selected_records
 from plimsoll.api.machinery.bodies import read_delete_options
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.metadata import body_of, check_preconditions, unstamped_body
+from plimsoll.api.machinery.negotiate import PLAIN
 from plimsoll.api.machinery.request_info import DeleteOptions, delete_options
 from plimsoll.api.machinery.status import StatusError, forbidden, not_found, object_details, success
-from plimsoll.api.tables.views import item_list
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.rules.timestamps import epoch_seconds, rfc3339
@@ -40,7 +40,7 @@ class Deletion(msgspec.Struct, frozen=True):
 
 async def delete(cluster: Cluster, call: ApiCall) -> Response:
     info, resource = call.info, call.info.resource
-    options = delete_options(read_delete_options(call), info)
+    options = delete_options(await read_delete_options(cluster, call), info)
     _check_protected(resource, info.name)
     return await delete_object(cluster, call, info.name, options)
 
@@ -200,8 +200,8 @@ def _grace(pod: JsonObject, options: DeleteOptions) -> int:
 async def delete_collection(cluster: Cluster, call: ApiCall) -> Response:
     """Delete every match by the rules above; the response has them as they were."""
     info, resource = call.info, call.info.resource
-    options = delete_options(read_delete_options(call), info)
-    version, records = await selected_records(cluster, info)
+    options = delete_options(await read_delete_options(cluster, call), info)
+    version, records = await selected_records(cluster, call)
     for record in records:
         name = record.key.rpartition("/")[2]
         if resource.storage == "priorityclasses" and name in BUILT_IN:
@@ -211,5 +211,4 @@ async def delete_collection(cluster: Cluster, call: ApiCall) -> Response:
         except StatusError as error:
             if error.code != 404:  # deleted meanwhile, as requested
                 raise
-    meta = b'{"resourceVersion":"%d"}' % version
-    return Response(200, item_list(resource, [record.body for record in records], meta), is_ready=True)
+    return await listed(cluster, call, ListPage(version, records), PLAIN)

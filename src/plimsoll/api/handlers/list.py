@@ -12,17 +12,19 @@ import msgspec
 
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, key, prefix
-from plimsoll.api.machinery.encoding import encoded
+from plimsoll.api.machinery.encoding import as_yaml, encoded
 from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.request_info import ListOptions, RequestInfo, list_options
+from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.selectors import Selection, selection
 from plimsoll.api.machinery.status import bad_request, expired, not_found, too_large_version
-from plimsoll.api.tables.views import Viewer, item_list
+from plimsoll.api.tables.views import PIECE_BYTES, Viewer, item_list, yaml_list
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Record
 
 FUTURE_WAIT_S = 3.0
-PIECE = 256  # objects that are checked in one step
+PIECE = 64  # objects of a list that is made at once
+_SELECTOR_AT_ONCE = 1024  # characters, about a millisecond
 _POLL_S = 0.02
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 _TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
@@ -106,20 +108,36 @@ class ListPage(msgspec.Struct, frozen=True):
 async def list_objects(cluster: Cluster, call: ApiCall, form: MediaType) -> Response:
     info = call.info
     options = list_options(info)
-    chosen = selection(info.resource, options.label_selector, options.field_selector)
-    page = await _page(cluster, info, options, chosen)
+    chosen = await read_selection(cluster, call)
+    return await listed(cluster, call, await _page(cluster, call, options, chosen), form)
+
+
+async def listed(cluster: Cluster, call: ApiCall, page: ListPage, form: MediaType) -> Response:
+    """A small list whole; a large one is made while it is sent, so a client that does not read costs no memory."""
+    resource, meta = call.info.resource, page.metadata()
     bodies = [record.body for record in page.records]
     if form.view:
-        viewer = Viewer(info.resource, form, info.option("includeObject"), cluster.profile.name)
-        return Response(200, viewer.many(bodies, page.metadata(), cluster.clock()), is_ready=True)
-    return Response(200, item_list(info.resource, bodies, page.metadata()), is_ready=True)
+        viewer = Viewer(resource, form, call.info.option("includeObject"), cluster.profile.name)
+        pieces = viewer.many(bodies, meta, cluster.clock(), call.pace)
+        if form.is_yaml:
+            whole = b"".join([piece async for piece in pieces])
+            shown = await cluster.worker.run(call.user.name, lambda: as_yaml(msgspec.json.decode(whole)))
+            return Response(200, shown, is_ready=True)
+    elif form.is_yaml:
+        pieces = yaml_list(resource, bodies, meta, call.pace)
+    else:
+        pieces = item_list(resource, bodies, meta, call.pace)
+    if len(bodies) > PIECE or sum(map(len, bodies)) > PIECE_BYTES:
+        return Response(200, b"", is_ready=True, pieces=pieces)
+    return Response(200, b"".join([piece async for piece in pieces]), is_ready=True)
 
 
-async def selected_records(cluster: Cluster, info: RequestInfo) -> tuple[int, list[Record]]:
+async def selected_records(cluster: Cluster, call: ApiCall) -> tuple[int, list[Record]]:
     """The current objects that a collection delete selects."""
-    chosen = selection(info.resource, info.option("labelSelector"), info.option("fieldSelector"))
+    info = call.info
+    chosen = await read_selection(cluster, call)
     version, records = candidates(cluster, info, chosen)
-    return version, await matching(records, chosen)
+    return version, await matching(records, chosen, call.pace)
 
 
 def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[int, list[Record]]:
@@ -132,23 +150,34 @@ def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[
     return cluster.store.list(prefix(resource, info.namespace))
 
 
-async def matching(records: list[Record], chosen: Selection) -> list[Record]:
+async def read_selection(cluster: Cluster, call: ApiCall) -> Selection:
+    """The selectors of a request; long ones are read in the worker."""
+    resource = call.info.resource
+    labels, fields = call.info.option("labelSelector"), call.info.option("fieldSelector")
+    if len(labels) + len(fields) <= _SELECTOR_AT_ONCE:
+        return selection(resource, labels, fields)
+    return await cluster.worker.run(call.user.name, lambda: selection(resource, labels, fields))
+
+
+async def matching(records: list[Record], chosen: Selection, pace: Pace) -> list[Record]:
     """In pieces: checking thousands takes a while, and other tasks must run in between."""
     if not chosen:
         return records
     matches: list[Record] = []
-    for start in range(0, len(records), PIECE):
-        if start:
-            await asyncio.sleep(0)
-        matches += [record for record in records[start : start + PIECE] if chosen.matches(record.body)]
+    for record in records:
+        if pace.is_due():
+            await pace.pause()
+        if chosen.matches(record.body):
+            matches.append(record)
     return matches
 
 
-async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chosen: Selection) -> ListPage:
+async def _page(cluster: Cluster, call: ApiCall, options: ListOptions, chosen: Selection) -> ListPage:
+    info, pace = call.info, call.pace
     base = prefix(info.resource, info.namespace)
     limit = options.limit if options.limit > 0 else None
     if options.continue_token:
-        return await _continued(cluster, base, options, chosen, limit)
+        return await _continued(cluster, base, options, chosen, limit, pace)
     version = options.resource_version
     number = parse_version(version) if version else 0
     if version == "0":
@@ -159,25 +188,25 @@ async def _page(cluster: Cluster, info: RequestInfo, options: ListOptions, chose
     if not exact:
         if chosen:
             newest, records = candidates(cluster, info, chosen)
-            return _first(base, newest, await matching(records, chosen), limit)
-        return await _cut(cluster, base, None, None, chosen, limit)
+            return _first(base, newest, await matching(records, chosen, pace), limit)
+        return await _cut(cluster, base, None, None, chosen, limit, pace)
     try:
-        return await _cut(cluster, base, number, None, chosen, limit)
+        return await _cut(cluster, base, number, None, chosen, limit, pace)
     except ExpiredError:
         raise expired(_TOO_OLD_LIST) from None
 
 
 async def _continued(
-    cluster: Cluster, base: str, options: ListOptions, chosen: Selection, limit: int | None
+    cluster: Cluster, base: str, options: ListOptions, chosen: Selection, limit: int | None, pace: Pace
 ) -> ListPage:
     if options.resource_version not in ("", "0"):
         raise bad_request("specifying resource version is not allowed when using continue")
     token = _parsed_token(options.continue_token)
     start_after = base + token.start[1:].rstrip("\0") if token.start.endswith("\0") else base + token.start[1:]
     if token.rv == -1:
-        return await _cut(cluster, base, None, start_after, chosen, limit)
+        return await _cut(cluster, base, None, start_after, chosen, limit, pace)
     try:
-        return await _cut(cluster, base, min(token.rv, 2**63), start_after, chosen, limit)
+        return await _cut(cluster, base, min(token.rv, 2**63), start_after, chosen, limit, pace)
     except ExpiredError:
         raise expired(_TOO_OLD_CONTINUE, continue_token(-1, token.start)) from None
     except ValueError:
@@ -185,7 +214,13 @@ async def _continued(
 
 
 async def _cut(
-    cluster: Cluster, base: str, version: int | None, start_after: str | None, chosen: Selection, limit: int | None
+    cluster: Cluster,
+    base: str,
+    version: int | None,
+    start_after: str | None,
+    chosen: Selection,
+    limit: int | None,
+    pace: Pace,
 ) -> ListPage:
     """One page: current, or at `version`. With a selector the remaining count is unknown (05 B6)."""
     store, read_limit = cluster.store, None if chosen else limit
@@ -194,7 +229,7 @@ async def _cut(
     else:
         at, records = store.list_at(base, version, start_after=start_after, limit=read_limit)
     if chosen:
-        return _first(base, at, await matching(records, chosen), limit)
+        return _first(base, at, await matching(records, chosen, pace), limit)
     if limit is None or len(records) < limit:
         return ListPage(at, records)
     last = records[-1].key

@@ -7,6 +7,7 @@ from typing import Any
 
 from plimsoll.api.handlers.create import create_object
 from plimsoll.api.handlers.update import write
+from plimsoll.api.machinery.bodies import off_loop, read_body
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, key, kind_of
 from plimsoll.api.machinery.encoding import encoded
@@ -32,7 +33,8 @@ from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.decode import MAX_DEPTH, DecodeError, decode_document
 from plimsoll.codec.schema.schema import SchemaKind
 from plimsoll.codec.yaml.json_stream import is_deeper
-from plimsoll.codec.yaml.reader import YamlError, read
+from plimsoll.codec.yaml.reader import YamlError
+from plimsoll.codec.yaml.reader import read as read_documents
 from plimsoll.errors import FieldError
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -48,7 +50,7 @@ async def patch(cluster: Cluster, call: ApiCall) -> Response:
     options = write_options(info, call.user_agent)
     if _patch_type(call) == APPLY_PATCH:
         return await _apply(cluster, call, options)
-    patched = patcher(call, options, kind_of(info.resource))
+    patched = await patcher(cluster, call, options, kind_of(info.resource))
 
     def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
         document = patched(live)
@@ -65,15 +67,21 @@ def _patch_type(call: ApiCall) -> str:
     return type_
 
 
-def patcher(call: ApiCall, options: WriteOptions, kind: SchemaKind) -> Callable[[JsonObject], JsonObject]:
+async def patcher(
+    cluster: Cluster, call: ApiCall, options: WriteOptions, kind: SchemaKind
+) -> Callable[[JsonObject], JsonObject]:
     """The patch in the body as a function from one whole object to the next; both raise StatusError."""
     type_ = _patch_type(call)
     if options.force is not None:
         reason = "may not be specified for non-apply patch"
         raise invalid_options("PatchOptions", [FieldError("FieldValueForbidden", "force", reason)])
+
+    def read() -> tuple[Any, tuple[str, ...]]:
+        is_list = type_ == JSON_PATCH
+        return read_patch(call.body, is_list=is_list), patch_problems(call.body, is_list=is_list)
+
     try:
-        body = read_patch(call.body, is_list=type_ == JSON_PATCH)
-        doubled = patch_problems(call.body, is_list=type_ == JSON_PATCH)
+        body, doubled = await read_body(cluster, call, read, is_yaml=False)
     except PatchError as error:
         raise _refusal(error) from None
 
@@ -144,7 +152,7 @@ async def _apply(cluster: Cluster, call: ApiCall, options: WriteOptions) -> Resp
     if not manager:
         finding = FieldError("FieldValueRequired", "fieldManager", "is required for apply patch")
         raise invalid_options("PatchOptions", [finding])
-    applied = _applied_document(call, options)
+    applied = await read_body(cluster, call, lambda: _applied_document(call, options), is_yaml=True)
     _check_applied(resource, applied)
     metadata = applied.get("metadata") or {}
     check_place(metadata, info.namespace, info.name, namespaced=resource.namespaced)
@@ -170,7 +178,10 @@ async def _create(
     if metadata.pop("uid", None):
         why = "uid mismatch: the provided object specified uid, and no object was found to match it"
         raise conflict(call.info.resource, call.info.name, why)
-    merged = _merged(cluster, call, options, None, {**applied, "metadata": metadata}, manager)
+    named = {**applied, "metadata": metadata}
+    merged = await off_loop(
+        cluster, call, len(call.body), lambda: _merged(cluster, call, options, None, named, manager)
+    )
     return await create_object(cluster, call, options, merged, tracked=True)
 
 
@@ -200,7 +211,7 @@ def _merged(
 
 def _applied_document(call: ApiCall, options: WriteOptions) -> JsonObject:
     """YAML, or JSON with the media type of YAML, as kubectl sends it."""
-    for document in read(call.body):
+    for document in read_documents(call.body):
         if isinstance(document, YamlError):
             raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {document}")
         if document.duplicates:

@@ -18,7 +18,7 @@ from plimsoll.rules.model.json_object import JsonObject
 
 
 async def access_review(cluster: Cluster, call: ApiCall) -> Response:
-    review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
+    review = await read_object(cluster, call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
     spec = review.get("spec") or {}
     attributes, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     if (attributes is None) == (path is None):
@@ -41,7 +41,7 @@ def _attributes(attributes: JsonObject) -> Attributes:
 
 
 async def rules_review(cluster: Cluster, call: ApiCall) -> Response:
-    review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
+    review = await read_object(cluster, call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
     namespace = (review.get("spec") or {}).get("namespace") or ""
     if not namespace:
         raise bad_request("no namespace on request")
@@ -68,7 +68,7 @@ def _written(rule: ResourceRule) -> JsonObject:
 
 
 async def self_review(cluster: Cluster, call: ApiCall) -> Response:
-    review = read_object(call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
+    review = await read_object(cluster, call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
     info = {"username": call.user.name, "groups": sorted(call.user.groups)}
     metadata = {**(review.get("metadata") or {}), "creationTimestamp": cluster.now()}
     return Response(201, line({**review, "metadata": metadata, "status": {"userInfo": info}}), is_ready=True)

@@ -52,10 +52,10 @@ async def write_scale(cluster: Cluster, call: ApiCall) -> Response:
     kind = schema("autoscaling/v1", "Scale")
     desired_scale: Callable[[JsonObject], JsonObject]
     if info.verb == "update":
-        sent = read_object(call, kind, options)
+        sent = await read_object(cluster, call, kind, options)
         desired_scale = lambda _: sent  # noqa: E731
     else:
-        desired_scale = patcher(call, options, kind)
+        desired_scale = await patcher(cluster, call, options, kind)
 
     def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
         scale = desired_scale(scale_of(live))

@@ -41,7 +41,7 @@ async def bind(cluster: Cluster, call: ApiCall) -> Response:
     """POST pods/x/binding, or bindings with the pod's name in the body."""
     info = call.info
     options = write_options(info, call.user_agent)
-    binding = read_object(call, schema("v1", "Binding"), options)
+    binding = await read_object(cluster, call, schema("v1", "Binding"), options)
     metadata, target = binding.get("metadata") or {}, binding.get("target") or {}
     name = info.name or metadata.get("name") or ""
     if info.name and metadata.get("name") and metadata["name"] != info.name:
@@ -100,7 +100,7 @@ async def evict(cluster: Cluster, call: ApiCall) -> Response:
     info = call.info
     options = write_options(info, call.user_agent)
     version = "policy/v1beta1" if b"policy/v1beta1" in call.body else "policy/v1"
-    eviction = read_object(call, schema(version, "Eviction"), options)
+    eviction = await read_object(cluster, call, schema(version, "Eviction"), options)
     metadata = eviction.get("metadata") or {}
     if metadata.get("name") and metadata["name"] != info.name:
         raise bad_request("name in URL does not match name in Eviction object")

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
+
+import msgspec
 
 from plimsoll.api.admission.chain import (
     admitted_pod_update,
@@ -21,7 +24,7 @@ from plimsoll.api.admission.chain import (
 from plimsoll.api.admission.node_restriction import check_update
 from plimsoll.api.admission.quota import charge, quota_keys
 from plimsoll.api.handlers.create import create_object, defaulted, write_context
-from plimsoll.api.machinery.bodies import read_object
+from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
 from plimsoll.api.machinery.event_versions import as_core, as_new
@@ -49,6 +52,7 @@ from plimsoll.store.records import Decision, Delete, Record
 # From the live object (with kind and apiVersion) to the desired one; `True` if managedFields are set already.
 Mutation = Callable[[JsonObject], tuple[JsonObject, bool]]
 
+_TRIES = 5  # of a write to a large object that others write to
 _OF_THE_SPEC = ("", "resize", "scale", "ephemeralcontainers")
 _NUMBER = re.compile(r"[0-9]{1,20}", re.ASCII)
 
@@ -57,7 +61,7 @@ async def update(cluster: Cluster, call: ApiCall) -> Response:
     """PUT of an object or one of its subresources."""
     info, resource = call.info, call.info.resource
     options = write_options(info, call.user_agent)
-    sent = read_object(call, kind_of(resource), options)
+    sent = await read_object(cluster, call, kind_of(resource), options)
     metadata = sent.get("metadata") or {}
     check_place(metadata, info.namespace, info.name, namespaced=resource.namespaced)
     if strategy(resource).create_on_update and cluster.store.get(key(resource, info.namespace, info.name)) is None:
@@ -78,6 +82,19 @@ def _check_version_given(resource: ApiResource, name: str, metadata: JsonObject)
         raise invalid_object(resource, name, [FieldError("FieldValueInvalid", "metadata.resourceVersion", reason, 0)])
 
 
+class _Stepped(msgspec.Struct, frozen=True):
+    """From one version of an object to the next."""
+
+    version: int
+    old: JsonObject
+    new: JsonObject
+    is_same: bool
+
+
+class _OutdatedError(Exception):
+    """The object has changed since the step was computed."""
+
+
 async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: Mutation) -> Response:
     """Read, mutate, check and write one object as a single step."""
     info, resource = call.info, call.info.resource
@@ -85,15 +102,23 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     if resource.storage == "pods" and info.subresource in ("", "resize"):
         keys += quota_keys(cluster, "UPDATE", info.subresource, info.namespace, None, None)
     bodies: list[bytes] = []
+    ahead: _Stepped | None = None
+
+    def step(record: Record) -> _Stepped:
+        old = decoded(record)
+        new = _step(cluster, call, options, old, mutate)
+        return _Stepped(record.version, old, new, _same(old, new))
 
     def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:
         record = records[0]
         if record is None:
             raise not_found(resource, info.name)
-        old = decoded(record)
-        new = _step(cluster, call, options, old, mutate)
+        if ahead is not None and ahead.version != record.version:
+            raise _OutdatedError
+        stepped = ahead or step(record)
+        old, new = stepped.old, stepped.new
         nothing: list[Decision] = [None] * len(keys)
-        if _same(old, new):
+        if stepped.is_same:
             bodies.append(record.body)
             return nothing
         charges: list[Decision] = nothing[1:]
@@ -108,9 +133,18 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
             return [Delete(body_of(old, versions[0])), *charges]
         return [body_of(new, versions[0]), *charges]
 
-    written = await cluster.store.change_many(keys, decide)
-    assert written[0] is not None
-    return Response(200, bodies[0] if bodies else written[0].body)
+    for _ in range(_TRIES):
+        live = cluster.store.get(keys[0])
+        # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
+        if live is not None and len(live.body) + len(call.body) > AT_ONCE_BYTES and info.subresource != "resize":
+            ahead = await cluster.worker.run(call.user.name, partial(step, live))
+        try:
+            written = await cluster.store.change_many(keys, decide)
+        except _OutdatedError:
+            continue
+        assert written[0] is not None
+        return Response(200, bodies[0] if bodies else written[0].body)
+    raise conflict(resource, info.name)
 
 
 def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, mutate: Mutation) -> JsonObject:

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
 
 import msgspec
 
-from plimsoll.api.handlers.list import PIECE, candidates, matching, parse_version
+from plimsoll.api.handlers.list import candidates, parse_version
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, prefix
 from plimsoll.api.machinery.encoding import encoded
@@ -22,7 +22,8 @@ from plimsoll.api.machinery.exchange import Wire, framed
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.request_info import ListOptions, list_options
-from plimsoll.api.machinery.selectors import Selectable, Selection, selectable, selection
+from plimsoll.api.machinery.rounds import Pace
+from plimsoll.api.machinery.selectors import Selectable, Selection, selectable
 from plimsoll.api.machinery.status import StatusError, expired, internal
 from plimsoll.api.tables.views import Viewer, bookmark, whole
 from plimsoll.store.errors import ExpiredError
@@ -32,6 +33,7 @@ from plimsoll.store.records import Change, Record
 BOOKMARK_EVERY_S = 60.0
 LAST_BOOKMARK_S = 2.0  # before the end
 SHORTEST_S, LONGEST_S = 1800, 3600  # of a watch that names no timeout
+_PIECE_BYTES = 32 * 1024
 
 
 class _Shared(msgspec.Struct):
@@ -52,13 +54,22 @@ def _shared(change: Change) -> _Shared:
 class WatchStream:
     """One watcher. The constructor raises every error that comes before the stream starts."""
 
-    def __init__(self, cluster: Cluster, call: ApiCall, form: MediaType) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        call: ApiCall,
+        form: MediaType,
+        chosen: Selection,
+        after_initial: Callable[[], None] = lambda: None,
+    ) -> None:
         info = call.info
         self._cluster = cluster
         self._info = info
+        self._pace = call.pace
+        self._after_initial = after_initial
         self._resource: ApiResource = info.resource
         self._options: ListOptions = list_options(info)
-        self._chosen = selection(info.resource, self._options.label_selector, self._options.field_selector)
+        self._chosen = chosen
         self._prefix = prefix(info.resource, info.namespace)
         self._viewer: Viewer | None = None
         if form.view:
@@ -69,7 +80,7 @@ class WatchStream:
         except StatusError as error:
             raise internal(error.message) from None
 
-    async def lines(self, wire: Wire | None = None) -> AsyncIterator[bytes]:
+    async def lines(self, wire: Wire | None = None) -> AsyncGenerator[bytes, None]:
         """Bytes to send, each a number of whole lines; ends with the watch. What `wire` accepts is not among them."""
         loop = asyncio.get_running_loop()
         given = self._options.timeout_s
@@ -78,6 +89,7 @@ class WatchStream:
         try:
             async for piece in self._initial():
                 yield piece
+            self._after_initial()
             watch = self._cluster.store.watch(self._prefix, self._after)
             push = None if wire is None else self._pushing(wire)
             # Periodic bookmarks, and one shortly before the end.
@@ -95,9 +107,11 @@ class WatchStream:
                     continue
                 if not changes:
                     return
-                piece = b"".join(self._change_lines(changes))
-                if piece:
-                    yield piece
+                for piece in _pieces(self._change_lines(changes), self._pace):
+                    if piece:
+                        yield piece
+                    if self._pace.is_due():
+                        await self._pace.pause()
         except ExpiredError as error:
             yield b'{"type":"ERROR","object":%s}\n' % encoded(expired(str(error)).status())
 
@@ -120,11 +134,14 @@ class WatchStream:
             return
         version, records = candidates(self._cluster, self._info, self._chosen)
         self._after = version
-        for start in range(0, len(records), PIECE):
-            matches = await matching(records[start : start + PIECE], self._chosen)
-            if matches:
-                yield b"".join(map(self._added, matches))
-            await asyncio.sleep(0)
+        pace = self._pace
+        chosen = self._chosen
+        lines = (b"" if chosen and not chosen.matches(record.body) else self._added(record) for record in records)
+        for piece in _pieces(lines, pace):
+            if piece:
+                yield piece
+            if pace.is_due():
+                await pace.pause()
         if options.send_initial and options.bookmarks:
             yield self._bookmark(None, ends_initial=True)
 
@@ -180,6 +197,21 @@ class WatchStream:
 
     def _line(self, kind: str, shown: bytes) -> bytes:
         return b'{"type":"%s","object":%s}\n' % (kind.encode(), shown)
+
+
+def _pieces(lines: Iterable[bytes], pace: Pace) -> Iterator[bytes]:
+    """Lines together, up to a piece that is worth a packet or until other work is due: what a client does not read
+    waits here, once for each of them."""
+    parts: list[bytes] = []
+    size = 0
+    for line in lines:
+        parts.append(line)
+        size += len(line)
+        if size >= _PIECE_BYTES or pace.is_due():
+            yield b"".join(parts)
+            parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
 
 
 def event_kind(change: Change, chosen: Selection) -> str:

@@ -1,20 +1,52 @@
-"""Request bodies → documents: JSON, YAML or protobuf, checked against the schema of the kind (05 B2, B4)."""
+"""Request bodies → documents: JSON, YAML or protobuf, checked against the schema of the kind (05 B2, B4).
+
+A large body is read in the cluster's worker, so that other requests are answered meanwhile.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from plimsoll.api.machinery.call import ApiCall
+from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.negotiate import JSON, PROTOBUF, YAML, media_type
 from plimsoll.api.machinery.request_info import WriteOptions
-from plimsoll.api.machinery.status import bad_request, unsupported_body
+from plimsoll.api.machinery.status import bad_request, too_many_values, unsupported_body
 from plimsoll.codec.protobuf.kube import ProtobufError, from_protobuf
 from plimsoll.codec.schema.decode import Decoded, DecodeError, decode, decode_document, strict_error
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.rules.model.json_object import JsonObject
 
+# Of a body that is read at once: a few milliseconds. YAML is some fifty times as slow as JSON, and with aliases a small
+# text may become a large document.
+AT_ONCE_BYTES, YAML_AT_ONCE_BYTES = 64 * 1024, 4 * 1024
+MAX_CONTAINERS = 200_000  # objects and lists: creating them is one step of the JSON decoder, which nothing interrupts
+_Read = TypeVar("_Read")
 
-def read_object(call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
+
+async def read_body(cluster: Cluster, call: ApiCall, read: Callable[[], _Read], *, is_yaml: bool) -> _Read:
+    """What `read` makes of the body, in the worker if it is large. `read` changes nothing but the call's warnings."""
+    if len(call.body) > AT_ONCE_BYTES and call.body.count(b"[") + call.body.count(b"{") > MAX_CONTAINERS:
+        raise too_many_values(MAX_CONTAINERS)
+    if is_yaml and (len(call.body) > YAML_AT_ONCE_BYTES or b"*" in call.body):
+        return await cluster.worker.run(call.user.name, read)
+    return await off_loop(cluster, call, len(call.body), read)
+
+
+async def off_loop(cluster: Cluster, call: ApiCall, size: int, work: Callable[[], _Read]) -> _Read:
+    """The result of work on a document of this size, in the worker if it is large."""
+    return work() if size <= AT_ONCE_BYTES else await cluster.worker.run(call.user.name, work)
+
+
+async def read_object(cluster: Cluster, call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
     """The object in the body of a POST or PUT; findings that do not refuse it are added to `call.warnings`."""
+    is_yaml = media_type(call.content_type) == YAML
+    return await read_body(cluster, call, lambda: _object(call, kind, options), is_yaml=is_yaml)
+
+
+def _object(call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:
     try:
         decoded = _decoded(call.body, media_type(call.content_type), kind)
     except DecodeError as error:
@@ -52,6 +84,6 @@ def _from_yaml(body: bytes, kind: SchemaKind) -> Decoded:
     return decode(kind, b"null")
 
 
-def read_delete_options(call: ApiCall) -> JsonObject | None:
+async def read_delete_options(cluster: Cluster, call: ApiCall) -> JsonObject | None:
     """The DeleteOptions of a DELETE, None without a body; unknown fields are ignored."""
-    return read_object(call, schema("v1", "DeleteOptions"), None) if call.body else None
+    return await read_object(cluster, call, schema("v1", "DeleteOptions"), None) if call.body else None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 import msgspec
 
 from plimsoll.api.machinery.request_info import RequestInfo
+from plimsoll.api.machinery.rounds import Pace, Rounds
 from plimsoll.api.machinery.users import User
 
 
@@ -15,12 +18,17 @@ class ApiCall(msgspec.Struct):
     content_type: str = ""
     user_agent: str = ""
     warnings: list[str] = []
+    pace: Pace = msgspec.field(default_factory=lambda: Pace(Rounds()))
 
 
 class Response(msgspec.Struct, frozen=True):
-    """`body` is a stored object, to be printed in the form that the client accepts, or with `is_ready` final."""
+    """`body` is a stored object, to be printed in the form that the client accepts, or with `is_ready` final.
+
+    With `pieces` the answer is made while it is sent, in the form that the client accepts; `body` is empty.
+    """
 
     code: int
     body: bytes
     is_ready: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    pieces: AsyncIterator[bytes] | None = None

@@ -16,6 +16,7 @@ import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.node_graph import NodeGraph
+from plimsoll.api.machinery.rounds import Worker
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.gates import resolved_gates
@@ -32,15 +33,26 @@ _decode = msgspec.json.Decoder().decode
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """The limits of one server; beyond them it answers 429 or refuses the write."""
+    """The limits of one server; beyond them it answers 429 or refuses the write.
+
+    A limited user is anyone but administrators, nodes and the control plane itself, as in API Priority and Fairness.
+    """
 
     body_bytes: int = 3 * 1024 * 1024
     objects: int = 200_000
     watchers: int = 10_000
     requests_per_s: float = 5_000.0
     burst: int = 10_000
-    in_flight: int = 800  # requests that are not watches
+    in_flight: int = 800  # requests of limited users that are not watches
     connections: int = 12_000  # each watcher is one
+    # Of one limited user. A request costs 1 of the rate, one that reads many objects more (`fairness`).
+    user_per_s: float = 500.0
+    user_burst: int = 1_000
+    user_seats: int = 4  # long requests at a time
+    user_waiting: int = 32  # long requests that wait for a seat
+    user_watches: int = 500
+    user_connections: int = 600
+    review_bytes: int = 64 * 1024  # of a body from a user who may only read
 
 
 DEFAULT_LIMITS = Limits()
@@ -65,6 +77,7 @@ class Cluster:
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
         self.gates = resolved_gates(feature_gates, profile)
+        self.worker = Worker()
 
     def now(self) -> str:
         return rfc3339(self.clock())
@@ -97,7 +110,7 @@ class Cluster:
         return None if record is None else decoded(record)
 
     def documents(self, storage: str, namespace: str = "") -> list[JsonObject]:
-        """Committed objects of one namespace, or of all."""
+        """Committed objects of one namespace, or of all,"""
         _, records = self.store.list(prefix(stored_resource(storage), namespace))
         return [decoded(record) for record in records]
 

@@ -1,4 +1,4 @@
-"""JSON as Go's encoder prints it: compact, `<`, `>` and `&` escaped (06)."""
+"""JSON as Go's encoder prints it: compact, `<`, `>` and `&` escaped (06); and the same documents as YAML."""
 
 from __future__ import annotations
 
@@ -29,3 +29,9 @@ def encoded(document: Any) -> bytes:
 
 def line(document: Any) -> bytes:
     return encoded(document) + b"\n"
+
+
+def as_yaml(document: Any) -> bytes:
+    from plimsoll.codec.yaml.writer import dumped
+
+    return dumped(document, sort_keys=True).encode()

@@ -9,18 +9,19 @@ The scope has it under `WIRE`; requests from inside the process have none and us
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, MutableMapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from plimsoll.api.machinery.request_info import RequestInfo
-from plimsoll.api.machinery.status import bad_request, too_large_body
+from plimsoll.api.machinery.status import bad_request, slow_body, too_large_body
 from plimsoll.api.machinery.users import ANONYMOUS, User
 
 WIRE = "plimsoll.wire"
 SURPLUS = "plimsoll.surplus"  # the limit, in the scope of a request on a connection beyond it
+CLAIM = "plimsoll.claim"  # counts the connection for a user, `Claim`
 
 _STATUS_LINES = {status.value: b"HTTP/1.1 %d %s" % (status.value, status.phrase.encode()) for status in HTTPStatus}
 
@@ -47,7 +48,8 @@ class Wire:
         cycle = self._cycle
         if cycle.flow.write_paused and not cycle.disconnected:
             await cycle.flow.drain()
-        if cycle.disconnected:
+        if self.is_lost:
+            cycle.disconnected = True  # so that uvicorn does not miss the response
             return
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
@@ -67,10 +69,15 @@ class Wire:
         cycle.on_response()
 
     @property
+    def is_lost(self) -> bool:
+        """Whether the client has disconnected: what is still sent goes nowhere."""
+        return self._cycle.disconnected or self._cycle.transport.is_closing()
+
+    @property
     def is_open(self) -> bool:
         """Whether a started stream accepts more at once: the client is connected and reads what it is sent."""
         cycle = self._cycle
-        return not (cycle.flow.write_paused or cycle.disconnected or cycle.response_complete)
+        return not (cycle.flow.write_paused or self.is_lost or cycle.response_complete)
 
     def push(self, chunks: bytes) -> None:
         """More of a stream, `framed`. Only while it `is_open`."""
@@ -92,8 +99,11 @@ Send = Callable[[Message], Awaitable[None]]
 Headers = dict[bytes, bytes]
 
 _PIECE_BYTES = 256 * 1024
+BODY_S = 60.0  # for a client to send its body
 
 
+# With the user's name, and how many connections the user may have (0: any number); whether this one is among them.
+Claim = Callable[[str, int], bool]
 Authenticator = Callable[[Scope, Headers], User]  # raises InvalidCredentialsError
 
 
@@ -103,13 +113,18 @@ class Exchange:
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.receive = receive
-        self.send = send
+        self._send = send
         self.headers: Headers = dict(scope["headers"])
         self.user: User = ANONYMOUS
         self.info: RequestInfo | None = None
         self.code = 0
         # Removed from the scope: the wire refers to its scope, and a cycle would live until a garbage collection.
         self.wire: Wire | None = scope.pop(WIRE, None)
+        self.claim: Claim | None = scope.pop(CLAIM, None)
+
+    def is_lost(self) -> bool:
+        """Whether the client is known to have disconnected."""
+        return self.wire is not None and self.wire.is_lost
 
     def header(self, name: bytes) -> str:
         return self.headers.get(name, b"").decode("latin-1")
@@ -122,6 +137,13 @@ class Exchange:
             if len(whole) > limit_bytes:
                 raise too_large_body(limit_bytes)
             return whole
+        try:
+            async with asyncio.timeout(BODY_S):
+                return await self._received(limit_bytes)
+        except TimeoutError:
+            raise slow_body(BODY_S) from None
+
+    async def _received(self, limit_bytes: int) -> bytes:
         parts: list[bytes] = []
         size, more = 0, True
         while more:
@@ -134,6 +156,10 @@ class Exchange:
                 raise too_large_body(limit_bytes)
             more = message.get("more_body", False)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def send(self, message: Message) -> None:
+        if not self.is_lost():
+            await self._send(message)
 
     async def disconnected(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":
@@ -154,7 +180,18 @@ class Exchange:
         await self.start(code, [*headers, (b"content-length", b"%d" % len(body))])
         at = 0
         while len(body) - at > _PIECE_BYTES:
-            # Large lists in pieces: other tasks run in between, and asyncio does not move megabytes with every packet.
+            # In pieces: asyncio does not move megabytes with every packet.
             await self.send({"type": "http.response.body", "body": body[at : at + _PIECE_BYTES], "more_body": True})
             at += _PIECE_BYTES
         await self.send({"type": "http.response.body", "body": body[at:] if at else body, "more_body": False})
+
+    async def respond_in_pieces(
+        self, code: int, pieces: AsyncIterator[bytes], headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        """Each piece is made when the client has read most of the one before; none once it has disconnected."""
+        await self.start(code, headers)
+        async for piece in pieces:
+            await self.send({"type": "http.response.body", "body": piece, "more_body": True})
+            if self.is_lost():
+                return
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})

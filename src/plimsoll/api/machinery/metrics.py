@@ -1,9 +1,8 @@
-"""Request counters for /metrics, and one line of JSON per request for the audit log."""
+"""Request counters for /metrics."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import IO
 
 import msgspec
 
@@ -42,18 +41,3 @@ class RequestMetrics(msgspec.Struct):
     @property
     def all_watchers(self) -> int:
         return sum(self.watchers.values())
-
-
-class Audit:
-    """Who requested what, with which result. Without `reads` they are left out: they are most of the traffic."""
-
-    def __init__(self, stream: IO[bytes], *, reads: bool = False) -> None:
-        self._stream = stream
-        self._reads = reads
-        self._encode = msgspec.json.Encoder().encode
-
-    def wants(self, verb: str, code: int) -> bool:
-        return self._reads or code >= 400 or verb not in ("get", "list", "watch")
-
-    def write(self, entry: dict[str, object]) -> None:
-        self._stream.write(self._encode(entry) + b"\n")

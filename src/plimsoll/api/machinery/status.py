@@ -124,6 +124,16 @@ def too_large_body(limit: int = MAX_BODY_BYTES) -> StatusError:
     return StatusError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {limit}", {})
 
 
+def too_many_values(limit: int) -> StatusError:
+    return StatusError(
+        413, "RequestEntityTooLarge", f"Request entity too large: more than {limit} objects and lists", {}
+    )
+
+
+def slow_body(seconds: float) -> StatusError:
+    return StatusError(408, "Timeout", f"the body of the request was not complete after {seconds:g} s", {})
+
+
 def unsupported_body() -> StatusError:
     message = (
         "the body of the request was in an unknown format - accepted media types include: "

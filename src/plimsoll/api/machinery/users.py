@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.linux.state_dir import write_private
+from plimsoll.linux.files.state_dir import write_private
 
 MASTERS, VIEWERS, NODES, AUTHENTICATED = "system:masters", "plimsoll:viewers", "system:nodes", "system:authenticated"
 SERVER = "plimsoll:api"  # the API server itself, when it calls a node

@@ -17,10 +17,11 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from plimsoll.api.handlers.dispatch import Handler, Route
+from plimsoll.api.handlers.list import read_selection
 from plimsoll.api.machinery.call import ApiCall, Response
-from plimsoll.api.machinery.cluster import Cluster
+from plimsoll.api.machinery.cluster import Cluster, decoded, prefix
 from plimsoll.api.machinery.encoding import line
-from plimsoll.api.machinery.selectors import label_terms
+from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint
 from plimsoll.api.server.app import App
@@ -33,6 +34,7 @@ GROUP = "metrics.k8s.io"
 EVERY_S, FRESH_S = 15.0, 2.0
 MORE_S, TRIES, NEW_S = 0.55, 3, 10.0  # how long to wait for what is missing, how often, and how new it must be
 ANSWER_S = 2.0  # how long a request waits for a node that does not answer
+_SHOWN = ("name", "namespace", "creationTimestamp", "labels")
 _SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)(?: (\d+))?$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -181,7 +183,7 @@ class NodeMetrics:
     # --- handlers ---
 
     async def _list_nodes(self, cluster: Cluster, call: ApiCall) -> Response:
-        nodes = _selected(cluster.documents("nodes"), call)
+        nodes = await _selected(cluster, "nodes", call)
         await self._refresh_for(cluster, nodes, [])
         items = [metrics for node in nodes if (metrics := self._node(node)) is not None]
         return _list("NodeMetricsList", items)
@@ -195,7 +197,7 @@ class NodeMetrics:
         return _one("NodeMetrics", metrics)
 
     async def _list_pods(self, cluster: Cluster, call: ApiCall) -> Response:
-        pods = _selected(cluster.documents("pods", call.info.namespace), call)
+        pods = await _selected(cluster, "pods", call)
         await self._refresh_for(cluster, [], pods)
         return _list("PodMetricsList", [metrics for pod in pods if (metrics := self._pod(pod)) is not None])
 
@@ -235,18 +237,34 @@ def _is_new(pod: JsonObject, now_s: float) -> bool:
     return False
 
 
-def _selected(documents: list[JsonObject], call: ApiCall) -> list[JsonObject]:
-    terms = label_terms(call.info.option("labelSelector"))
-    return [
-        document
-        for document in documents
-        if all(matches_label(term, document["metadata"].get("labels") or {}) for term in terms)
-    ]
+async def _selected(cluster: Cluster, storage: str, call: ApiCall) -> list[JsonObject]:
+    """The selected pods or nodes, with what their metrics need: thousands of whole pods would be much memory."""
+    terms, pace = (await read_selection(cluster, call)).labels, call.pace
+    selected = []
+    for record in cluster.store.list(prefix(stored_resource(storage), call.info.namespace))[1]:
+        if pace.is_due():
+            await pace.pause()
+        document = decoded(record)
+        if all(matches_label(term, document["metadata"].get("labels") or {}) for term in terms):
+            selected.append(_trimmed(document))
+    return selected
+
+
+def _trimmed(document: JsonObject) -> JsonObject:
+    spec, status = document.get("spec") or {}, document.get("status") or {}
+    return {
+        "metadata": {name: value for name, value in document["metadata"].items() if name in _SHOWN},
+        "spec": {
+            "nodeName": spec.get("nodeName") or "",
+            "containers": [{"name": container["name"]} for container in spec.get("containers") or ()],
+        },
+        "status": {"containerStatuses": status.get("containerStatuses") or []},
+    }
 
 
 def _frame(document: JsonObject, usage: PodMetrics) -> JsonObject:
     metadata = document["metadata"]
-    kept = {key: metadata[key] for key in ("name", "namespace", "creationTimestamp", "labels") if key in metadata}
+    kept = {key: metadata[key] for key in _SHOWN if key in metadata}
     return {"metadata": kept, "timestamp": rfc3339(usage.after.at_s), "window": f"{usage.window_s:.3f}s"}
 
 

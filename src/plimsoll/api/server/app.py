@@ -11,7 +11,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -20,13 +20,18 @@ from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
+from plimsoll.api.handlers.list import read_selection
 from plimsoll.api.handlers.watch import WatchStream
+from plimsoll.api.machinery.audit import Audit
+from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
 from plimsoll.api.machinery.call import ApiCall, Response
-from plimsoll.api.machinery.cluster import Cluster, Limits
+from plimsoll.api.machinery.cluster import Cluster, Limits, prefix
+from plimsoll.api.machinery.encoding import as_yaml
 from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
-from plimsoll.api.machinery.metrics import Audit, RequestMetrics
+from plimsoll.api.machinery.metrics import RequestMetrics
 from plimsoll.api.machinery.negotiate import YAML, MediaType, accepted_form
 from plimsoll.api.machinery.request_info import RequestInfo, parsed_query, request_info
+from plimsoll.api.machinery.rounds import ClientLostError, Pace, Rounds
 from plimsoll.api.machinery.status import (
     StatusError,
     internal_error,
@@ -38,11 +43,11 @@ from plimsoll.api.machinery.status import (
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.bootstrap import bootstrap
+from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
-from plimsoll.api.server.rate_limit import Limiter
-from plimsoll.api.tables.views import Viewer, whole
+from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.store.errors import StoreClosedError, StoreError, WriteFailedError
+from plimsoll.store.errors import StoreClosedError, WriteFailedError
 from plimsoll.store.store import Store
 
 # Another part that runs as long as the server: the controllers, the scheduler.
@@ -54,6 +59,7 @@ log = logging.getLogger("plimsoll.api")
 
 _JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
 _SURPLUS_RETRY_S = 5
+_CLIENT_LOST = 499  # in metrics and the audit log, as nginx has it
 _NOT_FOUND = b"404 page not found\n"
 
 
@@ -70,6 +76,7 @@ class Options(msgspec.Struct, frozen=True):
     streamers: dict[tuple[str, str, str], Streamer] = {}
     sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for WebSockets
     audit: Audit | None = None
+    reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
 
 
@@ -81,8 +88,8 @@ class App:
         self.meter = RequestMetrics()
         self.pages = StaticPages(options.profile)
         self.cluster: Cluster
-        self.start_problem: StoreError | None = None
-        self._limiter = Limiter(options.limits, time.monotonic)
+        self.rounds = Rounds()
+        self.fairness = Fairness(options.limits, self.meter, self.rounds, time.monotonic)
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
 
@@ -92,12 +99,17 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Open the store, create what every cluster has, start the services; the reverse at the end."""
         options = self.options
-        store = await Store.open(options.state_directory / "store")
+        store = await Store.open(options.state_directory / "store", reserve_bytes=options.reserve_bytes)
         try:
             self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
             if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
-            await bootstrap(self.cluster)
+            if store.fault:
+                log.error("%s", store.fault)
+            try:
+                await bootstrap(self.cluster)
+            except WriteFailedError as error:
+                log.error("reads are served, writes are not: %s", error)
             async with AsyncExitStack() as stack:
                 for service in options.services:
                     await stack.enter_async_context(service(self))
@@ -107,13 +119,14 @@ class App:
                 finally:
                     self._is_open = False
         finally:
+            self.cluster.worker.close()
             await store.close()
 
     def faults(self) -> dict[str, str]:
         """Health checks by name; an empty text means that it passed."""
         if not self._is_open:
             return {"ping": "", "store": "not open", "shutdown": "the server is not serving"}
-        return {"ping": "", "store": self.cluster.store.refusal or ""}
+        return {"ping": "", "store": self.cluster.store.fault}
 
     def end_watches(self) -> None:
         """End every watch, so that shutdown does not wait for clients that never disconnect."""
@@ -124,23 +137,8 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await self._http(scope, receive, send)
-        elif scope["type"] == "lifespan":
-            await self._lifespan(receive, send)
         else:
             await self._websocket(scope, receive, send)
-
-    async def _lifespan(self, receive: Receive, send: Send) -> None:
-        await receive()
-        async with AsyncExitStack() as stack:
-            try:
-                await stack.enter_async_context(self.running())
-            except StoreError as error:
-                self.start_problem = error
-                await send({"type": "lifespan.startup.failed", "message": str(error)})
-                return
-            await send({"type": "lifespan.startup.complete"})
-            await receive()
-        await send({"type": "lifespan.shutdown.complete"})
 
     # --- one request ---
 
@@ -153,6 +151,8 @@ class App:
             await self._answer(request)
         except StatusError as error:
             await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
+        except ClientLostError:
+            request.code = request.code or _CLIENT_LOST
         except (WriteFailedError, StoreClosedError) as error:
             log.error("%s %s: %s", scope["method"], scope["path"], error)
             refusal = unavailable(str(error))
@@ -169,18 +169,35 @@ class App:
     async def _answer(self, request: Exchange) -> None:
         scope = request.scope
         path = scope["raw_path"].decode("latin-1")
-        user = self._authenticate(request)
+        try:
+            user = self._authenticate(request)
+        except StatusError:
+            await self.fairness.slow_down(ANONYMOUS)
+            raise
         query = parsed_query(scope["query_string"])
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
+            await self.fairness.slow_down(user)
             if not may_read_path(user, path):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
             await _send_page(request, page)
             return
         if user == ANONYMOUS:
+            await self.fairness.slow_down(user)
             raise unauthorized()
+        limits = self.options.limits
+        if request.claim is not None and not request.claim(
+            user.name, 0 if is_exempt(user) else limits.user_connections
+        ):
+            await self.fairness.slow_down(user)
+            raise too_many_requests(
+                f"{limits.user_connections} connections of this user are open, which is the limit: close some, or try "
+                "again later",
+                retry_after_s=_SURPLUS_RETRY_S,
+            )
         info = request_info(scope["method"], path, query)
         if info is None:
+            await self.fairness.slow_down(user)
             headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
             await request.respond(404, _NOT_FOUND, headers)
             return
@@ -191,20 +208,48 @@ class App:
                 f"{scope[SURPLUS]} connections are open, which is the limit: close some, or try again later",
                 retry_after_s=_SURPLUS_RETRY_S,
             )
-        self._limiter.check(user.name, self.meter, is_watch=info.verb == "watch")
-        call = _authorized_call(self.cluster, request, info)
+        await self.fairness.admit(user, info.verb)
+        call = self._authorized_call(request, info)
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
             await streamer(self, call, scope, request.receive, request.send)
             return
         form = accepted_form(request.header(b"accept"), is_list=info.verb in ("list", "watch", "deletecollection"))
         if info.verb == "watch":
-            await self._watch(request, WatchStream(self.cluster, call, form), info)
+            async with self.fairness.watch(user):
+                seat = await self.fairness.take_seat(user, self._objects_read(info))
+                try:
+                    chosen = await read_selection(self.cluster, call)
+                    await self._watch(request, WatchStream(self.cluster, call, form, chosen, seat.leave), info)
+                finally:
+                    seat.leave()
             return
         if info.verb not in ("get", "list"):
-            call.body = await request.body(self.options.limits.body_bytes)
-        answer = await handle(self.cluster, call, form, self.options.handlers)
-        await self._send(request, call, answer, form)
+            is_review = not info.resource.storage and not is_exempt(user)
+            call.body = await request.body(limits.review_bytes if is_review else limits.body_bytes)
+        is_long = bool(call.body) and not is_exempt(user) and "yaml" in call.content_type
+        seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1 if is_long else self._objects_read(info))
+        try:
+            answer = await handle(self.cluster, call, form, self.options.handlers)
+            if len(answer.body) > PIECE_BYTES:
+                seat.leave()
+                seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1)
+            await self._send(request, call, answer, form)
+        finally:
+            seat.leave()
+
+    def _objects_read(self, info: RequestInfo) -> int:
+        """How many objects the request reads, at most: an estimate of its cost."""
+        if info.verb not in ("list", "watch", "deletecollection"):
+            return 1
+        if not info.resource.storage:
+            return LONG_OBJECTS + 1  # computed from others: the metrics of all pods
+        count = self.cluster.store.count(prefix(info.resource, info.namespace))
+        limit = info.option("limit")
+        selects = info.option("labelSelector") or info.option("fieldSelector")
+        if info.verb == "list" and not selects and limit.isdecimal() and len(limit) < 9 and int(limit):
+            return min(count, int(limit))
+        return count
 
     async def _send(self, request: Exchange, call: ApiCall, answer: Response, form: MediaType) -> None:
         info = call.info
@@ -217,8 +262,18 @@ class App:
                 body = whole(info.resource, body) + b"\n"
         headers = [*_JSON_HEADERS, *answer.headers, *_warning_headers(call.warnings)]
         if form.is_yaml:
-            body, headers[0] = _as_yaml(body), (b"content-type", YAML.encode())
+            headers[0] = (b"content-type", YAML.encode())
+        if answer.pieces is not None:
+            await request.respond_in_pieces(answer.code, answer.pieces, headers)
+            return
+        if form.is_yaml and info.verb not in ("list", "deletecollection"):
+            body = await self._as_yaml(body, call.user.name)
         await request.respond(answer.code, body, headers)
+
+    async def _as_yaml(self, body: bytes, user: str) -> bytes:
+        if len(body) <= YAML_AT_ONCE_BYTES:
+            return as_yaml(msgspec.json.decode(body))
+        return await self.cluster.worker.run(user, lambda: as_yaml(msgspec.json.decode(body)))
 
     async def _watch(self, request: Exchange, stream: WatchStream, info: RequestInfo) -> None:
         """Until the watch ends, the client disconnects or the server closes."""
@@ -237,8 +292,9 @@ class App:
         leaving.add_done_callback(left)
         try:
             await request.start(200, _JSON_HEADERS)
-            async for lines in stream.lines(request.wire):
-                await request.send({"type": "http.response.body", "body": lines, "more_body": True})
+            async with aclosing(stream.lines(request.wire)) as pieces:
+                async for lines in pieces:
+                    await request.send({"type": "http.response.body", "body": lines, "more_body": True})
         except asyncio.CancelledError:
             if not leaving.done() and self._is_open:
                 raise
@@ -257,7 +313,7 @@ class App:
         request = Exchange(scope, receive, send)
         await receive()
         try:
-            call = self._socket_call(request)
+            call = await self._socket_call(request)
             info = call.info
             serve = self.options.sockets.get((info.resource.group, info.resource.plural, info.subresource))
             if serve is None:
@@ -273,7 +329,7 @@ class App:
         finally:
             self._note(request, time.perf_counter() - began)
 
-    def _socket_call(self, request: Exchange) -> ApiCall:
+    async def _socket_call(self, request: Exchange) -> ApiCall:
         scope = request.scope
         user = self._authenticate(request)
         if user == ANONYMOUS:
@@ -282,8 +338,19 @@ class App:
         if info is None:
             raise no_such_resource()
         request.info = info
-        self._limiter.check(user.name, self.meter, is_watch=True)
-        return _authorized_call(self.cluster, request, info)
+        await self.fairness.admit(user, info.verb)
+        return self._authorized_call(request, info)
+
+    def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
+        authorize(request.user, info, self.cluster.node_graph)
+        return ApiCall(
+            info,
+            request.user,
+            content_type=request.header(b"content-type"),
+            user_agent=request.header(b"user-agent"),
+            warnings=[],
+            pace=Pace(self.rounds, request.user.name, request.is_lost),
+        )
 
     def _authenticate(self, request: Exchange) -> User:
         """Parts in this process put their user into the scope, which no connection can do (`in_process`)."""
@@ -300,20 +367,9 @@ class App:
         else:
             resource = info.resource
             self.meter.count(info.verb, resource.group, resource.plural, info.subresource, code, seconds)
-        audit = self.options.audit
-        if audit is not None and audit.wants(info.verb if info else "get", code):
-            audit.write(_audit_entry(request, seconds, self.options.clock()))
-
-
-def _authorized_call(cluster: Cluster, request: Exchange, info: RequestInfo) -> ApiCall:
-    authorize(request.user, info, cluster.node_graph)
-    return ApiCall(
-        info,
-        request.user,
-        content_type=request.header(b"content-type"),
-        user_agent=request.header(b"user-agent"),
-        warnings=[],
-    )
+        if self.options.audit is not None:
+            now_s = self.options.clock()
+            self.options.audit.note(request, now_s - seconds, now_s)
 
 
 async def _send_page(request: Exchange, page: StaticPage) -> None:
@@ -334,26 +390,3 @@ def _warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
         shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
         headers.append((b"warning", f'299 - "{shown}"'.encode()))
     return headers
-
-
-def _as_yaml(body: bytes) -> bytes:
-    import yaml
-
-    text: str = yaml.dump(msgspec.json.decode(body), Dumper=yaml.CSafeDumper, allow_unicode=True)
-    return text.encode()
-
-
-def _audit_entry(request: Exchange, seconds: float, now_s: float) -> dict[str, object]:
-    info = request.info
-    entry: dict[str, object] = {
-        "time": round(now_s, 6),
-        "user": request.user.name,
-        "client": (request.scope.get("client") or ("",))[0],
-        "method": request.scope["method"],
-        "path": request.scope["path"],
-        "code": request.code,
-        "ms": round(seconds * 1000, 3),
-    }
-    if info is not None:
-        entry |= {"verb": info.verb, "resource": info.resource.plural, "namespace": info.namespace, "name": info.name}
-    return entry

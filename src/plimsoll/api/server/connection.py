@@ -2,7 +2,11 @@
 
 No user is known before the head of a request is complete, so until then a client gets little memory and little time. A
 connection above the limit is a surplus connection: the server answers its first request, mostly with an error, and
-closes it; above the reserve it answers nothing.
+closes it; above the reserve it answers nothing. A connection belongs to the user of its first request (`Peers`): those
+without a user are few, the oldest is dropped for a new one, and other users than administrators and nodes have a limit.
+
+An answer that the client does not read waits in the connection's buffer. It is dropped after `UNREAD_S`, or as soon as
+its user, or all together, have more of them than a server has memory for.
 
 Timers are per connection and not per request: the idle timer checks the clock when it fires.
 """
@@ -12,13 +16,18 @@ from __future__ import annotations
 import asyncio
 import ssl
 from asyncio.sslproto import SSLProtocol
+from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from plimsoll.api.machinery.exchange import HIJACK, SURPLUS, WIRE, Streams, Wire
+from plimsoll.api.machinery.exchange import CLAIM, HIJACK, SURPLUS, WIRE, Streams, Wire
 
 KEEP_ALIVE_S = 120
-HEAD_BYTES, HEAD_S = 1024 * 1024, 32.0  # of a request's line and headers, as a kube-apiserver has it
+HEAD_BYTES, HEAD_S = 64 * 1024, 32.0  # of a request's line and headers
+PIPELINED = 8  # requests that wait for the answer to the one before
+UNREAD_S = 30.0
+UNREAD_BYTES, USER_UNREAD_BYTES = 128 * 1024 * 1024, 32 * 1024 * 1024
+UNKNOWN = 256  # connections without a user
 SPILL_BYTES = 8 * 1024 * 1024  # of a body after its response: most clients read only when they have sent all
 RESERVE = 1024  # connections beyond the limit that still get an answer
 # asyncio keeps a buffer of 256 KiB for each TLS connection, also for a watcher that sends nothing more. Two of
@@ -26,10 +35,58 @@ RESERVE = 1024  # connections beyond the limit that still get an answer
 SSLProtocol.max_size = 32 * 1024
 
 
+class TooManyPipelinedError(Exception):
+    """More requests on one connection than may wait there."""
+
+
+class Peers:
+    """The connections of one server by their users, and what they have not read."""
+
+    def __init__(self) -> None:
+        self.unknown: dict[HttpConnection, None] = {}  # oldest first
+        self._owned: dict[str, int] = {}
+        self._unread: dict[str, int] = {}  # bytes
+        self._all_unread = 0
+
+    def add(self, connection: HttpConnection) -> None:
+        self.unknown[connection] = None
+        if len(self.unknown) > UNKNOWN:
+            oldest = next(iter(self.unknown))
+            del self.unknown[oldest]
+            oldest.drop()
+
+    def own(self, connection: HttpConnection, user: str, limit: int) -> bool:
+        owned = self._owned.get(user, 0)
+        if limit and owned >= limit:
+            return False
+        self.unknown.pop(connection, None)
+        self._owned[user] = owned + 1
+        return True
+
+    def disown(self, user: str) -> None:
+        self._owned[user] -= 1
+        if not self._owned[user]:
+            del self._owned[user]
+
+    def note_unread(self, user: str, size: int) -> bool:
+        """Whether so many bytes more, or less, may be unread."""
+        of_user = self._unread.pop(user, 0) + size
+        if of_user:
+            self._unread[user] = of_user
+        self._all_unread += size
+        return of_user <= USER_UNREAD_BYTES and self._all_unread <= UNREAD_BYTES
+
+
 class HttpConnection(HttpToolsProtocol):
     """Puts the client's certificate, verified by TLS, into `scope["state"]["peer"]`. Use `limited`."""
 
     limit = 0  # of connections; 0: none
+    peers = Peers()
+
+    _running: RequestResponseCycle | None = None  # uvicorn knows only the newest of several requests
+    _owner = ""
+    _unread_bytes = 0
+    _unread_timer: asyncio.TimerHandle | None = None
 
     _head_bytes = _spilled_bytes = 0
     _head_open = _body_open = _is_surplus = False
@@ -43,7 +100,8 @@ class HttpConnection(HttpToolsProtocol):
             surplus = len(self.connections) - self.limit
             self._is_surplus = surplus > 0
             if surplus > RESERVE:
-                transport.abort()
+                self.drop()
+        self.peers.add(self)
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         if tls is not None:
             self.app_state = {**self.app_state, "peer": tls.getpeercert()}
@@ -61,7 +119,7 @@ class HttpConnection(HttpToolsProtocol):
         answered = cycle is not None and cycle.response_complete
         self._spilled_bytes = self._spilled_bytes + len(data) if self._body_open and answered else 0
         if self._head_bytes > HEAD_BYTES or self._spilled_bytes > SPILL_BYTES:
-            self.transport.abort()
+            self.drop()
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -74,13 +132,78 @@ class HttpConnection(HttpToolsProtocol):
             self._head_timer = None
         before: RequestResponseCycle | None = self.cycle
         super().on_headers_complete()
+        if len(self.pipeline) > PIPELINED:
+            self.drop()
+            raise TooManyPipelinedError  # ends the parsing of what else was received
         if self.cycle is not before and self.cycle is not None:  # an upgrade has none
             self.scope[WIRE] = Wire(self.cycle)  # type: ignore[literal-required]
+            self.scope[CLAIM] = self.claim  # type: ignore[literal-required]
             if self.parser.should_upgrade():
                 self.scope[HIJACK] = self.hijack  # type: ignore[literal-required]
             if self._is_surplus:
                 self.scope[SURPLUS] = self.limit  # type: ignore[literal-required]
                 self.cycle.keep_alive = False
+
+    def claim(self, user: str, limit: int) -> bool:
+        """`Claim`. A connection that the user may not have is closed after its answer."""
+        if self._owner == user:
+            return True
+        if not self.peers.own(self, user, limit):
+            self.cycle.keep_alive = False
+            return False
+        if self._owner:
+            self.peers.disown(self._owner)
+        self._owner = user
+        return True
+
+    def drop(self) -> None:
+        """End it at once; what is being answered stops."""
+        self._end_running()
+        self.transport.abort()
+
+    def _end_running(self) -> None:
+        for cycle in (self._running, self.cycle):
+            if cycle is not None and not cycle.response_complete:
+                cycle.disconnected = True
+                cycle.message_event.set()
+        self._running = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        # What TLS has encrypted waits once more below it.
+        self._unread_bytes = 2 * self.transport.get_write_buffer_size()
+        may_wait = self.peers.note_unread(self._owner, self._unread_bytes)
+        if self._unread_timer is None:
+            self._unread_timer = self.loop.call_later(UNREAD_S, self.drop)
+        if not may_wait:
+            self.drop()
+
+    def resume_writing(self) -> None:
+        self._have_read()
+        super().resume_writing()
+
+    def _have_read(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+        self.peers.note_unread(self._owner, -self._unread_bytes)
+        self._unread_bytes = 0
+
+    def _forget(self) -> None:
+        """It is no longer a connection of this server: it has ended, or speaks another protocol."""
+        self._have_read()
+        self.peers.unknown.pop(self, None)
+        if self._owner:
+            self.peers.disown(self._owner)
+            self._owner = ""
+
+    def handle_websocket_upgrade(self) -> None:
+        self._forget()
+        super().handle_websocket_upgrade()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
 
     def hijack(self) -> Streams:
         """Hand the connection over: no HTTP from here on, the caller closes the writer."""
@@ -103,6 +226,9 @@ class HttpConnection(HttpToolsProtocol):
             if timer is not None:
                 timer.cancel()
         self._head_timer = self._idle_timer = None
+        self._forget()
+        self.pipeline.clear()
+        self._end_running()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -130,7 +256,7 @@ class HttpConnection(HttpToolsProtocol):
             self.transport.close()
 
     def _await_head(self) -> None:
-        self._head_timer = self.loop.call_later(HEAD_S, self.transport.abort)
+        self._head_timer = self.loop.call_later(HEAD_S, self.drop)
 
 
 class _Hijacked(asyncio.StreamReaderProtocol):
@@ -147,4 +273,4 @@ class _Hijacked(asyncio.StreamReaderProtocol):
 
 def limited(limit: int) -> type[HttpConnection]:
     """The connection class of a server with this limit."""
-    return type("LimitedConnection", (HttpConnection,), {"limit": limit})
+    return type("LimitedConnection", (HttpConnection,), {"limit": limit, "peers": Peers()})

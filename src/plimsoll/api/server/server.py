@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import logging
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
@@ -22,6 +23,11 @@ from plimsoll.errors import PlimsollError
 from plimsoll.linux.listeners import listening_process
 
 SHUTDOWN_S = 5
+HANDSHAKES, HANDSHAKE_S = 64, 10.0
+_BACKLOG = 2048
+_ACCEPT_PAUSE_S = 0.1
+
+log = logging.getLogger("plimsoll.api")
 
 
 class Listener(msgspec.Struct, frozen=True):
@@ -37,19 +43,67 @@ class ServerStartError(PlimsollError):
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the caller and sets `listening` when it listens."""
+    """Leaves signals to the caller, accepts connections itself, and sets `listening` when it does.
 
-    def __init__(self, app: App, config: uvicorn.Config) -> None:
+    asyncio accepts all waiting connections at once, and each may keep memory for a minute without sending a byte. Here
+    one is accepted in each round of the event loop, and if many have not finished their TLS handshake, the oldest of
+    these is dropped: an honest client needs a moment for it, so under attack the others go first.
+    """
+
+    def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self._app = app
         self.listening = asyncio.Event()
+        self._accepting: asyncio.Task[None] | None = None
+        self._handshakes: dict[asyncio.Task[None], None] = {}  # oldest first
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        try:
-            await super().startup(sockets)
-        except SystemExit:  # uvicorn ends the process if the application does not start
-            raise ServerStartError(str(self._app.start_problem or "the API server did not start")) from None
+        await super().startup([])
+        assert sockets is not None
+        (bound,) = sockets
+        bound.setblocking(False)
+        bound.listen(_BACKLOG)
+        self._accepting = asyncio.create_task(self._accept(bound))
         self.listening.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in (self._accepting, *self._handshakes):
+            if task is not None:
+                task.cancel()
+        await super().shutdown(sockets)
+
+    async def _accept(self, bound: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(bound)
+            except OSError as error:  # out of descriptors, or the client is gone already
+                log.warning("cannot accept a connection: %s", error)
+                await asyncio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            task = loop.create_task(self._connect(connection))
+            self._handshakes[task] = None
+            task.add_done_callback(self._handshakes.pop)
+            if len(self._handshakes) > HANDSHAKES:
+                next(iter(self._handshakes)).cancel()
+
+    async def _connect(self, connection: socket.socket) -> None:
+        config = self.config
+
+        def protocol() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=self.server_state, app_state=self.lifespan.state
+            )
+            return made
+
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(
+                protocol, connection, ssl=config.ssl, ssl_handshake_timeout=HANDSHAKE_S if config.ssl else None
+            )
+        except OSError:
+            connection.close()  # the client's affair: it left, or does not speak TLS
+        except asyncio.CancelledError:
+            connection.close()
+            raise
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:
@@ -65,14 +119,13 @@ def _config(app: App, listener: Listener) -> uvicorn.Config:
         http=limited(app.options.limits.connections),
         ws="wsproto",
         loop="asyncio",
-        lifespan="on",
+        lifespan="off",
         log_config=None,
         access_log=False,
         server_header=False,
         proxy_headers=False,
         timeout_keep_alive=KEEP_ALIVE_S,
         timeout_graceful_shutdown=SHUTDOWN_S,
-        backlog=2048,
         ssl_context_factory=(lambda *_: tls) if tls is not None else None,
     )
 
@@ -100,25 +153,26 @@ def listen_problem(host: str, port: int, error: OSError) -> str:
 
 @contextlib.asynccontextmanager
 async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
-    """Yield the server's URL once it answers; shut it down at the end."""
-    bound = _bound_socket(listener)
-    address = f"{listener.host}:{bound.getsockname()[1]}"
-    app.pages.set_address(address)
-    server = _Server(app, _config(app, listener))
-    running = asyncio.create_task(server.serve(sockets=[bound]))
-    listening = asyncio.create_task(server.listening.wait())
-    await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
-    if running.done():
-        listening.cancel()
-        bound.close()
-        running.result()
-        raise ServerStartError("the API server ended at once")
-    try:
-        yield f"{'https' if listener.tls else 'http'}://{address}"
-    finally:
-        app.end_watches()
-        server.should_exit = True
-        await running
+    """Yield the server's URL once it answers; shut it down at the end. Raises StoreError, ServerStartError."""
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are one for each bad request of a client
+    with contextlib.closing(_bound_socket(listener)) as bound:
+        address = f"{listener.host}:{bound.getsockname()[1]}"
+        app.pages.set_address(address)
+        async with app.running():
+            server = _Server(_config(app, listener))
+            running = asyncio.create_task(server.serve(sockets=[bound]))
+            listening = asyncio.create_task(server.listening.wait())
+            await asyncio.wait({running, listening}, return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                listening.cancel()
+                running.result()
+                raise ServerStartError("the API server did not start; its log has the reason")
+            try:
+                yield f"{'https' if listener.tls else 'http'}://{address}"
+            finally:
+                app.end_watches()
+                server.should_exit = True
+                await running
 
 
 async def serve(app: App, listener: Listener, announce: Callable[[str], None], stop: asyncio.Event) -> None:

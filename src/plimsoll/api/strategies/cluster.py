@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from plimsoll.api.machinery.event_versions import completed
 from plimsoll.api.strategies.base import Strategy, WriteContext, forbidden, invalid, required, unsupported, without
 from plimsoll.errors import FieldError
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.model.names import label_value_problems, qualified_name_problems
+from plimsoll.rules.model.names import (
+    config_map_key_problems,
+    label_value_problems,
+    qualified_name_problems,
+    size_bytes,
+)
 
 MAX_CONFIG_MAP_BYTES = 1024 * 1024
 MAX_NOTE = 1024
 
-_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
-_CONFIG_KEY_RULE = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
-    "'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -119,18 +118,22 @@ class LeaseStrategy(Strategy):
         return self.create_errors(new, context)
 
 
+def _decoded_bytes(text: str) -> int:
+    """Of valid base64: three bytes for four characters, without the padding."""
+    return len(text) // 4 * 3 - text[-2:].count("=")
+
+
 class ConfigMapStrategy(Strategy):
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
         total = 0
         for field in ("data", "binaryData"):
-            for key, value in (document.get(field) or {}).items():
+            for key, value in sorted((document.get(field) or {}).items()):
                 path = f"{field}[{key}]"
-                if not _CONFIG_KEY.fullmatch(key) or len(key) > 253 or key in (".", ".."):
-                    errors.append(invalid(path, key, _CONFIG_KEY_RULE))
+                errors += [invalid(path, key, problem) for problem in config_map_key_problems(key)]
                 if field == "data" and key in (document.get("binaryData") or {}):
                     errors.append(invalid(path, key, "duplicate of key present in binaryData"))
-                total += len(value.encode(errors="surrogatepass"))
+                total += size_bytes(value) if field == "data" else _decoded_bytes(value)
         if total > MAX_CONFIG_MAP_BYTES:
             reason = f"may not be more than {MAX_CONFIG_MAP_BYTES} bytes"
             errors.append(FieldError("FieldValueTooLong", "[]", reason))

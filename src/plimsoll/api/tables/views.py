@@ -6,21 +6,23 @@ and the body's rest, and a list is its bodies with commas between them. Only Tab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import cache
 
 import msgspec
 
-from plimsoll.api.machinery.encoding import encoded
+from plimsoll.api.machinery.encoding import as_yaml, encoded
 from plimsoll.api.machinery.event_versions import as_new
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import MediaType, View
+from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.status import bad_request
 from plimsoll.api.tables.pod_printer import pod_conditions
 from plimsoll.api.tables.printers import Printer, printer
 from plimsoll.rules.model.json_object import JsonObject
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
+PIECE_BYTES = 256 * 1024  # of a list, at least
 _INCLUDES = ("", "Metadata", "Object", "None")
 _decode = msgspec.json.Decoder().decode
 
@@ -57,15 +59,48 @@ def document_of(body: bytes) -> JsonObject:
     return document
 
 
-def item_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes) -> bytes:
-    if resource.group == "events.k8s.io":
-        bodies = [stored_form(resource, body) for body in bodies]
+async def gathered(head: bytes, items: AsyncIterator[bytes], tail: bytes, comma: bytes = b",") -> AsyncIterator[bytes]:
+    """The text of a list, in pieces of about `PIECE_BYTES`."""
+    parts, size, is_first = [head], len(head), True
+    async for item in items:
+        if size >= PIECE_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+        parts += (item,) if is_first else (comma, item)
+        size += len(item)
+        is_first = False
+    parts.append(tail)
+    yield b"".join(parts)
+
+
+def item_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes, pace: Pace) -> AsyncIterator[bytes]:
     head = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[' % (
         resource.kind.encode(),
         resource.group_version.encode(),
         list_meta,
     )
-    return b"".join((head, b",".join(bodies), b"]}\n"))
+
+    async def items() -> AsyncIterator[bytes]:
+        for body in bodies:
+            if pace.is_due():
+                await pace.pause()
+            yield stored_form(resource, body)
+
+    return gathered(head, items(), b"]}\n")
+
+
+def yaml_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes, pace: Pace) -> AsyncIterator[bytes]:
+    """The same as YAML, with its keys in order, as one document of all items would print them."""
+    head = f"apiVersion: {resource.group_version}\nitems:{'' if bodies else ' []'}\n".encode()
+    tail = as_yaml({"kind": f"{resource.kind}List", "metadata": _decode(list_meta)})
+
+    async def items() -> AsyncIterator[bytes]:
+        for body in bodies:
+            if pace.is_due():
+                await pace.pause()
+            yield as_yaml([_decode(stored_form(resource, body))])
+
+    return gathered(head, items(), tail, b"")
 
 
 # --- tables and metadata ---
@@ -93,12 +128,20 @@ class Viewer:
             return self._table([self._row(document, now_s)], meta, columns)
         return self._partial(encoded(document["metadata"]))
 
-    def many(self, bodies: Iterable[bytes], list_meta: bytes, now_s: float) -> bytes:
-        if self.view == "Table":
-            return self._table([self._row(document_of(body), now_s) for body in bodies], list_meta) + b"\n"
-        items = b",".join(self._partial(encoded(document_of(body)["metadata"])) for body in bodies)
+    def many(self, bodies: Iterable[bytes], list_meta: bytes, now_s: float, pace: Pace) -> AsyncIterator[bytes]:
         head = b'{"kind":"PartialObjectMetadataList","apiVersion":"%s","metadata":%s,"items":['
-        return b"".join((head % (self._api_version, list_meta), items, b"]}\n"))
+        head = self._table_head(list_meta) if self.view == "Table" else head % (self._api_version, list_meta)
+
+        async def items() -> AsyncIterator[bytes]:
+            for body in bodies:
+                if pace.is_due():
+                    await pace.pause()
+                document = document_of(body)
+                yield (
+                    self._row(document, now_s) if self.view == "Table" else self._partial(encoded(document["metadata"]))
+                )
+
+        return gathered(head, items(), b"]}\n")
 
     def bookmark(self, version: int, *, ends_initial: bool, columns: bool) -> bytes:
         meta = bookmark_metadata(version, ends_initial)
@@ -109,9 +152,12 @@ class Viewer:
         return self._table([row], b'{"resourceVersion":"%d"}' % version, columns)
 
     def _table(self, rows: list[bytes], meta: bytes, columns: bool = True) -> bytes:
+        return b"".join((self._table_head(meta, columns), b",".join(rows), b"]}"))
+
+    def _table_head(self, meta: bytes, columns: bool = True) -> bytes:
         shown = encoded([column.definition() for column in self._printer.columns]) if columns else b"null"
         head = b'{"kind":"Table","apiVersion":"%s","metadata":%s,"columnDefinitions":%s,"rows":['
-        return b"".join((head % (self._api_version, meta, shown), b",".join(rows), b"]}"))
+        return head % (self._api_version, meta, shown)
 
     def _row(self, document: JsonObject, now_s: float) -> bytes:
         parts = [b'{"cells":', encoded(self._printer.cells(document, now_s))]

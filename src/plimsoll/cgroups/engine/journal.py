@@ -22,7 +22,7 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import StructuredError
-from plimsoll.linux.atomic_file import reserve
+from plimsoll.linux.files.atomic_file import reserve
 from plimsoll.rules.cgroups.steps import ObservedCgroup, Step
 
 COMPACT_BYTES = 1 << 16

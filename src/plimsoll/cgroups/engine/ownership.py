@@ -16,7 +16,7 @@ import msgspec
 from plimsoll.cgroups.engine.journal import Stamp, StateWriteError, is_from_before_this_boot, stamp
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.errors import PlimsollError, StructuredError
-from plimsoll.linux.append_log import AppendLog
+from plimsoll.linux.files.append_log import AppendLog
 from plimsoll.rules.model.objects import Pod
 
 

@@ -64,7 +64,8 @@ def oom_order_command(
             raise click.UsageError("--usage needs files; for the processes of this machine it is measured")
         candidates = _of_this_machine(state_dir)
     order = oom_order(candidates, memory)
-    click.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=output == "json")
+    if files:
+        click.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=output == "json")
     if output == "json":
         echo_json(order)
         return 0

@@ -151,7 +151,7 @@ def _version(document: JsonObject, node: str, setting: NodeConfig, stored: Pod |
     return with_defaults(
         bound,
         gates=setting.policy.gates,
-        resize_policy=setting.profile.resize_policy_defaulted,
+        resize_policy=setting.profile.resize_policy_defaulted and setting.policy.gates.in_place,
         stored=stored,
     )
 

@@ -133,9 +133,9 @@ def _print(found: Explanation, setting: NodeConfig, output: str, *, brief: bool,
 
 
 def _yaml(value: object) -> str:
-    import yaml
+    from plimsoll.codec.yaml.writer import dumped
 
-    return str(yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True))
+    return dumped(msgspec.to_builtins(value), sort_keys=False)
 
 
 def _finish(inputs: Inputs, problems: Sequence[ManifestProblem], notes: Sequence[str], good: int) -> int:

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from plimsoll.cli.node.machine import finished, live_options, node_name, opened
 from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.cli.terminal import Paint, colourful, echo_json
-from plimsoll.linux.state_dir import state_home
+from plimsoll.linux.files.state_dir import state_home
 from plimsoll.node.machine import LiveNode
 
 _OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format.")
@@ -93,7 +93,7 @@ def node(context: click.Context, /, **options: Any) -> None:
 
 async def _run(live: LiveNode, options: dict[str, Any], level: int) -> None:
     from plimsoll.cli.daemon import allow_many_files, host_and_port, stop_event
-    from plimsoll.linux.state_dir import default_state
+    from plimsoll.linux.files.state_dir import default_state
     from plimsoll.logs import log_to_stderr
     from plimsoll.node.assembly import AgentOptions, run_node
 

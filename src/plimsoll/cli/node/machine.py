@@ -14,7 +14,7 @@ import msgspec
 
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.state_dir import private_directory, state_home
+from plimsoll.linux.files.state_dir import private_directory, state_home
 from plimsoll.node.machine import LiveNode, query_runtime
 
 if TYPE_CHECKING:

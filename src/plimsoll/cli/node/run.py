@@ -137,7 +137,7 @@ def run(file: str, events: bool, **options: Any) -> int:
     code is 0 if the pod succeeded, else that of the first container that failed; 130 after Ctrl-C.
     """
     from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
-    from plimsoll.linux.state_dir import default_state
+    from plimsoll.linux.files.state_dir import default_state
 
     pod, objects = _manifest(file)
     home = default_state(options["state_dir"]) / "runs" / secrets.token_hex(6)

@@ -18,8 +18,8 @@ from plimsoll.cli.node.tree_print import Picture, lines
 from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, screen_width
 from plimsoll.errors import PlimsollError, StructuredError
+from plimsoll.linux.files.state_dir import state_home
 from plimsoll.linux.machine import this_machine
-from plimsoll.linux.state_dir import state_home
 from plimsoll.node.agent_lock import why_unenforced
 from plimsoll.rules.cgroups.cgroup_owner import owner_of
 from plimsoll.rules.cgroups.desired import Cgroup

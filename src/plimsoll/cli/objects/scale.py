@@ -42,7 +42,7 @@ def scale(words: tuple[str, ...], **options: Any) -> int:
 
 
 async def _scale(cluster: ClusterClient, name: ObjectName, options: dict[str, Any]) -> None:
-    from plimsoll.kube.request import MERGE, get, patch, with_query
+    from plimsoll.kube.request import MERGE, Request, get, patch, with_query
 
     resource = name.kind.resource
     if "scale" not in name.kind.subresources:
@@ -51,7 +51,7 @@ async def _scale(cluster: ClusterClient, name: ObjectName, options: dict[str, An
     wanted = options["current_replicas"]
     if wanted >= 0:
         path = resource.path(name.namespace, name.name, "scale")
-        now = await cluster.ask(msgspec.structs.replace(get(resource, name.name), path=path))
+        now = await cluster.ask(Request("GET", path))
         replicas = (now.get("spec") or {}).get("replicas") or 0
         if replicas != wanted:
             raise FailedError(f"error: Expected replicas to be {wanted}, was {replicas}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import click
 
 from plimsoll.cli.parameters import log_level, log_options
-from plimsoll.linux.state_dir import default_state
+from plimsoll.linux.files.state_dir import default_state
 
 _STATE = click.option(
     "--state-dir",
@@ -38,7 +37,12 @@ _STATE = click.option(
 )
 @click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
 @click.option(
-    "--audit-log", metavar="FILE", type=click.Path(path_type=Path), help="Write one line of JSON per request."
+    "--audit-log-path",
+    "--audit-log",
+    "audit_log",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write an audit.k8s.io/v1 event for each change, exec and error; at most 11 files of 100 MiB.",
 )
 @click.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
 @click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
@@ -76,14 +80,15 @@ async def run(
 ) -> None:
     """Serve until a signal arrives; `announced` is called with the address and the kubeconfig."""
     import contextlib
+    import errno
 
-    from plimsoll.api.auth.authenticator import server_names, write_admin_kubeconfig
+    from plimsoll.api.auth.authenticator import ADMIN_FILE, server_names, write_admin_kubeconfig
     from plimsoll.api.auth.ca import Authority
-    from plimsoll.api.machinery.metrics import Audit
+    from plimsoll.api.machinery.audit import Audit, AuditFile
     from plimsoll.api.server.server import Listener, serve
     from plimsoll.cli.daemon import allow_many_files, freeze_garbage, host_and_port, stop_event
     from plimsoll.cli.server.assembly import control_plane
-    from plimsoll.linux.state_dir import write_private
+    from plimsoll.linux.files.state_dir import write_private
     from plimsoll.logs import log_to_stderr
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
@@ -100,44 +105,68 @@ async def run(
     with contextlib.ExitStack() as stack:
         audit = None
         if audit_log is not None:
-            audit = Audit(stack.enter_context(_appended(audit_log)))
+            audit = Audit(stack.enter_context(contextlib.closing(AuditFile(audit_log))))
         app = control_plane(state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit)
 
         def announce(url: str) -> None:
-            path = write_admin_kubeconfig(state, authority, url)
-            write_private(state / "address", url.encode())
-            announced(url, path)
+            try:
+                write_admin_kubeconfig(state, authority, url)
+                write_private(state / "address", url.encode())
+            except OSError as error:  # with a full disk reads are still served; the old file has the last address
+                if error.errno != errno.ENOSPC or not (state / ADMIN_FILE).exists():
+                    raise
+                click.echo(f"plimsoll: {state / ADMIN_FILE} is not updated: {error.strerror}", err=True)
+            announced(url, state / ADMIN_FILE)
             freeze_garbage()
 
         allow_many_files()
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
 
 
-def _appended(path: Path) -> Any:
-    """Open the audit log, readable by the owner only: it contains names of users and objects."""
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    return os.fdopen(handle, "ab", buffering=0)
+_PASSPHRASE = click.option(
+    "--passphrase-file",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="A file with the passphrase, or any secret of at least 12 bytes, that encrypts the backup.",
+)
 
 
 @api.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@_PASSPHRASE
 @click.pass_obj
-def backup(state_dir: Path | None, file: Path) -> None:
-    """Copy the store to FILE; the server may be running."""
-    from plimsoll.store.backup import backup as copy
+def backup(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
+    """Copy the objects to FILE; the server may be running.
 
-    copy(default_state(state_dir) / "store", file)
+    With --passphrase-file also the CA, its keys and the tokens, all of it encrypted.
+    """
+    from plimsoll.cli.server.backup import back_up
+
+    back_up(default_state(state_dir), file, passphrase_file)
     click.echo(f"{file}")
+    if passphrase_file is None:
+        click.echo("plimsoll: without keys and tokens; give --passphrase-file to include them", err=True)
 
 
 @api.command()
 @click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@_PASSPHRASE
 @click.pass_obj
-def restore(state_dir: Path | None, file: Path) -> None:
-    """Restore the store from FILE; the server must not be running. The old store is moved aside."""
-    from plimsoll.store.backup import restore as put_back
+def restore(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
+    """Restore FILE; the server must not be running. What it replaces is moved aside."""
+    from plimsoll.api.auth.sealed_archive import is_sealed
+    from plimsoll.cli.server.backup import put_back
+    from plimsoll.store.backup import restore as restore_store
 
-    aside = put_back(file, default_state(state_dir) / "store")
+    state = default_state(state_dir)
+    if is_sealed(file):
+        if passphrase_file is None:
+            raise click.UsageError(f"{file} is encrypted: give --passphrase-file FILE")
+        aside = put_back(state, file, passphrase_file)
+    else:
+        if passphrase_file is not None:
+            raise click.UsageError(f"{file} is not encrypted: omit --passphrase-file")
+        aside = restore_store(file, state / "store")
     click.echo("restored" if aside is None else f"restored; the old store is in {aside}")
 
 

@@ -10,7 +10,7 @@ from plimsoll.api.auth.authenticator import authenticator
 from plimsoll.api.auth.ca import Authority, kubeconfig
 from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.handlers.reviews import REVIEWS
-from plimsoll.api.machinery.metrics import Audit
+from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.users import NODE_PREFIX
 from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
@@ -22,6 +22,7 @@ from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 
 SCHEDULER = "system:kube-scheduler"
+RESERVE_BYTES = 8 * 1024 * 1024
 
 
 def control_plane(
@@ -53,6 +54,7 @@ def control_plane(
             },
             sockets={("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
             audit=audit,
+            reserve_bytes=RESERVE_BYTES,
         )
     )
 

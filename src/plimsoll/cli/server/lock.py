@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from plimsoll.errors import PlimsollError
-from plimsoll.linux import file_lock
+from plimsoll.linux.files import file_lock
 from plimsoll.node.agent_lock import AGENT_LOCK
 
 UP = "up.lock"

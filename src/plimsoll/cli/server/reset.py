@@ -20,7 +20,7 @@ import click
 from plimsoll.cli.server.lock import Holder, holders
 from plimsoll.cli.terminal import inert
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.state_dir import state_home
+from plimsoll.linux.files.state_dir import state_home
 
 # What Plimsoll writes to its state directory.
 NAMES = (
@@ -77,7 +77,7 @@ def reset(state_dir: Path | None, yes: bool) -> int:
 
 def _found(state: Path) -> Found:
     from plimsoll.cgroups.engine.ownership import decode_state, this_boot
-    from plimsoll.linux.append_log import AppendLog
+    from plimsoll.linux.files.append_log import AppendLog
 
     homes = [state, *sorted(each for each in (state / "runs").glob("*") if each.is_dir())]
     cgroups = {}
@@ -161,8 +161,8 @@ def _place(path: str) -> list[str]:
 
 
 def _files_removed(found: Found) -> list[str]:
+    from plimsoll.linux.files.safe_tree import remove_tree
     from plimsoll.linux.mounts import detach
-    from plimsoll.linux.safe_tree import remove_tree
     from plimsoll.node.volumes.pod_dirs import mounts_below
 
     problems = []

@@ -31,8 +31,8 @@ from plimsoll.cli.server.lock import taken
 from plimsoll.cli.server.up_demo import is_elsewhere, is_over, is_ready, manifests, problems
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.errors import PlimsollError
+from plimsoll.linux.files.state_dir import state_home
 from plimsoll.linux.listeners import listening_process
-from plimsoll.linux.state_dir import state_home
 from plimsoll.node.embedded_runtime import embedded_runtime, remove_leftovers
 from plimsoll.node.machine import LiveNode
 from plimsoll.rules.model.json_object import JsonObject
@@ -147,7 +147,7 @@ class LocalCluster:
 
     async def serve(self) -> None:
         """Start everything, print the report, and wait until a child ends."""
-        from plimsoll.linux.state_dir import default_state
+        from plimsoll.linux.files.state_dir import default_state
 
         started_s = time.monotonic()
         self._state = default_state(self._options.state_dir)
@@ -277,7 +277,7 @@ class LocalCluster:
     async def _start_node(self, url: str, simulate: bool) -> None:
         from plimsoll.api.auth.ca import Authority
         from plimsoll.cli.server.assembly import node_kubeconfig
-        from plimsoll.linux.state_dir import write_private
+        from plimsoll.linux.files.state_dir import write_private
 
         file = self._state / "node.kubeconfig"
         write_private(file, node_kubeconfig(Authority(self._state), url, self._name))

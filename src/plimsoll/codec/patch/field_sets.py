@@ -35,16 +35,21 @@ def put(target: FieldSet, element: str, member: bool, children: FieldSet) -> Non
         target[element] = {}
 
 
-def union(left: FieldSet, right: FieldSet) -> FieldSet:
-    if not left or not right:
-        return left or right
-    result: FieldSet = dict(left)
-    for element, child in _children(right):
-        other = left.get(element)
-        if other is None:
-            result[element] = child
+def union(*sets: FieldSet) -> FieldSet:
+    """Of any number at once: its time grows with their members, where unions of two would copy the result each time."""
+    parts = [each for each in sets if each]
+    if len(parts) < 2:
+        return parts[0] if parts else EMPTY
+    together: dict[str, list[FieldSet]] = {}
+    for part in parts:
+        for element, child in part.items():
+            together.setdefault(element, []).append(child)
+    result: FieldSet = {}
+    for element, children in together.items():
+        if len(children) == 1 or element == SELF:
+            result[element] = children[0]
         else:
-            put(result, element, is_member(other) or is_member(child), union(_bare(other), _bare(child)))
+            put(result, element, any(map(is_member, children)), union(*map(_bare, children)))
     return result
 
 
@@ -53,18 +58,18 @@ def _bare(node: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """`left` without `right`, in its order; `left` itself if nothing is removed. Walks along `right`: a write has few
-    fields, an owner has many."""
+    """`left` without `right`, in its order; `left` itself if nothing is removed. Walks along the smaller one: a
+    write has few fields and an owner many, or there are many owners with few fields each."""
     if not left or not right:
         return left
     result = left
-    for element, other in right.items():
-        child = left.get(element)
-        if child is None or element == SELF:
+    for element in left if len(left) < len(right) else right:
+        child, other = left.get(element), right.get(element)
+        if child is None or other is None or element == SELF:
             continue
         was, bare = is_member(child), _bare(child)
         kept = was and not is_member(other)
-        rest = difference(bare, _bare(other))
+        rest = difference(bare, other)
         if rest is bare and kept == was:
             continue
         if result is left:
@@ -83,7 +88,7 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
     for element, child in _children(left):
         other = right.get(element)
         if other is not None:
-            put(result, element, is_member(child) and is_member(other), intersection(_bare(child), _bare(other)))
+            put(result, element, is_member(child) and is_member(other), intersection(_bare(child), other))
     return result
 
 

@@ -164,13 +164,15 @@ def _capped(owners: Owners) -> Owners:
     if excess <= 0:
         return owners
     result = dict(owners)
-    for time, manager in updaters[: excess + 1]:
+    oldest: dict[str, list[FieldOwner]] = {}  # by API version, in the order of their times
+    for _, manager in updaters[: excess + 1]:
         owner = result.pop(manager)
-        ancient = Manager(UPDATE, _ANCIENT, owner.api_version)
-        owned = result[ancient].fields if ancient in result else field_sets.EMPTY
-        result[ancient] = FieldOwner(
-            field_sets.in_order(field_sets.union(owned, owner.fields)), owner.api_version, time
-        )
+        oldest.setdefault(owner.api_version, []).append(owner)
+    for version, some in oldest.items():
+        ancient = Manager(UPDATE, _ANCIENT, version)
+        parts = [*([result[ancient]] if ancient in result else []), *some]
+        fields = field_sets.in_order(field_sets.union(*(owner.fields for owner in parts)))
+        result[ancient] = FieldOwner(fields, version, some[-1].time)
     return result
 
 

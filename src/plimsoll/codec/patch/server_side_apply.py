@@ -9,6 +9,8 @@ conflicts, unless forced; the applier owns exactly what it applied.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -94,10 +96,9 @@ def _pruned(shape: Shape, new: Any, owners: managed_fields.Owners, last: field_s
         result: JsonObject = new
         return result
     removed_fields = with_named_fields(shape, last)
-    retained = field_set(shape, without(shape, new, removed_fields) or {})
+    kept = field_set(shape, without(shape, new, removed_fields) or {})
     everything = with_named_fields(shape, field_set(shape, new))
-    for owner in owners.values():
-        retained = field_sets.union(retained, owner.fields)
+    retained = field_sets.union(kept, *(owner.fields for owner in owners.values()))
     removable = field_sets.difference(everything, with_named_fields(shape, retained))
     pruned = without(shape, new, removable) or {}
     dangling = field_sets.difference(everything, with_named_fields(shape, field_set(shape, pruned)))
@@ -163,9 +164,9 @@ def _message(conflicts: tuple[Conflict, ...]) -> str:
     if len(conflicts) == 1:
         return f"Apply failed with 1 conflict: {conflicts[0].message}: {conflicts[0].field}"
     lines = []
-    for manager in sorted({each.manager for each in conflicts}):
+    for manager, theirs in groupby(sorted(conflicts, key=attrgetter("manager")), attrgetter("manager")):
         lines.append(f"conflicts with {_named(manager)}:")
-        lines += (f"- {each.field}" for each in conflicts if each.manager == manager)
+        lines += (f"- {each.field}" for each in theirs)
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 
 

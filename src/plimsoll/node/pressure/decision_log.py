@@ -15,8 +15,8 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.linux.safe_tree import closing_fd
-from plimsoll.linux.state_dir import replace_private
+from plimsoll.linux.files.safe_tree import closing_fd
+from plimsoll.linux.files.state_dir import replace_private
 from plimsoll.rules.eviction.decision import EvictionDecision
 
 KEPT = 64

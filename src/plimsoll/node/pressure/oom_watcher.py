@@ -20,8 +20,8 @@ from plimsoll.cgroups.stats.notifications import CgroupWatcher
 from plimsoll.cgroups.stats.usage import CgroupOpener, CgroupUsage, MemoryEvents, usage
 from plimsoll.codec.kernel.kmsg import OomReports, kernel_record
 from plimsoll.linux.cgroup_files import CgroupError
+from plimsoll.linux.files.state_dir import replace_private
 from plimsoll.linux.kernel_log import DEVICE, KernelLog
-from plimsoll.linux.state_dir import replace_private
 from plimsoll.node.pressure.oom_ledger import (
     LOG_TIMEOUT_S,
     UNKNOWN,

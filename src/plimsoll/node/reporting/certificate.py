@@ -23,7 +23,7 @@ from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
 from plimsoll.kube.signing_request import KeyGenerationError, signing_request
-from plimsoll.linux.state_dir import write_private
+from plimsoll.linux.files.state_dir import write_private
 
 REQUESTS = ResourcePath("/apis/certificates.k8s.io/v1", "certificatesigningrequests", "CertificateSigningRequest")
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"

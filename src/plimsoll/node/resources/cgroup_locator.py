@@ -23,8 +23,8 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
+from plimsoll.linux.files.state_dir import replace_private
 from plimsoll.linux.processes import cgroups_of
-from plimsoll.linux.state_dir import replace_private
 from plimsoll.rules.cgroups.rounding import same_value
 from plimsoll.rules.model.cgroup_names import Runtime, container_component
 from plimsoll.rules.model.observed import ObservedContainer

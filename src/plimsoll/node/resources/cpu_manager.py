@@ -20,7 +20,7 @@ from pathlib import Path
 from plimsoll.aio import Wakeup
 from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateCorruptError, cpu_state_from_json, cpu_state_json
 from plimsoll.errors import InvalidConfigError, PlimsollError, StructuredError
-from plimsoll.linux.atomic_file import replace_whole
+from plimsoll.linux.files.atomic_file import replace_whole
 from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.config.kubelet import host_errors

@@ -13,7 +13,7 @@ import os
 import secrets
 from collections.abc import Sequence
 
-from plimsoll.linux.safe_tree import closing_fd, remove_tree
+from plimsoll.linux.files.safe_tree import closing_fd, remove_tree
 from plimsoll.rules.lifecycle.volumes import VolumeFile
 
 _DATA = "..data"

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from plimsoll.codec.kernel.files import mountinfo
 from plimsoll.errors import InvalidNameError
+from plimsoll.linux.files.safe_tree import closing_fd, remove_tree
 from plimsoll.linux.mounts import NODEV, NOEXEC, NOSUID, detach, mount
-from plimsoll.linux.safe_tree import closing_fd, remove_tree
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import FALLBACK_TO_LOGS

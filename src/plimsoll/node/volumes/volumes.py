@@ -27,8 +27,8 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
+from plimsoll.linux.files.safe_tree import closing_fd, open_within, real_path
 from plimsoll.linux.mounts import BIND, NODEV, NOSUID, mount
-from plimsoll.linux.safe_tree import closing_fd, open_within, real_path
 from plimsoll.node.volumes.atomic_writer import publish
 from plimsoll.node.volumes.pod_dirs import checked_label, make_directory, pod_directory, unmount
 from plimsoll.rules.gotext import quoted

@@ -156,7 +156,8 @@ def workload(raw: Pod, setting: NodeConfig, *, base: str = "spec", title: str = 
 
 def defaulted_on(raw: Pod, setting: NodeConfig) -> Pod:
     """The pod as an API server with the node's gates and profile stores it."""
-    return defaulted(raw, gates=setting.policy.gates, resize_policy=setting.profile.resize_policy_defaulted)
+    gates = setting.policy.gates
+    return defaulted(raw, gates=gates, resize_policy=setting.profile.resize_policy_defaulted and gates.in_place)
 
 
 def defaulted_workload(desired: Pod, setting: NodeConfig, *, base: str = "spec", title: str = "") -> Workload:

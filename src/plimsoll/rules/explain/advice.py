@@ -143,7 +143,7 @@ def _unreclaimable(_container: Container, values: Values, _policy: NodePolicy) -
 
 def _long_throttling(_container: Container, values: Values, _policy: NodePolicy) -> Iterator[str]:
     limit, high = values.memory_bytes, values.memory_high_bytes
-    if high and limit and limit - high > 1 << 30:
+    if high and high != UNLIMITED and limit and limit - high > 1 << 30:
         yield (
             f"{(limit - high) >> 20} MiB lie between memory.high and memory.max; a process that grows past "
             "memory.high is throttled and can stall for minutes before it reaches the limit"

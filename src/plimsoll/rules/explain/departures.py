@@ -34,7 +34,7 @@ def class_order_note(order: Sequence[EvictionCandidate], classes: Mapping[str, Q
 
 def memory_high_notes(work: Workload, setting: NodeConfig) -> Iterator[str]:
     """Containers that Memory QoS does not throttle (02 §6.1)."""
-    if not setting.policy.memory_qos:
+    if not setting.policy.memory_qos or setting.policy.throttling_factor is None:
         return
     fields = container_fields(work.pod.spec, work.base)
     for (field, container), values in zip(fields, work.container_values, strict=True):
@@ -43,7 +43,7 @@ def memory_high_notes(work: Workload, setting: NodeConfig) -> Iterator[str]:
         request, limit = (listed(container.resources, kind).get(MEMORY, ZERO) for kind in ("requests", "limits"))
         if limit and request == limit:
             yield f"{field} ({container.name}): memory.high is not set, because the memory request equals the limit"
-        elif not limit and not request:
+        elif not (limit or request or setting.policy.high_without_request):
             yield f"{field} ({container.name}): memory.high is not set, because it has neither memory request nor limit"
 
 
@@ -53,7 +53,7 @@ def resize_notes(setting: NodeConfig, *, cpus_change: bool) -> Iterator[str]:
     if profile.allocated_at_create:  # the documents' profile: they describe an alpha feature that they turn on
         yield f"feature gate {RESIZE_GATE} is on by default here; a real 1.27 needs it set on API server and kubelet"
     if not profile.limit_range_on_resize:
-        yield "a LimitRange is checked when a pod is created, not on a resize (1.33 and later: on both)"
+        yield "a LimitRange is checked when a pod is created, not on a resize (1.32 and later: on both)"
     if cpus_change:
         note = profile.notes.get("static_cpu_resize", "")
         yield "which CPUs a node takes depends on its topology" + (f"; cpuset.cpus: {note}" if note else "")

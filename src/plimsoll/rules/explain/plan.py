@@ -54,10 +54,12 @@ class PodPlan(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaul
 
 
 def pod_plan(raw: Pod, policy: NodePolicy, place: Placement) -> PodPlan:
-    """The plan of one pod as it was decoded from JSON; defaulting is part of it.
+    """The plan of one pod as it was decoded from JSON; defaulting is part of it. Ephemeral containers are left out.
 
     Raises InvalidObjectError for an amount that no value can be computed from.
     """
+    if raw.spec.ephemeral_containers:
+        raw = msgspec.structs.replace(raw, spec=msgspec.structs.replace(raw.spec, ephemeral_containers=()))
     policy = pod_policy(raw, policy)
     totals = pod_totals(defaulted(raw, gates=policy.gates), policy.gates)
     requests, limits = _whole(totals.requests), _whole(totals.limits)

@@ -35,6 +35,8 @@ _is_label = re.compile(_LABEL).fullmatch
 _is_subdomain = re.compile(_SUBDOMAIN).fullmatch
 _is_qualified = re.compile(_QUALIFIED).fullmatch
 _is_label_value = re.compile(_LABEL_VALUE).fullmatch
+_CONFIG_MAP_KEY = "[-._a-zA-Z0-9]+"
+_is_config_map_key = re.compile(_CONFIG_MAP_KEY).fullmatch
 
 _EMPTY = "must be non-empty"
 _DOTS = "must not contain dots"
@@ -80,6 +82,15 @@ _LABEL_VALUE_RULE = _mismatch(
     "MyValue",
     "my_value",
     "12345",
+)
+
+
+_CONFIG_MAP_KEY_RULE = _mismatch(
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.'",
+    _CONFIG_MAP_KEY,
+    "key.name",
+    "KEY_NAME",
+    "key-name",
 )
 
 
@@ -130,6 +141,19 @@ def qualified_name_problems(text: str) -> Problems:
 def label_value_problems(text: str) -> Problems:
     found = (_too_long(MAX_LABEL_BYTES),) if size_bytes(text) > MAX_LABEL_BYTES else ()
     return found if _is_label_value(text) else (*found, _LABEL_VALUE_RULE)
+
+
+@lru_cache(4096)
+def config_map_key_problems(text: str) -> Problems:
+    """A key of a ConfigMap, which becomes the name of a file."""
+    found = [_too_long(MAX_SUBDOMAIN_BYTES)] if size_bytes(text) > MAX_SUBDOMAIN_BYTES else []
+    if not _is_config_map_key(text):
+        found.append(_CONFIG_MAP_KEY_RULE)
+    if text in (".", ".."):
+        found.append(f"must not be '{text}'")
+    elif text.startswith(".."):
+        found.append("must not start with '..'")
+    return tuple(found)
 
 
 def generated_name_problems(prefix: str) -> Problems:

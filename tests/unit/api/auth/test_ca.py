@@ -13,7 +13,7 @@ import pytest
 
 from plimsoll.api.auth.ca import Authority, Issued, kubeconfig
 from plimsoll.api.machinery.users import User, certificate_user
-from plimsoll.linux.state_dir import UnsafeStateError, private_directory
+from plimsoll.linux.files.state_dir import UnsafeStateError, private_directory
 
 NAMES = ("127.0.0.1", "localhost")
 

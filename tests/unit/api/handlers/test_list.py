@@ -157,7 +157,7 @@ async def test_a_future_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 async def test_expired_versions_and_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Store.open
-    monkeypatch.setattr(Store, "open", lambda path: opened(path, history=History(events=4)))
+    monkeypatch.setattr(Store, "open", lambda path, **more: opened(path, history=History(events=4), **more))
     async with api(tmp_path) as ask:
         await fill(ask, "a", "b", "c")
         first = await ask.ok("GET", f"{CONFIG_MAPS}?limit=1")

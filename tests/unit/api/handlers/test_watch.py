@@ -135,7 +135,7 @@ async def test_a_watch_ends_after_its_time_with_a_bookmark(tmp_path: Path, monke
 
 async def test_an_expired_version_is_an_event_not_a_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Store.open
-    monkeypatch.setattr(Store, "open", lambda path: opened(path, history=History(events=4)))
+    monkeypatch.setattr(Store, "open", lambda path, **more: opened(path, history=History(events=4), **more))
     async with api(tmp_path) as ask:
         await make(ask, "a")
         for number in range(20):

@@ -12,20 +12,22 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
 from plimsoll.api.machinery.cluster import Limits
-from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, NODES, User
+from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, NODES, VIEWERS, User
 from plimsoll.api.server import connection as connection_module
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.server import Listener, serving
 from tests.unit.api.api_client import PODS, pod
 
 ADMIN = User("admin", frozenset({MASTERS, AUTHENTICATED}))
+EVE = User("eve", frozenset({VIEWERS, AUTHENTICATED}))
 NODE = User("system:node:n1", frozenset({NODES, AUTHENTICATED}))
 
 
 def _by_header(_: Any, headers: dict[bytes, bytes]) -> User:
-    return NODE if headers.get(b"user-agent") == b"node" else ADMIN
+    return {b"node": NODE, b"eve": EVE}.get(headers.get(b"user-agent", b""), ADMIN)
 
 
 @asynccontextmanager
@@ -159,3 +161,129 @@ async def test_an_idle_connection_is_closed_and_a_used_one_is_not(
             assert (await answer(reader))[0] == 200
         assert await reader.read() == b""
         assert loop.time() >= end + 0.3
+
+
+# --- what one user may have ---
+
+
+def request(path: str, agent: str = "eve") -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: x\r\nUser-Agent: {agent}\r\n\r\n".encode()
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """Whether the server ends the connection."""
+    try:
+        async with asyncio.timeout(10):
+            while await reader.read(1 << 16):
+                pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+async def with_pods(url: str, count: int) -> None:
+    """Each has 100 KB, so that a list of a few is more than a socket takes."""
+    big = {"metadata": {"annotations": {"x": "y" * 100_000}}}
+    async with httpx.AsyncClient(base_url=url) as client:
+        for number in range(count):
+            document = pod(f"p{number}")
+            document["metadata"] |= big["metadata"]
+            assert (await client.post(PODS, json=document)).status_code == 201
+
+
+async def test_a_user_has_a_number_of_connections_and_an_administrator_any(tmp_path: Path) -> None:
+    async with served(tmp_path, Limits(user_connections=2)) as (_, url):
+        kept = [await opened(url) for _ in range(2)]
+        for reader, writer in kept:
+            writer.write(request(PODS))
+            assert (await answer(reader))[0] == 200
+        reader, writer = await opened(url)
+        writer.write(request(PODS))
+        code, headers, body = await answer(reader)
+        assert (code, headers["connection"]) == (429, "close")
+        assert json.loads(body)["message"].startswith("2 connections of this user are open")
+        for agent in ("root", "node"):
+            reader, writer = await opened(url)
+            writer.write(request("/api/v1/nodes/n1" if agent == "node" else PODS, agent))
+            assert (await answer(reader))[0] != 429
+        kept[0][1].close()
+        async with asyncio.timeout(10):
+            code = 429
+            while code == 429:
+                reader, writer = await opened(url)
+                writer.write(request(PODS))
+                code = (await answer(reader))[0]
+
+
+async def test_of_connections_without_a_user_the_oldest_goes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection_module, "UNKNOWN", 2)
+    async with served(tmp_path) as (_, url):
+        known = await opened(url)
+        known[1].write(request(PODS))
+        assert (await answer(known[0]))[0] == 200
+        silent = []
+        for _ in range(3):
+            silent.append(await opened(url))
+            silent[-1][1].write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await answer(silent[-1][0]))[0] == 200
+        assert await ended(silent[0][0])
+        for reader, writer in (*silent[1:], known):
+            writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert (await answer(reader))[0] == 200
+
+
+async def test_an_answer_that_is_not_read_is_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "UNREAD_S", 0.5)
+    async with served(tmp_path) as (app, url):
+        await with_pods(url, 80)
+        reader, writer = await opened(url)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(request(PODS))
+        async with asyncio.timeout(10):
+            while not app.meter.in_flight:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            while app.meter.in_flight:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await ended(reader)
+
+
+async def test_unread_answers_of_a_user_have_a_budget(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_module, "USER_UNREAD_BYTES", 1)
+    async with served(tmp_path) as (app, url):
+        await with_pods(url, 80)
+        reader, writer = await opened(url)
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(request(PODS))
+        async with asyncio.timeout(10):
+            while not app.meter.requests.get(("list", "", "pods", "", 200)):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert await ended(reader)
+
+
+async def test_too_many_requests_at_once_on_one_connection_end_it(tmp_path: Path) -> None:
+    async with served(tmp_path) as (app, url):
+        reader, writer = await opened(url)
+        writer.write(request(PODS) * 500)
+        assert await ended(reader)
+        assert sum(app.meter.requests.values()) <= connection_module.PIPELINED + 2
+
+
+async def test_a_large_list_arrives_whole(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, url):
+        await with_pods(url, 20)
+        async with httpx.AsyncClient(base_url=url) as client:
+            for form in ("application/json", "application/yaml", "application/json;as=Table;v=v1;g=meta.k8s.io"):
+                for query in ("", "?limit=20"):
+                    found = await client.get(f"{PODS}{query}", headers={"accept": form})
+                    document = yaml.safe_load(found.text) if "yaml" in form else found.json()
+                    items = document["rows"] if "Table" in form else document["items"]
+                    named = [(item.get("object") or item)["metadata"]["name"] for item in items]
+                    assert named == sorted(f"p{number}" for number in range(20))
+                    if "yaml" in form:  # the text that one document of all items has
+                        assert found.text == yaml.dump(document, Dumper=yaml.CSafeDumper, allow_unicode=True)

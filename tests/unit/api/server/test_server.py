@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import json
 import ssl
 from pathlib import Path
@@ -14,9 +13,9 @@ import pytest
 
 from plimsoll.api.auth.authenticator import authenticator, server_names, write_admin_kubeconfig
 from plimsoll.api.auth.ca import Authority
+from plimsoll.api.machinery.audit import Audit, AuditFile
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, Limits
-from plimsoll.api.machinery.metrics import Audit
 from plimsoll.api.machinery.users import ANONYMOUS, AUTHENTICATED, MASTERS, NODES, VIEWERS, Tokens, User
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.server import Listener, ServerStartError, serving
@@ -234,16 +233,29 @@ async def test_components_that_do_not_run_are_reported(tmp_path: Path) -> None:
 
 
 async def test_audit_and_counts(tmp_path: Path) -> None:
-    stream = io.BytesIO()
-    async with api(tmp_path, audit=Audit(stream)) as ask:
+    file = tmp_path / "audit"
+    async with api(tmp_path, audit=Audit(AuditFile(file))) as ask:
         await ask.ok("POST", PODS, pod())
         await ask.ok("GET", PODS)
         await ask("DELETE", f"{PODS}/nope")
-        entries = [json.loads(line) for line in stream.getvalue().splitlines()]
-        assert [(each["user"], each["verb"], each["name"], each["code"]) for each in entries] == [
-            ("admin", "create", "", 201),
-            ("admin", "delete", "nope", 404),
+        await ask("POST", f"{PODS}/demo/exec?command=rm&command=-rf&command=%2F")
+        events = [json.loads(line) for line in file.read_bytes().splitlines()]
+        assert [
+            (each["user"]["username"], each["verb"], each["requestURI"], each["responseStatus"]["code"])
+            for each in events
+        ] == [
+            ("admin", "create", PODS, 201),
+            ("admin", "delete", f"{PODS}/nope", 404),
+            ("admin", "create", f"{PODS}/demo/exec?command=rm&command=-rf&command=%2F", 503),
         ]
+        assert events[1]["objectRef"] == {
+            "resource": "pods", "namespace": "default", "name": "nope", "apiVersion": "v1",
+        }  # fmt: skip
+        assert events[2]["objectRef"]["subresource"] == "exec"
+        assert {(each["apiVersion"], each["kind"], each["level"], each["stage"]) for each in events} == {
+            ("audit.k8s.io/v1", "Event", "Metadata", "ResponseComplete")
+        }
+        assert len({each["auditID"] for each in events}) == 3
         assert ask.app.meter.requests["list", "", "pods", "", 200] == 1
         assert sum(ask.app.meter.durations["create", "", "pods", ""].counts) == 1
 

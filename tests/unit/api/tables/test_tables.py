@@ -10,6 +10,7 @@ import pytest
 
 from plimsoll.api.machinery.kinds import resource_at
 from plimsoll.api.machinery.negotiate import MediaType
+from plimsoll.api.machinery.rounds import Pace, Rounds
 from plimsoll.api.machinery.status import StatusError
 from plimsoll.api.tables.printers import printer
 from plimsoll.api.tables.views import Viewer
@@ -178,9 +179,10 @@ def test_text_is_escaped_as_go_does() -> None:
     assert b"\\u003c" in Viewer(CONFIG_MAPS, MediaType("Table"), "Object", "1.36").one(BODY, NOW_S)
 
 
-def test_no_rows_is_an_empty_list() -> None:
+async def test_no_rows_is_an_empty_list() -> None:
     assert CONFIG_MAPS is not None
-    table = json.loads(Viewer(CONFIG_MAPS, MediaType("Table"), "", "1.36").many([], b"{}", NOW_S))
+    pieces = Viewer(CONFIG_MAPS, MediaType("Table"), "", "1.36").many([], b"{}", NOW_S, Pace(Rounds()))
+    table = json.loads(b"".join([piece async for piece in pieces]))
     assert table["rows"] == []
 
 

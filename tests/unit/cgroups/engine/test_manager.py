@@ -16,7 +16,7 @@ from plimsoll.cgroups.engine.ownership import ForeignTreeError, KubeletRunningEr
 from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.cgroups.engine.transaction import MissingCgroupError
 from plimsoll.errors import InvalidNameError, InvalidObjectError, PlimsollError
-from plimsoll.linux.append_log import AppendLog
+from plimsoll.linux.files.append_log import AppendLog
 from plimsoll.rules.cgroups.desired_files import derived_id
 from plimsoll.rules.cgroups.steps import Make, Remove, Step, Write
 from plimsoll.rules.model.cgroup_names import Driver as DriverName

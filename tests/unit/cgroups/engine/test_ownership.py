@@ -17,7 +17,7 @@ from plimsoll.cgroups.engine.ownership import (
     running_kubelet,
     this_boot,
 )
-from plimsoll.linux.append_log import AppendLog
+from plimsoll.linux.files.append_log import AppendLog
 from tests.node_scenarios import BURSTABLE
 
 STATE = NodeState(

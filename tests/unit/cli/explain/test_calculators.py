@@ -88,7 +88,7 @@ def test_allocatable() -> None:
     """01 §10.5."""
     ran = run("explain", "allocatable", *SEED)
     assert ran.code == 0
-    lines = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in ran.out.splitlines())
+    lines = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in ran.out.splitlines()[1:])
     assert lines["cpu"] == "48 − 2 = 46"
     assert lines["memory"] == "263192560Ki − 4Gi − 500Mi = 258486256Ki"
     assert lines["pods"] == "110"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -254,3 +256,51 @@ def test_documents_that_do_not_fit(kind: SchemaKind, document: Document, words: 
     with pytest.raises(ApplyError) as error:
         applied(kind, None, document, "m")
     assert error.value.message == f"failed to create typed patch object {words}"
+
+
+def _calls(run: Callable[[], object]) -> int:
+    """How many functions are called, Python's and C's: a measure of work that does not depend on the machine."""
+    calls = 0
+
+    def count(frame: object, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(count)
+    try:
+        run()
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+@pytest.mark.parametrize("what", ["own field", "all fields", "refused", "updaters"])
+def test_the_work_grows_linearly_with_the_managers(what: str) -> None:
+    def work(managers: int) -> int:
+        numbers = range(managers)
+        data = {f"k{number}": "v" for number in numbers}
+        operation = "Update" if what == "updaters" else "Apply"
+        entries = [
+            {"manager": f"m{number}", "operation": operation, "apiVersion": "v1", "fieldsType": "FieldsV1",
+             "time": NOW, "fieldsV1": {"f:data": {f"f:k{number}": {}}}}
+            for number in numbers
+        ]  # fmt: skip
+        metadata = {"name": "x", "namespace": "default"}
+        live = {"metadata": {**metadata, "managedFields": entries}, "data": data}
+        changed = {"k0": "w"} if what == "own field" else dict.fromkeys(data, "w")
+        applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": changed}
+
+        def run() -> None:
+            if what == "updaters":
+                after = {**live, "data": {**data, "new": "w"}}
+                found = track_update(CONFIG_MAP, live, after, "another", "", NOW)["metadata"]["managedFields"]
+                assert len(found) == 10
+                return
+            try:
+                apply_server_side(CONFIG_MAP, live, applied, "m0", force=what != "refused", subresource="", now=NOW)
+            except ApplyConflictError as error:
+                assert what == "refused" and len(str(error).splitlines()) == 2 * (managers - 1)
+
+        return _calls(run)
+
+    assert work(400) < 4.5 * work(100)

@@ -25,7 +25,7 @@ from plimsoll.codec.kernel.x509 import CertificateFormatError, validity
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError
 from plimsoll.kube.signing_request import generate, signing_request
-from plimsoll.linux.state_dir import private_directory
+from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.node.reporting import certificate
 from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, stored_identity
 from tests.unit.api.api_client import ADMIN, api

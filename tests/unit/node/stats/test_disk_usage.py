@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.linux.safe_tree import remove_tree
+from plimsoll.linux.files.safe_tree import remove_tree
 from plimsoll.node.stats import disk_usage
 from plimsoll.node.stats.disk_usage import MAX_OPEN, DiskUsage, _Walk, tree_usage
 from plimsoll.rules.eviction.usage import NO_FS_USAGE

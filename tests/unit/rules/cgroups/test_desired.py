@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.rules.cgroups.desired import Cgroup, desired_tree, workload
+from plimsoll.rules.cgroups.desired import Cgroup, defaulted_on, desired_tree, workload
 from plimsoll.rules.config.parse import reading
-from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
+from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
 from plimsoll.rules.resources.cpu import shares, weight_linear
@@ -305,3 +305,13 @@ def test_a_pod_is_the_same_beside_others(documents: list[Json], setting: NodeCon
         for cgroup in cgroups(desired_tree([work], setting)):
             if cgroup.level in ("pod", "container"):
                 assert together[cgroup.path, cgroup.name] == values(cgroup)
+
+
+@pytest.mark.parametrize(("release", "gate", "policies"), [("1.27", False, 0), ("1.27", True, 1), ("1.33", True, 0)])
+def test_resize_policies_are_filled_in_while_their_gate_is_on(release: str, gate: bool, policies: int) -> None:
+    """D-3: up to 1.32, where the feature gate is off by default."""
+    profile = profile_named(release)
+    config = reading({"featureGates": {"InPlacePodVerticalScaling": gate}}, profile).config
+    setting = resolved(machine_from_capacity({"cpu": parse("4"), "memory": parse("8Gi")}), config, profile)
+    raw = lean({"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}})
+    assert len(defaulted_on(raw, setting).spec.containers[0].resize_policy) == policies

@@ -85,3 +85,21 @@ def test_differences_between_releases() -> None:
     assert found["SidecarContainers"] == (GateStage("GA", True, True), None)
     assert "QOSReserved" not in found
     assert list(gate_differences("1.36", "1.36")) == []
+
+
+@pytest.mark.parametrize(("release", "inodes"), [("1.27", None), ("1.29", None), ("1.30", "5%"), ("1.37", "5%")])
+def test_default_thresholds_of_a_release(release: str, inodes: str | None) -> None:
+    """imagefs.inodesFree is a default since 1.30, also where the file's thresholds are merged with the defaults."""
+    profile = profile_named(release)
+    assert default_config(profile).eviction_hard.get("imagefs.inodesFree") == inodes
+    merged = {"evictionHard": {"memory.available": "1Gi"}, "mergeDefaultEvictionSettings": True}
+    found = reading(merged, profile).config.eviction_hard
+    assert (found["memory.available"], found.get("imagefs.inodesFree")) == ("1Gi", inodes)
+
+
+def test_what_a_gate_does_not_do_is_said() -> None:
+    got = reading(None, profile_named("1.37"), {"featureGates": "InPlacePodVerticalScalingMemoryBackedVolumes=true"})
+    assert got.notes == [
+        "feature gate InPlacePodVerticalScalingMemoryBackedVolumes: the API server and the node decide by it, but the "
+        "agent does not change the size of the volume"
+    ]

@@ -10,8 +10,18 @@ import pytest
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import LifecycleEvent
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.resize.allocation import allocated_pod, allocation_of
-from plimsoll.rules.resize.conditions import NO_RESIZE_CONDITIONS, ResizeConditions, failed, finished, judged
+from plimsoll.rules.resize.conditions import (
+    NO_RESIZE_CONDITIONS,
+    PendingCondition,
+    ProgressCondition,
+    ResizeConditions,
+    failed,
+    finished,
+    judged,
+    resize_conditions,
+)
 from plimsoll.rules.resize.verdict import ResizeVerdict
 
 SMALL = {"requests": {"memory": "100Mi", "cpu": "0.5"}, "limits": {"memory": "0.25Gi", "cpu": "1000m"}}
@@ -84,3 +94,9 @@ def test_an_error_without_recorded_conditions_names_the_newest_spec() -> None:
     _, event = failed(NO_RESIZE_CONDITIONS, pod(SMALL, 7), "no", 1.0)
     assert event is not None
     assert msgspec.json.decode(event.message.partition(": ")[2])["generation"] == 7
+
+
+@pytest.mark.parametrize(("profile", "types"), [("documents", 2), ("1.27", 0), ("1.32", 0), ("1.33", 2), ("1.37", 2)])
+def test_the_conditions_exist_since_1_33(profile: str, types: int) -> None:
+    both = ResizeConditions(PendingCondition("Deferred", "no room", 2), ProgressCondition(1, 5.0))
+    assert len(resize_conditions(both, profile_named(profile))) == types

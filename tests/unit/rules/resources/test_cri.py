@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from plimsoll.rules.model.observed import CriResources
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.resources.cri import KERNEL_DEFAULT, cleared, cri_resources
 from plimsoll.rules.resources.oom_score import oom_scores
 from plimsoll.rules.resources.qos import qos_class
@@ -75,13 +76,13 @@ def test_every_unified_file_has_a_default() -> None:
 
 def test_the_vectors() -> None:
     """Every container of topic `e`: the message that a kubelet made of it."""
-    seen = 0
-    with gzip.open(Path(topics.__file__).with_name("vectors") / "e_container.jsonl.gz") as lines:
+    seen, profile = 0, profile_named("1.36")
+    with gzip.open(Path(topics.__file__).with_name("vectors") / "1.36" / "e_container.jsonl.gz") as lines:
         for case in map(msgspec.json.decode, lines):
             source, expected = case["input"], case["expected"]
             if topics.counted_apart("e_container", source):
                 continue
-            policy, pod = topics.policy_of(source), topics.pod_of(source["pod"], source)
+            policy, pod = topics.policy_of(source, profile), topics.pod_of(source["pod"], source, profile)
             qos = qos_class(pod, gates=policy.gates)
             scores = oom_scores(pod, qos, policy)
             containers = pod.spec.init_containers + pod.spec.containers

@@ -88,7 +88,7 @@ def test_constant_scores(qos, fields: Json, scores: list[int]) -> None:
 def test_pod_level_share() -> None:
     """§7 worked, pod level: 2Gi for two containers with 256Mi and none, on 8Gi."""
     shared = pod(memory("a", "256Mi"), memory("b", None), resources={"requests": {"memory": "2Gi"}})
-    assert pod_share_bytes(shared) == 896 * MI
+    assert pod_share_bytes(shared, NodePolicy(0)) == 896 * MI
     assert oom_scores(shared, "Burstable", NodePolicy(8 * GI)) == [860, 891]
     assert oom_scores(shared, "Burstable", NodePolicy(8 * GI, gates=Gates(pod_level=False))) == [969, 999]
 
@@ -104,7 +104,7 @@ SHARES = [
 
 @pytest.mark.parametrize(("block", "share"), [row[1:] for row in SHARES], ids=[f"O-3.3 {row[0]}" for row in SHARES])
 def test_shares(block: Json, share: int) -> None:
-    assert pod_share_bytes(pod(memory("a", None), inits=(memory("i", None),), resources=block)) == share
+    assert pod_share_bytes(pod(memory("a", None), inits=(memory("i", None),), resources=block), NodePolicy(0)) == share
 
 
 def test_sidecars_are_as_safe_as_the_app() -> None:

@@ -345,15 +345,17 @@ def test_any_valid_pod(document: Json, setting) -> None:
         assert (work.values.cpu_shares, work.values.cpu_period_us, work.values.memory_bytes) == (2, None, None)
     for values in (work.values, *work.container_values):
         assert values.cpu_quota_us is None or values.cpu_quota_us in (-1, 0) or values.cpu_quota_us >= 1000
-        assert (values.memory_and_swap_bytes is None) or policy.cgroup_version == 1
+        assert (values.memory_and_swap_bytes is None) or policy.cgroup_version == 1 or policy.swap_with_memory
         assert (values.swap_bytes is None) or policy.cgroup_version == 2
         if not policy.memory_qos:
-            assert (values.memory_min_bytes, values.memory_low_bytes, values.memory_high_bytes) == (None, None, None)
+            assert (values.memory_min_bytes, values.memory_low_bytes) == (None, None)
+            assert values.memory_high_bytes in ((None, -1) if policy.high_reset else (None,))
     for container, own in zip(work.containers, work.container_values, strict=True):
         limit = (container.resources.limits or {}).get("memory")
         if own.memory_high_bytes is not None and limit:  # an inherited limit plays no part (02 §6.1)
             assert own.memory_high_bytes <= limit.value
         assert 2 <= own.cpu_shares <= 262144
-        assert own.swap_bytes is None or 0 <= own.swap_bytes <= policy.swap_capacity_bytes
+        assert own.swap_bytes in (None, -1) or 0 <= own.swap_bytes <= policy.swap_capacity_bytes
+        assert (own.swap_bytes == -1) == (policy.unlimited_swap and own.swap_bytes is not None)
     if work.values.memory_min_bytes is not None:
         assert work.values.memory_min_bytes == work.requests["memory"].value

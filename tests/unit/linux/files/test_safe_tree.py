@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.linux.safe_tree import open_within, real_path, remove_tree
+from plimsoll.linux.files.safe_tree import open_within, real_path, remove_tree
 
 
 @pytest.fixture

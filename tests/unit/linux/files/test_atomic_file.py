@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
-from plimsoll.linux.atomic_file import read_whole, replace_whole
+from plimsoll.linux.files.atomic_file import read_whole, replace_whole
 
 
 def test_each_write_replaces_the_whole_text(tmp_path: Path) -> None:

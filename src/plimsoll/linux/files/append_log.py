@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.errors import StructuredError
-from plimsoll.linux.atomic_file import read_whole, replace_whole
+from plimsoll.linux.files.atomic_file import read_whole, replace_whole
 
 SPARE_BYTES = 1 << 16
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.linux import append_log
-from plimsoll.linux.append_log import SPARE_BYTES, AppendLog, AppendLogCorruptError
+from plimsoll.linux.files import append_log
+from plimsoll.linux.files.append_log import SPARE_BYTES, AppendLog, AppendLogCorruptError
 
 Changes = Mapping[str, bytes | None]
 values = st.none() | st.integers(0, 99).map(lambda number: b"%d" % number)

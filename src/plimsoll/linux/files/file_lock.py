@@ -6,6 +6,7 @@ end the holder.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -30,8 +31,9 @@ def take(path: Path) -> int:
         text = os.pread(fd, 32, 0).strip()
         os.close(fd)
         raise LockedError(path, int(text) if text.isdigit() else None) from None
-    os.ftruncate(fd, 0)
-    os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+    with contextlib.suppress(OSError):  # on a full disk the lock holds without its pid
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
     return fd
 
 

@@ -1,0 +1,63 @@
+"""Large objects: the event loop serves others meanwhile, and writers of one object see each other."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Any
+
+from tests.unit.api.api_client import APPLY, MERGE, ApiClient, api
+
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
+
+
+async def longest_pause_s(ask: ApiClient, *request: Any) -> tuple[int, float]:
+    """The code of the response, and the longest time that the event loop was busy meanwhile."""
+    longest_s, is_over = 0.0, False
+
+    async def observe() -> None:
+        nonlocal longest_s
+        while not is_over:
+            before_s = time.thread_time()
+            await asyncio.sleep(0)
+            longest_s = max(longest_s, time.thread_time() - before_s)
+
+    observing = asyncio.create_task(observe())
+    await asyncio.sleep(0)
+    said = await ask(*request)
+    is_over = True
+    await observing
+    return said.code, longest_s
+
+
+async def test_large_documents_leave_the_event_loop_to_others(tmp_path: Path) -> None:
+    """In CPU time of the loop's thread, which does not depend on other processes; it was seconds for each."""
+    keys = [f"k{number}" for number in range(40_000)]
+    document = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "big"}, "data": dict.fromkeys(keys, "v")}
+    changed = {**document, "data": dict.fromkeys(keys, "w")}
+    applied = {**document, "metadata": {"name": "applied"}}
+    async with api(tmp_path) as ask:
+        for request, code in (
+            (("POST", CONFIG_MAPS, document), 201),
+            (("PATCH", f"{CONFIG_MAPS}/big", {"data": changed["data"]}, MERGE), 200),
+            (("PATCH", f"{CONFIG_MAPS}/big", {"data": {"one": "more"}}, MERGE), 200),
+            (("PUT", f"{CONFIG_MAPS}/big", changed), 200),
+            (("PATCH", f"{CONFIG_MAPS}/applied?fieldManager=m", applied, APPLY), 201),
+            (("PATCH", f"{CONFIG_MAPS}/applied?fieldManager=m", changed | {"metadata": {}}, APPLY), 200),
+            (("POST", CONFIG_MAPS, b'{"spec":[' + b"[]," * 300_000 + b"[]]}", "application/json"), 413),
+        ):
+            found, longest_s = await longest_pause_s(ask, *request)
+            assert found == code
+            assert longest_s < 0.25, request[:2]
+
+
+async def test_writers_of_a_large_object_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        await ask.ok("POST", CONFIG_MAPS, {"metadata": {"name": "big"}, "data": {"x": "y" * 100_000}})
+        patches = [ask("PATCH", f"{CONFIG_MAPS}/big", {"data": {f"k{n}": "1"}}, MERGE) for n in range(6)]
+        said = await asyncio.gather(*patches)
+        assert {each.code for each in said} <= {200, 409}
+        written = sum(each.code == 200 for each in said)
+        assert written >= 5
+        assert len((await ask.ok("GET", f"{CONFIG_MAPS}/big"))["data"]) == 1 + written
