@@ -37,6 +37,7 @@ from plimsoll.rules.node.node_config import Machine, machine_from_capacity
 from plimsoll.rules.profile import OWN_BUILD, RELEASES, UNKNOWN_VERSION, Profile, profile_named, profile_of
 
 UNBOUND = "(not bound)"
+LEFT_OUT = 5  # how many pods that cannot be compared are named
 _RUNTIMES = {"runc": (1, 3, 2), "crun": (1, 23, 0)}  # the first with the quadratic cpu.weight (02 §4.2)
 _RUNTIME = re.compile(r"(runc|crun) v?(\d+)\.(\d+)(?:\.(\d+))?")
 
@@ -182,6 +183,12 @@ def checked(
         gone = removed_between(REMOVED_METRICS, old, new)
         if gone and not rules:
             notes.append(f"metrics that disappear: {', '.join(gone)}; --rules FILE finds where they are used")
+    for title, reason in list(comparison.left_out.items())[:LEFT_OUT]:
+        notes.append(f"{title} is left out: the old release refuses it: {reason}")
+    if len(comparison.left_out) > LEFT_OUT:
+        notes.append(
+            f"{len(comparison.left_out) - LEFT_OUT} more pods are left out because the old release refuses them"
+        )
     names = {old for old, _ in pairs}
     first = before.text if before else names.pop() if len(names) == 1 else "now"
     nodes = sum(place.is_node for place in places)

@@ -96,6 +96,7 @@ class Comparison:
 
     def __init__(self) -> None:
         self.causes: dict[str, Cause] = {}
+        self.left_out: dict[str, str] = {}  # pods that the old release refuses already, and why
         self._known: dict[object, tuple[str, ...]] = {}
         self._likely: dict[object, dict[Part, bool]] = {}  # which parts alone were causes of a fact before
 
@@ -107,7 +108,9 @@ class Comparison:
             refused = [_refusal(each.pod, setting) for setting in settings]
             if not any(refused):
                 pods.append(msgspec.structs.replace(each, pod=as_created(each.pod)))
-            elif refused[1] and not refused[0]:
+            elif refused[0]:
+                self.left_out[each.title] = refused[0]
+            else:
                 self.causes.setdefault(_REFUSED.id, _REFUSED)
                 yield Change(
                     "refused",
