@@ -19,16 +19,16 @@ SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 def text_lines(report: Report) -> Iterator[str]:
     paint = Paint(colourful())
     yield paint(f"{report.first} → {report.second}: {report.summary.sentence()}", "bold")
-    told: set[str] = set()
+    explained: set[str] = set()
     for section in report.sections:
         yield ""
         for cause in section.causes:
             style = ("red",) if section.breaks else ("yellow",)
             since = f" (since {cause.release})" if cause.release else ""
             yield paint(inert(cause.title), *style) + paint(since, "dim")
-            if cause.id in told:  # in a section above
+            if cause.id in explained:  # in a section above
                 continue
-            told.add(cause.id)
+            explained.add(cause.id)
             if cause.fact:
                 yield f"  {inert(cause.fact)}"
             if cause.advice:

@@ -11,7 +11,7 @@ from plimsoll.errors import InvalidConfigError, InvalidConfigsError
 from plimsoll.rules.config.gates import gate_in
 from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.config.parse import ParsedConfig, default_config, reading
-from plimsoll.rules.config.table import ROWS
+from plimsoll.rules.config.table import BY_NAME, ROWS
 from plimsoll.rules.explain.upgrade import Change
 from plimsoll.rules.explain.upgrade_advice import REMOVED_FLAGS, REMOVED_METRICS, Removed
 from plimsoll.rules.explain.upgrade_causes import Cause
@@ -63,6 +63,9 @@ METRICS = Cause(
 )
 
 
+Flags = Mapping[str, list[str]]  # by the name of the setting: the texts of its flag
+
+
 class Read(msgspec.Struct, frozen=True):
     """A node's configuration as both releases read it. `notes`: what neither of them can use."""
 
@@ -72,7 +75,7 @@ class Read(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def read_both(document: JsonObject, old: Profile, new: Profile, flags: Mapping[str, list[str]]) -> Read:
+def read_both(document: JsonObject, old: Profile, new: Profile, flags: Flags) -> Read:
     before, own = _readable(document, old, flags)
     after, refused = _readable(document, new, flags)
     known = {str(error) for error in own}
@@ -82,26 +85,34 @@ def read_both(document: JsonObject, old: Profile, new: Profile, flags: Mapping[s
 
 
 def _on_any_kernel(config: KubeletConfig) -> KubeletConfig:
-    """`start_changes` reports cgroup v1; values can be compared all the same."""
+    """`start_changes` reports cgroup v1; values can be compared anyway."""
     return msgspec.structs.replace(config, fail_cgroup_v1=False)
 
 
-def _readable(
-    document: JsonObject, profile: Profile, flags: Mapping[str, list[str]]
-) -> tuple[ParsedConfig, list[InvalidConfigError]]:
-    """The configuration without what is refused, and the errors. A refused flag is raised."""
+def _readable(document: JsonObject, profile: Profile, flags: Flags) -> tuple[ParsedConfig, list[InvalidConfigError]]:
+    """The configuration without what is refused, and the errors."""
     refused: list[InvalidConfigError] = []
     while True:
         try:
             return reading(document, profile, flags), refused
         except InvalidConfigsError as error:
-            smaller = document
-            for each in error.errors:
-                smaller = without(smaller, each.path)
             refused += error.errors
-            if smaller == document:
+            smaller, fewer = document, flags
+            for each in error.errors:
+                smaller, fewer = without(smaller, each.path), _without_flag(fewer, each.path)
+            if (smaller, fewer) == (document, flags):
                 raise
-            document = smaller
+            document, flags = smaller, fewer
+
+
+def _without_flag(flags: Flags, path: str) -> Flags:
+    """`path`: a flag, a setting, or a feature gate."""
+    if path.startswith("featureGates[") and "featureGates" in flags:
+        gate = path.removeprefix("featureGates[").removesuffix("]")
+        words = [word for text in flags["featureGates"] for word in text.split(",")]
+        kept = [word for word in words if word.partition("=")[0].strip() != gate]
+        return {**flags, "featureGates": [",".join(kept)] if kept else []}
+    return {name: texts for name, texts in flags.items() if path not in (name, BY_NAME[name].flag)}
 
 
 def without(document: JsonObject, path: str) -> JsonObject:

@@ -228,7 +228,7 @@ def test_options_are_causes_too() -> None:
     assert {each.causes for each in changes} == {("driver",)}
 
 
-def test_the_kernels_own_defaults_are_told_apart() -> None:
+def test_the_kernels_own_defaults_are_counted_apart() -> None:
     changes, _ = found(side("1.36"), side("1.37"), CONTROL)
     of_pod = [each for each in changes if each.pod]
     assert {(each.what, each.old, each.new) for each in of_pod} == {("memory.min", "–", "0"), ("memory.low", "–", "0")}

@@ -75,6 +75,15 @@ def test_what_stays(row: tuple[Any, ...]) -> None:
     assert found(*row[1:]) == []
 
 
+def test_flags_are_read_like_the_file() -> None:
+    old, new = profile_named("1.33"), profile_named("1.34")
+    flags = {"featureGates": ["NodeSwap=false,MemoryQoS=true"], "maxPods": ["many"]}
+    read = read_both({}, old, new, flags)
+    assert [error.path for error in read.refused] == ["featureGates[NodeSwap]"]
+    assert read.new.gate("MemoryQoS") and read.new.max_pods == 110
+    assert [note.partition(":")[0] for note in read.notes] == ["--max-pods"]
+
+
 def test_what_no_release_can_use_is_a_note() -> None:
     document = {"noSuchSetting": 1, "memoryManagerPolicy": "Static", "maxPods": 50}
     read = read_both(document, profile_named("1.36"), profile_named("1.37"), {})
