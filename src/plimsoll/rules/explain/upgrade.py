@@ -129,8 +129,7 @@ class Comparison:
             return
         trials = _Trials(old, new, {each.title: each for each in pods})
         forms = {
-            each.title: _form(each.pod, (left[each.title, CLASS].value, right[each.title, CLASS].value))
-            for each in pods
+            each.title: _form(each.pod, left[each.title, CLASS].value, right[each.title, CLASS].value) for each in pods
         }
         before, after = _Places(left), _Places(right)
         for row in rows:
@@ -141,14 +140,16 @@ class Comparison:
                     change, kind="oom order", what=OOM_ORDER, old=was, new=becomes, formula=""
                 )
 
-    def _change(self, row: Difference, node: str, forms: dict[str, object], trials: _Trials) -> Change:
+    def _change(self, row: Difference, node: str, forms: dict[str, _Form], trials: _Trials) -> Change:
         title, _, container = row.where.partition(" / ")
         form = forms.get(title)
         # Node and class cgroups have no form: their own name stands for it. What a pod gets under contention depends
         # on the pods beside it.
         alone = form is not None and row.what not in _CONTENDED
-        distinct = form if alone else None if form else row.where
-        key = (trials.parts, distinct, bool(container), row.what, row.first == ABSENT, row.second == ABSENT)
+        distinct = form if alone else form.coarse if form else row.where
+        # Of amounts it matters whether there are any; an answer to a resize is one of a few.
+        answers = (row.first, row.second) if row.what.startswith(RESIZE) else ()
+        key = (trials.parts, distinct, bool(container), row.what, row.first == ABSENT, row.second == ABSENT, answers)
         if key not in self._known:
             likely = self._likely.setdefault((trials.parts, row.what, bool(container)), {})
             found = trials.causes(row, title if alone else "", likely)
@@ -219,20 +220,26 @@ class _Places:
         return f"place {len(self._scores) - bisect_right(self._scores, int(score)) + 1} of {len(self._scores)}"
 
 
-def _form(pod: Pod, classes: tuple[str, str]) -> object:
+class _Form(msgspec.Struct, frozen=True):
     """Pods of one form change for the same reasons: only their amounts differ."""
+
+    coarse: tuple[str, str, bool, bool]  # both classes, whether pod-level resources are present, and set
+    fine: tuple[object, ...]
+
+
+def _form(pod: Pod, old_class: str, new_class: str) -> _Form:
     spec = pod.spec
-    return (
-        classes,
-        spec.resources is not None,
-        pod_level_set(spec.resources),
-        frozenset(map(_names, spec.containers)),
-        frozenset(map(_names, spec.init_containers)),
-        any(map(is_sidecar, spec.init_containers)),
-        is_critical(pod),
-        is_plain(pod),
-        bool(spec.overhead),
-        pod.status.resize,
+    return _Form(
+        (old_class, new_class, spec.resources is not None, pod_level_set(spec.resources)),
+        (
+            frozenset(map(_names, spec.containers)),
+            frozenset(map(_names, spec.init_containers)),
+            any(map(is_sidecar, spec.init_containers)),
+            is_critical(pod),
+            is_plain(pod),
+            bool(spec.overhead),
+            pod.status.resize,
+        ),
     )
 
 
@@ -261,7 +268,8 @@ class _Trials:
                 needed.append(part)
             if with_it != row.first:
                 involved.append(part)
-        return tuple(needed or involved)
+        found = needed or involved
+        return tuple(part for part in self.parts if part in found)
 
     def cause_of(self, part: Part) -> Cause:
         return cause_of(part, self._old, self._new)

@@ -316,6 +316,22 @@ def test_a_change_is_reported_exactly_if_explain_differs(
     assert all(cause in comparison.causes for each in changes for cause in each.causes)
 
 
+@settings(deadline=None)
+@given(st.lists(valid_pods(), min_size=2, max_size=6), st.sampled_from(RELEASES), st.sampled_from(RELEASES))
+def test_what_is_known_about_one_form_is_true_of_the_next_pod(documents: list[Json], first: str, second: str) -> None:
+    """One comparison for all gives the causes that a comparison for each gives. What a pod gets under contention depends
+    on all pods of a node; there, nodes share what is known."""
+    old, new = side(first, QOS_ON), side(second, QOS_ON)
+    shared = Comparison()
+    for index, document in enumerate(documents):
+        pods = [NamedPod(f"default/p{index}", lean(document))]
+        for together, alone in zip(
+            shared.changes("n", old, new, pods), Comparison().changes("n", old, new, pods), strict=True
+        ):
+            if together.kind not in ("protection", "cpu share"):
+                assert together == alone
+
+
 def test_as_created_keeps_the_rest() -> None:
     given_pod = lean({"metadata": {"name": "p"}, "spec": {}, "status": {"qosClass": "Burstable", "phase": "Running"}})
     made = as_created(given_pod)
