@@ -6,7 +6,10 @@ import io
 import tokenize
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "plimsoll"
@@ -17,6 +20,16 @@ Line = tuple[int, str]
 
 def python_files() -> list[Path]:
     return [*sorted((ROOT / "src").rglob("*.py")), *sorted((ROOT / "tests").rglob("*.py")), ROOT / "dev"]
+
+
+def dev_module() -> ModuleType:
+    """./dev, which has no suffix, as a module."""
+    loader = SourceFileLoader("dev", str(ROOT / "dev"))
+    spec = spec_from_loader("dev", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
 
 
 def pages() -> list[Path]:

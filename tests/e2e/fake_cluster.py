@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.rules.profile import profile_named
+
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "n1"
 STOP_S = 60
@@ -20,6 +22,10 @@ class FakeCluster(msgspec.Struct, frozen=True):
     state: Path
     url: str
     kubeconfig: Path
+
+    @property
+    def release(self) -> str:
+        return profile_named(self.profile).release
 
     def token(self, *words: str) -> bytes:
         """A kubeconfig for another client."""

@@ -29,7 +29,7 @@ def node_document(name: str, port: int, profile: Profile, stamp: str) -> Documen
         "kernelVersion": "6.1.0-play",
         "osImage": "Plimsoll Playground",
         "containerRuntimeVersion": "fake://1.0",
-        "kubeletVersion": f"v{profile.name}.0+play",
+        "kubeletVersion": f"v{profile.release}.0+play",
         "kubeProxyVersion": "",
         "operatingSystem": "linux",
         "architecture": "amd64",

@@ -25,7 +25,7 @@ from plimsoll.api.machinery.users import MASTERS, NODE_PREFIX, NODES, VIEWERS, T
 from plimsoll.api.server.connection import HEAD_BYTES, SPILL_BYTES
 from tests.e2e.api_fuzz_tls import Asker
 from tests.e2e.api_process import ApiProcess
-from tests.e2e.raw_http import Connection, admin_tls
+from tests.e2e.raw_http import Connection, admin_tls, request_bytes
 from tests.unit.api.api_client import api, pod
 
 PODS = "/api/v1/namespaces/default/pods"
@@ -364,6 +364,24 @@ async def test_a_body_that_is_too_large(server: Server) -> None:
         assert said.json()["message"] == "Request entity too large: limit is 3145728"
         deep = b'{"metadata":' * 5000
         assert (await admin.post(PODS, content=deep, headers=headers)).status_code == 400
+
+
+@pytest.mark.parametrize("size", [3 * 1024 * 1024 + 1, 2 * SPILL_BYTES])
+async def test_a_body_that_is_too_large_ends_the_connection(server: Server, size: int) -> None:
+    """As net/http does; a client must know not to send its next request there."""
+    connection = await Connection.open(server.url, admin_tls(server.state / "admin.kubeconfig"))
+    heard = await connection.exchange(request_bytes("POST", PODS, body=b" " * size))
+    assert (heard.code, heard.headers.get("connection")) == (413, "close")
+    async with asyncio.timeout(60):
+        assert await _rest(connection) == b""
+    await connection.close()
+
+
+async def _rest(connection: Connection) -> bytes:
+    try:
+        return await connection.reader.read()
+    except (ConnectionError, ssl.SSLError):
+        return b""
 
 
 async def test_a_body_without_end_ends_the_connection(server: Server) -> None:

@@ -89,7 +89,7 @@ def test_lightkube(served: FakeCluster, namespace: str, exercised: Callable[[str
 @pytest.mark.filterwarnings("ignore:Kubernetes version:UserWarning")
 async def test_kr8s(served: FakeCluster, namespace: str, exercised: Callable[[str, str], None]) -> None:
     api: Any = await kr8s.asyncio.api(kubeconfig=str(served.kubeconfig), namespace=namespace)
-    assert (await api.version())["gitVersion"].startswith(f"v{served.profile}.0+plimsoll.")
+    assert (await api.version())["gitVersion"].startswith(f"v{served.release}.0+plimsoll.")
     assert [node.name async for node in api.get("nodes")] == [NODE]
     spec = {"containers": [{"name": "c", "image": "nginx:1.25", "resources": {"requests": AMOUNT}}]}
     pod = await Kr8sPod({"metadata": {"name": "web", "namespace": namespace}, "spec": spec}, api=api)

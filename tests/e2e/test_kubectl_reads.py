@@ -18,7 +18,7 @@ def running(kubectl: Kubectl, *manifests: str) -> None:
 
 
 def test_version_and_resources(kubectl: Kubectl, cluster: FakeCluster) -> None:
-    assert f"Server Version: v{cluster.profile}.0+plimsoll." in kubectl("version").out
+    assert f"Server Version: v{cluster.release}.0+plimsoll." in kubectl("version").out
     rows = {line.split()[0]: line.split() for line in kubectl("api-resources").lines}
     assert rows["NAME"] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
     assert rows["pods"] == ["pods", "metrics.k8s.io/v1beta1", "true", "PodMetrics"]  # the last of two
@@ -44,7 +44,7 @@ def test_nodes(kubectl: Kubectl, cluster: FakeCluster) -> None:
     kernel = "6.1.0-play" if cluster.profile == "documents" else "6.1.0-play (amd64)"
     assert cells[:3] == [NODE, "Ready", "<none>"]
     assert cells[4:] == [
-        f"v{cluster.profile}.0+play", "127.0.0.1", "<none>", "Plimsoll Playground", kernel, "fake://1.0",
+        f"v{cluster.release}.0+play", "127.0.0.1", "<none>", "Plimsoll Playground", kernel, "fake://1.0",
     ]  # fmt: skip
     assert kubectl("get", "node", NODE, "-o", "name").out == f"node/{NODE}\n"
     assert kubectl("get", "leases", "-n", "kube-node-lease").table[0][:2] == [NODE, NODE]

@@ -20,7 +20,7 @@ from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.rules.cgroups.rounding import same_value
-from tests.e2e.up_process import CAPACITY, READY, Up, all_namespaces, namespaces, problem
+from tests.e2e.up_process import CAPACITY, READY, Up, all_namespaces, close_all, namespaces, problem
 from tests.e2e.waiting import until
 
 real = pytest.mark.skipif(bool(problem()), reason=f"up: {problem()}")
@@ -38,8 +38,7 @@ def started(tmp_path: Path, exercised: Callable[[str, str], None]) -> Iterator[S
         return made[-1]
 
     yield start
-    for each in reversed(made):  # two may share a state directory, and each ends all that has it
-        each.close()
+    close_all(made)
 
 
 def pods_of(up: Up) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ import pytest
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
-from tests.e2e.up_process import PLIMSOLL, Up, problem
+from tests.e2e.up_process import PLIMSOLL, Up, close_all, problem
 from tests.e2e.waiting import until
 
 real = pytest.mark.skipif(bool(problem()), reason=f"up: {problem()}")
@@ -33,8 +33,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
         return made[-1]
 
     yield start
-    for each in reversed(made):
-        each.close()
+    close_all(made)
 
 
 def plimsoll(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -161,7 +160,7 @@ def test_reset_removes_all_that_plimsoll_made_and_nothing_else(started: Started)
 
 @real
 def test_reset_after_everything_was_killed(started: Started) -> None:
-    """The cgroups are still there, with processes in them; a cgroup beside them is not ours."""
+    """The cgroups and mounts are still there, with processes in them; a cgroup beside them is not ours."""
     up = started().ready()
     driver = open_cgroupfs(this_host())
     asyncio.run(driver.make(f"{up.root}-other"))
@@ -169,12 +168,12 @@ def test_reset_after_everything_was_killed(started: Started) -> None:
         for pid in [up.process.pid, *up.processes()]:  # the supervisor last: nothing may end the containers in order
             os.kill(pid, signal.SIGKILL)
         up.process.wait()
-        assert up.cgroups()
+        assert up.cgroups() and up.mounts()
         done = plimsoll("reset", "--state-dir", str(up.state), "--yes")
         assert done.returncode == 0, done.stderr
         assert not up.processes() and not up.state.exists()
         until(lambda: not up.members())  # zombies, until init has reaped them
-        assert not up.cgroups()
+        assert not up.cgroups() and not up.mounts()
         assert driver.read(f"{up.root}-other", ()) is not None
     finally:
         asyncio.run(driver.remove(f"{up.root}-other"))

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.up_process import PLIMSOLL, Up, problem
+from tests.e2e.up_process import PLIMSOLL, Up, close_all, problem
 
 real = pytest.mark.skipif(bool(problem()), reason=f"up: {problem()}")
 READ_ONLY = """
@@ -29,8 +29,7 @@ def started(tmp_path: Path) -> Iterator[Started]:
         return made[-1]
 
     yield start
-    for each in made:
-        each.close()
+    close_all(made)
 
 
 def plimsoll(up: Up, *words: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -12,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.up_process import Up
+from tests.project_files import ROOT, dev_module
 
-ROOT = Path(__file__).resolve().parents[2]
 RUN_S = 300.0
 
 
@@ -25,18 +24,26 @@ def run(*command: str | Path, cwd: Path) -> str:
         check=False,
         timeout=RUN_S,
         cwd=cwd,
-        env={**os.environ, "UV_CACHE_DIR": os.environ.get("UV_CACHE_DIR", str(ROOT / ".cache/uv")), "NO_COLOR": "1"},
+        env={**os.environ, "NO_COLOR": "1"},
     )
     assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
     return done.stdout
 
 
-def installers(python: Path) -> list[list[str]]:
-    """uv with the downloads of ./dev, else with the index; pip where there is no uv."""
-    found = [own] if (own := ROOT / ".cache/uv-bin/bin/uv").exists() else [shutil.which("uv")]
-    uv = [[str(each), "pip", "install", "--quiet", "--python", str(python)] for each in found if each]
-    pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet"]
-    return [*([*each, "--offline"] for each in uv), *uv, pip]
+def install_into(python: Path, *wanted: str | Path) -> None:
+    """As ./dev installs: with uv and its downloads, else with pip. Skips where no package index can be reached."""
+    dev = dev_module()
+    uv, problem = dev.find_uv()
+    ways = [[uv, "pip", "install", "--quiet", "--python", str(python)]] if uv else []
+    if pip := dev.find_pip():
+        ways.append([*pip, "--python", str(python), "install", "--quiet"])
+    for way in ways:
+        problem = dev.install_problem_of([*way, *map(str, wanted)])
+        if not problem:
+            return
+    if advice := dev.unreachable(problem):
+        pytest.skip(advice.splitlines()[0])
+    pytest.fail(problem)
 
 
 @pytest.fixture(scope="module")
@@ -51,15 +58,10 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", place, cwd=unpacked)
     (wheel,) = place.glob("*.whl")
     run(sys.executable, "-m", "venv", "--without-pip", place / "venv", cwd=place)
-    python, problems = place / "venv/bin/python", []
-    for installer in installers(python):
-        try:
-            run(*installer, "--require-hashes", "-r", ROOT / "requirements/runtime.txt", cwd=place)
-            run(*installer, "--no-deps", wheel, cwd=place)
-            return python.parent
-        except (AssertionError, FileNotFoundError) as problem:
-            problems.append(str(problem))
-    raise AssertionError("\n".join(problems))
+    python = place / "venv/bin/python"
+    install_into(python, "--require-hashes", "-r", ROOT / "requirements/runtime.txt")
+    install_into(python, "--no-deps", wheel)
+    return python.parent
 
 
 def test_the_version(installed: Path, tmp_path: Path) -> None:

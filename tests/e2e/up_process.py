@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
@@ -94,8 +94,8 @@ class Up:
         self._reader.join(60)
         return code
 
-    def close(self) -> None:
-        """End it, whatever state the test left it in."""
+    def end(self) -> None:
+        """Whatever state the test left it in."""
         if self.process.poll() is None:
             self.interrupt()
             try:
@@ -103,11 +103,13 @@ class Up:
             except subprocess.TimeoutExpired:
                 self.process.kill()
         self.process.wait()
-        for pid in self.processes():  # only where a test has failed
-            os.kill(pid, signal.SIGKILL)
         if self.process.stdout is not None:
             self._reader.join(60)
             self.process.stdout.close()
+
+    def close(self) -> None:
+        """End it; what it leaves behind is removed, and fails the test."""
+        close_all([self])
 
     # --- what may be left behind ---
 
@@ -120,7 +122,7 @@ class Up:
         return [pid for pid in _pids() if f":{self.root}" in _text(f"/proc/{pid}/cgroup")]
 
     def cgroups(self) -> bool:
-        return open_cgroupfs(this_host()).read(self.root, ()) is not None
+        return not problem() and open_cgroupfs(this_host()).read(self.root, ()) is not None
 
     def mounts(self) -> list[str]:
         return [line for line in _text("/proc/self/mountinfo").splitlines() if str(self.state) in line]
@@ -134,6 +136,21 @@ class Up:
             "mounts": self.mounts(),
         }
         return {name: what for name, what in found.items() if what}
+
+
+def close_all(every: Sequence[Up]) -> None:
+    """End all of them before anything is said to be left: two may share a state directory and a cgroup."""
+    for each in every:
+        each.end()
+    try:
+        for each in every:
+            until(lambda each=each: not each.left(), lambda each=each: str(each.left()))  # type: ignore[misc]
+    finally:
+        for each in every:
+            for pid in each.processes():
+                os.kill(pid, signal.SIGKILL)
+            if each.left():
+                subprocess.run([PLIMSOLL, "reset", "--state-dir", str(each.state), "--yes"], check=True, timeout=120)
 
 
 @contextmanager

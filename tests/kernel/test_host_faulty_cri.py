@@ -26,7 +26,7 @@ CALLS = [
     "Version", "Status", "RuntimeConfig", "ListPodSandbox", "PodSandboxStatus", "RunPodSandbox", "StopPodSandbox",
     "RemovePodSandbox", "ListContainers", "ContainerStatus", "CreateContainer", "StartContainer", "StopContainer",
     "RemoveContainer", "UpdateContainerResources", "UpdatePodSandboxResources", "ListContainerStats",
-    "ReopenContainerLog", "ExecSync", "Exec", "ImageStatus", "ImageFsInfo",
+    "ReopenContainerLog", "ExecSync", "Exec", "Attach", "ImageStatus", "ImageFsInfo",
 ]  # fmt: skip
 Fault = Literal["refused", "unavailable", "lost-before", "lost-after", "slow"]
 FAULTS: list[Fault] = ["refused", "unavailable", "lost-before", "lost-after", "slow"]
@@ -101,9 +101,11 @@ async def live(proxy: Server, place: str, logs: Path) -> None:
     assert set(await insist(runtime.writable_layers)) <= {made}
     await insist(partial(runtime.reopen_log, made))
     assert (await insist(partial(runtime.run_in, made, ("true",), 10))).exit_code == 0
-    session = await insist(partial(runtime.attach, made, ("true",), stdin=False, tty=False))
+    session = await insist(partial(runtime.exec, made, ("true",), stdin=False, tty=False))
     assert await session.wait() == 0
     await session.close()
+    attached = await insist(partial(runtime.attach, made, stdin=False, tty=False))
+    await attached.close()
     await insist(partial(runtime.stop_container, made, 0))
     await insist(partial(runtime.remove_container, made))
     await insist(partial(runtime.stop_sandbox, sandbox_id))

@@ -8,25 +8,19 @@ import shutil
 import socket
 import subprocess
 import sys
-from importlib.machinery import SourceFileLoader
-from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.project_files import ROOT, dev_module
+
 RUNTIME = {"python": "3.11.7 in /a/.venv", "parts": "a", "packages": "runtime"}
 
 
 @pytest.fixture(scope="module")
 def dev() -> ModuleType:
-    loader = SourceFileLoader("dev", str(ROOT / "dev"))
-    spec = spec_from_loader("dev", loader)
-    assert spec is not None
-    module = module_from_spec(spec)
-    loader.exec_module(module)
-    return module
+    return dev_module()
 
 
 def finished(*command: str | Path, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:

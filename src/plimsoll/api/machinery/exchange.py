@@ -16,7 +16,7 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from plimsoll.api.machinery.request_info import RequestInfo
-from plimsoll.api.machinery.status import bad_request, slow_body, too_large_body
+from plimsoll.api.machinery.status import StatusError, bad_request, slow_body, too_large_body
 from plimsoll.api.machinery.users import ANONYMOUS, User
 
 WIRE = "plimsoll.wire"
@@ -27,10 +27,11 @@ _STATUS_LINES = {status.value: b"HTTP/1.1 %d %s" % (status.value, status.phrase.
 
 
 class Wire:
-    __slots__ = ("_cycle",)
+    __slots__ = ("_cycle", "_is_body_refused")
 
     def __init__(self, cycle: RequestResponseCycle) -> None:
         self._cycle = cycle
+        self._is_body_refused = False
 
     def whole_body(self) -> bytes | None:
         """The request's body if it has arrived completely, as it mostly has; None: receive it."""
@@ -43,6 +44,10 @@ class Wire:
         cycle.flow.resume_reading()
         return body
 
+    def refuse_body(self) -> None:
+        """The rest of the request's body is not wanted: the response announces the end of the connection."""
+        self._is_body_refused = True
+
     async def answer(self, code: int, headers: Iterable[tuple[bytes, bytes]], body: bytes) -> None:
         """The whole response; nothing if the client has disconnected."""
         cycle = self._cycle
@@ -53,10 +58,11 @@ class Wire:
             return
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
+        spills = self._is_body_refused and cycle.more_body
         lines = [_STATUS_LINES[code]]
         lines += [name + b": " + value for name, value in headers]
         lines.append(b"content-length: %d" % len(body))
-        if not cycle.keep_alive:
+        if spills or not cycle.keep_alive:
             lines.append(b"connection: close")
         head = b"\r\n".join(lines)
         if head.count(b"\n") != len(lines) - 1 or b"\0" in head:
@@ -66,6 +72,8 @@ class Wire:
         cycle.message_event.set()
         if not cycle.keep_alive:
             cycle.transport.close()
+        elif spills:  # most clients read only when they have sent all: the connection ends after the body
+            cycle.keep_alive = False
         cycle.on_response()
 
     @property
@@ -132,10 +140,10 @@ class Exchange:
     async def body(self, limit_bytes: int) -> bytes:
         declared = self.headers.get(b"content-length", b"")
         if declared.isdigit() and int(declared) > limit_bytes:
-            raise too_large_body(limit_bytes)
+            raise self._too_large(limit_bytes)
         if self.wire is not None and (whole := self.wire.whole_body()) is not None:
             if len(whole) > limit_bytes:
-                raise too_large_body(limit_bytes)
+                raise self._too_large(limit_bytes)
             return whole
         try:
             async with asyncio.timeout(BODY_S):
@@ -153,9 +161,14 @@ class Exchange:
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > limit_bytes:
-                raise too_large_body(limit_bytes)
+                raise self._too_large(limit_bytes)
             more = message.get("more_body", False)
         return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def _too_large(self, limit_bytes: int) -> StatusError:
+        if self.wire is not None:
+            self.wire.refuse_body()
+        return too_large_body(limit_bytes)
 
     async def send(self, message: Message) -> None:
         if not self.is_lost():

@@ -28,7 +28,7 @@ PIPELINED = 8  # requests that wait for the answer to the one before
 UNREAD_S = 30.0
 UNREAD_BYTES, USER_UNREAD_BYTES = 128 * 1024 * 1024, 32 * 1024 * 1024
 UNKNOWN = 256  # connections without a user
-SPILL_BYTES = 8 * 1024 * 1024  # of a body after its response: most clients read only when they have sent all
+SPILL_BYTES = 8 * 1024 * 1024  # of a body after its response, which most clients read only when they have sent all
 RESERVE = 1024  # connections beyond the limit that still get an answer
 # asyncio keeps a buffer of 256 KiB for each TLS connection, also for a watcher that sends nothing more. Two of
 # TLS's records are enough: 200 watchers cost 50 MB otherwise.
@@ -220,6 +220,9 @@ class HttpConnection(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         self._body_open = False
         super().on_message_complete()
+        cycle: RequestResponseCycle | None = self.cycle  # None for an upgrade
+        if cycle is not None and cycle.response_complete and not cycle.keep_alive:  # see `Wire.refuse_body`
+            self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._head_timer, self._idle_timer):

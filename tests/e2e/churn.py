@@ -1,0 +1,192 @@
+"""Half an hour of pods that come and go, with exec, logs, resizes and kills: memory stays flat, nothing is left.
+
+The agent and the API server are killed and started again in the first half only: growth is measured in processes that
+live through the second half. Processes of containers are killed all the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import random
+import signal
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from plimsoll.kube.http import HttpTransport
+from plimsoll.kube.kubeconfig import load
+from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError, UnusableAnswerError
+from tests.e2e.real_node import NODE, RealNode, real_node
+from tests.e2e.soak import CALM_S, PODS, Books, read_books
+
+LIVES_S, GONE_S, PARTS = 6.0, 120.0, 20
+# Of a process, from the middle to the end; kept history and events of the API server are bounded by time and count.
+FLAT_MIB = {"api": 25.0, "agent": 6.0, "supervisor": 2.0}
+SCRIPT = "trap 'exit 0' TERM; while :; do echo alive; sleep 1; done"
+RESIZED = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "20m"}, "limits": {"cpu": "60m"}}}]}}
+PASSING = (UnreachableError, UnusableAnswerError, ApiError, OSError, EOFError)  # while the API server or agent restarts
+
+
+def manifest(name: str) -> bytes:
+    resources = {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"cpu": "50m", "memory": "64Mi"}}
+    container = {"name": "c", "image": "busybox", "command": ["sh", "-c", SCRIPT], "resources": resources}
+    spec: dict[str, Any] = {"nodeName": NODE, "containers": [container], "terminationGracePeriodSeconds": 3}
+    return json.dumps({"metadata": {"name": name}, "spec": spec}).encode()
+
+
+class Churn:
+    def __init__(self, node: RealNode, seconds: float, per_s: float, seed: int) -> None:
+        self._node, self._seconds, self._per_s = node, seconds, per_s
+        self._random = random.Random(seed)
+        self._transport = HttpTransport(load(node.kubeconfig))
+        self.counts: Counter[str] = Counter()
+        self.books: list[Books] = []
+
+    async def run(self) -> None:
+        started, number = time.monotonic(), 0
+        for part in range(PARTS):
+            async with asyncio.TaskGroup() as group:
+                while (now := time.monotonic()) < started + (part + 1) * self._seconds / PARTS:
+                    group.create_task(self._life(f"p{number}"))
+                    number += 1
+                    await asyncio.sleep(max(0.0, started + number / self._per_s - now))
+                if part < PARTS // 2 - 1:  # while pods are alive
+                    await self._restart("agent" if part % 3 else "api")
+            self.counts["left"] += await self._left()
+            self.books.append(await self._calm())
+        self.counts["pods"] = number
+        await self._transport.close()
+
+    async def _life(self, name: str) -> None:
+        await self._ask("POST", PODS, manifest(name))
+        await asyncio.sleep(LIVES_S / 2)
+        await self._exec(name)
+        await self._ask(
+            "PATCH", f"{PODS}/{name}", json.dumps(RESIZED).encode(), "application/strategic-merge-patch+json"
+        )
+        await self._ask("GET", f"{PODS}/{name}/log?tailLines=5")
+        if self._random.random() < 0.2:
+            self._kill_a_process()
+        await asyncio.sleep(LIVES_S / 2)
+        while True:
+            answer = await self._ask("DELETE", f"{PODS}/{name}")
+            if answer is not None and answer.status in (200, 202, 404):
+                return
+            await asyncio.sleep(0.5)  # the API server restarts
+
+    async def _ask(
+        self, method: str, path: str, body: bytes = b"", kind: str = "application/json"
+    ) -> ApiResponse | None:
+        try:
+            answer = await self._transport.send(Request(method, path, body, kind))
+        except PASSING:
+            self.counts[f"{method} without an answer"] += 1
+            return None
+        self.counts[f"{method} {answer.status}"] += 1
+        return answer
+
+    async def _exec(self, name: str) -> None:
+        path = f"{PODS}/{name}/exec?command=echo&command={name}&stdout=true&stderr=true"
+        try:
+            socket = await self._transport.websocket(path, ("v5.channel.k8s.io",))
+        except PASSING:
+            self.counts["exec refused"] += 1
+            return
+        output = b""
+        with contextlib.suppress(*PASSING):
+            while (message := await socket.receive()) is not None:
+                output += message[1:] if message[:1] == b"\x01" else b""
+        await socket.close()
+        self.counts["exec" if output == f"{name}\n".encode() else "exec cut off"] += 1
+
+    def _kill_a_process(self) -> None:
+        """One of a container, which then restarts by its policy."""
+        pids = [
+            int(pid)
+            for cgroup in self._node.memory_cgroups()
+            for pid in _pids(self._node.memory_root / cgroup.lstrip("/") / "cgroup.procs")
+        ]
+        if pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._random.choice(pids), signal.SIGKILL)
+                self.counts["processes killed"] += 1
+
+    async def _restart(self, what: str) -> None:
+        kill, start = (
+            (self._node.kill_node, self._node.start_node)
+            if what == "agent"
+            else (self._node.kill_api, self._node.start_api)
+        )
+        await asyncio.to_thread(kill)
+        await asyncio.to_thread(start)
+        self.counts[f"{what} killed"] += 1
+
+    async def _left(self) -> int:
+        deadline = time.monotonic() + GONE_S
+        while True:
+            answer = await self._ask("GET", f"{PODS}?limit=500")
+            left = len(msgspec.json.decode(answer.body)["items"]) if answer is not None else 1
+            if not left or time.monotonic() > deadline:
+                return left
+            await asyncio.sleep(0.2)
+
+    async def _calm(self) -> Books:
+        """The agent keeps the files of cgroups that it measures until its next sample."""
+        deadline = time.monotonic() + CALM_S
+        while True:
+            now = read_books(self._node)
+            if not self.books or time.monotonic() > deadline:
+                return now
+            if all(now.descriptors[name] <= self.books[0].descriptors[name] + 10 for name in FLAT_MIB):
+                return now
+            await asyncio.sleep(1.0)
+
+
+def _pids(path: Path) -> list[str]:
+    try:
+        return path.read_text().split()
+    except OSError:  # the cgroup is gone
+        return []
+
+
+def judged(books: list[Books], cgroups_before: int) -> list[str]:
+    faults = []
+    middle, last = books[len(books) // 2], books[-1]
+    for name, most in FLAT_MIB.items():
+        grown = last.memory_mib[name] - middle.memory_mib[name]
+        if grown > most:
+            faults.append(f"{name} has grown by {grown:.1f} MiB: {[round(b.memory_mib[name], 1) for b in books]}")
+        if last.descriptors[name] > middle.descriptors[name] + 10:
+            faults.append(f"{name} has {last.descriptors[name]} descriptors: {[b.descriptors[name] for b in books]}")
+    if last.cgroups != cgroups_before:
+        faults.append(f"{last.cgroups} cgroups, there were {cgroups_before}")
+    return faults
+
+
+def run(directory: Path, seconds: float, per_s: float, seed: int) -> tuple[dict[str, Any], list[str]]:
+    with real_node(directory / "cluster") as node:
+        before = read_books(node)
+        churn = Churn(node, seconds, per_s, seed)
+        asyncio.run(churn.run())
+        faults = judged(churn.books, before.cgroups)
+        if left := list((node.state / "node").glob("pods/*")):
+            faults.append(f"{len(left)} pods have left files")
+        for log in ("node.log", "api.log"):
+            text = (node.directory / log).read_text()
+            if (start := text.find("Traceback")) >= 0:
+                faults.append(f"a traceback in {log}:\n{text[start : start + 4000]}")
+    counts = churn.counts
+    if counts["left"] or counts["exec"] < counts["pods"] // 2 or not counts["processes killed"]:
+        faults.append(f"not all went well: {dict(counts)}")
+    shown = {
+        "memory_mib": {name: [round(b.memory_mib[name], 1) for b in churn.books] for name in FLAT_MIB},
+        "descriptors": {name: [b.descriptors[name] for b in churn.books] for name in FLAT_MIB},
+        "store_mib": [round(b.store_mib, 2) for b in churn.books],
+    }
+    return {**counts, **shown, "failed": len(faults)}, faults
