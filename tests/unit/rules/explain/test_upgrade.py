@@ -24,6 +24,7 @@ from plimsoll.rules.model.policies import ResourceQuota, ResourceQuotaSpec
 from plimsoll.rules.node.node_config import Machine
 from plimsoll.rules.profile import RELEASES, profile_named
 from plimsoll.rules.quantity import parse
+from tests.examples import examples
 from tests.unit.strategies import Json, lean, valid_pods
 
 GI = 1 << 30
@@ -284,7 +285,7 @@ def explained(pods: Sequence[NamedPod], chosen: Side) -> Any:
     return explanation(works, setting)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=examples(90))
 @given(st.lists(valid_pods(), min_size=1, max_size=3), st.sampled_from(RELEASES), st.sampled_from(RELEASES), st.data())
 def test_a_change_is_reported_exactly_if_explain_differs(
     documents: list[Json], first: str, second: str, data: st.DataObject
@@ -316,8 +317,8 @@ def test_a_change_is_reported_exactly_if_explain_differs(
     assert all(cause in comparison.causes for each in changes for cause in each.causes)
 
 
-@settings(deadline=None)
-@given(st.lists(valid_pods(), min_size=2, max_size=6), st.sampled_from(RELEASES), st.sampled_from(RELEASES))
+@settings(deadline=None, max_examples=examples(30))
+@given(st.lists(valid_pods(), min_size=2, max_size=3), st.sampled_from(RELEASES), st.sampled_from(RELEASES))
 def test_what_is_known_about_one_form_is_true_of_the_next_pod(documents: list[Json], first: str, second: str) -> None:
     """One comparison for all gives the causes that a comparison for each gives. What a pod gets under contention depends
     on all pods of a node; there, nodes share what is known."""
