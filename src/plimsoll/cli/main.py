@@ -30,6 +30,11 @@ VERBS = {
         "plan",
         "Compute the same for many pods: JSON lines in, one JSON result per line out.",
     ),
+    "upgrade-check": (
+        "plimsoll.cli.explain.upgrade_check",
+        "upgrade_check",
+        "Show what an upgrade changes for pods and nodes, and why.",
+    ),
     "tree": ("plimsoll.cli.node.tree", "tree", "Show the live cgroups of this machine: usage, limits, throttling."),
     "whose": ("plimsoll.cli.node.owner", "whose", "Show which pod and container a process belongs to."),
     "get": (

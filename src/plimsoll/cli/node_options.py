@@ -17,6 +17,7 @@ from plimsoll.rules.config.extras import KIND as EXTRAS_KIND
 from plimsoll.rules.config.extras import NodeExtras, extras_reading, is_extras
 from plimsoll.rules.config.parse import ParsedConfig, reading
 from plimsoll.rules.config.table import KIND, ROWS
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, ResourceList
 from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import (
@@ -176,11 +177,20 @@ class NodeQuestion:
             notes.append(f"these settings have no effect: {', '.join(parsed.without_effect)}")
         return setting, notes + (_node_notes(self.node, setting) if self.node is not None else [])
 
+    @property
+    def document(self) -> JsonObject:
+        """The KubeletConfiguration of --config; empty without one."""
+        return self._document() or {}
+
+    @property
+    def is_configz(self) -> bool:
+        """Whether --config is what the /configz of a node shows: with every default written out."""
+        document = None if self.config_document is None else self.config_document.value
+        return isinstance(document, dict) and document.keys() == {"kubeletconfig"}
+
     def _document(self) -> Any:
         document = None if self.config_document is None else self.config_document.value
-        if isinstance(document, dict) and document.keys() == {"kubeletconfig"}:
-            return document["kubeletconfig"]  # as the configz endpoint of a node wraps it
-        return document
+        return document["kubeletconfig"] if self.is_configz and document is not None else document
 
     def _parsed(self, profile: Profile) -> ParsedConfig:
         try:

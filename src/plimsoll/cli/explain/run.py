@@ -58,7 +58,8 @@ def _missing_on_this_machine(found: Explanation) -> list[str]:
 
 
 def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) -> int:
-    from plimsoll.cli.explain.diff import differences, print_differences
+    from plimsoll.cli.explain.diff import print_differences
+    from plimsoll.rules.explain.differences import differences
 
     first, second = _diff_words(diff)
     sides = []

@@ -12,7 +12,7 @@ from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.resources.cpu import MIN_QUOTA_US
 from plimsoll.rules.resources.node_policy import NodePolicy
-from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, computed_qos_class
+from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, computed_qos_class, decided_by_pod_level
 from plimsoll.rules.resources.values import UNLIMITED, Values
 
 
@@ -29,7 +29,7 @@ def qos_sentence(work: Workload, setting: NodeConfig) -> str:
     computed = computed_qos_class(pod, gates=setting.policy.gates)
     if computed != work.qos:
         return f"that class is stored in the pod's status and never changes; by its spec it would be {computed}"
-    if pod.spec.resources is not None and setting.policy.gates.pod_level:
+    if pod.spec.resources is not None and decided_by_pod_level(pod.spec.resources, setting.policy.gates):
         return _pod_level_sentence(work, pod.spec.resources)
     if work.qos == GUARANTEED:
         return "every container has cpu and memory limits, and its requests equal them"
@@ -70,7 +70,7 @@ def guaranteed_changes(work: Workload, setting: NodeConfig) -> list[AdvisedChang
     if work.qos == GUARANTEED:
         return []
     pod = work.pod
-    if pod.spec.resources is not None and setting.policy.gates.pod_level:
+    if pod.spec.resources is not None and decided_by_pod_level(pod.spec.resources, setting.policy.gates):
         return _pod_level_changes(work, pod.spec.resources)
     changes = []
     for field, container in container_fields(work.pod.spec, work.base):

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from plimsoll.rules.cgroups.desired import Cgroup, Workload, desired_tree
+from plimsoll.rules.cgroups.desired import EVERYTHING, Cgroup, Shown, Workload, desired_tree
 from plimsoll.rules.cgroups.reasons import human_bytes
+from plimsoll.rules.eviction.decision import storage_limits
 from plimsoll.rules.eviction.ranking import ranking_request
 from plimsoll.rules.explain.advice import (
     AdvisedChange,
@@ -19,7 +20,7 @@ from plimsoll.rules.explain.advice import (
 from plimsoll.rules.explain.contention import with_effective
 from plimsoll.rules.explain.departures import memory_high_notes
 from plimsoll.rules.model.objects import CPU, MEMORY, QoSClass, ResourceList, is_critical
-from plimsoll.rules.node.node_config import NodeConfig, reserved_cpus
+from plimsoll.rules.node.node_config import NodeConfig, reserved_cpus, withheld_hugepages
 
 
 class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -30,17 +31,21 @@ class EvictionKeys(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     exempt: bool = False
     cannot_exceed: bool = False  # its memory limit equals its request
 
-    def sentence(self) -> str:
+    def place(self) -> str:
+        """By the first key alone."""
         if self.exempt:
             return "exempt: static, mirror and system-critical pods are never evicted by the node"
         if self.cannot_exceed:
-            over = "after all pods that use more than their request: its limit prevents that"
-        elif self.memory_request_bytes == 0:
-            over = "among the first as soon as it uses any: its request is 0"
-        else:
-            over = f"among the first once it uses more than {human_bytes(self.memory_request_bytes)}"
+            return "after all pods that use more than their request: its limit prevents that"
+        if self.memory_request_bytes == 0:
+            return "among the first as soon as it uses any: its request is 0"
+        return f"among the first once it uses more than {human_bytes(self.memory_request_bytes)}"
+
+    def sentence(self) -> str:
+        if self.exempt:
+            return self.place()
         number = "unknown: set by a PriorityClass of the cluster" if self.priority is None else str(self.priority)
-        return f"{over}; within that, lower priority first (this one: {number}), then the larger excess"
+        return f"{self.place()}; within that, lower priority first (this one: {number}), then the larger excess"
 
 
 class PodExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -54,6 +59,7 @@ class PodExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="ca
     overhead: dict[str, str] = {}
     runtime_class: str = ""
     exclusive_cpus: int = 0
+    storage_limits: dict[str, str] = {}  # container → the ephemeral-storage limit that eviction enforces
     advice: tuple[AdvisedChange, ...] = ()
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
@@ -71,6 +77,7 @@ class NodeExplanation(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
     shared_cpus: int | None = None
     warnings: tuple[str, ...] = ()
     profile_reason: str = ""
+    withheld_memory: str = ""  # what memory.available does not contain: huge pages
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,11 +86,14 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
     tree: Cgroup
 
 
-def explanation(workloads: Sequence[Workload], setting: NodeConfig, *, advise: bool = False) -> Explanation:
+def explanation(
+    workloads: Sequence[Workload], setting: NodeConfig, *, advise: bool = False, shown: Shown = EVERYTHING
+) -> Explanation:
+    tree = desired_tree(workloads, setting, shown)
     return Explanation(
         _node(workloads, setting),
         tuple(_pod(work, setting, advise=advise) for work in workloads),
-        with_effective(desired_tree(workloads, setting), setting.absolute[CPU].milli, _shared_cpus(workloads, setting)),
+        with_effective(tree, setting.absolute[CPU].milli, _shared_cpus(workloads, setting)),
     )
 
 
@@ -100,6 +110,7 @@ def _node(workloads: Sequence[Workload], setting: NodeConfig) -> NodeExplanation
         _shared_cpus(workloads, setting),
         (*setting_warnings(setting), *_cpu_warnings(workloads, setting)),
         setting.profile_reason,
+        human_bytes(withheld) if (withheld := withheld_hugepages(setting)) else "",
     )
 
 
@@ -155,6 +166,7 @@ def _pod(work: Workload, setting: NodeConfig, *, advise: bool) -> PodExplanation
         texts(pod.spec.overhead or {}),
         pod.spec.runtime_class_name or "",
         work.exclusive_cpus,
+        texts(storage_limits(pod, setting.policy.gates)),
         tuple(guaranteed_changes(work, setting)) if advise else (),
         tuple(pod_warnings(work, setting)),
         tuple(memory_high_notes(work, setting)),

@@ -23,10 +23,15 @@ def qos_class(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> QoSClass:
     return stored or computed_qos_class(pod, gates=gates)
 
 
+def decided_by_pod_level(resources: Resources | None, gates: Gates) -> bool:
+    """Whether `spec.resources` decides the class: if present, or, fixed, if it names a resource (QC-2)."""
+    return resources is not None and gates.pod_level and (not gates.fixed_class or pod_level_set(resources))
+
+
 def computed_qos_class(pod: Pod, *, gates: Gates = DEFAULT_GATES) -> QoSClass:
     """From the spec alone: sums over all containers and init containers, without the maximum rule (QC-3)."""
     spec = pod.spec
-    if spec.resources is not None and gates.pod_level and (not gates.fixed_class or pod_level_set(spec.resources)):
+    if spec.resources is not None and decided_by_pod_level(spec.resources, gates):
         return _requirements_class(spec.resources) if gates.class_per_container else _pod_level_class(spec.resources)
     if gates.class_per_container:
         return _combined_class(spec)

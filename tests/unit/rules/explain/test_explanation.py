@@ -12,12 +12,12 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from plimsoll.cli.explain.diff import differences
 from plimsoll.cli.explain.script import script
 from plimsoll.cli.explain.tree import table_lines, tree_lines
 from plimsoll.cli.terminal import Paint
 from plimsoll.rules.cgroups.desired import Cgroup, workload
 from plimsoll.rules.config.parse import reading
+from plimsoll.rules.explain.differences import differences
 from plimsoll.rules.explain.explanation import EvictionKeys, Explanation, allocatable_steps, explanation, texts
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import profile_named
