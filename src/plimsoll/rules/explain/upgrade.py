@@ -146,7 +146,9 @@ class Comparison:
         # Node and class cgroups have no form: their own name stands for it. What a pod gets under contention depends
         # on the pods beside it.
         alone = form is not None and row.what not in _CONTENDED
-        distinct = form if alone else form.coarse if form else row.where
+        distinct: object = form if alone else form.coarse if form else row.where
+        if form and row.what == CPU_FLOOR:  # every pod of a node may have another: one answer for all
+            distinct = None
         # Of amounts it matters whether there are any; an answer to a resize is one of a few.
         answers = (row.first, row.second) if row.what.startswith(RESIZE) else ()
         key = (trials.parts, distinct, bool(container), row.what, row.first == ABSENT, row.second == ABSENT, answers)
