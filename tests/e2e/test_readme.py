@@ -253,7 +253,8 @@ def _stop(up: Running | None) -> None:
 
 def _type_until_it_works(terminal: Terminal, command: Command) -> None:
     """A reader is slower than this test: what needs some seconds after the start has them."""
-    expected = {130} if "until Ctrl-C" in command.words else {2} if "broken" in command.words else {0}
+    codes = {"until Ctrl-C": 130, "broken": 2, "upgrade-check": 1}
+    expected = {next((code for word, code in codes.items() if word in command.words), 0)}
     last: list[tuple[int, str]] = []
 
     def works() -> bool:
