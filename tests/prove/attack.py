@@ -50,11 +50,12 @@ async def _attacked(server: ApiProcess, scratch: Path) -> dict[str, int]:
     Target.furnish(server.state, scratch)
     target = Target(server.url, scratch)
     await target.fill(PODS)
-    counts = {"attacks": 0, "failed": 0, "GETs of the administrator": 0, "highest p99 ms": 0, "highest RSS MB": 0}
-    print(f"{'':22}{'GETs':>6}{'p50 ms':>9}{'p99 ms':>9}{'worst':>9}{'wall p99':>10}{'new p99':>9}{'RSS MB':>8}")
+    names = ("attacks", "failed", "GETs of the administrator", "highest p99 ms", "highest p99 CPU ms", "highest RSS MB")
+    counts = dict.fromkeys(names, 0)
+    print(f"{'':22}{'GETs':>6}{'CPU p50':>9}{'CPU p99':>9}{'worst':>9}{'p99 ms':>10}{'new p99':>9}{'RSS MB':>8}")
     for name in attacks():
         found = await attack(target, server.process.pid, name, SECONDS, PODS)
-        is_met = found.p99_ms <= GOAL_P99_MS and found.rss_mb <= GOAL_RSS_MB
+        is_met = found.wall_p99_ms <= GOAL_P99_MS and found.rss_mb <= GOAL_RSS_MB
         print(
             f"{name:22}{found.gets:6}{found.p50_ms:9.1f}{found.p99_ms:9.1f}{found.worst_ms:9.1f}"
             f"{found.wall_p99_ms:10.1f}{found.new_p99_ms:9.1f}"
@@ -64,7 +65,8 @@ async def _attacked(server: ApiProcess, scratch: Path) -> dict[str, int]:
         counts["attacks"] += 1
         counts["failed"] += not is_met
         counts["GETs of the administrator"] += found.gets
-        counts["highest p99 ms"] = max(counts["highest p99 ms"], round(found.p99_ms))
+        counts["highest p99 ms"] = max(counts["highest p99 ms"], round(found.wall_p99_ms))
+        counts["highest p99 CPU ms"] = max(counts["highest p99 CPU ms"], round(found.p99_ms))
         counts["highest RSS MB"] = max(counts["highest RSS MB"], round(found.rss_mb))
     assert server.process.poll() is None, "the server has ended"
     return counts
