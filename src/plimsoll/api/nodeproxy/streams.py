@@ -172,9 +172,10 @@ class FarEnd(Protocol):
 
 async def _relay(far: FarEnd, receive: Receive, send: Send) -> None:
     async def outward() -> None:
-        while (message := await far.receive()) is not None:
-            await send({"type": "websocket.send", "bytes": message})
-        await send({"type": "websocket.close", "code": 1000})
+        with suppress(RuntimeError):  # of uvicorn: the client has closed, maybe before it was accepted
+            while (message := await far.receive()) is not None:
+                await send({"type": "websocket.send", "bytes": message})
+            await send({"type": "websocket.close", "code": 1000})
 
     async def inward() -> None:
         while True:

@@ -60,3 +60,22 @@ async def test_a_client_that_leaves_ends_the_session() -> None:
         assert await node.receive() is None
 
     assert await _relayed(serve, {"type": "websocket.disconnect"}) == []
+
+
+async def test_a_client_that_has_gone_ends_the_relay() -> None:
+    class Node:
+        async def receive(self) -> bytes | None:
+            return b"\x01output"
+
+        async def send(self, data: bytes) -> None:
+            raise AssertionError("the client sent nothing")
+
+    async def never() -> dict[str, object]:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def refuse(message: object) -> None:
+        raise RuntimeError("Expected ASGI message 'websocket.accept'")  # as uvicorn does after the client has closed
+
+    async with asyncio.timeout(5):
+        await _relay(Node(), never, refuse)
