@@ -128,6 +128,7 @@ def test_a_closed_terminal_leaves_nothing_behind(tmp_path: Path) -> None:
     temporary.mkdir()
     pid, terminal = pty.fork()
     if pid == 0:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)  # ignored where the tests run under nohup
         os.environ |= {"TMPDIR": str(temporary), "NO_COLOR": "1", "PLIMSOLL_HOME": str(tmp_path / "state")}
         os.execv(PLIMSOLL, [PLIMSOLL, "up", "--simulate", "--no-demo", "--listen", "127.0.0.1:0"])
     output = b""
