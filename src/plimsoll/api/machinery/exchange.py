@@ -171,6 +171,8 @@ class Exchange:
         return too_large_body(limit_bytes)
 
     async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.code = message["status"]
         if not self.is_lost():
             await self._send(message)
 
@@ -179,7 +181,6 @@ class Exchange:
             pass
 
     async def start(self, code: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        self.code = code
         await self.send({"type": "http.response.start", "status": code, "headers": headers})
 
     async def respond(self, code: int, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:
