@@ -1,7 +1,8 @@
 """Half an hour of pods that come and go, with exec, logs, resizes and kills: memory stays flat, nothing is left.
 
 The agent and the API server are killed and started again in the first half only: growth is measured in processes that
-live through the second half. Processes of containers are killed all the time.
+live through the second half. Processes of containers are killed all the time. A request may fail only while a process
+that it needs is down: a log is then answered with 500, as a kube-apiserver does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableErr
 from tests.e2e.real_node import NODE, RealNode, real_node
 from tests.e2e.soak import PODS, Books, read_books
 
-LIVES_S, GONE_S, CALM_S, PARTS = 6.0, 120.0, 60.0, 20
+LIVES_S, GONE_S, CALM_S, PARTS = 6.0, 120.0, 90.0, 20
+SHOWN = 5  # unexpected answers
 # Of a process, from the middle to the end; kept history and events of the API server are bounded by time and count.
 FLAT_MIB = {"api": 25.0, "agent": 6.0, "supervisor": 2.0}
 SCRIPT = "trap 'exit 0' TERM; while :; do echo alive; sleep 1; done"
@@ -47,8 +49,12 @@ class Churn:
         self._transport = HttpTransport(load(node.kubeconfig))
         self.counts: Counter[str] = Counter()
         self.books: list[Books] = []
+        self.unexpected: list[str] = []
+        self._restarts, self._is_down = 0, False
+        self._calm_descriptors: dict[str, int] = {}
 
     async def run(self) -> None:
+        self._calm_descriptors = (await self._steady()).descriptors
         started, number = time.monotonic(), 0
         for part in range(PARTS):
             async with asyncio.TaskGroup() as group:
@@ -83,12 +89,20 @@ class Churn:
     async def _ask(
         self, method: str, path: str, body: bytes = b"", kind: str = "application/json"
     ) -> ApiResponse | None:
+        was_down, restarts = self._is_down, self._restarts
         try:
             answer = await self._transport.send(Request(method, path, body, kind))
-        except PASSING:
-            self.counts[f"{method} without an answer"] += 1
-            return None
-        self.counts[f"{method} {answer.status}"] += 1
+        except PASSING as error:
+            answer, text = None, repr(error)
+        else:
+            text = f"{answer.status} {answer.body[:500].decode(errors='replace')}"
+        may_fail = was_down or self._is_down or restarts != self._restarts
+        outcome = f"{method} {'without an answer' if answer is None else answer.status}"
+        if answer is None or answer.status >= 500:
+            if not may_fail:
+                self.unexpected.append(f"{method} {path}: {text}")
+            outcome += " while a process was down" if may_fail else ", unexpectedly"
+        self.counts[outcome] += 1
         return answer
 
     async def _exec(self, name: str) -> None:
@@ -123,8 +137,15 @@ class Churn:
             if what == "agent"
             else (self._node.kill_api, self._node.start_api)
         )
+        self._is_down = True
         await asyncio.to_thread(kill)
         await asyncio.to_thread(start)
+        while True:  # until the API server reaches the node's endpoint, which has another port now
+            answer = await self._ask("GET", f"/api/v1/nodes/{NODE}/proxy/healthz")
+            if answer is not None and answer.status == 200:
+                break
+            await asyncio.sleep(0.2)
+        self._is_down, self._restarts = False, self._restarts + 1
         self.counts[f"{what} killed"] += 1
 
     async def _left(self) -> int:
@@ -137,14 +158,23 @@ class Churn:
             await asyncio.sleep(0.2)
 
     async def _calm(self) -> Books:
-        """The agent keeps the files of cgroups that it measures until its next sample."""
+        """As it was before the first pod: the agent keeps files of cgroups that it measures until its next sample."""
         deadline = time.monotonic() + CALM_S
         while True:
             now = read_books(self._node)
-            fewest = {name: min((b.descriptors[name] for b in self.books), default=0) for name in FLAT_MIB}
-            if all(now.descriptors[name] <= fewest[name] + 10 for name in FLAT_MIB) or time.monotonic() > deadline:
+            calm = self._calm_descriptors
+            if all(now.descriptors[name] <= calm[name] + 10 for name in FLAT_MIB) or time.monotonic() > deadline:
                 return now
             await asyncio.sleep(1.0)
+
+    async def _steady(self) -> Books:
+        """When no descriptor has been opened or closed for some seconds."""
+        now, same = read_books(self._node), 0
+        while same < 3:
+            await asyncio.sleep(1.0)
+            before, now = now, read_books(self._node)
+            same = same + 1 if now.descriptors == before.descriptors else 0
+        return now
 
 
 def _pids(path: Path) -> list[str]:
@@ -181,6 +211,8 @@ def run(directory: Path, seconds: float, per_s: float, seed: int) -> tuple[dict[
             if (start := text.find("Traceback")) >= 0:
                 faults.append(f"a traceback in {log}:\n{text[start : start + 4000]}")
     counts = churn.counts
+    if churn.unexpected:
+        faults.append("\n".join([f"{len(churn.unexpected)} requests failed", *churn.unexpected[:SHOWN]]))
     if counts["left"] or counts["exec"] < counts["pods"] // 2 or not counts["processes killed"]:
         faults.append(f"not all went well: {dict(counts)}")
     shown = {
