@@ -51,10 +51,8 @@ class Churn:
         self.books: list[Books] = []
         self.unexpected: list[str] = []
         self._restarts, self._is_down = 0, False
-        self._calm_descriptors: dict[str, int] = {}
 
     async def run(self) -> None:
-        self._calm_descriptors = (await self._steady()).descriptors
         started, number = time.monotonic(), 0
         for part in range(PARTS):
             async with asyncio.TaskGroup() as group:
@@ -158,23 +156,23 @@ class Churn:
             await asyncio.sleep(0.2)
 
     async def _calm(self) -> Books:
-        """As it was before the first pod: the agent keeps files of cgroups that it measures until its next sample."""
+        """When the agent has closed the cgroups of all pods: it keeps them until its next sample, so take some."""
+        assert self._node.node is not None
         deadline = time.monotonic() + CALM_S
-        while True:
-            now = read_books(self._node)
-            calm = self._calm_descriptors
-            if all(now.descriptors[name] <= calm[name] + 10 for name in FLAT_MIB) or time.monotonic() > deadline:
-                return now
+        while (kept := _pod_cgroups(self._node.node.pid)) and time.monotonic() < deadline:
+            await self._ask("GET", f"/api/v1/nodes/{NODE}/proxy/stats/summary")
             await asyncio.sleep(1.0)
+        self.counts["files of removed pods"] += kept
+        return read_books(self._node)
 
-    async def _steady(self) -> Books:
-        """When no descriptor has been opened or closed for some seconds."""
-        now, same = read_books(self._node), 0
-        while same < 3:
-            await asyncio.sleep(1.0)
-            before, now = now, read_books(self._node)
-            same = same + 1 if now.descriptors == before.descriptors else 0
-        return now
+
+def _pod_cgroups(pid: int) -> int:
+    """How many files in cgroups of pods a process has open."""
+    found = 0
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found += "/pod" in os.readlink(descriptor).partition("/kubepods")[2]
+    return found
 
 
 def _pids(path: Path) -> list[str]:
@@ -213,7 +211,12 @@ def run(directory: Path, seconds: float, per_s: float, seed: int) -> tuple[dict[
     counts = churn.counts
     if churn.unexpected:
         faults.append("\n".join([f"{len(churn.unexpected)} requests failed", *churn.unexpected[:SHOWN]]))
-    if counts["left"] or counts["exec"] < counts["pods"] // 2 or not counts["processes killed"]:
+    if (
+        counts["left"]
+        or counts["files of removed pods"]
+        or counts["exec"] < counts["pods"] // 2
+        or not counts["processes killed"]
+    ):
         faults.append(f"not all went well: {dict(counts)}")
     shown = {
         "memory_mib": {name: [round(b.memory_mib[name], 1) for b in churn.books] for name in FLAT_MIB},
