@@ -26,7 +26,7 @@ from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableErr
 from tests.e2e.real_node import NODE, RealNode, real_node
 from tests.e2e.soak import PODS, Books, read_books
 
-LIVES_S, GONE_S, CALM_S, PARTS = 6.0, 120.0, 90.0, 20
+RUNS_S, LIVES_S, GONE_S, CALM_S, PARTS = 20.0, 3.0, 120.0, 90.0, 20
 SHOWN = 5  # unexpected answers
 # Of a process, from the middle to the end; kept history and events of the API server are bounded by time and count.
 FLAT_MIB = {"api": 25.0, "agent": 6.0, "supervisor": 2.0}
@@ -56,10 +56,10 @@ class Churn:
         started, number = time.monotonic(), 0
         for part in range(PARTS):
             async with asyncio.TaskGroup() as group:
-                while (now := time.monotonic()) < started + (part + 1) * self._seconds / PARTS:
+                while time.monotonic() < started + (part + 1) * self._seconds / PARTS:
                     group.create_task(self._life(f"p{number}"))
                     number += 1
-                    await asyncio.sleep(max(0.0, started + number / self._per_s - now))
+                    await asyncio.sleep(1 / self._per_s)  # what a wait has delayed is not made up for
                 if part < PARTS // 2 - 1:  # while pods are alive
                     await self._restart("agent" if part % 3 else "api")
             self.counts["left"] += await self._left()
@@ -69,7 +69,7 @@ class Churn:
 
     async def _life(self, name: str) -> None:
         await self._ask("POST", PODS, manifest(name))
-        await asyncio.sleep(LIVES_S / 2)
+        await self._runs(name)
         await self._exec(name)
         await self._ask(
             "PATCH", f"{PODS}/{name}", json.dumps(RESIZED).encode(), "application/strategic-merge-patch+json"
@@ -77,12 +77,21 @@ class Churn:
         await self._ask("GET", f"{PODS}/{name}/log?tailLines=5")
         if self._random.random() < 0.2:
             self._kill_a_process()
-        await asyncio.sleep(LIVES_S / 2)
+        await asyncio.sleep(LIVES_S)
         while True:
             answer = await self._ask("DELETE", f"{PODS}/{name}")
             if answer is not None and answer.status in (200, 202, 404):
                 return
             await asyncio.sleep(0.5)  # the API server restarts
+
+    async def _runs(self, name: str) -> None:
+        """Until it runs, or for a while: the agent may be down."""
+        deadline = time.monotonic() + RUNS_S
+        while time.monotonic() < deadline:
+            answer = await self._ask("GET", f"{PODS}/{name}")
+            if answer is not None and answer.status == 200 and b'"phase":"Running"' in answer.body:
+                return
+            await asyncio.sleep(0.5)
 
     async def _ask(
         self, method: str, path: str, body: bytes = b"", kind: str = "application/json"

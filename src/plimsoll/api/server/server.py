@@ -70,6 +70,7 @@ class _Server(uvicorn.Server):
         bound.setblocking(False)
         bound.listen(_BACKLOG)
         self._accepting = asyncio.create_task(self._accept(bound))
+        self._accepting.add_done_callback(self._accepted_last)
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -80,6 +81,12 @@ class _Server(uvicorn.Server):
             self._close(connection)
         self._speaking.clear()
         await super().shutdown(sockets)
+
+    def _accepted_last(self, accepting: asyncio.Task[None]) -> None:
+        """A server that no one can connect to any more must not look alive."""
+        if not accepting.cancelled() and accepting.exception() is not None:
+            log.critical("connections are not accepted any more", exc_info=accepting.exception())
+            self.should_exit = True
 
     async def _accept(self, bound: socket.socket) -> None:
         loop = asyncio.get_running_loop()
