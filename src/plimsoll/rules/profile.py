@@ -258,7 +258,7 @@ class ChosenProfile(msgspec.Struct, frozen=True):
 
 
 UNKNOWN_VERSION = ChosenProfile(PROFILE_DOCUMENTS, "no Kubernetes version is known; --node or --profile tells one")
-_VERSION = re.compile(r"v?1\.(\d+)")
+_VERSION = r"v?1\.(\d+)"
 OWN_BUILD = "+plimsoll."  # in the version of Plimsoll's own servers and nodes
 
 
@@ -267,7 +267,7 @@ def profile_of(version: str, source: str) -> ChosenProfile:
 
     A release beyond the table has the nearest profile. Plimsoll's own 1.27 is `documents`.
     """
-    found = _VERSION.match(version)
+    found = re.match(_VERSION, version)
     if found is None:
         return UNKNOWN_VERSION
     number = int(found[1])
