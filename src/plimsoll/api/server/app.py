@@ -48,6 +48,7 @@ from plimsoll.api.server.in_process import USER
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.store.errors import StoreClosedError, WriteFailedError
+from plimsoll.store.sealing import PLAIN, Sealing
 from plimsoll.store.store import Store
 
 # Another part that runs as long as the server: the controllers, the scheduler.
@@ -76,6 +77,8 @@ class Options(msgspec.Struct, frozen=True):
     streamers: dict[tuple[str, str, str], Streamer] = {}
     sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for WebSockets
     audit: Audit | None = None
+    root_ca: str = ""  # the CA's certificate, PEM, which every namespace has in `kube-root-ca.crt`
+    sealing: Sealing = PLAIN
     reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
 
@@ -99,9 +102,18 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Open the store, create what every cluster has, start the services; the reverse at the end."""
         options = self.options
-        store = await Store.open(options.state_directory / "store", reserve_bytes=options.reserve_bytes)
+        store = await Store.open(
+            options.state_directory / "store", reserve_bytes=options.reserve_bytes, sealing=options.sealing
+        )
         try:
-            self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
+            self.cluster = Cluster(
+                store,
+                options.profile,
+                options.gates,
+                clock=options.clock,
+                limits=options.limits,
+                root_ca=options.root_ca,
+            )
             if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
             if store.fault:
