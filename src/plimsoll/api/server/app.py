@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.api.auth.authorizer import authorize
+from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
@@ -190,7 +191,7 @@ class App:
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
             await self.fairness.slow_down(user)
-            if not may_read_path(user, path):
+            if not may_read_path(user, path, self.cluster):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
             await _send_page(request, page)
             return
@@ -354,7 +355,7 @@ class App:
         return self._authorized_call(request, info)
 
     def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
-        authorize(request.user, info, self.cluster.node_graph)
+        authorize(request.user, info, self.cluster)
         return ApiCall(
             info,
             request.user,
@@ -366,10 +367,16 @@ class App:
 
     def _authenticate(self, request: Exchange) -> User:
         """Parts in this process put their user into the scope, which no connection can do (`in_process`)."""
+        inside = request.scope.get(USER)
+        if inside is not None:
+            request.user = inside
+            return request.user
         try:
-            request.user = request.scope.get(USER) or self.options.authenticate(request.scope, request.headers)
+            request.user = self.options.authenticate(request.scope, request.headers)
         except InvalidCredentialsError:
             raise unauthorized() from None
+        if request.user != ANONYMOUS:
+            request.user = impersonated(request.user, request.headers, request.scope["headers"], self.cluster)
         return request.user
 
     def _note(self, request: Exchange, seconds: float) -> None:
