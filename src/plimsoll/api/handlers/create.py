@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.admission.chain import admitted_pod, check_limit_ranges, check_namespace
+from plimsoll.api.admission.escalation import check_grant
 from plimsoll.api.admission.node_restriction import check_create
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.machinery.bodies import off_loop, read_object
@@ -112,6 +113,7 @@ async def prepared(
     if resource.storage == "pods":
         new = admitted_pod(cluster, new)
     check_create(cluster, call, new)
+    check_grant(cluster, call, new)
     rules = strategy(resource)
     new = rules.prepared_for_create(new, context)
 

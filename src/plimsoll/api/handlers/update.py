@@ -21,6 +21,7 @@ from plimsoll.api.admission.chain import (
     check_limit_ranges_on_resize,
     limit_ranged_resize,
 )
+from plimsoll.api.admission.escalation import check_grant
 from plimsoll.api.admission.node_restriction import check_update
 from plimsoll.api.admission.quota import charge, quota_keys
 from plimsoll.api.handlers.create import create_object, defaulted, write_context
@@ -46,6 +47,7 @@ from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.patch.managed_fields import same_but_times, track_update
 from plimsoll.errors import FieldError
+from plimsoll.rules.access.rbac import GROUP as RBAC
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Delete, Record
 
@@ -136,7 +138,8 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     for _ in range(_TRIES):
         live = cluster.store.get(keys[0])
         # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
-        if live is not None and len(live.body) + len(call.body) > AT_ONCE_BYTES and info.subresource != "resize":
+        reads_others = info.subresource == "resize" or resource.group == RBAC
+        if live is not None and len(live.body) + len(call.body) > AT_ONCE_BYTES and not reads_others:
             ahead = await cluster.worker.run(call.user.name, partial(step, live))
         try:
             written = await cluster.store.change_many(keys, decide)
@@ -160,6 +163,7 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
     check_update(call, old, new)
     new = _prepared(rules, info.subresource, live, new, context)
+    check_grant(cluster, call, new, old)
     if not tracked:
         new = track_update(kind, live, new, options.field_manager, info.subresource, context.now)
     if resource.group == "events.k8s.io":

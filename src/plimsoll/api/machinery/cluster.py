@@ -16,6 +16,7 @@ import msgspec
 
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.node_graph import NodeGraph
+from plimsoll.api.machinery.role_index import RoleIndex
 from plimsoll.api.machinery.rounds import Worker
 from plimsoll.codec.schema.schema import SchemaKind, schema
 from plimsoll.rules.config.parse import default_config
@@ -76,6 +77,7 @@ class Cluster:
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
         self.root_ca = root_ca
+        self.roles = RoleIndex(store)
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
         self.gates = resolved_gates(feature_gates, profile)

@@ -40,6 +40,7 @@ class ApiResource(msgspec.Struct, frozen=True):
     graceful: bool = False  # deletion in two steps (pods)
     fields: tuple[str, ...] = ()  # a kind that has some also has its own error for an unknown field selector
     dns_label_name: bool = False  # the name may have no dots
+    path_name: bool = False  # the name may have whatever a path can have
 
     @property
     def singular(self) -> str:
@@ -76,6 +77,7 @@ def _status(kind: str) -> Subresource:
     return Subresource("status", kind, _EDIT)
 
 
+_RBAC = "rbac.authorization.k8s.io"
 _SCALE = Subresource("scale", "Scale", _EDIT, "autoscaling", "v1")
 _OBJECT_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
@@ -182,8 +184,10 @@ RESOURCES: tuple[ApiResource, ...] = (
     ),
     _review("authentication.k8s.io", "SelfSubjectReview"),
     _review("authentication.k8s.io", "TokenReview"),
+    _review("authorization.k8s.io", "LocalSubjectAccessReview", namespaced=True),
     _review("authorization.k8s.io", "SelfSubjectAccessReview"),
     _review("authorization.k8s.io", "SelfSubjectRulesReview"),
+    _review("authorization.k8s.io", "SubjectAccessReview"),
     ApiResource(
         "batch",
         "v1",
@@ -210,6 +214,10 @@ RESOURCES: tuple[ApiResource, ...] = (
         ("pdb",),
         subresources=(_status("PodDisruptionBudget"),),
         has_generation=True,
+    ),
+    *(
+        ApiResource(_RBAC, "v1", f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster"), path_name=True)
+        for kind in ("ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role")
     ),
     ApiResource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",), namespaced=False, has_generation=True

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.api.auth.authorizer import authorize
+from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
@@ -186,7 +187,7 @@ class App:
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
             await self._count(request)
-            if not may_read_path(user, path):
+            if not may_read_path(user, path, self.cluster):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
             await _send_page(request, page)
             return
@@ -351,7 +352,7 @@ class App:
         return self._authorized_call(request, info)
 
     def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
-        authorize(request.user, info, self.cluster.node_graph)
+        authorize(request.user, info, self.cluster)
         return ApiCall(
             info,
             request.user,
@@ -367,13 +368,16 @@ class App:
         Parts in this process put their user into the scope, which no connection can do (`in_process`).
         """
         scope = request.scope
+        inside = scope.get(USER)
         try:
-            request.user = scope.get(USER) or self.options.authenticate(scope, request.headers)
+            request.user = inside or self.options.authenticate(scope, request.headers)
         except InvalidCredentialsError:
             raise unauthorized() from None
         cost = (len(scope["raw_path"]) + len(scope["query_string"])) // URL_BYTES
         if cost:
             await self.fairness.slow_down(request.user, cost)
+        if inside is None and request.user != ANONYMOUS:
+            request.user = impersonated(request.user, request.headers, scope["headers"], self.cluster)
         return request.user
 
     async def _count(self, request: Exchange) -> None:

@@ -21,6 +21,7 @@ from plimsoll.api.controllers import (
     pod_gc,
     quotas,
     replicasets,
+    role_aggregation,
     service_accounts,
 )
 from plimsoll.api.controllers.controller import ControllerContext
@@ -53,6 +54,7 @@ async def controllers(app: App) -> AsyncIterator[None]:
         deployments.controller(context, clock),
         jobs.controller(context, clock),
         disruption_budgets.controller(context),
+        role_aggregation.controller(context),
         service_accounts.controller(context, cluster.root_ca),
     )
     async with _running({f"controller {controller.name}": controller.run for controller in every}):

@@ -22,10 +22,13 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
+from plimsoll.api.strategies.roles import BindingStrategy, RoleStrategy
 from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
 
 _STRATEGIES: dict[str, type[Strategy]] = {
+    "clusterrolebindings": BindingStrategy,
+    "clusterroles": RoleStrategy,
     "configmaps": ConfigMapStrategy,
     "deployments": WorkloadStrategy,
     "events": EventStrategy,
@@ -39,6 +42,8 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "priorityclasses": PriorityClassStrategy,
     "replicasets": WorkloadStrategy,
     "resourcequotas": QuotaStrategy,
+    "rolebindings": BindingStrategy,
+    "roles": RoleStrategy,
     "runtimeclasses": RuntimeClassStrategy,
     "secrets": SecretStrategy,
     "serviceaccounts": ServiceAccountStrategy,

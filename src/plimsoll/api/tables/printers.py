@@ -262,6 +262,22 @@ def _job_duration(status: JsonObject, now_s: float) -> str:
     return human_duration((now_s if end is None else end) - start)
 
 
+_BINDING_COLUMNS = _columns("Role", "Age", wide=("Users", "Groups", "ServiceAccounts"))
+
+
+def _binding(document: JsonObject, now_s: float) -> list[Any]:
+    subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in document.get("subjects") or ():
+        name = subject.get("name") or ""
+        if subject.get("kind") == "ServiceAccount" and subject.get("namespace"):
+            name = f"{subject['namespace']}/{name}"
+        subjects.setdefault(subject.get("kind") or "", []).append(name)
+    reference = part(document, "roleRef")
+    listed = [", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount")]
+    role = f"{reference.get('kind')}/{reference.get('name')}"
+    return [_name(document), role, _age(document, now_s), *listed]
+
+
 _WORKLOAD_WIDE = ("Containers", "Images", "Selector")
 
 _PRINTERS: dict[str, Printer] = {
@@ -290,6 +306,8 @@ _PRINTERS: dict[str, Printer] = {
         _named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
     ),
     "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _named(_quota)),
+    "rolebindings": Printer(_BINDING_COLUMNS, _binding),
+    "clusterrolebindings": Printer(_BINDING_COLUMNS, _binding),
     "secrets": Printer(
         _columns("Type", "Data", "Age"),
         _named(lambda secret: [secret.get("type") or "", len(part(secret, "data"))]),

@@ -177,10 +177,26 @@ def token() -> None:
 @token.command("create")
 @console.option("--node", metavar="NAME", help="Print a kubeconfig with a node's certificate.")
 @console.option("--user", metavar="NAME", help="Print a kubeconfig with a bearer token.")
-@console.option("--role", type=console.Choice(["admin", "viewer"]), default="viewer", show_default=True)
+@console.option(
+    "--role",
+    type=console.Choice(["admin", "viewer", "none"]),
+    default="viewer",
+    show_default=True,
+    help="What the user may do; with none, what RBAC bindings grant.",
+)
+@console.option(
+    "--group", "groups", metavar="NAME", multiple=True, help="A further group of the user, for RBAC bindings."
+)
 @console.option("--server", metavar="URL", help="Address of the API server.  [default: its last address]")
 @console.pass_obj
-def create_token(state_dir: Path | None, node: str | None, user: str | None, role: str, server: str | None) -> None:
+def create_token(
+    state_dir: Path | None,
+    node: str | None,
+    user: str | None,
+    role: str,
+    groups: tuple[str, ...],
+    server: str | None,
+) -> None:
     """Create an identity and print its kubeconfig, which is secret."""
     from plimsoll.api.auth.ca import Authority, kubeconfig
     from plimsoll.api.machinery.users import MASTERS, VIEWERS, Tokens
@@ -201,7 +217,8 @@ def create_token(state_dir: Path | None, node: str | None, user: str | None, rol
         console.echo(node_kubeconfig(authority, url, node).decode(), nl=False)
         return
     assert user is not None
-    made = Tokens(state).create(user, (MASTERS if role == "admin" else VIEWERS,))
+    own = {"admin": (MASTERS,), "viewer": (VIEWERS,), "none": ()}[role]
+    made = Tokens(state).create(user, (*own, *groups))
     console.echo(kubeconfig(url, authority.ca_file.read_bytes(), user, made).decode(), nl=False)
 
 

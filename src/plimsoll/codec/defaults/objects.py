@@ -53,6 +53,7 @@ _BY_SOURCE: dict[str, JsonObject] = {
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
 _TOKEN_SECONDS = 3600
+_RBAC = "rbac.authorization.k8s.io"
 
 
 def defaulted_volume(volume: JsonObject) -> JsonObject:
@@ -299,6 +300,19 @@ def _priority_class(document: JsonObject) -> JsonObject:
     return {**document, "preemptionPolicy": document.get("preemptionPolicy") or "PreemptLowerPriority"}
 
 
+def _binding(document: JsonObject) -> JsonObject:
+    """Subjects and the role are in RBAC's group, unless they are service accounts."""
+    changed: JsonObject = {}
+    if reference := document.get("roleRef"):
+        changed["roleRef"] = {**reference, "apiGroup": reference.get("apiGroup") or _RBAC}
+    if subjects := document.get("subjects"):
+        changed["subjects"] = [
+            {**each, "apiGroup": _RBAC} if each.get("kind") in ("User", "Group") and not each.get("apiGroup") else each
+            for each in subjects
+        ]
+    return {**document, **changed}
+
+
 def _secret(document: JsonObject) -> JsonObject:
     """`stringData` is only written: its texts become members of `data`, in place of older ones."""
     texts = document.get("stringData") or {}
@@ -324,6 +338,8 @@ _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
     "PriorityClass": _priority_class,
     "RuntimeClass": _runtime_class,
     "Secret": _secret,
+    "RoleBinding": _binding,
+    "ClusterRoleBinding": _binding,
 }
 
 

@@ -126,6 +126,15 @@ KINDS: tuple[SchemaKind, ...] = (
         for name in ("SelfSubjectReview", "TokenReview")
     ),
     SchemaKind("authentication.k8s.io", "v1", "TokenRequest", "", True, "authentication.TokenRequest"),
+    *(
+        SchemaKind("rbac.authorization.k8s.io", "v1", name, f"{name.lower()}s", namespaced, f"rbac.{name}")
+        for name, namespaced in (
+            ("ClusterRole", False),
+            ("ClusterRoleBinding", False),
+            ("Role", True),
+            ("RoleBinding", True),
+        )
+    ),
     SchemaKind(
         "certificates.k8s.io",
         "v1",
