@@ -64,6 +64,8 @@ def _patch_type(call: ApiCall) -> str:
     type_ = media_type(call.content_type)
     if type_ not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH):
         raise unsupported_patch()
+    if type_ == STRATEGIC_PATCH and call.info.resource.custom is not None and call.info.subresource != "scale":
+        raise unsupported_patch(JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
     return type_
 
 

@@ -46,6 +46,7 @@ from plimsoll.api.server.bootstrap import bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
+from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.store.errors import StoreClosedError, WriteFailedError
 from plimsoll.store.store import Store
@@ -78,6 +79,7 @@ class Options(msgspec.Struct, frozen=True):
     audit: Audit | None = None
     reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
+    service_ranges: ServiceRanges = DEFAULT_RANGES
 
 
 class App:
@@ -101,7 +103,14 @@ class App:
         options = self.options
         store = await Store.open(options.state_directory / "store", reserve_bytes=options.reserve_bytes)
         try:
-            self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
+            self.cluster = Cluster(
+                store,
+                options.profile,
+                options.gates,
+                clock=options.clock,
+                limits=options.limits,
+                services=options.service_ranges,
+            )
             if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
             if store.fault:
@@ -195,7 +204,7 @@ class App:
                 "again later",
                 retry_after_s=_SURPLUS_RETRY_S,
             )
-        info = request_info(scope["method"], path, query)
+        info = request_info(scope["method"], path, query, self.cluster.catalog)
         if info is None:
             await self.fairness.slow_down(user)
             headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
@@ -334,7 +343,8 @@ class App:
         user = self._authenticate(request)
         if user == ANONYMOUS:
             raise unauthorized()
-        info = request_info("GET", scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"]))
+        query = parsed_query(scope["query_string"])
+        info = request_info("GET", scope["raw_path"].decode("latin-1"), query, self.cluster.catalog)
         if info is None:
             raise no_such_resource()
         request.info = info

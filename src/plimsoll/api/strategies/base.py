@@ -29,6 +29,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     gates: Gates
     in_place: bool  # gate InPlacePodVerticalScaling
     now: str
+    service_family: str = "IPv4"  # of the range of cluster IPs
 
 
 class Strategy:

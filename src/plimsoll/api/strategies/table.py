@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.strategies.base import Strategy
@@ -13,6 +13,7 @@ from plimsoll.api.strategies.cluster import (
     NamespaceStrategy,
     NodeStrategy,
 )
+from plimsoll.api.strategies.custom import CustomResourceDefinitionStrategy, CustomStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.policies import (
     DisruptionBudgetStrategy,
@@ -22,11 +23,15 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
+from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
 from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
 
 _STRATEGIES: dict[str, type[Strategy]] = {
     "configmaps": ConfigMapStrategy,
+    "customresourcedefinitions": CustomResourceDefinitionStrategy,
     "deployments": WorkloadStrategy,
+    "endpoints": EndpointsStrategy,
+    "endpointslices": EndpointSliceStrategy,
     "events": EventStrategy,
     "jobs": JobStrategy,
     "leases": LeaseStrategy,
@@ -40,9 +45,12 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "resourcequotas": QuotaStrategy,
     "runtimeclasses": RuntimeClassStrategy,
     "serviceaccounts": ServiceAccountStrategy,
+    "services": ServiceStrategy,
 }
 
 
-@cache
+@lru_cache(512)  # custom resources come and go
 def strategy(resource: ApiResource) -> Strategy:
+    if resource.custom is not None:
+        return CustomStrategy(resource)
     return _STRATEGIES[resource.storage](resource)

@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
+from plimsoll.api.tables.service_printer import endpoints_cells, service_cells, slice_cells
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import profile_named
@@ -262,6 +263,11 @@ def _job_duration(status: JsonObject, now_s: float) -> str:
     return human_duration((now_s if end is None else end) - start)
 
 
+def _service(service: JsonObject, now_s: float) -> list[Any]:
+    *cells, selector = service_cells(service)
+    return [_name(service), *cells, _age(service, now_s), selector]
+
+
 _WORKLOAD_WIDE = ("Containers", "Images", "Selector")
 
 _PRINTERS: dict[str, Printer] = {
@@ -289,6 +295,9 @@ _PRINTERS: dict[str, Printer] = {
         _columns("Data", "Age"),
         _named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
     ),
+    "services": Printer(_columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)), _service),
+    "endpoints": Printer(_columns("Endpoints", "Age"), _named(endpoints_cells)),
+    "endpointslices": Printer(_columns("AddressType", "Ports", "Endpoints", "Age"), _named(slice_cells)),
     "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _named(_quota)),
     "serviceaccounts": Printer(_columns("Age"), _named(lambda _: [])),
     "leases": Printer(

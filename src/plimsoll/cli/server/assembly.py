@@ -18,6 +18,7 @@ from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
 from plimsoll.api.server.services import client_of, controllers, running
+from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 
@@ -33,19 +34,21 @@ def control_plane(
     *,
     scheduler: bool = True,
     audit: Audit | None = None,
+    services: ServiceRanges = DEFAULT_RANGES,
 ) -> App:
     calls = NodeCalls(authority)
     streams, metrics = NodeStreams(calls), NodeMetrics(calls)
-    services: list[Service] = [metrics_service, controllers, metrics.service]
+    parts: list[Service] = [metrics_service, controllers, metrics.service]
     if scheduler:
-        services.append(running("scheduler", _schedule))
+        parts.append(running("scheduler", _schedule))
     return App(
         Options(
             state_directory=state,
             authenticate=authenticator(state),
             profile=profile,
             gates=gates,
-            services=services,
+            services=parts,
+            service_ranges=services,
             handlers={**REVIEWS, **certificate_requests(authority), **metrics.handlers()},
             streamers={
                 ("", "pods", "log"): streams.log,
