@@ -227,3 +227,51 @@ async def test_the_service_kubernetes_has_the_server_s_address(tmp_path: Path) -
         await ask.ok("DELETE", f"{SERVICES}/kubernetes")
         again = await _until(ask, f"{SERVICES}/kubernetes", lambda each: each["metadata"]["uid"] != uid)
         assert again["spec"]["clusterIP"] == "10.96.0.1"
+
+
+# --- quotas ---
+
+
+async def _used(ask: ApiClient, name: str, holds: Callable[[Any], bool]) -> Any:
+    path = f"/api/v1/namespaces/default/resourcequotas/{name}"
+    return (await _until(ask, path, lambda each: holds((each.get("status") or {}).get("used") or {})))["status"]["used"]
+
+
+async def test_quotas_count_services_node_ports_and_load_balancers(tmp_path: Path) -> None:
+    hard = {"services": "3", "services.nodeports": "2", "services.loadbalancers": "1", "count/services": "9"}
+    async with api(tmp_path, services=(controllers,)) as ask:
+        await ask.ok("GET", f"{SERVICES}/kubernetes")  # counts, too
+        await ask.ok(
+            "POST", "/api/v1/namespaces/default/resourcequotas", {"metadata": {"name": "q"}, "spec": {"hard": hard}}
+        )
+        await _used(ask, "q", lambda used: used.get("services") == "1" and used.get("services.nodeports") == "0")
+        await ask.ok("POST", SERVICES, service("port", type="NodePort"))
+        used = (await ask.ok("GET", "/api/v1/namespaces/default/resourcequotas/q"))["status"]["used"]
+        assert (used["services"], used["services.nodeports"]) == ("2", "1")
+        two = [{"name": "a", "port": 1}, {"name": "b", "port": 2}]
+        said = await ask("POST", SERVICES, service("more", type="NodePort", ports=two))
+        assert said.code == 403
+        assert (
+            "requested: services.nodeports=2, used: services.nodeports=1, limited: services.nodeports=2" in said.message
+        )
+        await ask.ok("POST", SERVICES, service("plain"))
+        change = {"spec": {"type": "LoadBalancer", "ports": two}}
+        said = await ask("PATCH", f"{SERVICES}/plain", change, MERGE)
+        assert said.code == 403 and "services.nodeports=2" in said.message
+        await ask.ok("PATCH", f"{SERVICES}/plain", {"spec": {"type": "LoadBalancer"}}, MERGE)
+        await ask.ok("DELETE", f"{SERVICES}/plain")
+        await _used(ask, "q", lambda used: used["services.loadbalancers"] == "0" and used["services.nodeports"] == "1")
+
+
+async def test_a_quota_for_affinity_across_namespaces(tmp_path: Path) -> None:
+    selector = {"matchExpressions": [{"scopeName": "CrossNamespacePodAffinity", "operator": "Exists"}]}
+    term = {"labelSelector": {}, "topologyKey": "region", "namespaces": ["other"]}
+    anti = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    async with api(tmp_path, services=(controllers,)) as ask:
+        sent = {"metadata": {"name": "q"}, "spec": {"hard": {"pods": "1"}, "scopeSelector": selector}}
+        await ask.ok("POST", "/api/v1/namespaces/default/resourcequotas", sent)
+        await _used(ask, "q", lambda used: used.get("pods") == "0")
+        await ask.ok("POST", PODS, pod("plain"))
+        await ask.ok("POST", PODS, pod("first", affinity=anti))
+        said = await ask("POST", PODS, pod("second", affinity=anti))
+        assert said.code == 403 and "exceeded quota: q, requested: pods=1, used: pods=1" in said.message

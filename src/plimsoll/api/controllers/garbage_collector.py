@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext, resource_path
-from plimsoll.api.machinery.catalog import Catalog
+from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.kube import request
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.owner_references import FOREGROUND, ORPHAN, blocks, is_left_over, owner_uids
@@ -44,7 +44,7 @@ def _uid(body: bytes) -> str:
     return body[start : body.index(b'"', start)].decode()
 
 
-def controller(context: ControllerContext, catalog: Catalog) -> Controller:
+def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Controller:
     existing: dict[str, str] = {}  # uid → key, of every object that may be an owner
     dependents: dict[str, set[str]] = {}  # owner's uid → keys
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext, own_key, read, resource_path
-from plimsoll.api.machinery.catalog import Catalog
+from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.kube import request
 from plimsoll.kube.request import Request, ResourcePath
 
@@ -11,7 +11,7 @@ NAMESPACES = ResourcePath("/api/v1", "namespaces")
 REQUEUE_S = 1.0  # while objects in it terminate
 
 
-def controller(context: ControllerContext, catalog: Catalog) -> Controller:
+def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Controller:
     async def reconcile(key: str) -> float | None:
         namespace = context.document(key)
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from plimsoll.api.admission.quota import counted_names
 from plimsoll.api.controllers.controller import Controller, ControllerContext, namespace_of
-from plimsoll.api.machinery.catalog import Catalog
+from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath
-from plimsoll.rules.admission.quota import used_by
+from plimsoll.rules.admission.quota import SERVICE_COUNTS, services_used, used_by
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import ResourceQuota
@@ -27,7 +27,7 @@ REQUEUE_S = 0.05
 _NOT_COUNTED = ("/events/", "coordination.k8s.io/leases/", PREFIX)  # frequent, or followed for themselves
 
 
-def controller(context: ControllerContext, profile: Profile, clock: Clock, catalog: Catalog) -> Controller:
+def controller(context: ControllerContext, profile: Profile, clock: Clock, catalog: Catalog = BUILT_IN) -> Controller:
     def counted() -> dict[str, str]:
         """Name in quotas → where the objects are stored."""
         return {name: f"{kind.group}/{kind.plural}/" for kind in catalog.stored() for name in counted_names(kind)}
@@ -59,6 +59,8 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
             for name in hard.keys() - used.keys():
                 prefix = prefixes.get(name)
                 used[name] = str(context.store.count(f"{prefix}{namespace}/")) if prefix else "0"
+            if SERVICE_COUNTS & hard.keys():
+                used |= services_used(context.documents(f"/services/{namespace}/"), hard)
             if not await _write(context, document, {"hard": hard, "used": used}):
                 return REQUEUE_S
         return None

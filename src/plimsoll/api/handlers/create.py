@@ -173,7 +173,7 @@ async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: J
             if resource.storage == "pods":
                 charges = charge(cluster, quotas, theirs, new, None, dry_run=options.dry_run)
             else:
-                charges = charge_object(resource, name, quotas, theirs, dry_run=options.dry_run)
+                charges = charge_object(resource, quotas, theirs, new, dry_run=options.dry_run)
         if options.dry_run:
             return [None] * len(keys)
         return [body_of(new, versions[0]), *[None] * (others - 1), *charges]

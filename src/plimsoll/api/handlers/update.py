@@ -22,7 +22,7 @@ from plimsoll.api.admission.chain import (
     limit_ranged_resize,
 )
 from plimsoll.api.admission.node_restriction import check_update
-from plimsoll.api.admission.quota import charge, quota_keys
+from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.handlers.create import create_object, defaulted, with_addresses, write_context
 from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -102,6 +102,8 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     keys = [key(resource, info.namespace, info.name)]
     if resource.storage == "pods" and info.subresource in ("", "resize"):
         keys += quota_keys(cluster, "UPDATE", info.subresource, info.namespace, None, None)
+    elif resource.storage == "services" and not info.subresource:
+        keys += counting_keys(cluster, resource, info.namespace)
     bodies: list[bytes] = []
     ahead: _Stepped | None = None
 
@@ -123,7 +125,9 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
             bodies.append(record.body)
             return nothing
         charges: list[Decision] = nothing[1:]
-        if keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
+        if keys[1:] and resource.storage == "services":
+            charges = charge_object(resource, records[1:], versions[1:], new, old, dry_run=options.dry_run)
+        elif keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
             charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)
         if options.dry_run:
             bodies.append(unstamped_body(new))
