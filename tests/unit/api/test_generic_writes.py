@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.api.server.services import controllers
 from tests.unit.api.api_client import APPLY, MERGE, PODS, api
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
@@ -74,3 +75,24 @@ async def test_a_write_to_status_of_a_deployment_keeps_its_labels(tmp_path: Path
         assert found["metadata"]["labels"] == {"l": "1"}
         assert found["metadata"]["annotations"] == {"a": "1"}
         assert found["status"]["replicas"] == 3
+
+
+async def test_health_pages_list_what_was_started(tmp_path: Path) -> None:
+    async with api(tmp_path, services=(controllers,)) as ask:
+        for page in ("healthz", "livez", "readyz"):
+            lines = (await ask("GET", f"/{page}?verbose=1")).body.decode().splitlines()
+            assert lines[:2] == ["[+]ping ok", "[+]store ok"]
+            assert lines[-1] == f"{page} check passed"
+            for hook in (
+                "start-system-namespaces-controller",
+                "scheduling/bootstrap-system-priority-classes",
+                "bootstrap-controller",
+                "start-service-ip-repair-controllers",
+                "crd-informer-synced",
+                "start-apiextensions-controllers",
+            ):
+                assert f"[+]poststarthook/{hook} ok" in lines
+                assert (await ask("GET", f"/{page}/poststarthook/{hook}")).body == b"ok"
+        ask.app.start_hooks["bootstrap-controller"] = "not written"
+        assert (await ask("GET", "/readyz")).code == 500
+        assert (await ask("GET", "/readyz?exclude=poststarthook/bootstrap-controller")).code == 200

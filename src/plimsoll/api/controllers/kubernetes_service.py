@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -112,12 +112,17 @@ def report_conflicts(cluster: Cluster) -> None:
                 log.warning("service %s: cluster IP %s belongs to %s: recreate it", name, address, owners[address])
 
 
-def controller(context: ControllerContext, cluster: Cluster, at: Advertised) -> Controller:
+def controller(
+    context: ControllerContext, cluster: Cluster, at: Advertised, published: Callable[[], None]
+) -> Controller:
+    """`published` is called whenever everything is as it should be."""
+
     def own(where: str, _: bytes) -> Iterable[str]:
         return (NAME,) if where in _KEYS else ()
 
     async def reconcile(_: str) -> float | None:
         await publish(cluster, at)
+        published()
         return None
 
     return Controller(

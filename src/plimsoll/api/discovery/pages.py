@@ -109,7 +109,9 @@ class StaticPages:
         if path == "/version":
             return StaticPage(200, self._version)
         if path in HEALTH_PATHS:
-            code, body = health(path, faults(), verbose="verbose" in query)
+            left_out = query.get("exclude", [])
+            checks = {name: fault for name, fault in faults().items() if name not in left_out}
+            code, body = health(path, checks, verbose="verbose" in query)
             return StaticPage(code, body, TEXT)
         if path.startswith(HEALTH_PATHS):
             return self._single_check(path, faults())
@@ -130,8 +132,8 @@ class StaticPages:
         return StaticPage(200, page.body, DISCOVERY if aggregated else JSON, page.etag, headers)
 
     def _single_check(self, path: str, faults: Mapping[str, str]) -> StaticPage | None:
-        name = path.rsplit("/", 1)[1]
-        if name not in faults or path.count("/") != 2:
+        name = path.lstrip("/").partition("/")[2]
+        if name not in faults:
             return None
         fault = faults[name]
         return StaticPage(500 if fault else 200, f"internal server error: {fault}".encode() if fault else b"ok", TEXT)

@@ -42,7 +42,7 @@ from plimsoll.api.machinery.status import (
     unavailable,
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
-from plimsoll.api.server.bootstrap import bootstrap
+from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
@@ -92,6 +92,7 @@ class App:
         self.cluster: Cluster
         self.rounds = Rounds()
         self.fairness = Fairness(options.limits, self.meter, self.rounds, time.monotonic)
+        self.start_hooks: dict[str, str] = {}  # what starts with the server, by name: its fault, empty if it is done
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
 
@@ -115,10 +116,13 @@ class App:
                 self.pages.leave_out("pods/resize")
             if store.fault:
                 log.error("%s", store.fault)
+            fault = ""
             try:
                 await bootstrap(self.cluster)
             except WriteFailedError as error:
+                fault = str(error)
                 log.error("reads are served, writes are not: %s", error)
+            self.start_hooks |= dict.fromkeys(BOOTSTRAP_HOOKS, fault)
             async with AsyncExitStack() as stack:
                 for service in options.services:
                     await stack.enter_async_context(service(self))
@@ -135,7 +139,8 @@ class App:
         """Health checks by name; an empty text means that it passed."""
         if not self._is_open:
             return {"ping": "", "store": "not open", "shutdown": "the server is not serving"}
-        return {"ping": "", "store": self.cluster.store.fault}
+        hooks = {f"poststarthook/{name}": fault for name, fault in self.start_hooks.items()}
+        return {"ping": "", "store": self.cluster.store.fault, **hooks}
 
     def end_watches(self) -> None:
         """End every watch, so that shutdown does not wait for clients that never disconnect."""

@@ -46,10 +46,17 @@ async def controllers(app: App) -> AsyncIterator[None]:
     context, clock = ControllerContext(cluster.store, client_of(app, CONTROLLERS)), cluster.clock
     served = custom_resources.ServedDefinitions(context, cluster.catalog, app.pages.set_catalog)
     served.refresh()
+    app.start_hooks |= dict.fromkeys(("crd-informer-synced", "start-apiextensions-controllers"), "")
     at = kubernetes_service.advertised(app.pages.address)
+
+    def published() -> None:
+        app.start_hooks["bootstrap-controller"] = ""
+
+    app.start_hooks |= dict.fromkeys(("bootstrap-controller", "start-service-ip-repair-controllers"), "")
     try:
         await kubernetes_service.publish(cluster, at)
     except WriteFailedError as error:
+        app.start_hooks["bootstrap-controller"] = str(error)
         log.error("the service default/kubernetes is not written: %s", error)  # its controller tries again
     kubernetes_service.report_conflicts(cluster)
     every = (
@@ -66,7 +73,7 @@ async def controllers(app: App) -> AsyncIterator[None]:
         jobs.controller(context, clock),
         disruption_budgets.controller(context),
         endpoints.controller(context),
-        kubernetes_service.controller(context, cluster, at),
+        kubernetes_service.controller(context, cluster, at, published),
     )
     async with _running({f"controller {controller.name}": controller.run for controller in every}):
         yield
