@@ -72,6 +72,7 @@ class Cluster:
         clock: Clock = time.time,
         limits: Limits = DEFAULT_LIMITS,
         services: ServiceRanges = DEFAULT_RANGES,
+        root_ca: str = "",
     ) -> None:
         self.store = store
         self.profile = profile
@@ -80,6 +81,7 @@ class Cluster:
         self.catalog = Catalog()
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
+        self.root_ca = root_ca
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.service_addresses = ServiceAddresses(store, prefix(stored_resource("services")), services)
         self.in_place = feature_gates["InPlacePodVerticalScaling"]

@@ -77,6 +77,10 @@ class _Configured(Selectable, frozen=True, gc=False):
     status: _Status = _Status()
 
 
+class _Typed(Selectable, frozen=True, gc=False):
+    type: str = ""
+
+
 class _Event(Selectable, frozen=True, gc=False, rename="camel"):
     involved_object: _Reference = _Reference()
     reason: str = ""
@@ -93,6 +97,7 @@ _SHAPES: dict[str, type[Selectable]] = {
     "jobs": _Configured,
     "services": _Configured,
     "events": _Event,
+    "secrets": _Typed,
 }
 
 

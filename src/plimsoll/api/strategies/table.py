@@ -23,6 +23,7 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
+from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
 from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
 
@@ -44,6 +45,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "replicasets": WorkloadStrategy,
     "resourcequotas": QuotaStrategy,
     "runtimeclasses": RuntimeClassStrategy,
+    "secrets": SecretStrategy,
     "serviceaccounts": ServiceAccountStrategy,
     "services": ServiceStrategy,
 }

@@ -299,6 +299,10 @@ _PRINTERS: dict[str, Printer] = {
     "endpoints": Printer(_columns("Endpoints", "Age"), _named(endpoints_cells)),
     "endpointslices": Printer(_columns("AddressType", "Ports", "Endpoints", "Age"), _named(slice_cells)),
     "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _named(_quota)),
+    "secrets": Printer(
+        _columns("Type", "Data", "Age"),
+        _named(lambda secret: [secret.get("type") or "", len(part(secret, "data"))]),
+    ),
     "serviceaccounts": Printer(_columns("Age"), _named(lambda _: [])),
     "leases": Printer(
         _columns("Holder", "Age"), _named(lambda lease: [part(lease, "spec").get("holderIdentity") or ""])

@@ -215,7 +215,14 @@ async def test_pages(tmp_path: Path) -> None:
         assert (await ask("GET", "/version")).json["minor"] == "36"
         for path in ("/healthz", "/livez", "/readyz", "/readyz/store"):
             assert ((await ask("GET", path)).body, (await ask("GET", path)).code) == (b"ok", 200)
-        assert (await ask("GET", "/readyz?verbose")).body == b"[+]ping ok\n[+]store ok\nreadyz check passed\n"
+        shown = (await ask("GET", "/readyz?verbose")).body.decode().splitlines()
+        assert shown == [
+            "[+]ping ok",
+            "[+]store ok",
+            "[+]poststarthook/start-system-namespaces-controller ok",
+            "[+]poststarthook/scheduling/bootstrap-system-priority-classes ok",
+            "readyz check passed",
+        ]
         for path in ("/foo", "/apis/foo", "/apis/foo/v1", "/api/v2"):
             said = await ask("GET", path)
             assert (said.code, said.headers["content-type"], said.body) == (
