@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.strategies.base import Strategy
@@ -13,6 +13,7 @@ from plimsoll.api.strategies.cluster import (
     NamespaceStrategy,
     NodeStrategy,
 )
+from plimsoll.api.strategies.custom import CustomResourceDefinitionStrategy, CustomStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.policies import (
     DisruptionBudgetStrategy,
@@ -24,13 +25,17 @@ from plimsoll.api.strategies.policies import (
 )
 from plimsoll.api.strategies.roles import BindingStrategy, RoleStrategy
 from plimsoll.api.strategies.secrets import SecretStrategy
+from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
 from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
 
 _STRATEGIES: dict[str, type[Strategy]] = {
     "clusterrolebindings": BindingStrategy,
     "clusterroles": RoleStrategy,
     "configmaps": ConfigMapStrategy,
+    "customresourcedefinitions": CustomResourceDefinitionStrategy,
     "deployments": WorkloadStrategy,
+    "endpoints": EndpointsStrategy,
+    "endpointslices": EndpointSliceStrategy,
     "events": EventStrategy,
     "jobs": JobStrategy,
     "leases": LeaseStrategy,
@@ -47,9 +52,12 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "runtimeclasses": RuntimeClassStrategy,
     "secrets": SecretStrategy,
     "serviceaccounts": ServiceAccountStrategy,
+    "services": ServiceStrategy,
 }
 
 
-@cache
+@lru_cache(512)  # custom resources come and go
 def strategy(resource: ApiResource) -> Strategy:
+    if resource.custom is not None:
+        return CustomStrategy(resource)
     return _STRATEGIES[resource.storage](resource)

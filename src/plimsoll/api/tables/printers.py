@@ -12,6 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
+from plimsoll.api.tables.service_printer import endpoints_cells, service_cells, slice_cells
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import profile_named
@@ -278,6 +279,11 @@ def _binding(document: JsonObject, now_s: float) -> list[Any]:
     return [_name(document), role, _age(document, now_s), *listed]
 
 
+def _service(service: JsonObject, now_s: float) -> list[Any]:
+    *cells, selector = service_cells(service)
+    return [_name(service), *cells, _age(service, now_s), selector]
+
+
 _WORKLOAD_WIDE = ("Containers", "Images", "Selector")
 
 _PRINTERS: dict[str, Printer] = {
@@ -305,6 +311,9 @@ _PRINTERS: dict[str, Printer] = {
         _columns("Data", "Age"),
         _named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
     ),
+    "services": Printer(_columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)), _service),
+    "endpoints": Printer(_columns("Endpoints", "Age"), _named(endpoints_cells)),
+    "endpointslices": Printer(_columns("AddressType", "Ports", "Endpoints", "Age"), _named(slice_cells)),
     "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _named(_quota)),
     "rolebindings": Printer(_BINDING_COLUMNS, _binding),
     "clusterrolebindings": Printer(_BINDING_COLUMNS, _binding),

@@ -43,6 +43,20 @@ _STATE = console.option(
     type=console.Path(dir_okay=False),
     help="Write an audit.k8s.io/v1 event for each change, exec and error; at most 11 files of 100 MiB.",
 )
+@console.option(
+    "--service-cluster-ip-range",
+    metavar="CIDR",
+    default="10.96.0.0/12",
+    show_default=True,
+    help="Addresses for Services.",
+)
+@console.option(
+    "--service-node-port-range",
+    metavar="FIRST-LAST",
+    default="30000-32767",
+    show_default=True,
+    help="Node ports for Services.",
+)
 @console.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
 @console.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
 @log_options
@@ -74,6 +88,8 @@ async def run(
     audit_log: Path | None,
     scheduler: bool,
     level: int,
+    service_cluster_ip_range: str = "10.96.0.0/12",
+    service_node_port_range: str = "30000-32767",
     while_stdin: bool = False,
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
@@ -89,10 +105,12 @@ async def run(
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.files.state_dir import write_private
     from plimsoll.logs import log_to_stderr
+    from plimsoll.rules.admission.service_addresses import service_ranges
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
 
     host, port = host_and_port(listen)
+    ranges = service_ranges(service_cluster_ip_range, service_node_port_range)
     profile = profile_named(profile_name)
     read = reading(None, profile, {"featureGates": feature_gates} if feature_gates else {})
     for note in read.notes:
@@ -105,7 +123,9 @@ async def run(
         audit = None
         if audit_log is not None:
             audit = Audit(stack.enter_context(contextlib.closing(AuditFile(audit_log))))
-        app = control_plane(state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit)
+        app = control_plane(
+            state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit, services=ranges
+        )
 
         def announce(url: str) -> None:
             try:

@@ -14,8 +14,11 @@ import re
 from collections.abc import Callable
 from functools import cache
 
+from plimsoll.codec.defaults import services
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document, lean_pod
+from plimsoll.codec.schema import custom
+from plimsoll.codec.schema.custom import CustomKind
 from plimsoll.codec.schema.schema import SchemaKind, struct
 from plimsoll.rules.admission.limit_range import defaulted_limit_range
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
@@ -140,6 +143,8 @@ def with_kind_defaults(
 
     `stored`: the object that it updates.
     """
+    if isinstance(kind, CustomKind):
+        return custom.with_defaults(kind.schema, document) if kind.has_defaults else document
     if kind.name == "Pod":
         before = lean_pod(stored) if resize_policy and stored is not None else None
         document = with_defaults(document, gates=gates, resize_policy=resize_policy, stored=before).document
@@ -328,6 +333,22 @@ def _runtime_class(document: JsonObject) -> JsonObject:
     return _with_lists(document, ("overhead", "podFixed"))
 
 
+def _service(document: JsonObject) -> JsonObject:
+    spec = document.get("spec") or {}
+    given = {name: value for name, value in spec.items() if value not in (None, "")}
+    if "sessionAffinityConfig" in services.service_defaults(given):
+        given.pop("sessionAffinityConfig", None)
+    if ports := given.get("ports"):
+        given["ports"] = [_service_port(port) for port in ports]
+    return {**document, "spec": put("core.ServiceSpec", given, services.service_defaults(given))}
+
+
+def _service_port(port: JsonObject) -> JsonObject:
+    defaults = services.port_defaults(port)
+    given = {name: value for name, value in port.items() if name not in defaults or value}
+    return put("core.ServicePort", given, defaults)
+
+
 _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
     "ReplicaSet": _replica_set,
     "Deployment": _deployment,
@@ -340,6 +361,9 @@ _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
     "Secret": _secret,
     "RoleBinding": _binding,
     "ClusterRoleBinding": _binding,
+    "Service": _service,
+    "Endpoints": services.endpoints,
+    "EndpointSlice": services.endpoint_slice,
 }
 
 
