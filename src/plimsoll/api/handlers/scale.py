@@ -1,4 +1,4 @@
-"""deployments/scale and replicasets/scale: the number of replicas as an object of its own (autoscaling/v1 Scale)."""
+"""…/scale of the kinds that have replicas: the number of replicas as an object of its own (autoscaling/v1 Scale)."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from plimsoll.api.machinery.status import invalid, not_found
 from plimsoll.api.tables.views import document_of
 from plimsoll.codec.schema.schema import schema
 from plimsoll.errors import FieldError
+from plimsoll.rules.controllers.adoption import selector_of
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.scheduling.selectors import selector_text
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale_of(document: JsonObject) -> JsonObject:
     metadata, spec = document["metadata"], document.get("spec") or {}
-    labels = ((spec.get("selector") or {}).get("matchLabels") or {}).items()
     replicas = spec.get("replicas")
     return {
         "kind": "Scale",
@@ -32,7 +33,7 @@ def scale_of(document: JsonObject) -> JsonObject:
         "spec": {"replicas": 1 if replicas is None else replicas},
         "status": {
             "replicas": (document.get("status") or {}).get("replicas") or 0,
-            "selector": ",".join(f"{key}={value}" for key, value in sorted(labels)),
+            "selector": selector_text(selector_of(document)),
         },
     }
 

@@ -88,6 +88,7 @@ _SHAPES: dict[str, type[Selectable]] = {
     "nodes": _Configured,
     "namespaces": _Configured,
     "replicasets": _Configured,
+    "replicationcontrollers": _Configured,
     "jobs": _Configured,
     "events": _Event,
 }

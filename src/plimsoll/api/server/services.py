@@ -21,6 +21,7 @@ from plimsoll.api.controllers import (
     replicasets,
 )
 from plimsoll.api.controllers.controller import ControllerContext
+from plimsoll.api.controllers.dependents import Orphans
 from plimsoll.api.server.app import App, Service
 from plimsoll.api.server.in_process import InProcess, control_plane_user
 from plimsoll.kube.client import Client
@@ -37,17 +38,19 @@ def client_of(app: App, name: str) -> Client:
 async def controllers(app: App) -> AsyncIterator[None]:
     cluster = app.cluster
     context, clock = ControllerContext(cluster.store, client_of(app, CONTROLLERS)), cluster.clock
+    profile, pods, replica_sets = cluster.profile, Orphans(), Orphans()
     every = (
         namespaces.controller(context),
-        nodes.lifecycle_controller(context, cluster.profile, clock),
+        nodes.lifecycle_controller(context, profile, clock),
         nodes.taint_eviction_controller(context, clock),
         pod_gc.controller(context),
         event_ttl.controller(context, clock),
-        quotas.controller(context, cluster.profile, clock),
+        quotas.controller(context, profile, clock),
         garbage_collector.controller(context),
-        replicasets.controller(context),
-        deployments.controller(context, clock),
-        jobs.controller(context, clock),
+        replicasets.replica_set_controller(context, pods, profile, clock),
+        replicasets.replication_controller(context, pods, clock),
+        deployments.controller(context, replica_sets, profile, clock),
+        jobs.controller(context, pods, clock),
         disruption_budgets.controller(context),
     )
     async with _running({f"controller {controller.name}": controller.run for controller in every}):

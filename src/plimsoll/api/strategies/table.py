@@ -13,6 +13,7 @@ from plimsoll.api.strategies.cluster import (
     NamespaceStrategy,
     NodeStrategy,
 )
+from plimsoll.api.strategies.jobs import CronJobStrategy, JobStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.policies import (
     DisruptionBudgetStrategy,
@@ -22,10 +23,20 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
-from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
+from plimsoll.api.strategies.workloads import (
+    ControllerRevisionStrategy,
+    DaemonSetStrategy,
+    PodTemplateStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+    WorkloadStrategy,
+)
 
 _STRATEGIES: dict[str, type[Strategy]] = {
     "configmaps": ConfigMapStrategy,
+    "controllerrevisions": ControllerRevisionStrategy,
+    "cronjobs": CronJobStrategy,
+    "daemonsets": DaemonSetStrategy,
     "deployments": WorkloadStrategy,
     "events": EventStrategy,
     "jobs": JobStrategy,
@@ -35,11 +46,14 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "nodes": NodeStrategy,
     "poddisruptionbudgets": DisruptionBudgetStrategy,
     "pods": PodStrategy,
+    "podtemplates": PodTemplateStrategy,
     "priorityclasses": PriorityClassStrategy,
     "replicasets": WorkloadStrategy,
+    "replicationcontrollers": ReplicationControllerStrategy,
     "resourcequotas": QuotaStrategy,
     "runtimeclasses": RuntimeClassStrategy,
     "serviceaccounts": ServiceAccountStrategy,
+    "statefulsets": StatefulSetStrategy,
 }
 
 

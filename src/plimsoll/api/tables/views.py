@@ -17,8 +17,9 @@ from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import MediaType, View
 from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.status import bad_request
+from plimsoll.api.tables.columns import Printer
 from plimsoll.api.tables.pod_printer import pod_conditions
-from plimsoll.api.tables.printers import Printer, printer
+from plimsoll.api.tables.printers import printer
 from plimsoll.rules.model.json_object import JsonObject
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"

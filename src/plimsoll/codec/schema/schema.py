@@ -104,6 +104,12 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "scheduling.PriorityClass"),
     SchemaKind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, "node.RuntimeClass"),
     SchemaKind("coordination.k8s.io", "v1", "Lease", "leases", True, "coordination.Lease"),
+    SchemaKind(_CORE, "v1", "ReplicationController", "replicationcontrollers", True, "core.ReplicationController"),
+    SchemaKind(_CORE, "v1", "PodTemplate", "podtemplates", True, "core.PodTemplate"),
+    SchemaKind(_APPS, "v1", "ControllerRevision", "controllerrevisions", True, "apps.ControllerRevision"),
+    SchemaKind(_APPS, "v1", "DaemonSet", "daemonsets", True, "apps.DaemonSet"),
+    SchemaKind(_APPS, "v1", "StatefulSet", "statefulsets", True, "apps.StatefulSet"),
+    SchemaKind("batch", "v1", "CronJob", "cronjobs", True, "batch.CronJob"),
     SchemaKind(_APPS, "v1", "ReplicaSet", "replicasets", True, "apps.ReplicaSet"),
     SchemaKind(_APPS, "v1", "Deployment", "deployments", True, "apps.Deployment"),
     SchemaKind("batch", "v1", "Job", "jobs", True, "batch.Job"),
@@ -162,11 +168,11 @@ def schema(api_version: str, kind: str) -> SchemaKind:
 @cache
 def _blocks() -> dict[str, list[str]]:
     """The lines of each struct, by its name."""
-    from plimsoll.codec.schema import cluster, container, meta, pod, pod_parts, volumes, workloads
+    from plimsoll.codec.schema import cluster, container, controllers, meta, pod, pod_parts, volumes, workloads
 
     blocks: dict[str, list[str]] = {}
     lines: list[str] = []
-    for module in (meta, pod, pod_parts, container, volumes, cluster, workloads):
+    for module in (meta, pod, pod_parts, container, volumes, cluster, workloads, controllers):
         for line in module.TABLE.splitlines():
             if line.startswith(" "):
                 lines.append(line)
