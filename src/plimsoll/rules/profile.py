@@ -206,6 +206,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "`volumeMounts` of container statuses")
     node_table_shows_architecture: bool = _row(False, {"1.27": False, "1.36": True}, "05 B7",
         "`kubectl get nodes -o wide` shows the architecture after the kernel")
+    terminating_replicas: bool = _row(False, {"1.27": False, "1.35": True}, "05 B6",
+        "`terminatingReplicas` in the status of Deployments and ReplicaSets")
 # fmt: on
 
 

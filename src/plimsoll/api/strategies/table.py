@@ -14,6 +14,7 @@ from plimsoll.api.strategies.cluster import (
     NodeStrategy,
 )
 from plimsoll.api.strategies.custom import CustomResourceDefinitionStrategy, CustomStrategy
+from plimsoll.api.strategies.jobs import CronJobStrategy, JobStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.policies import (
     DisruptionBudgetStrategy,
@@ -26,13 +27,23 @@ from plimsoll.api.strategies.policies import (
 from plimsoll.api.strategies.roles import BindingStrategy, RoleStrategy
 from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
-from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
+from plimsoll.api.strategies.workloads import (
+    ControllerRevisionStrategy,
+    DaemonSetStrategy,
+    PodTemplateStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+    WorkloadStrategy,
+)
 
 _STRATEGIES: dict[str, type[Strategy]] = {
     "clusterrolebindings": BindingStrategy,
     "clusterroles": RoleStrategy,
     "configmaps": ConfigMapStrategy,
+    "controllerrevisions": ControllerRevisionStrategy,
+    "cronjobs": CronJobStrategy,
     "customresourcedefinitions": CustomResourceDefinitionStrategy,
+    "daemonsets": DaemonSetStrategy,
     "deployments": WorkloadStrategy,
     "endpoints": EndpointsStrategy,
     "endpointslices": EndpointSliceStrategy,
@@ -44,8 +55,10 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "nodes": NodeStrategy,
     "poddisruptionbudgets": DisruptionBudgetStrategy,
     "pods": PodStrategy,
+    "podtemplates": PodTemplateStrategy,
     "priorityclasses": PriorityClassStrategy,
     "replicasets": WorkloadStrategy,
+    "replicationcontrollers": ReplicationControllerStrategy,
     "resourcequotas": QuotaStrategy,
     "rolebindings": BindingStrategy,
     "roles": RoleStrategy,
@@ -53,6 +66,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "secrets": SecretStrategy,
     "serviceaccounts": ServiceAccountStrategy,
     "services": ServiceStrategy,
+    "statefulsets": StatefulSetStrategy,
 }
 
 

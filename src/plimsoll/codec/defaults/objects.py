@@ -12,10 +12,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable
-from functools import cache
 
 from plimsoll.codec.defaults import services
+from plimsoll.codec.defaults.members import in_go_order, put
 from plimsoll.codec.defaults.resources import with_defaults
+from plimsoll.codec.defaults.workloads import WORKLOADS
 from plimsoll.codec.lean.lean import from_document, lean_pod
 from plimsoll.codec.schema import custom
 from plimsoll.codec.schema.custom import CustomKind
@@ -112,7 +113,6 @@ _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
 _RESOURCES = (("resources", "limits"), ("resources", "requests"))
-_MAX_INT32 = 2**31 - 1
 
 _POD_SPEC: JsonObject = {
     "restartPolicy": "Always",
@@ -149,8 +149,14 @@ def with_kind_defaults(
         before = lean_pod(stored) if resize_policy and stored is not None else None
         document = with_defaults(document, gates=gates, resize_policy=resize_policy, stored=before).document
         return {**document, "spec": defaulted_pod_spec(document.get("spec") or {}, is_template=False)}
+    if workload := WORKLOADS.get(kind.name):
+        return workload(document, _template_spec)
     change = _BY_KIND.get(kind.name)
     return document if change is None else change(document)
+
+
+def _template_spec(spec: JsonObject) -> JsonObject:
+    return defaulted_pod_spec(spec, is_template=True)
 
 
 def defaulted_pod_spec(spec: JsonObject, *, is_template: bool) -> JsonObject:
@@ -222,52 +228,6 @@ def _handler(handler: JsonObject) -> JsonObject:
     if handler.get("httpGet") is None:
         return handler
     return {**handler, "httpGet": put("core.HTTPGetAction", handler["httpGet"], _HTTP)}
-
-
-def _with_template(document: JsonObject, name: str, defaults: JsonObject) -> JsonObject:
-    spec = put(name, document.get("spec") or {}, defaults)
-    template = spec.get("template") or {}
-    pod_spec = defaulted_pod_spec(template.get("spec") or {}, is_template=True)
-    return {**document, "spec": {**spec, "template": {**template, "spec": pod_spec}}}
-
-
-def _replica_set(document: JsonObject) -> JsonObject:
-    return _with_template(document, "apps.ReplicaSetSpec", {"replicas": 1})
-
-
-def _deployment(document: JsonObject) -> JsonObject:
-    spec = document.get("spec") or {}
-    strategy = put("apps.DeploymentStrategy", spec.get("strategy") or {}, {"type": "RollingUpdate"})
-    if strategy["type"] == "RollingUpdate":
-        rolling = put(
-            "apps.RollingUpdateDeployment",
-            strategy.get("rollingUpdate") or {},
-            {"maxUnavailable": "25%", "maxSurge": "25%"},
-        )
-        strategy = {**strategy, "rollingUpdate": rolling}
-    spec = put("apps.DeploymentSpec", {**spec, "strategy": strategy}, {})
-    defaults = {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}
-    return _with_template({**document, "spec": spec}, "apps.DeploymentSpec", defaults)
-
-
-def _job(document: JsonObject) -> JsonObject:
-    spec = document.get("spec") or {}
-    policy = spec.get("podFailurePolicy")
-    defaults: JsonObject = {
-        "parallelism": 1,
-        "backoffLimit": 6 if spec.get("backoffLimitPerIndex") is None else _MAX_INT32,
-        "completionMode": "NonIndexed",
-        "suspend": False,
-        "podReplacementPolicy": "Failed" if policy else "TerminatingOrFailed",
-    }
-    if spec.get("parallelism") is None and spec.get("completions") is None:
-        defaults["completions"] = 1
-    document = _with_template(document, "batch.JobSpec", defaults)
-    labels = ((document["spec"]["template"].get("metadata") or {}).get("labels")) or {}
-    metadata = document.get("metadata") or {}
-    if labels and not metadata.get("labels"):
-        document = {**document, "metadata": put("meta.ObjectMeta", metadata, {"labels": labels})}
-    return document
 
 
 def _limit_range(document: JsonObject) -> JsonObject:
@@ -350,9 +310,6 @@ def _service_port(port: JsonObject) -> JsonObject:
 
 
 _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
-    "ReplicaSet": _replica_set,
-    "Deployment": _deployment,
-    "Job": _job,
     "LimitRange": _limit_range,
     "ResourceQuota": _resource_quota,
     "Node": _node,
@@ -388,24 +345,3 @@ def _rounded(amounts: dict[str, str]) -> dict[str, str]:
     if not any(each.is_fine for each in quantities.values()):
         return amounts
     return {name: str(each.rounded_to_milli()) for name, each in quantities.items()}
-
-
-def put(name: str, document: JsonObject, defaults: JsonObject) -> JsonObject:
-    """The document of a struct (by its name in the tables) with the members that it lacks; itself, if it lacks none."""
-    missing = {field: value for field, value in defaults.items() if document.get(field) is None}
-    return in_go_order(name, {**document, **missing}) if missing else document
-
-
-def in_go_order(name: str, document: JsonObject) -> JsonObject:
-    """Known members in Go's order, then the others."""
-    return {each: document[each] for each in sorted(document, key=_place_in(name))}
-
-
-class _Places(dict[str, int]):
-    def __missing__(self, _: str) -> int:
-        return len(self)
-
-
-@cache
-def _place_in(name: str) -> Callable[[str], int]:
-    return _Places((field, place) for place, field in enumerate(struct(name).fields)).__getitem__
