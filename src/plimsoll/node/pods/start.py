@@ -42,7 +42,7 @@ class PodStart:
         for start in actions.starts:
             if container_id := self._node.runtime.container_id(sandbox, start.name, start.attempt):
                 ids[start.name] = start.resume_id or container_id
-        prepared = await self._starter.prepare(pod, self.pod_ips(pod, observed))
+        prepared = await self._starter.prepare(pod, self._node.pod_ips(pod, observed))
         try:
             self._starter.images.prefetch(pod, actions.starts)
             paths, sandbox_id = await self._node.containers.start(
@@ -66,13 +66,7 @@ class PodStart:
 
     async def refresh_volumes(self, pod: RunPod, observed: ObservedPod) -> None:
         """Update the files of a running pod to what the API server has now."""
-        await self._starter.prepare(pod, self.pod_ips(pod, observed), fresh=True)
-
-    def pod_ips(self, pod: RunPod, observed: ObservedPod) -> tuple[str, ...]:
-        sandbox = observed.sandbox()
-        if sandbox is not None and sandbox.ip:
-            return (sandbox.ip,)
-        return self._node.surroundings.host_ips if pod.spec.host_network else ()
+        await self._starter.prepare(pod, self._node.pod_ips(pod, observed), fresh=True)
 
     async def _sandbox(self, pod: RunPod, actions: PodActions, spec: SandboxSpec) -> str:
         if actions.sandbox_attempt is None:
