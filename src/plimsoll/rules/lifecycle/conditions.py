@@ -19,7 +19,14 @@ OWN_CONDITIONS = frozenset({READY_TO_START, INITIALIZED, READY, CONTAINERS_READY
 # The agent reports these only while they are true.
 PASSING_CONDITIONS = frozenset({"PodResizePending", "PodResizeInProgress", "Enforced"})
 
+BY_NODE = "TerminationByKubelet"  # the reason of DisruptionTarget if the node has set it
+
 POD_COMPLETED, POD_FAILED = "PodCompleted", "PodFailed"
+
+
+def is_of_node(type_: str, reason: str) -> bool:
+    """Whether a node writes this condition. All others belong to other controllers, such as readiness gates."""
+    return type_ in OWN_CONDITIONS or type_ in PASSING_CONDITIONS or (type_ == DISRUPTION_TARGET and reason == BY_NODE)
 
 
 class ConditionInputs(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from plimsoll.rules.lifecycle.conditions import (
+    BY_NODE,
     DISRUPTION_TARGET,
     OWN_CONDITIONS,
     PASSING_CONDITIONS,
@@ -307,7 +308,7 @@ def _conditions(
         disruption = RunCondition(
             DISRUPTION_TARGET,
             "True",
-            "TerminationByKubelet",
+            BY_NODE,
             verdict.condition_message or verdict.message,
             observed_generation=generation,
         )
