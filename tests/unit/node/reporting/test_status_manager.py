@@ -43,7 +43,12 @@ CASES = {
     ),
     "a disruption by the node": (
         {"conditions": [{"type": "Gate", "status": "False"}]},
-        {"conditions": [{"type": "Gate", "status": "True"}, {"type": "DisruptionTarget", "reason": "TerminationByKubelet"}]},
+        {
+            "conditions": [
+                {"type": "Gate", "status": "True"},
+                {"type": "DisruptionTarget", "reason": "TerminationByKubelet"},
+            ]
+        },
         {"conditions": [{"type": "DisruptionTarget", "reason": "TerminationByKubelet"}]},
     ),
     "our own condition goes": (
