@@ -152,7 +152,7 @@ def kept_sizes(actuated: Allocation, names: Iterable[str], pod_level: Resources 
 
 
 def actuated_after(actuated: Allocation, allocated: Pod, names: Iterable[str], *, pod_level: bool) -> Allocation:
-    """The record after these containers, and the pod's own cgroup if `pod_level`, got the sizes of the allocated pod."""
+    """The record after these containers, and with `pod_level` the pod's own cgroup, got what is allocated."""
     spec, names = allocated.spec, tuple(names)
     resources = {each.name: each.resources for each in (*all_containers(spec), *spec.ephemeral_containers)}
     containers = {**actuated.containers, **{name: resources[name] for name in names}}

@@ -6,9 +6,10 @@ every moment. A container whose resize policy is RestartContainer is not updated
 started after them.
 
 The allocated resources are compared with the actuated ones, never with what the kernel reports. A container without a
-limit has that of the pod level, so it is resized with the pod, or restarted if its policy says so. An executor carries out
-the steps in order and stops at the first failure. Every success is recorded as actuated, so the next plan contains only
-the rest.
+limit has that of the pod level, so it is resized with the pod, or restarted if its policy says so.
+
+An executor carries out the steps in order and stops at the first failure. Every success is recorded as actuated, so the
+next plan contains only the rest.
 
 `resize_writes` lists the control files. Their values are the difference of two desired trees, before and after the
 resize, in the order of the steps. Files that no step writes (of a restarted container, of QoS class and node cgroups,
