@@ -15,6 +15,7 @@ ErrorType = Literal[
     "FieldValueDuplicate",
     "FieldValueNotFound",
     "FieldValueTooLong",
+    "FieldValueTooMany",
 ]
 
 # How Kubernetes words each kind in a message (spec 01 §4).
@@ -26,6 +27,7 @@ _WORDS: dict[str, str] = {
     "FieldValueDuplicate": "Duplicate value",
     "FieldValueNotFound": "Not found",
     "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
 }
 _WITHOUT_VALUE = frozenset({"FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong"})
 

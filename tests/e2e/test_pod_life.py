@@ -147,3 +147,64 @@ def test_every_pod_has_the_resources_of_the_whole_in_its_status(node: RealNode, 
     assert status["resources"]["limits"]["cpu"] == "100m"
     added = {"requests": {"cpu": "50m"}, "limits": {"cpu": "250m"}}
     assert resized(kube, "whole", added)["allocatedResources"] == {"cpu": "50m"}
+
+
+# --- restart rules ---
+
+
+def on_codes(action: str, *codes: int) -> Document:
+    return {"action": action, "exitCodes": {"operator": "In", "values": list(codes)}}
+
+
+def test_a_container_restarts_by_its_own_rules(node: RealNode, kube: Kubectl) -> None:
+    """A pod that never restarts: one container by its exit code, one by its policy, one not at all."""
+    again = "n=$(cat /v/$0 2>/dev/null || echo 0); echo $((n+1)) > /v/$0; [ $n -ge 1 ] && exit 0; exit $1"
+    volume = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    by_code = {"name": "code", "image": "busybox", "command": ["sh", "-c", again, "code", "42"], **volume}
+    by_policy = {"name": "policy", "image": "busybox", "command": ["sh", "-c", again, "policy", "7"], **volume}
+    create(
+        kube,
+        pod(
+            "rules",
+            {**by_code, "restartPolicy": "Never", "restartPolicyRules": [on_codes("Restart", 42)]},
+            {**by_policy, "restartPolicy": "OnFailure"},
+            shell("once", "exit 0"),
+            restartPolicy="Never",
+            volumes=[{"name": "v", "emptyDir": {}}],
+        ),
+    )
+    status = until(lambda: found if (found := status_of(kube, "rules")).get("phase") == "Succeeded" else {})
+    assert restarts(status) == {"code": 1, "policy": 1, "once": 0}
+
+
+def test_a_rule_restarts_all_containers_in_place(node: RealNode, kube: Kubectl) -> None:
+    """e2e: RestartAllContainers: the sandbox stays, and the pod begins with its init container again."""
+    begin = "echo begun >> /v/log; [ $(wc -l < /v/log) -ge 2 ] && touch /v/second; exit 0"
+    fails_once = "[ -e /v/second ] && exec sleep 1000; exit 42"
+    volume = {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}
+    source = shell("source", fails_once, restartPolicy="Never", **volume)
+    source["restartPolicyRules"] = [on_codes("RestartAllContainers", 42)]
+    create(
+        kube,
+        pod(
+            "together",
+            source,
+            shell("other", HANDLES_TERM),
+            initContainers=[shell("begin", begin, **volume)],
+            restartPolicy="Never",
+            volumes=[{"name": "v", "emptyDir": {}}],
+        ),
+    )
+
+    def again() -> Document:
+        status = status_of(kube, "together")
+        every = status.get("containerStatuses", [])
+        runs = bool(every) and all(each["state"].get("running") for each in every)
+        return status if runs and restarts(status) == {"begin": 1, "source": 1, "other": 1} else {}
+
+    status = until(again)
+    assert status["phase"] == "Running"
+    conditions = {each["type"]: each["status"] for each in status["conditions"]}
+    assert conditions["AllContainersRestarting"] == "False"
+    last = {each["name"]: each["lastState"]["terminated"]["reason"] for each in status["containerStatuses"]}
+    assert last == {"other": "RestartingAllContainers", "source": "RestartingAllContainers"}

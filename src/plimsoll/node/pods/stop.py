@@ -45,7 +45,8 @@ class PodEnd:
         wanted = []
         for kill in kills:
             container = container_named(pod, kill.name)
-            hook = container.lifecycle.pre_stop if container is not None and container.lifecycle is not None else None
+            lifecycle = container.lifecycle if container is not None and kill.grace_s > 0 else None
+            hook = lifecycle.pre_stop if lifecycle is not None else None
             wanted.append(Stop(kill.id, kill.name, kill.grace_s, hook))
         await self.stop(pod, observed, wanted, {kill.id: kill.message for kill in kills})
 

@@ -258,7 +258,7 @@ class PodWorker:
         return rest, min(self._retries[name][0] for name in waiting)
 
     async def _act(self, pod: RunPod, observed: ObservedPod, actions: PodActions) -> None:
-        if actions.kills or (actions.kill_pod and observed.live()):
+        if actions.kills or actions.restarts_all or (actions.kill_pod and observed.live()):
             # A stop may take its whole grace period.
             self._report(observed, must_be_seen=bool(self._state.restart_to_resize) and self._actuator.is_news())
         if actions.kill_pod:
@@ -267,6 +267,8 @@ class PodWorker:
         elif actions.kills:
             await self._end.kill(pod, observed, actions.kills)
         await self._end.remove_containers(actions.forget)
+        if actions.restarts_all:
+            self._report((await self._observe())[1])
         if actions.sandbox_attempt is None and not actions.starts:
             return
         with self._reported_if_slower(SLOW_CRI_START_S if self._node.is_remote else SLOW_START_S, observed):
