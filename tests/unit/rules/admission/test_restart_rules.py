@@ -13,7 +13,7 @@ from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import Pod
 
 OFF, RULES, ALL = Gates(restart_rules=False, restart_all=False), Gates(restart_all=False), Gates()
-C, I = "spec.containers[0]", "spec.initContainers[0]"
+C, INIT = "spec.containers[0]", "spec.initContainers[0]"
 IN = {"operator": "In", "values": [42]}
 RESTART, RESTART_ALL = {"action": "Restart", "exitCodes": IN}, {"action": "RestartAllContainers", "exitCodes": IN}
 
@@ -62,10 +62,10 @@ def test_ordinary_containers(gates: Gates, fields: dict[str, Any], expected: lis
     [
         pytest.param(OFF, {"restartPolicy": "Always"}, [], id="a sidecar"),
         pytest.param(OFF, {"restartPolicy": "Never"},
-                     [f'{I}.restartPolicy: Unsupported value: "Never": supported values: "Always"'], id="off"),
+                     [f'{INIT}.restartPolicy: Unsupported value: "Never": supported values: "Always"'], id="off"),
         pytest.param(RULES, {"restartPolicy": "OnFailure", "restartPolicyRules": [RESTART]}, [], id="a rule"),
         pytest.param(RULES, {"restartPolicy": "Always", "restartPolicyRules": [RESTART]},
-                     [f"{I}.restartPolicyRules: Forbidden: restartPolicyRules are not allowed for init containers with restart policy Always"],
+                     [f"{INIT}.restartPolicyRules: Forbidden: restartPolicyRules are not allowed for init containers with restart policy Always"],
                      id="a sidecar with rules"),
         pytest.param(ALL, {"restartPolicy": "Always", "restartPolicyRules": [RESTART_ALL]}, [], id="a sidecar restarts all"),
     ],
