@@ -22,6 +22,7 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
+from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
 
 _STRATEGIES: dict[str, type[Strategy]] = {
@@ -39,6 +40,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "replicasets": WorkloadStrategy,
     "resourcequotas": QuotaStrategy,
     "runtimeclasses": RuntimeClassStrategy,
+    "secrets": SecretStrategy,
     "serviceaccounts": ServiceAccountStrategy,
 }
 

@@ -290,6 +290,10 @@ _PRINTERS: dict[str, Printer] = {
         _named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
     ),
     "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _named(_quota)),
+    "secrets": Printer(
+        _columns("Type", "Data", "Age"),
+        _named(lambda secret: [secret.get("type") or "", len(part(secret, "data"))]),
+    ),
     "serviceaccounts": Printer(_columns("Age"), _named(lambda _: [])),
     "leases": Printer(
         _columns("Holder", "Age"), _named(lambda lease: [part(lease, "spec").get("holderIdentity") or ""])

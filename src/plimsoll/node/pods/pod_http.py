@@ -23,7 +23,7 @@ from plimsoll.net.http import HttpClientConnection, MalformedResponseError, Trun
 from plimsoll.rules.lifecycle.probes import MAX_OUTPUT_BYTES, port_number
 from plimsoll.rules.model.runnable import GrpcAction, HttpGet, RunContainer, TcpSocket
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.runtime.interface import ContainerRuntime, RuntimeCallError
+from plimsoll.runtime.interface import ExecService, RuntimeCallError
 
 REDIRECTS_MAX = 10
 LOOPBACK = "127.0.0.1"
@@ -33,7 +33,7 @@ PLAIN_HTTP = "http: server gave HTTP response to HTTPS client"
 class ProbeTarget(msgspec.Struct, frozen=True):
     """The container that is probed, and its pod's network."""
 
-    runtime: ContainerRuntime
+    runtime: ExecService
     sandbox_id: str
     container_id: str
     container: RunContainer

@@ -1,4 +1,4 @@
-"""Hooks as a kubelet runs them: where they go, what counts as success, and what is told about them.
+"""Hooks as a kubelet runs them: where they go, what counts as success, and what is reported about them.
 
 The pod's address is 127.0.0.2, which is another address than the machine's 127.0.0.1.
 """
