@@ -57,7 +57,7 @@ from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.lifecycle.backoff import limits_with_max
+from plimsoll.rules.lifecycle.backoff import crash_limits
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
 from plimsoll.rules.lifecycle.security_context import app_armor_profiles
@@ -148,7 +148,7 @@ class Agent:
             self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
             read_node, lambda pod: (NO_APP_ARMOR,) if app_armor_profiles(pod) and not has_app_armor() else (),
         )  # fmt: skip
-        limits = limits_with_max(setting.config.crash_loop_max_period_s)
+        limits = crash_limits(setting.config.feature_gates, setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
             self._pinning, self.pods.resizes, self.volumes, ConfigMapCache(client, clock),

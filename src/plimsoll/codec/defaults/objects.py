@@ -148,7 +148,10 @@ def with_kind_defaults(
     if kind.name == "Pod":
         before = lean_pod(stored) if resize_policy and stored is not None else None
         document = with_defaults(document, gates=gates, resize_policy=resize_policy, stored=before).document
-        return {**document, "spec": defaulted_pod_spec(document.get("spec") or {}, is_template=False)}
+        spec = defaulted_pod_spec(document.get("spec") or {}, is_template=False)
+        if spec["terminationGracePeriodSeconds"] < 0:
+            spec["terminationGracePeriodSeconds"] = 1
+        return {**document, "spec": spec}
     if workload := WORKLOADS.get(kind.name):
         return workload(document, _template_spec)
     change = _BY_KIND.get(kind.name)

@@ -61,3 +61,9 @@ class NodeServices(msgspec.Struct, frozen=True):
     def is_remote(self) -> bool:
         """A daemon behind CRI, which also pulls images and assigns addresses; its calls take longer."""
         return self.runtime.makes_cgroups
+
+    def pod_ips(self, pod: RunPod, observed: ObservedPod) -> tuple[str, ...]:
+        sandbox = observed.sandbox()
+        if sandbox is not None and sandbox.ip:
+            return (sandbox.ip,)
+        return self.surroundings.host_ips if pod.spec.host_network else ()

@@ -159,10 +159,6 @@ def _refused_by_pod(pod: RunPod, has_selinux: bool) -> Iterator[str]:
 
 
 def _refused_by_container(pod: RunPod, container: RunContainer, has_selinux: bool) -> Iterator[str]:
-    if container.restart_policy_rules:
-        yield f"{container_path(pod, container)}.restartPolicyRules"
-    if container.restart_policy and container in pod.spec.containers:
-        yield f"{container_path(pod, container)}.restartPolicy"
     context = container.security_context
     if context is None:
         return

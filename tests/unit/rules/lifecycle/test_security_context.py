@@ -184,12 +184,3 @@ def test_app_armor_profiles(annotations: Any, shared: Any, own: Any, asks: bool)
     container = {"name": "c", "securityContext": own}
     pod = run_pod({"metadata": metadata, "spec": {"securityContext": shared, "containers": [container]}})
     assert app_armor_profiles(pod) is asks
-
-
-def test_restart_rules_are_refused() -> None:
-    container = {"name": "c", "restartPolicyRules": [{"action": "Restart"}], "restartPolicy": "OnFailure"}
-    pod = run_pod({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
-    with pytest.raises(
-        ContainerConfigError, match=r"spec.containers\[0\].restartPolicyRules, .*restartPolicy: not supp"
-    ):
-        security_values(pod, pod.spec.containers[0])
