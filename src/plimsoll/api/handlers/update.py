@@ -22,6 +22,7 @@ from plimsoll.api.admission.chain import (
     limit_ranged_resize,
 )
 from plimsoll.api.admission.node_restriction import check_update
+from plimsoll.api.admission.pod_security import check_pod_security
 from plimsoll.api.admission.quota import charge, quota_keys
 from plimsoll.api.handlers.create import create_object, defaulted, write_context
 from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, read_object
@@ -121,6 +122,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         if stepped.is_same:
             bodies.append(record.body)
             return nothing
+        check_pod_security(cluster, call, old, new)
         charges: list[Decision] = nothing[1:]
         if keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
             charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)

@@ -18,6 +18,7 @@ from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.node_graph import NodeGraph
 from plimsoll.api.machinery.rounds import Worker
 from plimsoll.codec.schema.schema import SchemaKind, schema
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.gates import resolved_gates
 from plimsoll.rules.model.json_object import JsonObject
@@ -67,6 +68,7 @@ class Cluster:
         *,
         clock: Clock = time.time,
         limits: Limits = DEFAULT_LIMITS,
+        pod_security: PodSecurity = DEFAULT_POD_SECURITY,
     ) -> None:
         self.store = store
         self.profile = profile
@@ -74,6 +76,7 @@ class Cluster:
         self.clock = clock
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
+        self.pod_security = msgspec.structs.replace(pod_security, newest=profile.pod_security_minor)
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
         self.gates = resolved_gates(feature_gates, profile)

@@ -46,6 +46,7 @@ from plimsoll.api.server.bootstrap import bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.store.errors import StoreClosedError, WriteFailedError
 from plimsoll.store.store import Store
@@ -76,6 +77,7 @@ class Options(msgspec.Struct, frozen=True):
     streamers: dict[tuple[str, str, str], Streamer] = {}
     sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for WebSockets
     audit: Audit | None = None
+    pod_security: PodSecurity = DEFAULT_POD_SECURITY
     reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
 
@@ -101,7 +103,14 @@ class App:
         options = self.options
         store = await Store.open(options.state_directory / "store", reserve_bytes=options.reserve_bytes)
         try:
-            self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
+            self.cluster = Cluster(
+                store,
+                options.profile,
+                options.gates,
+                clock=options.clock,
+                limits=options.limits,
+                pod_security=options.pod_security,
+            )
             if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
             if store.fault:
@@ -349,6 +358,7 @@ class App:
             content_type=request.header(b"content-type"),
             user_agent=request.header(b"user-agent"),
             warnings=[],
+            annotations=request.annotations,
             pace=Pace(self.rounds, request.user.name, request.is_lost),
         )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.linux.files.state_dir import default_state
+
+if TYPE_CHECKING:
+    from plimsoll.rules.admission.pod_security import PodSecurity
 
 _STATE = click.option(
     "--state-dir",
@@ -44,6 +47,13 @@ _STATE = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     help="Write an audit.k8s.io/v1 event for each change, exec and error; at most 11 files of 100 MiB.",
 )
+@click.option(
+    "--admission-control-config-file",
+    "admission_config",
+    metavar="FILE",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="An AdmissionConfiguration: defaults and exemptions of PodSecurity.",
+)
 @click.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
 @click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
 @log_options
@@ -75,6 +85,7 @@ async def run(
     audit_log: Path | None,
     scheduler: bool,
     level: int,
+    admission_config: Path | None = None,
     while_stdin: bool = False,
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
@@ -90,6 +101,7 @@ async def run(
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.files.state_dir import write_private
     from plimsoll.logs import log_to_stderr
+    from plimsoll.rules.admission.pod_security import PodSecurity
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
 
@@ -106,7 +118,15 @@ async def run(
         audit = None
         if audit_log is not None:
             audit = Audit(stack.enter_context(contextlib.closing(AuditFile(audit_log))))
-        app = control_plane(state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit)
+        app = control_plane(
+            state,
+            authority,
+            profile,
+            read.config.feature_gates,
+            scheduler=scheduler,
+            audit=audit,
+            pod_security=PodSecurity() if admission_config is None else _pod_security(admission_config),
+        )
 
         def announce(url: str) -> None:
             try:
@@ -121,6 +141,26 @@ async def run(
 
         allow_many_files()
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
+
+
+def _pod_security(file: Path) -> PodSecurity:
+    from plimsoll.codec.yaml.reader import YamlError, read
+    from plimsoll.errors import InvalidConfigError
+    from plimsoll.rules.admission.pod_security_config import pod_security_from
+
+    def document(path: Path) -> Any:
+        try:
+            found = next(read(path.read_bytes()), None)
+        except OSError as error:
+            raise InvalidConfigError("", f"{path}: {error.strerror}") from None
+        if found is None or isinstance(found, YamlError):
+            raise InvalidConfigError("", f"{path}: {found or 'empty'}")
+        return found.value
+
+    try:
+        return pod_security_from(document(file), lambda name: document(file.parent / name))
+    except InvalidConfigError as error:
+        raise click.ClickException(f"--admission-control-config-file {file}: {error}") from None
 
 
 _PASSPHRASE = click.option(

@@ -18,6 +18,7 @@ from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
 from plimsoll.api.server.services import client_of, controllers, running
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 
@@ -33,6 +34,7 @@ def control_plane(
     *,
     scheduler: bool = True,
     audit: Audit | None = None,
+    pod_security: PodSecurity = DEFAULT_POD_SECURITY,
 ) -> App:
     calls = NodeCalls(authority)
     streams, metrics = NodeStreams(calls), NodeMetrics(calls)
@@ -54,6 +56,7 @@ def control_plane(
             },
             sockets={("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
             audit=audit,
+            pod_security=pod_security,
             reserve_bytes=RESERVE_BYTES,
         )
     )
