@@ -23,6 +23,7 @@ from plimsoll.api.admission.chain import (
 )
 from plimsoll.api.admission.escalation import check_grant
 from plimsoll.api.admission.node_restriction import check_update
+from plimsoll.api.admission.pod_security import check_pod_security
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.handlers.create import create_object, defaulted, with_addresses, write_context
 from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, read_object
@@ -126,6 +127,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         if stepped.is_same:
             bodies.append(record.body)
             return nothing
+        check_pod_security(cluster, call, old, new)
         charges: list[Decision] = nothing[1:]
         if keys[1:] and resource.storage == "services":
             charges = charge_object(resource, records[1:], versions[1:], new, old, dry_run=options.dry_run)

@@ -47,6 +47,7 @@ from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.store.errors import StoreClosedError, WriteFailedError
@@ -81,6 +82,7 @@ class Options(msgspec.Struct, frozen=True):
     audit: Audit | None = None
     root_ca: str = ""  # the CA's certificate, PEM, which every namespace has in `kube-root-ca.crt`
     sealing: Sealing = PLAIN
+    pod_security: PodSecurity = DEFAULT_POD_SECURITY
     reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
     service_ranges: ServiceRanges = DEFAULT_RANGES
@@ -118,6 +120,7 @@ class App:
                 limits=options.limits,
                 services=options.service_ranges,
                 root_ca=options.root_ca,
+                pod_security=options.pod_security,
             )
             if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
@@ -368,6 +371,7 @@ class App:
             content_type=request.header(b"content-type"),
             user_agent=request.header(b"user-agent"),
             warnings=[],
+            annotations=request.annotations,
             pace=Pace(self.rounds, request.user.name, request.is_lost),
         )
 

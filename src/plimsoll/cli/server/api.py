@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plimsoll.cli import console
 from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.linux.files.state_dir import default_state
+
+if TYPE_CHECKING:
+    from plimsoll.rules.admission.pod_security import PodSecurity
 
 _STATE = console.option(
     "--state-dir",
@@ -57,6 +60,13 @@ _STATE = console.option(
     show_default=True,
     help="Node ports for Services.",
 )
+@console.option(
+    "--admission-control-config-file",
+    "admission_config",
+    metavar="FILE",
+    type=console.Path(dir_okay=False, exists=True),
+    help="An AdmissionConfiguration: defaults and exemptions of PodSecurity.",
+)
 @console.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
 @console.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
 @log_options
@@ -90,6 +100,7 @@ async def run(
     level: int,
     service_cluster_ip_range: str = "10.96.0.0/12",
     service_node_port_range: str = "30000-32767",
+    admission_config: Path | None = None,
     while_stdin: bool = False,
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
@@ -105,6 +116,7 @@ async def run(
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.files.state_dir import write_private
     from plimsoll.logs import log_to_stderr
+    from plimsoll.rules.admission.pod_security import PodSecurity
     from plimsoll.rules.admission.service_addresses import service_ranges
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
@@ -124,7 +136,14 @@ async def run(
         if audit_log is not None:
             audit = Audit(stack.enter_context(contextlib.closing(AuditFile(audit_log))))
         app = control_plane(
-            state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit, services=ranges
+            state,
+            authority,
+            profile,
+            read.config.feature_gates,
+            scheduler=scheduler,
+            audit=audit,
+            services=ranges,
+            pod_security=PodSecurity() if admission_config is None else _pod_security(admission_config),
         )
 
         def announce(url: str) -> None:
@@ -140,6 +159,26 @@ async def run(
 
         allow_many_files()
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
+
+
+def _pod_security(file: Path) -> PodSecurity:
+    from plimsoll.codec.yaml.reader import YamlError, read
+    from plimsoll.errors import InvalidConfigError
+    from plimsoll.rules.admission.pod_security_config import pod_security_from
+
+    def document(path: Path) -> Any:
+        try:
+            found = next(read(path.read_bytes()), None)
+        except OSError as error:
+            raise InvalidConfigError("", f"{path}: {error.strerror}") from None
+        if found is None or isinstance(found, YamlError):
+            raise InvalidConfigError("", f"{path}: {found or 'empty'}")
+        return found.value
+
+    try:
+        return pod_security_from(document(file), lambda name: document(file.parent / name))
+    except InvalidConfigError as error:
+        raise console.CommandError(f"--admission-control-config-file {file}: {error}") from None
 
 
 _PASSPHRASE = console.option(
