@@ -52,7 +52,8 @@ class _Server(uvicorn.Server):
     without sending a byte. Here a connection costs a socket until its client has sent something. Then TLS begins, with
     one connection in each round of the event loop, because a handshake takes a millisecond or two. If many are silent,
     the oldest is closed, and so is the oldest of many handshakes: an honest client needs a moment for either, so under
-    attack the others go first. The newest client is served first: behind a crowd it would wait for all of them.
+    attack the others go first. The newest and the oldest client are served in turns: behind a crowd a new one would
+    wait for all of them, and behind new ones an old one forever.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -61,6 +62,7 @@ class _Server(uvicorn.Server):
         self._accepting: asyncio.Task[None] | None = None
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # oldest first
         self._speaking: deque[socket.socket] = deque()  # oldest first; they wait for their round
+        self._is_oldest_next = False
         self._handshakes: dict[socket.socket, asyncio.Task[None]] = {}  # oldest first
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -130,7 +132,8 @@ class _Server(uvicorn.Server):
         if not self._speaking:  # the server shuts down
             return
         loop = asyncio.get_running_loop()
-        connection = self._speaking.pop()
+        connection = self._speaking.popleft() if self._is_oldest_next else self._speaking.pop()
+        self._is_oldest_next = not self._is_oldest_next
         self._handshakes[connection] = task = loop.create_task(self._connect(connection))
         task.add_done_callback(lambda _: self._handshakes.pop(connection, None))
         if len(self._handshakes) > HANDSHAKES:
