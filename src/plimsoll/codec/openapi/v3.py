@@ -127,7 +127,10 @@ def _paths(path: str, kind: SchemaKind) -> JsonObject:
     collection = f"/{path}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"/{path}/{kind.plural}"
     body = {"*/*": {"schema": {"$ref": _reference(kind.table)}}}
     patch = {type_: {"schema": {"type": "object"}} for type_ in _PATCH_TYPES}
+    # kubectl explain 1.27 finds a kind by the list of all namespaces only.
+    everywhere = {f"/{path}/{kind.plural}": {"get": _operation(kind, "list", ())}} if kind.namespaced else {}
     return {
+        **everywhere,
         collection: {
             "get": _operation(kind, "list", ()),
             "post": _operation(kind, "post", _WRITE_OPTIONS, body),
