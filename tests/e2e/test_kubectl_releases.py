@@ -112,6 +112,7 @@ def test_the_server(kube: Kubectl, minor: int) -> None:
     for side in ("clientVersion", "serverVersion"):
         assert (versions[side]["major"], versions[side]["minor"].rstrip("+")) == ("1", str(minor)), side
         assert versions[side]["gitVersion"].startswith(f"v1.{minor}.")
+    assert "Kubernetes control plane is running at" in re.sub(r"\x1b\[[0-9;]*m", "", kube("cluster-info").out)
     assert {"v1", "apps/v1", "batch/v1", "metrics.k8s.io/v1beta1"} <= set(kube("api-versions").lines)
     names = set(kube("api-resources", "-o", "name").lines)
     assert {"pods", "nodes", "events", "deployments.apps", "jobs.batch", "nodes.metrics.k8s.io"} <= names
@@ -121,6 +122,8 @@ def test_the_server(kube: Kubectl, minor: int) -> None:
     assert "terminationGracePeriodSeconds" in explained
     assert "limits" in kube("explain", "pods.spec.containers.resources").out
     assert kube("auth", "can-i", "create", "pods").out == "yes\n"
+    denied = kube.run("auth", "can-i", "create", "pods", "--as", "nobody")
+    assert (denied.code, denied.out) == (1, "no\n"), denied
     (node,) = kube("get", "nodes", "-o", "wide").table
     assert node[:3] == [NODE, "Ready", "<none>"]
     assert node[4].startswith(f"v1.{minor}.")
@@ -201,8 +204,15 @@ def test_rollouts(kube: Kubectl) -> None:
     said = kube("set", "resources", "deployment/shop", "--requests=cpu=50m").out
     assert said == "deployment.apps/shop resource requirements updated\n"
     kube("rollout", "status", "deployment/shop", "--timeout=120s")
+    assert [row[0] for row in kube("rollout", "history", "deployment/shop").table if row and row[0].isdigit()] == [
+        "1",
+        "2",
+    ]
     cpu = ".spec.template.spec.containers[0].resources.requests.cpu"
     assert jsonpath(kube, "deployment/shop", cpu) == "50m"
+    assert kube("rollout", "undo", "deployment/shop").out == "deployment.apps/shop rolled back\n"
+    kube("rollout", "status", "deployment/shop", "--timeout=120s")
+    assert jsonpath(kube, "deployment/shop", cpu) == "100m"
     assert kube("delete", "deployment", "shop").out.startswith('deployment.apps "shop" deleted')
     kube("wait", "pods", "-l", "app=shop", "--for=delete", "--timeout=120s")
 

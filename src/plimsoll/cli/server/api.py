@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plimsoll.cli import console
 from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.linux.files.state_dir import default_state
+
+if TYPE_CHECKING:
+    from plimsoll.rules.admission.pod_security import PodSecurity
 
 _STATE = console.option(
     "--state-dir",
@@ -43,6 +46,27 @@ _STATE = console.option(
     type=console.Path(dir_okay=False),
     help="Write an audit.k8s.io/v1 event for each change, exec and error; at most 11 files of 100 MiB.",
 )
+@console.option(
+    "--service-cluster-ip-range",
+    metavar="CIDR",
+    default="10.96.0.0/12",
+    show_default=True,
+    help="Addresses for Services.",
+)
+@console.option(
+    "--service-node-port-range",
+    metavar="FIRST-LAST",
+    default="30000-32767",
+    show_default=True,
+    help="Node ports for Services.",
+)
+@console.option(
+    "--admission-control-config-file",
+    "admission_config",
+    metavar="FILE",
+    type=console.Path(dir_okay=False, exists=True),
+    help="An AdmissionConfiguration: defaults and exemptions of PodSecurity.",
+)
 @console.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
 @console.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
 @log_options
@@ -74,6 +98,9 @@ async def run(
     audit_log: Path | None,
     scheduler: bool,
     level: int,
+    service_cluster_ip_range: str = "10.96.0.0/12",
+    service_node_port_range: str = "30000-32767",
+    admission_config: Path | None = None,
     while_stdin: bool = False,
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
@@ -89,10 +116,13 @@ async def run(
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.files.state_dir import write_private
     from plimsoll.logs import log_to_stderr
+    from plimsoll.rules.admission.pod_security import PodSecurity
+    from plimsoll.rules.admission.service_addresses import service_ranges
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
 
     host, port = host_and_port(listen)
+    ranges = service_ranges(service_cluster_ip_range, service_node_port_range)
     profile = profile_named(profile_name)
     read = reading(None, profile, {"featureGates": feature_gates} if feature_gates else {})
     for note in read.notes:
@@ -105,7 +135,16 @@ async def run(
         audit = None
         if audit_log is not None:
             audit = Audit(stack.enter_context(contextlib.closing(AuditFile(audit_log))))
-        app = control_plane(state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit)
+        app = control_plane(
+            state,
+            authority,
+            profile,
+            read.config.feature_gates,
+            scheduler=scheduler,
+            audit=audit,
+            services=ranges,
+            pod_security=PodSecurity() if admission_config is None else _pod_security(admission_config),
+        )
 
         def announce(url: str) -> None:
             try:
@@ -120,6 +159,26 @@ async def run(
 
         allow_many_files()
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
+
+
+def _pod_security(file: Path) -> PodSecurity:
+    from plimsoll.codec.yaml.reader import YamlError, read
+    from plimsoll.errors import InvalidConfigError
+    from plimsoll.rules.admission.pod_security_config import pod_security_from
+
+    def document(path: Path) -> Any:
+        try:
+            found = next(read(path.read_bytes()), None)
+        except OSError as error:
+            raise InvalidConfigError("", f"{path}: {error.strerror}") from None
+        if found is None or isinstance(found, YamlError):
+            raise InvalidConfigError("", f"{path}: {found or 'empty'}")
+        return found.value
+
+    try:
+        return pod_security_from(document(file), lambda name: document(file.parent / name))
+    except InvalidConfigError as error:
+        raise console.CommandError(f"--admission-control-config-file {file}: {error}") from None
 
 
 _PASSPHRASE = console.option(
@@ -177,10 +236,26 @@ def token() -> None:
 @token.command("create")
 @console.option("--node", metavar="NAME", help="Print a kubeconfig with a node's certificate.")
 @console.option("--user", metavar="NAME", help="Print a kubeconfig with a bearer token.")
-@console.option("--role", type=console.Choice(["admin", "viewer"]), default="viewer", show_default=True)
+@console.option(
+    "--role",
+    type=console.Choice(["admin", "viewer", "none"]),
+    default="viewer",
+    show_default=True,
+    help="What the user may do; with none, what RBAC bindings grant.",
+)
+@console.option(
+    "--group", "groups", metavar="NAME", multiple=True, help="A further group of the user, for RBAC bindings."
+)
 @console.option("--server", metavar="URL", help="Address of the API server.  [default: its last address]")
 @console.pass_obj
-def create_token(state_dir: Path | None, node: str | None, user: str | None, role: str, server: str | None) -> None:
+def create_token(
+    state_dir: Path | None,
+    node: str | None,
+    user: str | None,
+    role: str,
+    groups: tuple[str, ...],
+    server: str | None,
+) -> None:
     """Create an identity and print its kubeconfig, which is secret."""
     from plimsoll.api.auth.ca import Authority, kubeconfig
     from plimsoll.api.machinery.users import MASTERS, VIEWERS, Tokens
@@ -201,7 +276,8 @@ def create_token(state_dir: Path | None, node: str | None, user: str | None, rol
         console.echo(node_kubeconfig(authority, url, node).decode(), nl=False)
         return
     assert user is not None
-    made = Tokens(state).create(user, (MASTERS if role == "admin" else VIEWERS,))
+    own = {"admin": (MASTERS,), "viewer": (VIEWERS,), "none": ()}[role]
+    made = Tokens(state).create(user, (*own, *groups))
     console.echo(kubeconfig(url, authority.ca_file.read_bytes(), user, made).decode(), nl=False)
 
 

@@ -100,7 +100,25 @@ def read(data: bytes, max_depth: int = MAX_DEPTH) -> Iterator[YamlDocument | Yam
         return
     source = _Source(_decoded(data))
     results = _read_json if _JSON_START.match(source.text) else _read_yaml
-    for index, result in enumerate(results(source, max_depth), 1):
+    yield from _documents(source, results(source, max_depth))
+
+
+def read_body(data: bytes, max_depth: int = MAX_DEPTH) -> YamlDocument | YamlError | None:
+    """The first document of a request body with a YAML media type, None without any.
+
+    An API server reads it as YAML also if it starts with a brace: commas may trail and comments are allowed. What is
+    JSON is read as JSON, which is the same and faster.
+    """
+    source = _Source(_decoded(data))
+    if _JSON_START.match(source.text):
+        found = list(_read_json(source, max_depth))
+        if len(found) == 1 and isinstance(found[0], _Parsed):
+            return next(_documents(source, iter(found)))
+    return next(_documents(source, _read_yaml(source, max_depth)), None)
+
+
+def _documents(source: _Source, results: Iterator[_Parsed | ReadError]) -> Iterator[YamlDocument | YamlError]:
+    for index, result in enumerate(results, 1):
         if isinstance(result, ReadError):
             yield YamlError(result.message, index, source.line(result.offset))
         elif not isinstance(result.value, dict):

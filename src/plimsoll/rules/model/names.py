@@ -94,6 +94,13 @@ def size_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
+def path_segment_problems(name: str) -> Problems:
+    """Roles and bindings: any name that a path can have."""
+    if name in (".", ".."):
+        return (f"may not be '{name}'",)
+    return tuple(f"may not contain '{letter}'" for letter in "/%" if letter in name)
+
+
 def decoded_bytes(text: str) -> int:
     """Of valid base64: three bytes for four characters, without the padding."""
     return len(text) // 4 * 3 - text[-2:].count("=")

@@ -119,3 +119,15 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str] | None) ->
     """A disruption budget's selector: an empty one selects nothing either, and none selects a pod without labels."""
     is_empty = selector is None or not (selector.match_labels or selector.match_expressions)
     return bool(labels) and not is_empty and matches_selector(selector, labels)
+
+
+def selector_text(selector: LabelSelector) -> str:
+    """As a query has it: `a=1,b in (2,3),!c`."""
+    parts = [f"{key}={value}" for key, value in sorted((selector.match_labels or {}).items())]
+    words = {"In": "in", "NotIn": "notin"}
+    for term in selector.match_expressions:
+        if term.operator in words:
+            parts.append(f"{term.key} {words[term.operator]} ({','.join(sorted(term.values))})")
+        else:
+            parts.append(f"!{term.key}" if term.operator == "DoesNotExist" else term.key)
+    return ",".join(parts)
