@@ -14,6 +14,7 @@ import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import msgspec
 import pytest
 
 from plimsoll.kube.request import Request
-from plimsoll.linux.machine import has_selinux
+from plimsoll.linux.machine import has_selinux, kernel_version
 from tests.e2e.manifests import shell
 from tests.e2e.up_process import Up, problem
 from tests.e2e.waiting import until
@@ -179,7 +180,8 @@ def test_a_host_path_may_be_any_directory_and_shows_no_files_of_the_agent(place:
         shell("c", f"ls -d {inside}/state && ls -A {inside}/state | wc -l", **MOUNT),
         **own({"hostPath": {"path": path}}),
     )
-    assert place.ended(f"shown-{which}") == f"{inside}/state\n0\n"
+    said = place.ended(f"shown-{which}")
+    assert said == f"{inside}/state\n0\n", (place.status(f"shown-{which}"), place.events(f"shown-{which}"))
 
 
 @pytest.mark.parametrize("which", ["state", "key"])
@@ -303,6 +305,27 @@ def test_a_program_sees_its_limits(place: Place) -> None:
     read = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null"
     place.create("limited", shell("c", read, resources={"limits": {"memory": "64Mi"}}))
     assert place.ended("limited") == f"{64 << 20}\n"
+
+
+def test_a_pod_with_users_of_its_own(place: Place) -> None:
+    """`hostUsers: false`: two pods have different users of the host; volumes belong to the group inside."""
+    if kernel_version() < (6, 3):
+        pytest.skip("idmapped tmpfs: Linux 6.3")
+
+    def whole(name: str) -> list[str]:
+        said = place.log(name).split()
+        return said if len(said) == 4 else []
+
+    script = "cat /proc/self/uid_map; touch /own/file && stat -c '%u:%g' /own/file; exec sleep 1000"
+    ranges = []
+    for name in ("users-one", "users-two"):
+        context = {"fsGroup": 5555}
+        place.create(name, shell("c", script, **MOUNT), hostUsers=False, securityContext=context, **own())
+        place.phase(name, "Running")
+        inside, outside, length, owner = until(partial(whole, name))
+        assert (inside, length, owner) == ("0", "65536", "0:5555")
+        ranges.append(int(outside))
+    assert len(set(ranges)) == 2 and min(ranges) >= 65536
 
 
 def test_the_exact_host_name(place: Place) -> None:

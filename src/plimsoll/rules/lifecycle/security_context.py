@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
+from plimsoll.rules.gotext import quoted
 from plimsoll.rules.model.runnable import (
     PodSecurityContext,
     RunContainer,
@@ -172,6 +173,12 @@ def without_effect(pod: RunPod, *, has_selinux: bool) -> str:
         if context is not None and context.se_linux_options is not None and not has_selinux
     ]
     return f"{', '.join(fields)}: no effect, SELinux is not enabled on this node" if fields else ""
+
+
+def no_user_namespaces(handler: str) -> str:
+    """The kubelet's sentence about a runtime that cannot do `hostUsers: false`."""
+    what = f"RuntimeClass handler {quoted(handler)}" if handler else "runtime"
+    return f"can't set `spec.hostUsers: false`, {what} does not support user namespaces"
 
 
 def app_armor_profiles(pod: RunPod) -> bool:
