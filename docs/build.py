@@ -191,8 +191,8 @@ def pod_fields_page() -> str:
     counts = {each: sum(field.treatment == each for field in fields) for each in ("honoured", "refused", "no effect")}
     lines = [
         "# The fields of a pod\n\n",
-        "Every field of a pod's spec, by the struct of the Kubernetes API that has it, and what becomes of it on a node of ",
-        f"Plimsoll:\n{counts['honoured']} are honoured, {counts['refused']} are refused with a message, and ",
+        "Every field of a pod's spec, by the struct of the API that has it, and what becomes of it on a node ",
+        f"of Plimsoll:\n{counts['honoured']} are honoured, {counts['refused']} are refused with a message, and ",
         f"{counts['no effect']} are accepted without effect. `./dev docs` writes\nthis page from the schema and the ",
         "code; a test fails if a field has no treatment.\n",
     ]

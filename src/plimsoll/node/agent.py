@@ -58,7 +58,7 @@ from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.lifecycle.backoff import limits_with_max
+from plimsoll.rules.lifecycle.backoff import crash_limits
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
 from plimsoll.rules.lifecycle.security_context import Abilities, app_armor_profiles
@@ -69,7 +69,7 @@ from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.security_admission import NodeSecurity, check_unsafe_sysctls, security_refusals
-from plimsoll.runtime.interface import ContainerRuntime
+from plimsoll.runtime.interface import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class Agent:
     def __init__(
         self,
         setting: NodeConfig,
-        runtime: ContainerRuntime,
+        runtime: Runtime,
         driver: CgroupDriver,
         tree: CgroupManager,
         client: Client,
@@ -152,7 +152,7 @@ class Agent:
             self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
             read_node, self._security_refusals,
         )  # fmt: skip
-        limits = limits_with_max(setting.config.crash_loop_max_period_s)
+        limits = crash_limits(setting.config.feature_gates, setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
             self._pinning, self.pods.resizes, self.volumes, ObjectCache(client, clock),

@@ -39,7 +39,15 @@ EXCEPTIONS: dict[str, tuple[Treatment, str]] = {
     ),
     "core.ResourceRequirements.claims": ("refused", "as `resourceClaims` of the pod, to which they refer"),
     "core.Container.volumeDevices": ("refused", "`CreateContainerConfigError`: block devices are not supported"),
-    "core.Container.restartPolicyRules": ("refused", "`CreateContainerConfigError`"),
+    "core.Container.image": (
+        "honoured",
+        "by the embedded runtime only for containers without a command (event `ImageIgnored`)",
+    ),
+    "core.ContainerPort.hostPort": (
+        "honoured",
+        "with hostNetwork; without it the scheduler keeps the port free, but no node forwards it: a `Warning:` header, "
+        "and event `NoEffect`",
+    ),
     "core.EphemeralContainer.volumeDevices": ("refused", "the API server allows none for ephemeral containers"),
     "core.EphemeralContainer.restartPolicyRules": ("refused", "the API server allows none for ephemeral containers"),
     "core.EnvVarSource.fileKeyRef": ("refused", "`CreateContainerConfigError`"),

@@ -6,7 +6,7 @@ kubelet's reason, and is retried later. `rules.lifecycle.pod_actions` decides wh
 
 from __future__ import annotations
 
-import asyncio
+import logging
 
 import msgspec
 
@@ -14,17 +14,19 @@ from plimsoll.errors import ContainerConfigError, PlimsollError
 from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.pods.container_spec import container_spec
+from plimsoll.node.pods.hooks import run_hook
 from plimsoll.node.pods.image_manager import ERR_NEVER_PULL, PodImages
-from plimsoll.node.pods.prober import ProbeTarget, run_probe
+from plimsoll.node.pods.pod_http import ProbeTarget
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.volumes.volumes import ReadyVolumes
 from plimsoll.rules.lifecycle.api_objects import PodObjects
 from plimsoll.rules.lifecycle.environment import Surroundings, environment
-from plimsoll.rules.lifecycle.events import ContainerEvents
-from plimsoll.rules.lifecycle.probes import ProbeResult
+from plimsoll.rules.lifecycle.events import ContainerEvents, hook_without_tls, pod_reference
 from plimsoll.rules.model.observed import CriResources, Start, StartFailure
 from plimsoll.rules.model.runnable import Hook, RunContainer, RunPod, container_named
 from plimsoll.runtime.interface import ContainerMount, Image, ImageError, RuntimeCallError, SandboxSpec
+
+log = logging.getLogger(__name__)
 
 HOOK_MAX_S = 3600.0
 FAILED_HOOK_GRACE_S = 2.0
@@ -96,7 +98,8 @@ class Starter:
         if not self._node.is_remote:  # the embedded runtime may lack the capability to set it
             await self._check_score(pod, container, events, container_id, what.resources.oom_score_adj)
         hook = container.lifecycle.post_start if container.lifecycle is not None else None
-        if hook is None or (await self.hook(container, container_id, what.sandbox_id, hook, HOOK_MAX_S)).is_success:
+        ips = what.prepared.surroundings.pod_ips
+        if hook is None or await self.hook(pod, container, container_id, what.sandbox_id, ips, hook, HOOK_MAX_S):
             return None
         self._node.events.emit_lifecycle(pod, events.post_start_failed())
         self._node.events.emit_lifecycle(pod, events.killing("FailedPostStartHook"))
@@ -176,16 +179,24 @@ class Starter:
         return StartFailure(reason, why)
 
     async def hook(
-        self, container: RunContainer, container_id: str, sandbox_id: str, hook: Hook, timeout_s: float
-    ) -> ProbeResult:
-        if hook.sleep is not None:
-            await asyncio.sleep(min(hook.sleep.seconds, timeout_s))
-            return ProbeResult(True)
-        target = ProbeTarget(self._node.runtime, sandbox_id, container_id, container, "", self._node.profile)
-        try:
-            return await run_probe(target, hook, timeout_s)
-        except (PlimsollError, OSError) as error:
-            return ProbeResult(False, _text(error))
+        self,
+        pod: RunPod,
+        container: RunContainer,
+        container_id: str,
+        sandbox_id: str,
+        pod_ips: tuple[str, ...],
+        hook: Hook,
+        timeout_s: float,
+    ) -> bool:
+        """Whether it has succeeded."""
+        ip = pod_ips[0] if pod_ips else ""
+        target = ProbeTarget(self._node.runtime, sandbox_id, container_id, container, ip, self._node.profile)
+        result = await run_hook(target, hook, timeout_s)
+        if result.fell_back:
+            self._node.events.emit_lifecycle(pod, hook_without_tls(result.fell_back))
+        if not result.is_success:
+            log.debug("hook of pod %s, container %s: %s", pod_reference(pod.metadata), container.name, result.why)
+        return result.is_success
 
 
 def _text(error: PlimsollError | OSError) -> str:

@@ -25,7 +25,7 @@ from plimsoll.rules.model.observed import ObservedPod, PodActions, SyncState
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile
-from plimsoll.runtime.interface import ContainerRuntime
+from plimsoll.runtime.interface import Runtime
 
 ComputeActions = Callable[[RunPod, ObservedPod, SyncState, float], PodActions]
 
@@ -34,7 +34,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     """`keeps_images`: a present image is never pulled again, whatever its policy."""
 
     config: NodeConfig
-    runtime: ContainerRuntime
+    runtime: Runtime
     view: RuntimeView
     checkpoint: Checkpoint
     cgroups: PodCgroups
@@ -63,3 +63,9 @@ class NodeServices(msgspec.Struct, frozen=True):
     def is_remote(self) -> bool:
         """A daemon behind CRI, which also pulls images and assigns addresses; its calls take longer."""
         return self.runtime.makes_cgroups
+
+    def pod_ips(self, pod: RunPod, observed: ObservedPod) -> tuple[str, ...]:
+        sandbox = observed.sandbox()
+        if sandbox is not None and sandbox.ip:
+            return (sandbox.ip,)
+        return self.surroundings.host_ips if pod.spec.host_network else ()

@@ -9,8 +9,6 @@ Defaults are the same in all profiles unless `changed` says otherwise; `None` me
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 
 from plimsoll.rules.config.field_types import KIND_WORDS, Kind
@@ -366,6 +364,8 @@ def _shown(value: object) -> str:
         return ""
     if isinstance(value, dict):
         return ", ".join(f"{name} {text}" for name, text in value.items())
+    import json
+
     return _code(value if isinstance(value, str) else json.dumps(value))
 
 

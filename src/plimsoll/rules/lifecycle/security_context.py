@@ -163,8 +163,8 @@ def only_user(pod: RunPod) -> int | None:
     return users.pop() if len(users) == 1 else None
 
 
-def without_effect(pod: RunPod, *, has_selinux: bool) -> str:
-    """A sentence about what the pod asks for and this node accepts without doing it; empty where there is nothing."""
+def without_effect(pod: RunPod, *, has_selinux: bool) -> list[str]:
+    """Sentences about what the pod asks for and this node accepts without doing it."""
     contexts: list[tuple[str, SecurityContext | PodSecurityContext | None]] = [("spec", pod.spec.security_context)]
     contexts += [(container_path(pod, each), each.security_context) for each in containers_of(pod)]
     fields = [
@@ -172,7 +172,14 @@ def without_effect(pod: RunPod, *, has_selinux: bool) -> str:
         for at, context in contexts
         if context is not None and context.se_linux_options is not None and not has_selinux
     ]
-    return f"{', '.join(fields)}: no effect, SELinux is not enabled on this node" if fields else ""
+    ports = [
+        f"{container_path(pod, each)}.ports[{place}].hostPort"
+        for each in containers_of(pod)
+        for place, port in enumerate(each.ports)
+        if port.host_port and not pod.spec.host_network
+    ]
+    reasons = ((fields, "SELinux is not enabled on this node"), (ports, "this node forwards no ports to pods"))
+    return [f"{', '.join(paths)}: no effect, {reason}" for paths, reason in reasons if paths]
 
 
 def no_user_namespaces(handler: str) -> str:
@@ -198,10 +205,6 @@ def _refused_by_pod(pod: RunPod, abilities: Abilities) -> Iterator[str]:
 
 
 def _refused_by_container(pod: RunPod, container: RunContainer, abilities: Abilities) -> Iterator[str]:
-    if container.restart_policy_rules:
-        yield f"{container_path(pod, container)}.restartPolicyRules"
-    if container.restart_policy and container in pod.spec.containers:
-        yield f"{container_path(pod, container)}.restartPolicy"
     context = container.security_context
     if context is not None:
         yield from _refused_labels(context, f"{container_path(pod, container)}.securityContext", abilities)

@@ -220,7 +220,6 @@ class RunContainer(Container, frozen=True, gc=False):
     ports: tuple[RunPort, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[RefusedField, ...] = ()
-    restart_policy_rules: tuple[RefusedField, ...] = ()
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None

@@ -48,7 +48,6 @@ REFUSED = {
     "resourceClaims": {"resourceClaims": [{"name": "gpu"}]},
     "claims": {"resourceClaims": [{"name": "gpu"}]},
     "podCertificate": {"volumes": [{"name": "v", "projected": {"sources": [{"podCertificate": {"signerName": "s"}}]}}]},
-    "restartPolicyRules": {"container": {"restartPolicyRules": [{"action": "Restart"}]}},
     "fileKeyRef": {"container": {"env": [{"name": "V", "valueFrom": {"fileKeyRef": {"path": "x"}}}]}},
 }
 

@@ -149,11 +149,20 @@ def test_selinux_options_where_the_kernel_has_no_selinux() -> None:
     pod = run_pod({"metadata": {"name": "p"}, "spec": {"securityContext": options, "containers": containers}})
     for container in pod.spec.containers:
         security_values(pod, container, abilities=Abilities(has_selinux=False, applies_profiles=False))
-    assert without_effect(pod, has_selinux=False) == (
+    assert without_effect(pod, has_selinux=False) == [
         "spec.securityContext.seLinuxOptions, spec.containers[0].securityContext.seLinuxOptions: no effect, SELinux is "
         "not enabled on this node"
-    )
-    assert without_effect(pod, has_selinux=True) == ""
+    ]
+    assert without_effect(pod, has_selinux=True) == []
+
+
+@pytest.mark.parametrize("host_network", [True, False])
+def test_host_ports_have_no_effect_in_a_network_of_the_pod(host_network: bool) -> None:
+    ports = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]
+    spec = {"hostNetwork": host_network, "containers": [{"name": "a"}, {"name": "b", "ports": ports}]}
+    sentence = "spec.containers[1].ports[1].hostPort: no effect, this node forwards no ports to pods"
+    found = without_effect(run_pod({"metadata": {"name": "p"}, "spec": spec}), has_selinux=False)
+    assert found == ([] if host_network else [sentence])
 
 
 def test_profiles_and_labels_for_a_runtime_that_applies_them() -> None:
@@ -201,12 +210,3 @@ def test_app_armor_profiles(annotations: Any, shared: Any, own: Any, asks: bool)
     container = {"name": "c", "securityContext": own}
     pod = run_pod({"metadata": metadata, "spec": {"securityContext": shared, "containers": [container]}})
     assert app_armor_profiles(pod) is asks
-
-
-def test_restart_rules_are_refused() -> None:
-    container = {"name": "c", "restartPolicyRules": [{"action": "Restart"}], "restartPolicy": "OnFailure"}
-    pod = run_pod({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
-    with pytest.raises(
-        ContainerConfigError, match=r"spec.containers\[0\].restartPolicyRules, .*restartPolicy: not supp"
-    ):
-        security_values(pod, pod.spec.containers[0])
