@@ -85,7 +85,7 @@ async def its_own_cgroup_is_all_it_sees(pod: Pod) -> None:
 
 
 async def its_root_is_an_ordinary_user_of_the_host(pod: Pod) -> None:
-    """With `hostUsers: false`: root inside, with volumes and the root's files as its own; nobody special outside."""
+    """With `hostUsers: false`: root inside, with volumes and the root's files as its own; an ordinary user outside."""
     if "" not in pod.runtime.features.user_namespaces:
         pytest.skip("this kernel cannot show the users of a user namespace in every file system")
     volume = folder(Path(pod.spec.log_directory) / "volume")
