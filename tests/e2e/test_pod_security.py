@@ -8,6 +8,7 @@ links in volumes, capabilities as they are declared.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import shutil
@@ -326,6 +327,36 @@ def test_a_pod_with_users_of_its_own(place: Place) -> None:
         assert (inside, length, owner) == ("0", "65536", "0:5555")
         ranges.append(int(outside))
     assert len(set(ranges)) == 2 and min(ranges) >= 65536
+
+
+def test_a_secret_and_a_token(place: Place) -> None:
+    """In one projected volume; the token is the pod's own and belongs to its only user."""
+    secret = {"metadata": {"name": "login"}, "stringData": {"user": "alice"}}
+    code, body = place.ask("POST", "/api/v1/namespaces/default/secrets", secret)
+    assert code == 201, body
+    sources = [
+        {"secret": {"name": "login", "items": [{"key": "user", "path": "who", "mode": 0o444}]}},
+        {"serviceAccountToken": {"path": "token", "audience": "vault", "expirationSeconds": 600}},
+        {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {"secret": {"name": "none", "optional": True}},
+    ]
+    env = {"env": [{"name": "USER_NAME", "valueFrom": {"secretKeyRef": {"name": "login", "key": "user"}}}]}
+    script = (
+        "cat /own/who /own/name; echo; echo $USER_NAME; stat -L -c '%a %u' /own/who /own/token; "
+        "cut -d. -f2 /own/token; ls -A /own | sort"
+    )
+    uid = place.create(
+        "tokens",
+        shell("c", script, **MOUNT, **env),
+        securityContext={"runAsUser": 1000},
+        **own({"projected": {"sources": sources}}),
+    )
+    both, name, who, token, claims, *names = place.ended("tokens").splitlines()
+    assert (both, name, who, token) == ("alicetokens", "alice", "444 0", "600 1000")
+    assert [name for name in names if not name.startswith("..")] == ["name", "token", "who"]
+    claim = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    assert claim["aud"] == ["vault"]
+    assert claim["kubernetes.io"]["pod"] == {"name": "tokens", "uid": uid}
 
 
 def test_the_exact_host_name(place: Place) -> None:
