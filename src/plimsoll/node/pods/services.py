@@ -17,6 +17,7 @@ from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.volumes.object_cache import ObjectCache
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
@@ -43,6 +44,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     resizes: Resizes
     volumes: Volumes
     objects: ObjectCache
+    users: UserNamespaces
     runtime_classes: RuntimeClasses
     paths: NodePaths
     surroundings: Surroundings

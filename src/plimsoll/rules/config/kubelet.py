@@ -33,6 +33,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     system_cgroups: str
     seccomp_default: bool
     allowed_unsafe_sysctls: tuple[str, ...]
+    user_ids_per_pod: int
     # Reserved resources
     system_reserved: ResourceList
     kube_reserved: ResourceList

@@ -260,11 +260,12 @@ ROWS: tuple[Row, ...] = (
     Row("allowedUnsafeSysctls", "texts", [], "--allowed-unsafe-sysctls",
         "Sysctls that pods may set besides the safe ones; a name, or a prefix that ends with *.",
         "allowed_unsafe_sysctls"),
+    Row("userNamespaces.idsPerPod", "long", 65536, "",
+        "Users and groups of a pod with hostUsers: false; a multiple of 65536.", "user_ids_per_pod"),
 
     # Without effect: runtime, network, volumes
     Row("imageServiceEndpoint", "text", "", "--image-service-endpoint", "Socket of the image service, if it differs."),
     Row("runtimeRequestTimeout", "duration", "2m", "--runtime-request-timeout", "Timeout of requests to the runtime."),
-    Row("userNamespaces.idsPerPod", "long", 65536, "", "Users and groups mapped per pod."),
     Row("clusterDomain", "text", "", "--cluster-domain", "DNS domain of the cluster."),
     Row("clusterDNS", "texts", [], "--cluster-dns", "DNS servers of the cluster."),
     Row("resolvConf", "text", "/etc/resolv.conf", "--resolv-conf", "Resolver file that pods inherit."),
