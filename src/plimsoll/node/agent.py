@@ -67,7 +67,7 @@ from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import NO_APP_ARMOR
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.runtime.interface import ContainerRuntime
+from plimsoll.runtime.interface import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +83,7 @@ class Agent:
     def __init__(
         self,
         setting: NodeConfig,
-        runtime: ContainerRuntime,
+        runtime: Runtime,
         driver: CgroupDriver,
         tree: CgroupManager,
         client: Client,

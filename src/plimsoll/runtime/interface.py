@@ -141,8 +141,38 @@ class ExecSession(Protocol):
         """Kill the process of an exec and free everything. May be called at any time, more than once."""
 
 
+class ImageService(Protocol):
+    """Images of containers."""
+
+    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
+        """The image, pulled first if `pull`. Raises ImageError if it is not present."""
+
+
+class ExecService(Protocol):
+    """Processes and connections inside what runs."""
+
+    async def run_in(
+        self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
+    ) -> ExecResult:
+        """A probe or hook: run, wait, kill at the timeout. Joins all cgroups and namespaces of the container."""
+
+    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+        """`kubectl exec`: the same with live streams."""
+
+    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
+        """The streams of the container's own process, from now on. Closing the session leaves it running, and its exit
+        code is 0 whatever the container's is. `tty`: whether the container has a terminal."""
+
+    async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
+        """A new TCP socket inside the pod's network, not connected; None if the pod uses the host's network or can be
+        reached from it at the sandbox's ip."""
+
+    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
+        """A new TCP socket in the pod's network, the host's included, for connections to its loopback address."""
+
+
 class ContainerRuntime(Protocol):
-    """`name` and `version` make the Node's containerRuntimeVersion."""
+    """Sandboxes and containers. `name` and `version` make the Node's containerRuntimeVersion."""
 
     name: str
     version: str
@@ -159,9 +189,6 @@ class ContainerRuntime(Protocol):
 
     def changes(self) -> AsyncIterator[str]:
         """Uids of pods that may have changed; "" means all. Ends when the runtime is closed; survives its restarts."""
-
-    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
-        """The image, pulled first if `pull`. Raises ImageError if it is not present."""
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
         """Its id; that of the existing one if uid and attempt are the same."""
@@ -188,27 +215,12 @@ class ContainerRuntime(Protocol):
     async def update_container(self, container_id: str, resources: CriResources) -> None:
         """New resources for a running container; only with `makes_cgroups`."""
 
-    async def run_in(
-        self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
-    ) -> ExecResult:
-        """A probe or hook: run, wait, kill at the timeout. Joins all cgroups and namespaces of the container."""
-
-    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
-        """`kubectl exec`: the same with live streams."""
-
-    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
-        """The streams of the container's own process, from now on. Closing the session leaves it running, and its exit
-        code is 0 whatever the container's is. `tty`: whether the container has a terminal."""
-
-    async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
-        """A new TCP socket inside the pod's network, not connected; None if the pod uses the host's network or can be
-        reached from it at the sandbox's ip."""
-
-    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
-        """A new TCP socket in the pod's network, the host's included, for connections to its loopback address."""
-
     async def reopen_log(self, container_id: str) -> None:
         """After its log was renamed."""
 
     def log_file(self, container: ObservedContainer) -> Path:
         """Its current log."""
+
+
+class Runtime(ContainerRuntime, ImageService, ExecService, Protocol):
+    """Everything that an agent needs of a runtime. The parts of the agent take the service that they use."""

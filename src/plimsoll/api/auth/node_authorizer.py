@@ -18,6 +18,9 @@ _WRITE = frozenset({"create", "update", "patch"})
 _SHARED = {
     "certificatesigningrequests": frozenset({"create"}) | READ,  # `api.handlers.csr` checks whose certificate it is
     "events": _WRITE,
+    "localsubjectaccessreviews": frozenset({"create"}),
+    "subjectaccessreviews": frozenset({"create"}),
+    "tokenreviews": frozenset({"create"}),
     "runtimeclasses": READ,
 }
 
@@ -69,6 +72,8 @@ def node_verdict(node: str, request: Attributes, relations: Relations) -> Decisi
             return _lease(node, request)
         case (("configmaps" | "secrets"), ""):
             return _reference(node, request, relations, READ)
+        case ("serviceaccounts", "") if request.subresource == "token":
+            return _token(node, request, relations)
         case (("persistentvolumeclaims" | "persistentvolumes" | "serviceaccounts"), ""):
             return _reference(node, request, relations, frozenset({"get"}))
     verbs = _SHARED.get(request.resource, frozenset())
@@ -109,6 +114,12 @@ def _lease(node: str, request: Attributes) -> Decision:
     name = node if request.verb == "create" else request.name  # a new one's name is in the body
     refusal = lease_refusal(node, request.namespace, name)
     return Decision(not refusal, refusal)
+
+
+def _token(node: str, request: Attributes, relations: Relations) -> Decision:
+    if request.verb != "create" or not request.name:
+        return Decision(False, "can only create tokens for individual service accounts")
+    return _related(node, request, relations)
 
 
 def _reference(node: str, request: Attributes, relations: Relations, verbs: frozenset[str]) -> Decision:

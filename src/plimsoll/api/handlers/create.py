@@ -22,6 +22,7 @@ from plimsoll.api.machinery.metadata import (
     object_errors,
     unstamped_body,
 )
+from plimsoll.api.machinery.namespace_contents import namespace_contents
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
 from plimsoll.api.machinery.status import StatusError, already_exists, invalid_object, too_many_requests
 from plimsoll.api.strategies.base import WriteContext
@@ -130,12 +131,24 @@ async def prepared(
     return new
 
 
+def _contents(cluster: Cluster, namespace: str) -> dict[str, JsonObject]:
+    """The objects that a new namespace begins with, by key."""
+    found = {}
+    for storage, document in namespace_contents(cluster.root_ca):
+        name = document["metadata"]["name"]
+        metadata = created_metadata(document["metadata"], namespace, name, cluster.new_uid(), cluster.now())
+        found[key(stored_resource(storage), namespace, name)] = {**document, "metadata": metadata}
+    return found
+
+
 async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: JsonObject) -> bytes:
     info, resource = call.info, call.info.resource
     name = new["metadata"]["name"]
     keys = [key(resource, info.namespace, name)]
     if resource.namespaced:
         keys.append(key(_NAMESPACES, "", info.namespace))
+    contents = _contents(cluster, name) if resource.storage == "namespaces" else {}
+    keys += contents
     others = len(keys)
     if resource.storage == "pods":
         keys += quota_keys(cluster, "CREATE", "", info.namespace, None, None)
@@ -160,6 +173,8 @@ async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: J
                 charges = charge_object(resource, name, quotas, theirs, dry_run=options.dry_run)
         if options.dry_run:
             return [None] * len(keys)
+        if contents:
+            return [body_of(each, version) for each, version in zip((new, *contents.values()), versions, strict=True)]
         return [body_of(new, versions[0]), *[None] * (others - 1), *charges]
 
     written = await cluster.store.change_many(keys, decide)

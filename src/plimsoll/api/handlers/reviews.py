@@ -69,7 +69,7 @@ def _written(rule: ResourceRule) -> JsonObject:
 
 async def self_review(cluster: Cluster, call: ApiCall) -> Response:
     review = await read_object(cluster, call, kind_of(call.info.resource), write_options(call.info, call.user_agent))
-    info = {"username": call.user.name, "groups": sorted(call.user.groups)}
+    info = call.user.info()
     metadata = {**(review.get("metadata") or {}), "creationTimestamp": cluster.now()}
     return Response(201, line({**review, "metadata": metadata, "status": {"userInfo": info}}), is_ready=True)
 

@@ -67,6 +67,7 @@ class Cluster:
         *,
         clock: Clock = time.time,
         limits: Limits = DEFAULT_LIMITS,
+        root_ca: str = "",
     ) -> None:
         self.store = store
         self.profile = profile
@@ -74,6 +75,7 @@ class Cluster:
         self.clock = clock
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
+        self.root_ca = root_ca
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
         self.gates = resolved_gates(feature_gates, profile)

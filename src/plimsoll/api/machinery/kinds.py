@@ -84,9 +84,9 @@ def _event_fields(about: str, reporter: str) -> tuple[str, ...]:
     return (*(f"{about}.{name}" for name in _OBJECT_REFERENCE), reporter, "reason", "source", "type")
 
 
-def _review(group: str, kind: str, *short_names: str) -> ApiResource:
+def _review(group: str, kind: str, *short_names: str, namespaced: bool = False) -> ApiResource:
     """A request that is answered and never stored."""
-    return ApiResource(group, "v1", f"{kind.lower()}s", kind, short_names, namespaced=False, verbs=_CREATE)
+    return ApiResource(group, "v1", f"{kind.lower()}s", kind, short_names, namespaced=namespaced, verbs=_CREATE)
 
 
 RESOURCES: tuple[ApiResource, ...] = (
@@ -162,7 +162,15 @@ RESOURCES: tuple[ApiResource, ...] = (
         fields=("status.replicas",),
     ),
     ApiResource("", "v1", "resourcequotas", "ResourceQuota", ("quota",), subresources=(_status("ResourceQuota"),)),
-    ApiResource("", "v1", "serviceaccounts", "ServiceAccount", ("sa",)),
+    ApiResource("", "v1", "secrets", "Secret", fields=("type",)),
+    ApiResource(
+        "",
+        "v1",
+        "serviceaccounts",
+        "ServiceAccount",
+        ("sa",),
+        subresources=(Subresource("token", "TokenRequest", _CREATE, "authentication.k8s.io", "v1"),),
+    ),
     ApiResource("apps", "v1", "controllerrevisions", "ControllerRevision"),
     ApiResource(
         "apps",
@@ -206,6 +214,7 @@ RESOURCES: tuple[ApiResource, ...] = (
         has_generation=True,
     ),
     _review("authentication.k8s.io", "SelfSubjectReview"),
+    _review("authentication.k8s.io", "TokenReview"),
     _review("authorization.k8s.io", "SelfSubjectAccessReview"),
     _review("authorization.k8s.io", "SelfSubjectRulesReview"),
     ApiResource(

@@ -75,6 +75,10 @@ class _Configured(Selectable, frozen=True, gc=False):
     status: _Status = _Status()
 
 
+class _Typed(Selectable, frozen=True, gc=False):
+    type: str = ""
+
+
 class _Event(Selectable, frozen=True, gc=False, rename="camel"):
     involved_object: _Reference = _Reference()
     reason: str = ""
@@ -91,6 +95,7 @@ _SHAPES: dict[str, type[Selectable]] = {
     "replicationcontrollers": _Configured,
     "jobs": _Configured,
     "events": _Event,
+    "secrets": _Typed,
 }
 
 

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from plimsoll.aio import ExponentialBackoff, supervise
+from plimsoll.api.auth.account_tokens import CONFIGURATION_PATH, JWKS_PATH
+from plimsoll.api.auth.authenticator import Credentials
 from plimsoll.api.controllers import (
     deployments,
     disruption_budgets,
@@ -19,9 +21,11 @@ from plimsoll.api.controllers import (
     pod_gc,
     quotas,
     replicasets,
+    service_accounts,
 )
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
+from plimsoll.api.discovery.pages import StaticPage
 from plimsoll.api.server.app import App, Service
 from plimsoll.api.server.in_process import InProcess, control_plane_user
 from plimsoll.kube.client import Client
@@ -52,9 +56,23 @@ async def controllers(app: App) -> AsyncIterator[None]:
         deployments.controller(context, replica_sets, profile, clock),
         jobs.controller(context, pods, clock),
         disruption_budgets.controller(context),
+        service_accounts.controller(context, cluster.root_ca),
     )
     async with _running({f"controller {controller.name}": controller.run for controller in every}):
         yield
+
+
+def accounts(credentials: Credentials) -> Service:
+    """Tokens of service accounts are checked against the cluster's objects, and others can get the key."""
+
+    @asynccontextmanager
+    async def service(app: App) -> AsyncIterator[None]:
+        credentials.cluster, tokens = app.cluster, credentials.accounts
+        app.pages.added[JWKS_PATH] = lambda: StaticPage(200, tokens.key_set(), "application/jwk-set+json")
+        app.pages.added[CONFIGURATION_PATH] = lambda: StaticPage(200, tokens.configuration(app.pages.address))
+        yield
+
+    return service
 
 
 def running(name: str, run: Callable[[App], Coroutine[Any, Any, None]]) -> Service:

@@ -180,6 +180,9 @@ class DisruptionBudgetStrategy(Strategy):
 
 
 class ServiceAccountStrategy(Strategy):
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return self.create_errors(new, context)
+
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         return [
             required(f"imagePullSecrets[{index}].name")

@@ -23,6 +23,7 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
+from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.workloads import (
     ControllerRevisionStrategy,
     DaemonSetStrategy,
@@ -52,6 +53,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "replicationcontrollers": ReplicationControllerStrategy,
     "resourcequotas": QuotaStrategy,
     "runtimeclasses": RuntimeClassStrategy,
+    "secrets": SecretStrategy,
     "serviceaccounts": ServiceAccountStrategy,
     "statefulsets": StatefulSetStrategy,
 }

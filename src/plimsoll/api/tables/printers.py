@@ -173,6 +173,10 @@ _PRINTERS: dict[str, Printer] = {
         columns("Data", "Age"),
         named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
     ),
+    "secrets": Printer(
+        columns("Type", "Data", "Age"),
+        named(lambda secret: [secret.get("type") or "", len(part(secret, "data"))]),
+    ),
     "resourcequotas": Printer(columns("Request", "Limit", "Age"), named(_quota)),
     "serviceaccounts": Printer(columns("Age"), named(lambda _: [])),
     "leases": Printer(columns("Holder", "Age"), named(lambda lease: [part(lease, "spec").get("holderIdentity") or ""])),

@@ -6,8 +6,10 @@ import os
 import time
 from pathlib import Path
 
-from plimsoll.api.auth.authenticator import authenticator
+from plimsoll.api.auth.authenticator import Credentials
 from plimsoll.api.auth.ca import Authority, kubeconfig
+from plimsoll.api.auth.encryption import SecretSealing
+from plimsoll.api.handlers.accounts import account_handlers
 from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.handlers.reviews import REVIEWS
 from plimsoll.api.machinery.audit import Audit
@@ -17,7 +19,7 @@ from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
 from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
-from plimsoll.api.server.services import client_of, controllers, running
+from plimsoll.api.server.services import accounts, client_of, controllers, running
 from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 
@@ -36,17 +38,23 @@ def control_plane(
 ) -> App:
     calls = NodeCalls(authority)
     streams, metrics = NodeStreams(calls), NodeMetrics(calls)
-    services: list[Service] = [metrics_service, controllers, metrics.service]
+    credentials = Credentials(state)
+    services: list[Service] = [accounts(credentials), metrics_service, controllers, metrics.service]
     if scheduler:
         services.append(running("scheduler", _schedule))
     return App(
         Options(
             state_directory=state,
-            authenticate=authenticator(state),
+            authenticate=credentials,
             profile=profile,
             gates=gates,
             services=services,
-            handlers={**REVIEWS, **certificate_requests(authority), **metrics.handlers()},
+            handlers={
+                **REVIEWS,
+                **account_handlers(credentials),
+                **certificate_requests(authority),
+                **metrics.handlers(),
+            },
             streamers={
                 ("", "pods", "log"): streams.log,
                 **{("", "pods", name): streams.over_http for name in SUBPROTOCOLS},
@@ -54,6 +62,8 @@ def control_plane(
             },
             sockets={("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
             audit=audit,
+            root_ca=authority.ca_file.read_text(),
+            sealing=SecretSealing(state),
             reserve_bytes=RESERVE_BYTES,
         )
     )

@@ -9,6 +9,7 @@ Defaults are inserted in Go's field order. Parts that need no change are shared 
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable
 
@@ -258,6 +259,17 @@ def _priority_class(document: JsonObject) -> JsonObject:
     return {**document, "preemptionPolicy": document.get("preemptionPolicy") or "PreemptLowerPriority"}
 
 
+def _secret(document: JsonObject) -> JsonObject:
+    """`stringData` is only written: its texts become members of `data`, in place of older ones."""
+    texts = document.get("stringData") or {}
+    changed: JsonObject = {"type": document.get("type") or "Opaque"}
+    if texts:
+        encoded = {key: base64.b64encode(text.encode(errors="surrogatepass")).decode() for key, text in texts.items()}
+        changed["data"] = {**(document.get("data") or {}), **encoded}
+    filled = {name: value for name, value in document.items() if name != "stringData"}
+    return in_go_order("core.Secret", {**filled, **changed})
+
+
 def _runtime_class(document: JsonObject) -> JsonObject:
     return _with_lists(document, ("overhead", "podFixed"))
 
@@ -268,6 +280,7 @@ _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
     "Node": _node,
     "PriorityClass": _priority_class,
     "RuntimeClass": _runtime_class,
+    "Secret": _secret,
 }
 
 

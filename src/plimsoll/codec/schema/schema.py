@@ -95,6 +95,7 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind(_CORE, "v1", "Namespace", "namespaces", False, "core.Namespace"),
     SchemaKind(_CORE, "v1", "Event", "events", True, "core.Event"),
     SchemaKind(_CORE, "v1", "ConfigMap", "configmaps", True, "core.ConfigMap"),
+    SchemaKind(_CORE, "v1", "Secret", "secrets", True, "core.Secret"),
     SchemaKind(_CORE, "v1", "ServiceAccount", "serviceaccounts", True, "core.ServiceAccount"),
     SchemaKind(_CORE, "v1", "LimitRange", "limitranges", True, "core.LimitRange"),
     SchemaKind(_CORE, "v1", "ResourceQuota", "resourcequotas", True, "core.ResourceQuota"),
@@ -117,30 +118,20 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind("policy", "v1", "Eviction", "", True, "policy.Eviction"),
     SchemaKind("policy", "v1beta1", "Eviction", "", True, "policy.Eviction"),
     SchemaKind("autoscaling", "v1", "Scale", "", True, "autoscaling.Scale"),
-    SchemaKind(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-        False,
-        "authorization.SelfSubjectAccessReview",
+    *(
+        SchemaKind("authorization.k8s.io", "v1", name, f"{name.lower()}s", namespaced, f"authorization.{name}")
+        for name, namespaced in (
+            ("LocalSubjectAccessReview", True),
+            ("SelfSubjectAccessReview", False),
+            ("SelfSubjectRulesReview", False),
+            ("SubjectAccessReview", False),
+        )
     ),
-    SchemaKind(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreviews",
-        False,
-        "authorization.SelfSubjectRulesReview",
+    *(
+        SchemaKind("authentication.k8s.io", "v1", name, f"{name.lower()}s", False, f"authentication.{name}")
+        for name in ("SelfSubjectReview", "TokenReview")
     ),
-    SchemaKind(
-        "authentication.k8s.io",
-        "v1",
-        "SelfSubjectReview",
-        "selfsubjectreviews",
-        False,
-        "authentication.SelfSubjectReview",
-    ),
+    SchemaKind("authentication.k8s.io", "v1", "TokenRequest", "", True, "authentication.TokenRequest"),
     SchemaKind(
         "certificates.k8s.io",
         "v1",
@@ -168,11 +159,21 @@ def schema(api_version: str, kind: str) -> SchemaKind:
 @cache
 def _blocks() -> dict[str, list[str]]:
     """The lines of each struct, by its name."""
-    from plimsoll.codec.schema import cluster, container, controllers, meta, pod, pod_parts, volumes, workloads
+    from plimsoll.codec.schema import (
+        accounts,
+        cluster,
+        container,
+        controllers,
+        meta,
+        pod,
+        pod_parts,
+        volumes,
+        workloads,
+    )
 
     blocks: dict[str, list[str]] = {}
     lines: list[str] = []
-    for module in (meta, pod, pod_parts, container, volumes, cluster, workloads, controllers):
+    for module in (meta, pod, pod_parts, container, volumes, cluster, workloads, controllers, accounts):
         for line in module.TABLE.splitlines():
             if line.startswith(" "):
                 lines.append(line)

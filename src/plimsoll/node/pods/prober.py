@@ -29,7 +29,7 @@ from plimsoll.rules.lifecycle.probes import (
 )
 from plimsoll.rules.model.runnable import ExecAction, Hook, HttpGet, Probe, RunContainer, TcpSocket
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.runtime.interface import ContainerRuntime, RuntimeCallError
+from plimsoll.runtime.interface import ExecService, RuntimeCallError
 
 REDIRECTS_MAX = 10
 LOOPBACK = "127.0.0.1"
@@ -38,7 +38,7 @@ LOOPBACK = "127.0.0.1"
 class ProbeTarget(msgspec.Struct, frozen=True):
     """The container that is probed, and its pod's network."""
 
-    runtime: ContainerRuntime
+    runtime: ExecService
     sandbox_id: str
     container_id: str
     container: RunContainer

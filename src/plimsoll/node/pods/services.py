@@ -24,7 +24,7 @@ from plimsoll.rules.model.observed import ObservedPod, PodActions, SyncState
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile
-from plimsoll.runtime.interface import ContainerRuntime
+from plimsoll.runtime.interface import Runtime
 
 ComputeActions = Callable[[RunPod, ObservedPod, SyncState, float], PodActions]
 
@@ -33,7 +33,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     """`keeps_images`: a present image is never pulled again, whatever its policy."""
 
     config: NodeConfig
-    runtime: ContainerRuntime
+    runtime: Runtime
     view: RuntimeView
     checkpoint: Checkpoint
     cgroups: PodCgroups

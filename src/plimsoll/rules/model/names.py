@@ -99,6 +99,11 @@ def size_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
+def decoded_bytes(text: str) -> int:
+    """Of valid base64: three bytes for four characters, without the padding."""
+    return len(text) // 4 * 3 - text[-2:].count("=")
+
+
 # --- texts (R-4) ---
 
 

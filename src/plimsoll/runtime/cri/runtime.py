@@ -1,4 +1,4 @@
-"""`CriRuntime`: containerd or CRI-O behind the ContainerRuntime protocol.
+"""`CriRuntime`: containerd or CRI-O behind the `Runtime` protocol.
 
 Creation is attempted first: a runtime that already has the pod's sandbox, or the container of that attempt, refuses the
 name, and then the existing one is returned. Changes come from the runtime's events where it sends them; otherwise its

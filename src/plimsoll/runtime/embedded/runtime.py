@@ -1,4 +1,4 @@
-"""The embedded runtime: the calls of `interface.ContainerRuntime`, made to the supervisor.
+"""The embedded runtime: the calls of `interface.Runtime`, made to the supervisor.
 
 The supervisor is detached: if the agent is killed, containers keep running. Ids are derived from the pod, so they are
 known beforehand. `limitations` says in whole sentences what this machine does not allow.

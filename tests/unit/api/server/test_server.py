@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from plimsoll.api.auth.authenticator import authenticator, server_names, write_admin_kubeconfig
+from plimsoll.api.auth.authenticator import Credentials, server_names, write_admin_kubeconfig
 from plimsoll.api.auth.ca import Authority
 from plimsoll.api.machinery.audit import Audit, AuditFile
 from plimsoll.api.machinery.call import ApiCall
@@ -33,7 +33,7 @@ async def test_over_tls_with_certificates_and_tokens(state: Path) -> None:
     authority = Authority(state)
     authority.prepare(server_names("127.0.0.1"))
     token = Tokens(state).create("bot", (VIEWERS,))
-    app = App(Options(state, authenticator(state)))
+    app = App(Options(state, Credentials(state)))
     async with serving(app, Listener("127.0.0.1", 0, authority.server_context())) as url:
         path = write_admin_kubeconfig(state, authority, url)
         assert (path.stat().st_mode & 0o777, url.startswith("https://127.0.0.1:")) == (0o600, True)
