@@ -11,6 +11,8 @@ from plimsoll.aio import ExponentialBackoff, supervise
 from plimsoll.api.auth.account_tokens import CONFIGURATION_PATH, JWKS_PATH
 from plimsoll.api.auth.authenticator import Credentials
 from plimsoll.api.controllers import (
+    cronjobs,
+    daemonsets,
     deployments,
     disruption_budgets,
     event_ttl,
@@ -22,6 +24,7 @@ from plimsoll.api.controllers import (
     quotas,
     replicasets,
     service_accounts,
+    statefulsets,
 )
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
@@ -42,7 +45,7 @@ def client_of(app: App, name: str) -> Client:
 async def controllers(app: App) -> AsyncIterator[None]:
     cluster = app.cluster
     context, clock = ControllerContext(cluster.store, client_of(app, CONTROLLERS)), cluster.clock
-    profile, pods, replica_sets = cluster.profile, Orphans(), Orphans()
+    profile, pods, replica_sets, revisions = cluster.profile, Orphans(), Orphans(), Orphans()
     every = (
         namespaces.controller(context),
         nodes.lifecycle_controller(context, profile, clock),
@@ -55,6 +58,9 @@ async def controllers(app: App) -> AsyncIterator[None]:
         replicasets.replication_controller(context, pods, clock),
         deployments.controller(context, replica_sets, profile, clock),
         jobs.controller(context, pods, clock),
+        cronjobs.controller(context, clock),
+        statefulsets.controller(context, pods, revisions, clock),
+        daemonsets.controller(context, pods, revisions, clock),
         disruption_budgets.controller(context),
         service_accounts.controller(context, cluster.root_ca),
     )
