@@ -48,7 +48,9 @@ async def test_a_stateful_set_is_created_updated_and_scaled_in_order(tmp_path: P
         # A canary: only the last pod, then the rest.
         rolling = {"type": "RollingUpdate", "rollingUpdate": {"partition": 2}}
         await made.patch("statefulsets", "web", {"spec": {"template": template("nginx:2"), "updateStrategy": rolling}})
-        new = (await made.until("statefulsets", "web", lambda found: found["status"]["updateRevision"] != old))["status"]
+        new = (await made.until("statefulsets", "web", lambda found: found["status"]["updateRevision"] != old))[
+            "status"
+        ]
         await made.until("pods", "web-2", lambda pod: pod["metadata"]["labels"][HASH] == new["updateRevision"])
         await _ready_pod(made, "web-2")
         found = await made.until("statefulsets", "web", lambda found: found["status"].get("readyReplicas") == 3)
@@ -75,7 +77,9 @@ async def test_a_stateful_set_is_created_updated_and_scaled_in_order(tmp_path: P
         await made.until_listed("pods", lambda pods: _names(pods) == ["web-0"])
         revisions = await made.list("controllerrevisions")
         assert sorted(each["revision"] for each in revisions) == [1, 2]
-        await made.until_event("StatefulSet", "web", "SuccessfulCreate", "create Pod web-0 in StatefulSet web successful")
+        await made.until_event(
+            "StatefulSet", "web", "SuccessfulCreate", "create Pod web-0 in StatefulSet web successful"
+        )
 
 
 async def test_a_parallel_set_with_ordinals_replaces_evicted_pods(tmp_path: Path) -> None:
@@ -89,7 +93,9 @@ async def test_a_parallel_set_with_ordinals_replaces_evicted_pods(tmp_path: Path
         name = pods[1]["metadata"]["name"]
         await made.until_listed(
             "pods",
-            lambda found: [each for each in found if each["metadata"]["name"] == name and each["metadata"]["uid"] != uid],
+            lambda found: [
+                each for each in found if each["metadata"]["name"] == name and each["metadata"]["uid"] != uid
+            ],
         )
         await made.patch("statefulsets", "web", {"spec": {"replicas": 0}})
         await made.until_listed("pods", lambda found: not found)
@@ -134,9 +140,7 @@ async def test_a_daemon_set_follows_the_nodes(tmp_path: Path) -> None:
         await made.pods(2)
         failed = (await made.pods(2))[0]
         await made.finish(failed, "Failed", 1)
-        await made.until_listed(
-            "pods", lambda pods: len(pods) == 2 and failed["metadata"]["name"] not in _names(pods)
-        )
+        await made.until_listed("pods", lambda pods: len(pods) == 2 and failed["metadata"]["name"] not in _names(pods))
 
 
 async def test_a_daemon_set_is_updated_node_by_node_and_rolled_back(tmp_path: Path) -> None:

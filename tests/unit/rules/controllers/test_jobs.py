@@ -177,7 +177,13 @@ def test_indexes_as_text(indexes: set[int]) -> None:
 def test_examples_of_indexes() -> None:
     assert indexes_text({0, 2, 3, 4, 6, 7}) == "0,2-4,6,7"
     assert parsed_indexes("0-3,9", 3) == {0, 1, 2}
-    assert [bool(indexes_problem(text, 5)) for text in ("3,1", "x", "5", "1-", "0-4")] == [True, True, True, True, False]
+    assert [bool(indexes_problem(text, 5)) for text in ("3,1", "x", "5", "1-", "0-4")] == [
+        True,
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_ttl() -> None:

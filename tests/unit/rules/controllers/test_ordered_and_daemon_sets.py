@@ -149,7 +149,12 @@ def _rolling(**bounds: Any) -> Json:
             id="two on a node",
         ),
         pytest.param(
-            _rolling(maxUnavailable=1), [_on("a", "old"), _on("b", "old")], {"a": RUN, "b": RUN}, [], ["a-old"], id="one"
+            _rolling(maxUnavailable=1),
+            [_on("a", "old"), _on("b", "old")],
+            {"a": RUN, "b": RUN},
+            [],
+            ["a-old"],
+            id="one",
         ),
         pytest.param(
             _rolling(maxUnavailable=1), [_on("a", **UNREADY), _on("b", "old")], {"a": RUN, "b": RUN}, [], [], id="waits"
