@@ -78,7 +78,7 @@ def test_daemon_sets(kubectl: Kubectl) -> None:
     kubectl("rollout", "status", "ds/ds", "--timeout=90s")
     kubectl("rollout", "undo", "ds/ds")
     kubectl("rollout", "status", "ds/ds", "--timeout=90s")
-    (pod,) = [line for line in kubectl("get", "pods", "-o", "name").lines]
+    (pod,) = kubectl("get", "pods", "-o", "name").lines
     assert kubectl("get", pod, "-o", "jsonpath={.spec.containers[0].image} {.spec.nodeName}").out == "nginx:1 n1"
     assert "SuccessfulCreate" in kubectl("describe", "ds", "ds").out
     kubectl("delete", "ds", "ds")

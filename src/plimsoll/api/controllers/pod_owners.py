@@ -29,20 +29,22 @@ class PodOwner:
         resource: ResourcePath,
         component: str,
         clock: Clock,
+        *,
+        finalizer: str = "",
     ) -> None:
         group = api_version.rpartition("/")[0]
         self.prefix = f"{group}/{resource.plural}/"
         self.kind, self.api_version, self.resource = kind, api_version, resource
         self.events = EventRecorder(context, component, kind, api_version, clock)
         self.dependents = Dependents(context, kind, self.prefix, orphans)
-        self._context = context
+        self._context, self._finalizer = context, finalizer
 
     def reference(self, owner: JsonObject) -> JsonObject:
         return reference(owner, self.kind, self.api_version)
 
     async def pods(self, owner: JsonObject) -> list[JsonObject]:
         """Its pods after adoption and release."""
-        return await self.dependents.claimed(owner, self.reference(owner), request.PODS)
+        return await self.dependents.claimed(owner, self.reference(owner), request.PODS, self._finalizer)
 
     async def create(self, owner: JsonObject, pod: JsonObject, words: str = "") -> JsonObject:
         """Raises ApiError. `words`: how a StatefulSet's events name what was done."""

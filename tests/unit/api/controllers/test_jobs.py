@@ -252,6 +252,7 @@ async def test_adoption_release_and_ttl(tmp_path: Path) -> None:
         await made.patch("pods", name, {"metadata": {"ownerReferences": None}})
         adopted = await made.until("pods", name, lambda pod: pod["metadata"].get("ownerReferences"))
         assert adopted["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
+        assert adopted["metadata"]["finalizers"] == [TRACKING], "it still counts"
         await made.patch("pods", name, {"metadata": {"labels": dict.fromkeys(labels)}})
         released = await made.until("pods", name, lambda pod: not pod["metadata"].get("ownerReferences"))
         await made.until("pods", name, lambda pod: not pod["metadata"].get("finalizers"))
