@@ -48,6 +48,11 @@ async def handle(cluster: Cluster, call: ApiCall, form: MediaType, added: dict[R
     info = call.info
     route = (info.resource.group, info.resource.plural, info.subresource, info.verb)
     special = _SPECIAL.get(route) or added.get(route)
+    if info.resource.custom is not None:
+        if info.resource.custom.deprecation:
+            call.warnings.append(info.resource.custom.deprecation)
+        if info.subresource == "scale":
+            special = get_scale if info.verb == "get" else write_scale
     if special is not None:
         return await special(cluster, call)
     if not info.resource.storage or info.subresource not in _OF_THE_OBJECT:

@@ -28,7 +28,9 @@ MAX_USER_PRIORITY = 1_000_000_000
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
-_SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
+_SCOPES = (
+    "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
+)  # fmt: skip
 _COUNTED = OBJECT_COUNTS | {"requests.storage"}
 _BOUNDS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 _LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")

@@ -19,6 +19,7 @@ from plimsoll.api.tables.columns import (
     named,
 )
 from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
+from plimsoll.api.tables.service_printer import endpoints_cells, service_cells, slice_cells
 from plimsoll.api.tables.workload_printers import WORKLOAD_PRINTERS
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
@@ -148,6 +149,27 @@ def _disruption_budget(budget: JsonObject) -> list[Any]:
     return [*shown, part(budget, "status").get("disruptionsAllowed") or 0]
 
 
+_BINDING_COLUMNS = columns("Role", "Age", wide=("Users", "Groups", "ServiceAccounts"))
+
+
+def _binding(document: JsonObject, now_s: float) -> list[Any]:
+    subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in document.get("subjects") or ():
+        name = subject.get("name") or ""
+        if subject.get("kind") == "ServiceAccount" and subject.get("namespace"):
+            name = f"{subject['namespace']}/{name}"
+        subjects.setdefault(subject.get("kind") or "", []).append(name)
+    reference = part(document, "roleRef")
+    listed = [", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount")]
+    role = f"{reference.get('kind')}/{reference.get('name')}"
+    return [name_of(document), role, age_of(document, now_s), *listed]
+
+
+def _service(service: JsonObject, now_s: float) -> list[Any]:
+    *cells, selector = service_cells(service)
+    return [name_of(service), *cells, age_of(service, now_s), selector]
+
+
 _PRINTERS: dict[str, Printer] = {
     "pods": Printer(
         (
@@ -173,6 +195,11 @@ _PRINTERS: dict[str, Printer] = {
         columns("Data", "Age"),
         named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
     ),
+    "services": Printer(columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)), _service),
+    "endpoints": Printer(columns("Endpoints", "Age"), named(endpoints_cells)),
+    "endpointslices": Printer(columns("AddressType", "Ports", "Endpoints", "Age"), named(slice_cells)),
+    "rolebindings": Printer(_BINDING_COLUMNS, _binding),
+    "clusterrolebindings": Printer(_BINDING_COLUMNS, _binding),
     "secrets": Printer(
         columns("Type", "Data", "Age"),
         named(lambda secret: [secret.get("type") or "", len(part(secret, "data"))]),

@@ -13,10 +13,13 @@ import base64
 import re
 from collections.abc import Callable
 
+from plimsoll.codec.defaults import services
 from plimsoll.codec.defaults.members import in_go_order, put
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.defaults.workloads import WORKLOADS
 from plimsoll.codec.lean.lean import from_document, lean_pod
+from plimsoll.codec.schema import custom
+from plimsoll.codec.schema.custom import CustomKind
 from plimsoll.codec.schema.schema import SchemaKind, struct
 from plimsoll.rules.admission.limit_range import defaulted_limit_range
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
@@ -54,6 +57,7 @@ _BY_SOURCE: dict[str, JsonObject] = {
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
 _TOKEN_SECONDS = 3600
+_RBAC = "rbac.authorization.k8s.io"
 
 
 def defaulted_volume(volume: JsonObject) -> JsonObject:
@@ -139,10 +143,15 @@ def with_kind_defaults(
 
     `stored`: the object that it updates.
     """
+    if isinstance(kind, CustomKind):
+        return custom.with_defaults(kind.schema, document) if kind.has_defaults else document
     if kind.name == "Pod":
         before = lean_pod(stored) if resize_policy and stored is not None else None
         document = with_defaults(document, gates=gates, resize_policy=resize_policy, stored=before).document
-        return {**document, "spec": defaulted_pod_spec(document.get("spec") or {}, is_template=False)}
+        spec = defaulted_pod_spec(document.get("spec") or {}, is_template=False)
+        if spec["terminationGracePeriodSeconds"] < 0:
+            spec["terminationGracePeriodSeconds"] = 1
+        return {**document, "spec": spec}
     if workload := WORKLOADS.get(kind.name):
         return workload(document, _template_spec)
     change = _BY_KIND.get(kind.name)
@@ -259,6 +268,19 @@ def _priority_class(document: JsonObject) -> JsonObject:
     return {**document, "preemptionPolicy": document.get("preemptionPolicy") or "PreemptLowerPriority"}
 
 
+def _binding(document: JsonObject) -> JsonObject:
+    """Subjects and the role are in RBAC's group, unless they are service accounts."""
+    changed: JsonObject = {}
+    if reference := document.get("roleRef"):
+        changed["roleRef"] = {**reference, "apiGroup": reference.get("apiGroup") or _RBAC}
+    if subjects := document.get("subjects"):
+        changed["subjects"] = [
+            {**each, "apiGroup": _RBAC} if each.get("kind") in ("User", "Group") and not each.get("apiGroup") else each
+            for each in subjects
+        ]
+    return {**document, **changed}
+
+
 def _secret(document: JsonObject) -> JsonObject:
     """`stringData` is only written: its texts become members of `data`, in place of older ones."""
     texts = document.get("stringData") or {}
@@ -274,6 +296,22 @@ def _runtime_class(document: JsonObject) -> JsonObject:
     return _with_lists(document, ("overhead", "podFixed"))
 
 
+def _service(document: JsonObject) -> JsonObject:
+    spec = document.get("spec") or {}
+    given = {name: value for name, value in spec.items() if value not in (None, "")}
+    if "sessionAffinityConfig" in services.service_defaults(given):
+        given.pop("sessionAffinityConfig", None)
+    if ports := given.get("ports"):
+        given["ports"] = [_service_port(port) for port in ports]
+    return {**document, "spec": put("core.ServiceSpec", given, services.service_defaults(given))}
+
+
+def _service_port(port: JsonObject) -> JsonObject:
+    defaults = services.port_defaults(port)
+    given = {name: value for name, value in port.items() if name not in defaults or value}
+    return put("core.ServicePort", given, defaults)
+
+
 _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
     "LimitRange": _limit_range,
     "ResourceQuota": _resource_quota,
@@ -281,6 +319,11 @@ _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
     "PriorityClass": _priority_class,
     "RuntimeClass": _runtime_class,
     "Secret": _secret,
+    "RoleBinding": _binding,
+    "ClusterRoleBinding": _binding,
+    "Service": _service,
+    "Endpoints": services.endpoints,
+    "EndpointSlice": services.endpoint_slice,
 }
 
 

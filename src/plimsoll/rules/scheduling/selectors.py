@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from plimsoll.rules.model.objects import LabelSelector, Node, NodeSelectorTerm, Pod, SelectorTerm, Taint, Toleration
 from plimsoll.rules.quantity import MAX_INT64
 
-_GO_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_GO_INTEGER = r"[+-]?[0-9]+"
 
 
 def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
@@ -77,7 +77,7 @@ def matches_label(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
 
 def go_integer(text: str) -> int | None:
     """A 64-bit integer as Go parses it, or None."""
-    if _GO_INTEGER.fullmatch(text) is None or len(text) > 40:
+    if re.fullmatch(_GO_INTEGER, text, re.ASCII) is None or len(text) > 40:
         return None
     number = int(text)
     return number if -MAX_INT64 - 1 <= number <= MAX_INT64 else None
