@@ -19,6 +19,12 @@ _OUTPUT = console.option("-o", "--output", type=console.Choice(["text", "json"])
 
 _AGENT = (
     console.option("--kubeconfig", metavar="FILE", type=console.Path(), help="The kubeconfig of the node."),
+    console.option(
+        "--bootstrap-kubeconfig",
+        metavar="FILE",
+        type=console.Path(exists=True),
+        help="Credentials to request the node's certificate with; --kubeconfig is then written.",
+    ),
     console.option("--name", metavar="NAME", help="The name of the node. [default: the host name]"),
     console.option(
         "--listen",
