@@ -21,6 +21,7 @@ from plimsoll.node.volumes.volumes import ReadyVolumes
 from plimsoll.rules.lifecycle.environment import ConfigMaps, Surroundings, environment, referenced_config_maps
 from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.probes import ProbeResult
+from plimsoll.rules.model.objects import is_static
 from plimsoll.rules.model.observed import CriResources, Start, StartFailure
 from plimsoll.rules.model.runnable import Hook, RunContainer, RunPod, container_named
 from plimsoll.runtime.interface import Image, ImageError, RuntimeCallError, SandboxSpec
@@ -120,7 +121,15 @@ class Starter:
 
     async def _create(self, pod: RunPod, container: RunContainer, image: Image, what: ContainerStart) -> str:
         prepared = what.prepared
-        variables = environment(pod, container, prepared.config_maps, prepared.surroundings, profile=self._node.profile)
+        services = await self._node.service_links.variables(pod, is_static=is_static(pod))
+        variables = environment(
+            pod,
+            container,
+            prepared.config_maps,
+            prepared.surroundings,
+            services=services,
+            profile=self._node.profile,
+        )
         for note in variables.notes:
             self._node.events.emit(pod, "Warning", note.reason, note.message)
         mounts = self._node.volumes.mounts(pod, container, prepared.volumes.by_name, variables.variables)
