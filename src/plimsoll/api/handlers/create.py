@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.admission.chain import admitted_pod, check_limit_ranges, check_namespace
+from plimsoll.api.admission.escalation import check_grant
 from plimsoll.api.admission.node_restriction import check_create
+from plimsoll.api.admission.pod_security import check_pod_security
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.machinery.bodies import off_loop, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -127,6 +129,7 @@ async def prepared(
     if resource.storage == "pods":
         new = admitted_pod(cluster, new)
     check_create(cluster, call, new)
+    check_grant(cluster, call, new)
     rules = strategy(resource)
     new = rules.prepared_for_create(new, context)
 
@@ -142,6 +145,7 @@ async def prepared(
     if resource.storage == "pods":
         check_limit_ranges(cluster, new)
     new = with_addresses(cluster, resource, new, None, options)
+    check_pod_security(cluster, call, None, new)
     if options.field_validation != "Ignore":
         call.warnings += rules.warnings(new)
     return new

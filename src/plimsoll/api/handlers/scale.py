@@ -1,4 +1,4 @@
-"""deployments/scale and others: the number of replicas as an object of its own (autoscaling/v1 Scale)."""
+"""…/scale of the kinds that have replicas: the number of replicas as an object of its own (autoscaling/v1 Scale)."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from plimsoll.api.machinery.status import internal_error, invalid, not_found
 from plimsoll.api.tables.views import document_of
 from plimsoll.codec.schema.schema import schema
 from plimsoll.errors import FieldError
+from plimsoll.rules.controllers.adoption import selector_of
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.scheduling.selectors import selector_text
 
 _KEPT = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale_of(document: JsonObject, resource: ApiResource | None = None) -> JsonObject:
     metadata, spec = document["metadata"], document.get("spec") or {}
-    labels = ((spec.get("selector") or {}).get("matchLabels") or {}).items()
-    selector = ",".join(f"{key}={value}" for key, value in sorted(labels))
+    selector = selector_text(selector_of(document))
     replicas, current = spec.get("replicas"), (document.get("status") or {}).get("replicas") or 0
     desired = 1 if replicas is None else replicas
     custom = None if resource is None else resource.custom

@@ -21,7 +21,9 @@ from plimsoll.api.admission.chain import (
     check_limit_ranges_on_resize,
     limit_ranged_resize,
 )
+from plimsoll.api.admission.escalation import check_grant
 from plimsoll.api.admission.node_restriction import check_update
+from plimsoll.api.admission.pod_security import check_pod_security
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.handlers.create import create_object, defaulted, with_addresses, write_context
 from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, read_object
@@ -47,6 +49,7 @@ from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.patch.managed_fields import same_but_times, track_update
 from plimsoll.codec.schema.custom import served
 from plimsoll.errors import FieldError
+from plimsoll.rules.access.rbac import GROUP as RBAC
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Delete, Record
 
@@ -124,6 +127,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         if stepped.is_same:
             bodies.append(record.body)
             return nothing
+        check_pod_security(cluster, call, old, new)
         charges: list[Decision] = nothing[1:]
         if keys[1:] and resource.storage == "services":
             charges = charge_object(resource, records[1:], versions[1:], new, old, dry_run=options.dry_run)
@@ -141,7 +145,8 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     for _ in range(_TRIES):
         live = cluster.store.get(keys[0])
         # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
-        if live is not None and len(live.body) + len(call.body) > AT_ONCE_BYTES and info.subresource != "resize":
+        reads_others = info.subresource == "resize" or resource.group == RBAC
+        if live is not None and len(live.body) + len(call.body) > AT_ONCE_BYTES and not reads_others:
             ahead = await cluster.worker.run(call.user.name, partial(step, live))
         try:
             written = await cluster.store.change_many(keys, decide)
@@ -168,6 +173,7 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
     check_update(call, old, new)
     new = _prepared(rules, info.subresource, live, new, context)
+    check_grant(cluster, call, new, old)
     if not tracked:
         new = track_update(kind, live, new, options.field_manager, info.subresource, context.now)
     if resource.group == "events.k8s.io":

@@ -17,9 +17,11 @@ import msgspec
 from plimsoll.api.machinery.catalog import Catalog
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.node_graph import NodeGraph
+from plimsoll.api.machinery.role_index import RoleIndex
 from plimsoll.api.machinery.rounds import Worker
 from plimsoll.api.machinery.service_addresses import ServiceAddresses
 from plimsoll.codec.schema.schema import SchemaKind, schema
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.gates import resolved_gates
@@ -73,6 +75,7 @@ class Cluster:
         limits: Limits = DEFAULT_LIMITS,
         services: ServiceRanges = DEFAULT_RANGES,
         root_ca: str = "",
+        pod_security: PodSecurity = DEFAULT_POD_SECURITY,
     ) -> None:
         self.store = store
         self.profile = profile
@@ -82,6 +85,8 @@ class Cluster:
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
         self.root_ca = root_ca
+        self.roles = RoleIndex(store)
+        self.pod_security = msgspec.structs.replace(pod_security, newest=profile.pod_security_minor)
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
         self.service_addresses = ServiceAddresses(store, prefix(stored_resource("services")), services)
         self.in_place = feature_gates["InPlacePodVerticalScaling"]

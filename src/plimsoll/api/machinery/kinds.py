@@ -61,6 +61,7 @@ class ApiResource(msgspec.Struct, frozen=True):
     graceful: bool = False  # deletion in two steps (pods)
     fields: tuple[str, ...] = ()  # a kind that has some also has its own error for an unknown field selector
     dns_label_name: bool = False  # the name may have no dots
+    path_name: bool = False  # the name may have whatever a path can have
     custom: CustomResource | None = None
 
     @property
@@ -106,6 +107,7 @@ def _status(kind: str) -> Subresource:
     return Subresource("status", kind, _EDIT)
 
 
+_RBAC = "rbac.authorization.k8s.io"
 _SCALE = Subresource("scale", "Scale", _EDIT, "autoscaling", "v1")
 _OBJECT_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
@@ -181,6 +183,18 @@ RESOURCES: tuple[ApiResource, ...] = (
             "status.nominatedNodeName",
         ),
     ),
+    ApiResource("", "v1", "podtemplates", "PodTemplate", has_generation=True),
+    ApiResource(
+        "",
+        "v1",
+        "replicationcontrollers",
+        "ReplicationController",
+        ("rc",),
+        ("all",),
+        subresources=(_SCALE, _status("ReplicationController")),
+        has_generation=True,
+        fields=("status.replicas",),
+    ),
     ApiResource("", "v1", "resourcequotas", "ResourceQuota", ("quota",), subresources=(_status("ResourceQuota"),)),
     ApiResource("", "v1", "secrets", "Secret", fields=("type",)),
     ApiResource(
@@ -213,6 +227,17 @@ RESOURCES: tuple[ApiResource, ...] = (
         subresources=(_status("CustomResourceDefinition"),),
         has_generation=True,
     ),
+    ApiResource("apps", "v1", "controllerrevisions", "ControllerRevision"),
+    ApiResource(
+        "apps",
+        "v1",
+        "daemonsets",
+        "DaemonSet",
+        ("ds",),
+        ("all",),
+        subresources=(_status("DaemonSet"),),
+        has_generation=True,
+    ),
     ApiResource(
         "apps",
         "v1",
@@ -234,10 +259,32 @@ RESOURCES: tuple[ApiResource, ...] = (
         has_generation=True,
         fields=("status.replicas",),
     ),
+    ApiResource(
+        "apps",
+        "v1",
+        "statefulsets",
+        "StatefulSet",
+        ("sts",),
+        ("all",),
+        subresources=(_SCALE, _status("StatefulSet")),
+        has_generation=True,
+    ),
     _review("authentication.k8s.io", "SelfSubjectReview"),
     _review("authentication.k8s.io", "TokenReview"),
+    _review("authorization.k8s.io", "LocalSubjectAccessReview", namespaced=True),
     _review("authorization.k8s.io", "SelfSubjectAccessReview"),
     _review("authorization.k8s.io", "SelfSubjectRulesReview"),
+    _review("authorization.k8s.io", "SubjectAccessReview"),
+    ApiResource(
+        "batch",
+        "v1",
+        "cronjobs",
+        "CronJob",
+        ("cj",),
+        ("all",),
+        subresources=(_status("CronJob"),),
+        has_generation=True,
+    ),
     ApiResource(
         "batch",
         "v1",
@@ -265,6 +312,10 @@ RESOURCES: tuple[ApiResource, ...] = (
         ("pdb",),
         subresources=(_status("PodDisruptionBudget"),),
         has_generation=True,
+    ),
+    *(
+        ApiResource(_RBAC, "v1", f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster"), path_name=True)
+        for kind in ("ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role")
     ),
     ApiResource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",), namespaced=False, has_generation=True

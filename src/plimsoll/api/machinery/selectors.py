@@ -94,6 +94,7 @@ _SHAPES: dict[str, type[Selectable]] = {
     "nodes": _Configured,
     "namespaces": _Configured,
     "replicasets": _Configured,
+    "replicationcontrollers": _Configured,
     "jobs": _Configured,
     "services": _Configured,
     "events": _Event,

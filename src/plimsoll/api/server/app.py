@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.api.auth.authorizer import authorize
+from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
@@ -46,6 +47,7 @@ from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.store.errors import StoreClosedError, WriteFailedError
@@ -80,6 +82,7 @@ class Options(msgspec.Struct, frozen=True):
     audit: Audit | None = None
     root_ca: str = ""  # the CA's certificate, PEM, which every namespace has in `kube-root-ca.crt`
     sealing: Sealing = PLAIN
+    pod_security: PodSecurity = DEFAULT_POD_SECURITY
     reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
     service_ranges: ServiceRanges = DEFAULT_RANGES
@@ -117,6 +120,7 @@ class App:
                 limits=options.limits,
                 services=options.service_ranges,
                 root_ca=options.root_ca,
+                pod_security=options.pod_security,
             )
             if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
@@ -194,7 +198,7 @@ class App:
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
             await self._count(request)
-            if not may_read_path(user, path):
+            if not may_read_path(user, path, self.cluster):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
             await _send_page(request, page)
             return
@@ -360,13 +364,14 @@ class App:
         return self._authorized_call(request, info)
 
     def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
-        authorize(request.user, info, self.cluster.node_graph)
+        authorize(request.user, info, self.cluster)
         return ApiCall(
             info,
             request.user,
             content_type=request.header(b"content-type"),
             user_agent=request.header(b"user-agent"),
             warnings=[],
+            annotations=request.annotations,
             pace=Pace(self.rounds, request.user.name, request.is_lost),
         )
 
@@ -376,13 +381,16 @@ class App:
         Parts in this process put their user into the scope, which no connection can do (`in_process`).
         """
         scope = request.scope
+        inside = scope.get(USER)
         try:
-            request.user = scope.get(USER) or self.options.authenticate(scope, request.headers)
+            request.user = inside or self.options.authenticate(scope, request.headers)
         except InvalidCredentialsError:
             raise unauthorized() from None
         cost = (len(scope["raw_path"]) + len(scope["query_string"])) // URL_BYTES
         if cost:
             await self.fairness.slow_down(request.user, cost)
+        if inside is None and request.user != ANONYMOUS:
+            request.user = impersonated(request.user, request.headers, scope["headers"], self.cluster)
         return request.user
 
     async def _count(self, request: Exchange) -> None:

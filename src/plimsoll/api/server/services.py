@@ -25,9 +25,11 @@ from plimsoll.api.controllers import (
     pod_gc,
     quotas,
     replicasets,
+    role_aggregation,
     service_accounts,
 )
 from plimsoll.api.controllers.controller import ControllerContext
+from plimsoll.api.controllers.dependents import Orphans
 from plimsoll.api.discovery.pages import StaticPage
 from plimsoll.api.server.app import App, Service
 from plimsoll.api.server.in_process import InProcess, control_plane_user
@@ -63,19 +65,22 @@ async def controllers(app: App) -> AsyncIterator[None]:
         app.start_hooks["bootstrap-controller"] = str(error)
         log.error("the service default/kubernetes is not written: %s", error)  # its controller tries again
     kubernetes_service.report_conflicts(cluster)
+    profile, pods, replica_sets = cluster.profile, Orphans(), Orphans()
     every = (
         namespaces.controller(context, cluster.catalog),
-        nodes.lifecycle_controller(context, cluster.profile, clock),
+        nodes.lifecycle_controller(context, profile, clock),
         nodes.taint_eviction_controller(context, clock),
         pod_gc.controller(context),
         event_ttl.controller(context, clock),
-        quotas.controller(context, cluster.profile, clock, cluster.catalog),
+        quotas.controller(context, profile, clock, cluster.catalog),
         custom_resources.controller(context, served, clock),
         garbage_collector.controller(context, cluster.catalog),
-        replicasets.controller(context),
-        deployments.controller(context, clock),
-        jobs.controller(context, clock),
+        replicasets.replica_set_controller(context, pods, profile, clock),
+        replicasets.replication_controller(context, pods, clock),
+        deployments.controller(context, replica_sets, profile, clock),
+        jobs.controller(context, pods, clock),
         disruption_budgets.controller(context),
+        role_aggregation.controller(context),
         endpoints.controller(context),
         kubernetes_service.controller(context, cluster, at, published),
         service_accounts.controller(context, cluster.root_ca),

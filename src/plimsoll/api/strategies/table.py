@@ -14,6 +14,7 @@ from plimsoll.api.strategies.cluster import (
     NodeStrategy,
 )
 from plimsoll.api.strategies.custom import CustomResourceDefinitionStrategy, CustomStrategy
+from plimsoll.api.strategies.jobs import CronJobStrategy, JobStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.policies import (
     DisruptionBudgetStrategy,
@@ -23,13 +24,26 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
+from plimsoll.api.strategies.roles import BindingStrategy, RoleStrategy
 from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
-from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
+from plimsoll.api.strategies.workloads import (
+    ControllerRevisionStrategy,
+    DaemonSetStrategy,
+    PodTemplateStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+    WorkloadStrategy,
+)
 
 _STRATEGIES: dict[str, type[Strategy]] = {
+    "clusterrolebindings": BindingStrategy,
+    "clusterroles": RoleStrategy,
     "configmaps": ConfigMapStrategy,
+    "controllerrevisions": ControllerRevisionStrategy,
+    "cronjobs": CronJobStrategy,
     "customresourcedefinitions": CustomResourceDefinitionStrategy,
+    "daemonsets": DaemonSetStrategy,
     "deployments": WorkloadStrategy,
     "endpoints": EndpointsStrategy,
     "endpointslices": EndpointSliceStrategy,
@@ -41,13 +55,18 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "nodes": NodeStrategy,
     "poddisruptionbudgets": DisruptionBudgetStrategy,
     "pods": PodStrategy,
+    "podtemplates": PodTemplateStrategy,
     "priorityclasses": PriorityClassStrategy,
     "replicasets": WorkloadStrategy,
+    "replicationcontrollers": ReplicationControllerStrategy,
     "resourcequotas": QuotaStrategy,
+    "rolebindings": BindingStrategy,
+    "roles": RoleStrategy,
     "runtimeclasses": RuntimeClassStrategy,
     "secrets": SecretStrategy,
     "serviceaccounts": ServiceAccountStrategy,
     "services": ServiceStrategy,
+    "statefulsets": StatefulSetStrategy,
 }
 
 

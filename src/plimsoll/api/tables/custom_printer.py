@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from plimsoll.api.tables.columns import AGE, NAME, Printer, TableColumn
 from plimsoll.api.tables.pod_printer import part
-from plimsoll.api.tables.printers import AGE, NAME, Printer, TableColumn
 from plimsoll.codec.golang.fmt import go_printed
 from plimsoll.codec.jsonpath.parser import TemplateError
 from plimsoll.codec.jsonpath.template import JsonPath

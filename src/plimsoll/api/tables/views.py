@@ -17,9 +17,10 @@ from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import MediaType, View
 from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.status import bad_request
+from plimsoll.api.tables.columns import Printer
 from plimsoll.api.tables.custom_printer import custom_printer
 from plimsoll.api.tables.pod_printer import pod_conditions
-from plimsoll.api.tables.printers import Printer, printer
+from plimsoll.api.tables.printers import printer
 from plimsoll.codec.schema.custom import served
 from plimsoll.rules.model.json_object import JsonObject
 

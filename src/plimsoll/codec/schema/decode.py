@@ -23,7 +23,8 @@ from plimsoll.codec.schema import fast_decode
 from plimsoll.codec.schema.custom import METADATA, CustomKind, metadata_fields, pruned
 from plimsoll.codec.schema.schema import KINDS, SchemaKind
 from plimsoll.codec.schema.tolerant_decode import DecodeStoppedError, Members, Walk, json_name, plain
-from plimsoll.codec.yaml.json_stream import JsonStreamError, is_deeper, stream, without_surrogates
+from plimsoll.codec.yaml.json_stream import is_deeper, stream, without_surrogates
+from plimsoll.codec.yaml.read_error import ReadError
 from plimsoll.errors import InvalidQuantityError, PlimsollError, StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -211,7 +212,7 @@ def syntax_error(text: str) -> str:
     """The message of Go's json.Unmarshal for a text that is not JSON."""
     found = list(stream(text, MAX_DEPTH))
     first = found[0] if found else None
-    if isinstance(first, JsonStreamError):
+    if isinstance(first, ReadError):
         # Go's stream readers and its Unmarshal have different messages here.
         return first.message.replace("unexpected EOF", "unexpected end of JSON input")
     if first is None:

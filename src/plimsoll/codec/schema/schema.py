@@ -127,6 +127,12 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "scheduling.PriorityClass"),
     SchemaKind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, "node.RuntimeClass"),
     SchemaKind("coordination.k8s.io", "v1", "Lease", "leases", True, "coordination.Lease"),
+    SchemaKind(_CORE, "v1", "ReplicationController", "replicationcontrollers", True, "core.ReplicationController"),
+    SchemaKind(_CORE, "v1", "PodTemplate", "podtemplates", True, "core.PodTemplate"),
+    SchemaKind(_APPS, "v1", "ControllerRevision", "controllerrevisions", True, "apps.ControllerRevision"),
+    SchemaKind(_APPS, "v1", "DaemonSet", "daemonsets", True, "apps.DaemonSet"),
+    SchemaKind(_APPS, "v1", "StatefulSet", "statefulsets", True, "apps.StatefulSet"),
+    SchemaKind("batch", "v1", "CronJob", "cronjobs", True, "batch.CronJob"),
     SchemaKind(_APPS, "v1", "ReplicaSet", "replicasets", True, "apps.ReplicaSet"),
     SchemaKind(_APPS, "v1", "Deployment", "deployments", True, "apps.Deployment"),
     SchemaKind("batch", "v1", "Job", "jobs", True, "batch.Job"),
@@ -148,6 +154,15 @@ KINDS: tuple[SchemaKind, ...] = (
         for name in ("SelfSubjectReview", "TokenReview")
     ),
     SchemaKind("authentication.k8s.io", "v1", "TokenRequest", "", True, "authentication.TokenRequest"),
+    *(
+        SchemaKind("rbac.authorization.k8s.io", "v1", name, f"{name.lower()}s", namespaced, f"rbac.{name}")
+        for name, namespaced in (
+            ("ClusterRole", False),
+            ("ClusterRoleBinding", False),
+            ("Role", True),
+            ("RoleBinding", True),
+        )
+    ),
     SchemaKind(
         "certificates.k8s.io",
         "v1",
@@ -179,6 +194,7 @@ def _blocks() -> dict[str, list[str]]:
         accounts,
         cluster,
         container,
+        controllers,
         extensions,
         meta,
         pod,
@@ -188,7 +204,19 @@ def _blocks() -> dict[str, list[str]]:
         workloads,
     )
 
-    modules = (meta, pod, pod_parts, container, volumes, cluster, extensions, services, workloads, accounts)
+    modules = (
+        meta,
+        pod,
+        pod_parts,
+        container,
+        volumes,
+        cluster,
+        extensions,
+        services,
+        workloads,
+        controllers,
+        accounts,
+    )
     blocks: dict[str, list[str]] = {}
     lines: list[str] = []
     for module in modules:
