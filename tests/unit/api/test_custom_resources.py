@@ -426,3 +426,44 @@ async def test_chunks_dry_runs_and_metadata_views(tmp_path: Path) -> None:
             assert [each for each, _ in await watched.shown(4)] == ["ADDED", "ADDED", "ADDED", "BOOKMARK"]
         assert (await ask("DELETE", f"{WIDGETS}?dryRun=All")).code == 200
         assert len((await ask.ok("GET", WIDGETS))["items"]) == 3
+
+
+async def test_numbers_and_depths_that_cannot_be_stored(tmp_path: Path) -> None:
+    large = b"123456789012345678901234567890"
+    async with served(tmp_path) as ask:
+        body = (
+            b'{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"n"},"spec":{"size":1,"free":{"x":%s}}}'
+        )
+        made = await ask.ok("POST", WIDGETS, body % large)
+        assert made["spec"]["free"] == {"x": 1.2345678901234568e29}
+        patched = await ask.ok("PATCH", f"{WIDGETS}/n", b'{"spec":{"free":{"y":[%s]}}}' % large, MERGE)
+        assert patched["spec"]["free"]["y"] == [1.2345678901234568e29]
+        text = b"kind: Widget\napiVersion: example.com/v1\nspec:\n  size: 1\n  free:\n    x: %s\n" % large
+        assert (await ask("PATCH", f"{WIDGETS}/m?fieldManager=a", text, APPLY)).code == 201
+        deep: Any = "x"
+        for _ in range(120):
+            deep = {"default": deep}
+        said = await ask("POST", DEFINITIONS, definition(schema={"openAPIV3Schema": deep}))
+        assert said.code in (400, 422)
+
+
+async def test_objects_of_a_kind_that_is_not_served_disturb_no_controller(tmp_path: Path) -> None:
+    async with served(tmp_path) as ask:
+        sent = widget()
+        sent["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "gone"}]
+        stop = [{"op": "replace", "path": "/spec/versions/0/served", "value": False}]
+        async with ask.watching(f"{DEFINITIONS}?watch=1") as watched:
+            await ask.ok("PATCH", f"{DEFINITIONS}/{NAME}", stop, JSON_PATCH)
+            while (await watched.event())["object"]["spec"]["versions"][0]["served"]:
+                pass
+            # Another definition is accepted after this one has been read again.
+            other = definition()
+            other["metadata"]["name"] = "others.example.com"
+            other["spec"]["names"] = {"plural": "others", "kind": "Other"}
+            await ask.ok("POST", DEFINITIONS, other)
+            while (event := await watched.event())["object"]["metadata"]["name"] == NAME or not _is_established(
+                event["object"]
+            ):
+                pass
+        assert (await ask("GET", WIDGETS)).code == 404
+        assert (await ask.ok("GET", WIDGETS.replace("widgets", "others")))["items"] == []
