@@ -23,10 +23,6 @@ from plimsoll.codec.schema.schema import KINDS
 from plimsoll.rules.config import extras
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.gates import GATES, Gate, gate_in
-<<<<<<< HEAD
-=======
-from plimsoll.rules.model import run_volumes
->>>>>>> workloads
 from plimsoll.rules.profile import RELEASES, Row, rows
 
 DOCS = Path(__file__).parent
@@ -181,7 +177,6 @@ def field_rows(treatment: str) -> str:
 
 
 def refused_list() -> str:
-<<<<<<< HEAD
     """The fields of a pod that are refused."""
     return "\n| field | how it is refused |\n|---|---|\n" + field_rows("refused") + "\n"
 
@@ -208,17 +203,6 @@ def pod_fields_page() -> str:
                 about = f": {field.about}" if field.about else ""
                 lines.append(f"| `{field.name}` | {field.treatment}{about} |\n")
     return "".join(lines)
-=======
-    """The fields of a pod that the node refuses, by where they are."""
-    parts = {"volumes": run_volumes.RunVolume, "sources of a projected volume": run_volumes.Projection}
-    lines = []
-    for title, struct in parts.items():
-        refused = [
-            field.encode_name for field in msgspec.structs.fields(struct) if "dict[str, object]" in str(field.type)
-        ]
-        lines.append(f"- {title}: {', '.join(f'`{name}`' for name in refused)}\n")
-    return "\n" + "".join(lines) + "\n"
->>>>>>> workloads
 
 
 SECTIONS: dict[str, Callable[[], str]] = {

@@ -10,6 +10,7 @@ from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_spec import NodePaths
 from plimsoll.node.pods.runtime_classes import RuntimeClasses
+from plimsoll.node.pods.service_links import ServiceLinks
 from plimsoll.node.pods.status import PodReports
 from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.resize.queue import Resizes
@@ -45,6 +46,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     volumes: Volumes
     objects: ObjectCache
     users: UserNamespaces
+    service_links: ServiceLinks
     runtime_classes: RuntimeClasses
     paths: NodePaths
     surroundings: Surroundings
