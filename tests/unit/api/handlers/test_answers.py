@@ -159,7 +159,7 @@ def test_aggregated_groups_have_names_and_versions() -> None:
     groups = json.loads(discovery("h:1").aggregated["/apis"].body)["items"]
     assert {each["metadata"]["name"] for each in groups} == {
         "apps", "authentication.k8s.io", "authorization.k8s.io", "batch", "certificates.k8s.io", "coordination.k8s.io", "events.k8s.io", "metrics.k8s.io",
-        "node.k8s.io", "policy", "scheduling.k8s.io",
+        "node.k8s.io", "policy", "rbac.authorization.k8s.io", "scheduling.k8s.io",
     }  # fmt: skip
     assert all(version["freshness"] == "Current" for each in groups for version in each["versions"])
 
