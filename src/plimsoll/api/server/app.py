@@ -44,7 +44,7 @@ from plimsoll.api.machinery.status import (
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.bootstrap import bootstrap
-from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
+from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
@@ -163,6 +163,7 @@ class App:
         try:
             await self._answer(request)
         except StatusError as error:
+            await self._count(request)
             await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
         except ClientLostError:
             request.code = request.code or _CLIENT_LOST
@@ -181,28 +182,21 @@ class App:
 
     async def _answer(self, request: Exchange) -> None:
         scope = request.scope
-        path = scope["raw_path"].decode("latin-1")
-        try:
-            user = self._authenticate(request)
-        except StatusError:
-            await self.fairness.slow_down(ANONYMOUS)
-            raise
-        query = parsed_query(scope["query_string"])
+        user = await self._identified(request)
+        path, query = scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"])
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
-            await self.fairness.slow_down(user)
+            await self._count(request)
             if not may_read_path(user, path, self.cluster):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
             await _send_page(request, page)
             return
         if user == ANONYMOUS:
-            await self.fairness.slow_down(user)
             raise unauthorized()
         limits = self.options.limits
         if request.claim is not None and not request.claim(
             user.name, 0 if is_exempt(user) else limits.user_connections
         ):
-            await self.fairness.slow_down(user)
             raise too_many_requests(
                 f"{limits.user_connections} connections of this user are open, which is the limit: close some, or try "
                 "again later",
@@ -210,7 +204,7 @@ class App:
             )
         info = request_info(scope["method"], path, query)
         if info is None:
-            await self.fairness.slow_down(user)
+            await self._count(request)
             headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
             await request.respond(404, _NOT_FOUND, headers)
             return
@@ -221,6 +215,7 @@ class App:
                 f"{scope[SURPLUS]} connections are open, which is the limit: close some, or try again later",
                 retry_after_s=_SURPLUS_RETRY_S,
             )
+        request.is_counted = True
         await self.fairness.admit(user, info.verb)
         call = self._authorized_call(request, info)
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
@@ -334,6 +329,7 @@ class App:
             request.code = 101
             await serve(self, call, scope, receive, send)
         except StatusError as error:
+            await self._count(request)
             request.code = error.code
             body = error.body()
             headers = [*_JSON_HEADERS, (b"content-length", b"%d" % len(body))]
@@ -344,13 +340,14 @@ class App:
 
     async def _socket_call(self, request: Exchange) -> ApiCall:
         scope = request.scope
-        user = self._authenticate(request)
+        user = await self._identified(request)
         if user == ANONYMOUS:
             raise unauthorized()
         info = request_info("GET", scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"]))
         if info is None:
             raise no_such_resource()
         request.info = info
+        request.is_counted = True
         await self.fairness.admit(user, info.verb)
         return self._authorized_call(request, info)
 
@@ -365,19 +362,28 @@ class App:
             pace=Pace(self.rounds, request.user.name, request.is_lost),
         )
 
-    def _authenticate(self, request: Exchange) -> User:
-        """Parts in this process put their user into the scope, which no connection can do (`in_process`)."""
-        inside = request.scope.get(USER)
-        if inside is not None:
-            request.user = inside
-            return request.user
+    async def _identified(self, request: Exchange) -> User:
+        """The user of a request, who pays for a long URL before it is parsed.
+
+        Parts in this process put their user into the scope, which no connection can do (`in_process`).
+        """
+        scope = request.scope
         try:
-            request.user = self.options.authenticate(request.scope, request.headers)
+            request.user = scope.get(USER) or self.options.authenticate(scope, request.headers)
         except InvalidCredentialsError:
             raise unauthorized() from None
-        if request.user != ANONYMOUS:
-            request.user = impersonated(request.user, request.headers, request.scope["headers"], self.cluster)
+        if USER not in scope and request.user != ANONYMOUS:
+            request.user = impersonated(request.user, request.headers, scope["headers"], self.cluster)
+        cost = (len(scope["raw_path"]) + len(scope["query_string"])) // URL_BYTES
+        if cost:
+            await self.fairness.slow_down(request.user, cost)
         return request.user
+
+    async def _count(self, request: Exchange) -> None:
+        """Against the user's rate, if it is not yet: a client that only makes mistakes has a rate, too."""
+        if not request.is_counted:
+            request.is_counted = True
+            await self.fairness.slow_down(request.user)
 
     def _note(self, request: Exchange, seconds: float) -> None:
         info, code = request.info, request.code

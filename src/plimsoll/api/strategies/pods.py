@@ -242,6 +242,15 @@ def _without_effect(spec: JsonObject) -> list[str]:
         warnings.append("spec.automountServiceAccountToken: no effect: there are no service account tokens here")
     if spec.get("schedulingGroup"):
         warnings.append("spec.schedulingGroup: no effect: each pod is scheduled by itself")
+    if not spec.get("hostNetwork"):
+        warnings += (
+            f"spec.{kind}[{index}].ports[{place}].hostPort: no effect without hostNetwork: nodes forward no ports to "
+            "pods; the scheduler keeps the port free"
+            for kind in ("initContainers", "containers")
+            for index, container in enumerate(spec.get(kind) or ())
+            for place, port in enumerate(container.get("ports") or ())
+            if port.get("hostPort")
+        )
     return warnings
 
 

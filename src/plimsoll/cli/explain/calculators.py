@@ -23,6 +23,7 @@ from plimsoll.rules.cgroups.reasons import (
     weight_formula,
 )
 from plimsoll.rules.explain.advice import qos_sentence
+from plimsoll.rules.explain.departures import memory_qos_gate_note
 from plimsoll.rules.model.objects import Container, Pod, PodSpec, ResourceList, Resources
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILE_NAMES, Profile, profile_named
 from plimsoll.rules.quantity import Quantity
@@ -123,6 +124,8 @@ def memory_high_command(
     click.echo(memory_high_formula(request.value, limit.value, high, policy))
     if not request.value and not limit.value:
         click.echo(chosen.notes["memory_high_without_request"])
+    if note := memory_qos_gate_note(chosen):
+        click.echo(f"note: {note}")
 
 
 def _first_formula(request: int, limit: int, available: int | None, factor: float) -> Iterator[str]:

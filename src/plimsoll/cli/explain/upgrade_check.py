@@ -17,7 +17,7 @@ from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.terminal import inert
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError
 from plimsoll.rules.config.kubelet import KubeletConfig
-from plimsoll.rules.explain.upgrade import Change, Comparison, NamedPod
+from plimsoll.rules.explain.upgrade import Change, Comparison
 from plimsoll.rules.explain.upgrade_advice import REMOVED_METRICS
 from plimsoll.rules.explain.upgrade_causes import Cause, Side
 from plimsoll.rules.explain.upgrade_node import (
@@ -31,6 +31,7 @@ from plimsoll.rules.explain.upgrade_node import (
     without_defaults,
 )
 from plimsoll.rules.explain.upgrade_report import QUOTA, Report, quota_changes, report
+from plimsoll.rules.explain.upgrade_trials import NamedPod
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.node.node_config import Machine, machine_from_capacity

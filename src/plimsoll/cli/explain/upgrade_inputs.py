@@ -20,7 +20,7 @@ from plimsoll.codec.lean.lean import from_document, json_document, pod_from_json
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.errors import InvalidObjectError
 from plimsoll.rules.admission.limit_range import defaulted_limit_range, limit_ranged
-from plimsoll.rules.explain.upgrade import NamedPod
+from plimsoll.rules.explain.upgrade_trials import NamedPod
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Lean, Node, Pod
 from plimsoll.rules.model.policies import LimitRange, ResourceQuota

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -18,6 +18,7 @@ from plimsoll.cli.terminal import inert
 from plimsoll.cli.verb import Verb
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.node.node_object import SIMULATED
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity
 
 SUM_LINE = "________"
@@ -85,6 +86,7 @@ async def _pods(cluster: ClusterClient, name: str, options: dict[str, Any]) -> i
         click.echo(f"No resources found{where}", err=True)
         return 0
     _print(_pod_lines(_sorted(pods, _pod_usage, options["sort_by"]), options))
+    await _note_unenforced(cluster)
     return 0
 
 
@@ -127,7 +129,28 @@ async def _nodes(cluster: ClusterClient, name: str, options: dict[str, Any]) -> 
         cells.append([inert(node), cpu, shares[0], memory, shares[1]])
     cells += [[inert(node), *["<unknown>"] * 4] for node in sorted(set(nodes) - set(usage))]
     _print(cells)
+    _print_unenforced(nodes.values())
     return 0
+
+
+async def _note_unenforced(cluster: ClusterClient) -> None:
+    from plimsoll.kube.request import NODES, ApiError, listing
+
+    try:
+        _print_unenforced(_items(await cluster.ask(listing(NODES))))
+    except ApiError as error:
+        if error.code != 403:  # a user may be allowed to read pods only
+            raise
+
+
+def _print_unenforced(nodes: Iterable[JsonObject]) -> None:
+    names = [
+        inert(str(each["metadata"]["name"]))
+        for each in nodes
+        if (each["metadata"].get("annotations") or {}).get(SIMULATED)
+    ]
+    if names:
+        click.echo(f"limits are not enforced on {', '.join(names)}: no cgroups can be written there", err=True)
 
 
 async def _metrics(cluster: ClusterClient, path: str, name: str, options: dict[str, Any]) -> JsonObject:

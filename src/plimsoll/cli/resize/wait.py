@@ -23,6 +23,7 @@ _MEANS = {
     "reported": "done",
     "ended": "the pod has no active node",
 }
+_UNENFORCED = {"kernel": "the node has taken the new values", "reported": "done"}
 _OVER = {"reported": DONE, "infeasible": NOT_NOW, "ended": NOT_NOW}
 
 
@@ -65,6 +66,8 @@ class _ProgressPrinter:
             found = self.last  # a status may be older than the acceptance
         if self.last is None or (found.stage, found.message) != (self.last.stage, self.last.message):
             means = _MEANS[found.stage]
+            if found.unenforced and found.stage in _UNENFORCED:
+                means = f"{_UNENFORCED[found.stage]}, but not enforced ({found.unenforced})"
             self._line(found.stage, f"{means}: {found.message}" if found.message else means, _COLOURS.get(found.stage))
         self.last = found
         return _OVER.get(found.stage)

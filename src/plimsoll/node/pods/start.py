@@ -78,7 +78,7 @@ class PodStart:
         if actions.sandbox_attempt is None:
             return actions.sandbox_id
         self._node.meters.started_pods.add()
-        if sentence := without_effect(pod, has_selinux=self._node.paths.has_selinux):
+        for sentence in without_effect(pod, has_selinux=self._node.paths.has_selinux):
             self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
             handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)

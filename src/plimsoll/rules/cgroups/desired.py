@@ -176,12 +176,13 @@ class Shown(msgspec.Struct, frozen=True):
     """Which pods of the node are in the tree (all of them count in the sums), and the ids of their containers.
 
     A container whose id is None has no cgroup: it has not started, or has terminated. Without `reasons` the tree is
-    computed in less than half the time.
+    computed in less than half the time. `contention`: an explanation says what each cgroup gets when all compete.
     """
 
     pod: Callable[[str], bool] = lambda _uid: True
     container_id: Callable[[str, str], str | None] = lambda _uid, _container: UNKNOWN_ID
     reasons: bool = True
+    contention: bool = True
 
 
 EVERYTHING = Shown()

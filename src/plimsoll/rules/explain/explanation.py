@@ -90,14 +90,16 @@ def explanation(
     workloads: Sequence[Workload], setting: NodeConfig, *, advise: bool = False, shown: Shown = EVERYTHING
 ) -> Explanation:
     tree = desired_tree(workloads, setting, shown)
+    if shown.contention:
+        tree = with_effective(tree, setting.absolute[CPU].milli, _shared_cpus(workloads, setting))
     return Explanation(
-        _node(workloads, setting),
-        tuple(_pod(work, setting, advise=advise) for work in workloads),
-        with_effective(tree, setting.absolute[CPU].milli, _shared_cpus(workloads, setting)),
+        _node(workloads, setting, reasons=shown.reasons),
+        tuple(_pod(work, setting, advise=advise, reasons=shown.reasons) for work in workloads),
+        tree,
     )
 
 
-def _node(workloads: Sequence[Workload], setting: NodeConfig) -> NodeExplanation:
+def _node(workloads: Sequence[Workload], setting: NodeConfig, *, reasons: bool) -> NodeExplanation:
     return NodeExplanation(
         setting.machine.name,
         setting.profile.name,
@@ -106,9 +108,9 @@ def _node(workloads: Sequence[Workload], setting: NodeConfig) -> NodeExplanation
         setting.runtime,
         texts(setting.capacity),
         texts(setting.allocatable),
-        {name: allocatable_steps(setting, name) for name in (CPU, MEMORY)},
+        {name: allocatable_steps(setting, name) for name in (CPU, MEMORY)} if reasons else {},
         _shared_cpus(workloads, setting),
-        (*setting_warnings(setting), *_cpu_warnings(workloads, setting)),
+        (*setting_warnings(setting), *_cpu_warnings(workloads, setting)) if reasons else (),
         setting.profile_reason,
         human_bytes(withheld) if (withheld := withheld_hugepages(setting)) else "",
     )
@@ -148,13 +150,13 @@ def allocatable_steps(setting: NodeConfig, name: str) -> str:
     return f"{rest} = {setting.allocatable[name]}" if setting.allocatable[name] else f"max(0, {rest}) = 0"
 
 
-def _pod(work: Workload, setting: NodeConfig, *, advise: bool) -> PodExplanation:
+def _pod(work: Workload, setting: NodeConfig, *, advise: bool, reasons: bool) -> PodExplanation:
     pod = work.pod
     return PodExplanation(
         work.title,
         pod.metadata.namespace or "default",
         work.qos,
-        qos_sentence(work, setting),
+        qos_sentence(work, setting) if reasons else "",
         texts(work.counted),
         texts(work.limits),
         EvictionKeys(
@@ -168,8 +170,8 @@ def _pod(work: Workload, setting: NodeConfig, *, advise: bool) -> PodExplanation
         work.exclusive_cpus,
         texts(storage_limits(pod, setting.policy.gates)),
         tuple(guaranteed_changes(work, setting)) if advise else (),
-        tuple(pod_warnings(work, setting)),
-        tuple(memory_high_notes(work, setting)),
+        tuple(pod_warnings(work, setting)) if reasons else (),
+        tuple(memory_high_notes(work, setting)) if reasons else (),
     )
 
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 
 from plimsoll.rules.admission.comparison import LISTS, PodVersion
-from plimsoll.rules.cgroups.desired import Workload
 from plimsoll.rules.explain.differences import Fact
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import (
@@ -35,18 +34,25 @@ RESIZE = "resize: "
 MORE_CPU, LESS_MEMORY, PENDING = f"{RESIZE}cpu + 10 %", f"{RESIZE}memory limit − 10 %", f"{RESIZE}the pending one"
 
 
-def resize_facts(works: Iterable[Workload], setting: NodeConfig) -> Iterator[tuple[tuple[str, str], Fact]]:
+class Resizable(msgspec.Struct, frozen=True):
+    title: str
+    allocated: Pod
+    desired: Pod  # the same object, unless a resize is pending
+
+
+def resize_facts(pods: Iterable[Resizable], setting: NodeConfig) -> Iterator[tuple[tuple[str, str], Fact]]:
     node = Node(Metadata(setting.machine.name or "node"), status=NodeStatus(setting.capacity, setting.allocatable))
     around = resize_setting(setting, allocated_load(node, ()))
     api = Api(
         setting.policy.gates, setting.profile.resize_subresource, setting.config.gate("InPlacePodVerticalScaling")
     )
-    for work in works:
-        for what, wanted in ((MORE_CPU, _more_cpu(work.pod)), (LESS_MEMORY, _less_memory(work.pod))):
+    for each in pods:
+        allocated = each.allocated
+        for what, wanted in ((MORE_CPU, _more_cpu(allocated)), (LESS_MEMORY, _less_memory(allocated))):
             if wanted is not None:
-                yield (work.title, what), Fact(_answer(work.pod, wanted, api, around))
-        if work.pod is not work.desired:
-            yield (work.title, PENDING), Fact(_answer(work.pod, work.desired, api, around))
+                yield (each.title, what), Fact(_answer(allocated, wanted, api, around))
+        if allocated is not each.desired:
+            yield (each.title, PENDING), Fact(_answer(allocated, each.desired, api, around))
 
 
 def _answer(before: Pod, after: Pod, api: Api, around: ResizeSetting) -> str:

@@ -1,7 +1,7 @@
 """What an upgrade changes for the pods of a fleet, and why: the differences of two explanations, with their causes.
 
 Each node is explained as it runs before and after (`differences`). A changed value is then explained again with single
-parts of the change (`upgrade_causes`): a part is the cause if it alone gives the new value, and the value returns to
+parts of the change (`upgrade_trials`): a part is the cause if it alone gives the new value, and the value returns to
 the old one without it. Pods of one form on nodes that change in the same parts share the answer, so a fleet costs
 little more than its explanation.
 
@@ -10,15 +10,14 @@ A pod is compared as each release stores and runs it when it is created: the cla
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from plimsoll.errors import InvalidConfigError
-from plimsoll.rules.cgroups.desired import EVERYTHING, Shown, defaulted_on, defaulted_workload
+from plimsoll.rules.cgroups.desired import defaulted_on
 from plimsoll.rules.explain.differences import (
     ABSENT,
     CLASS,
@@ -34,13 +33,11 @@ from plimsoll.rules.explain.differences import (
     Difference,
     Facts,
     differing,
-    facts,
-    value_of,
 )
-from plimsoll.rules.explain.explanation import explanation
 from plimsoll.rules.explain.refusal import refusal_errors
-from plimsoll.rules.explain.resize_probes import RESIZE, resize_facts
-from plimsoll.rules.explain.upgrade_causes import SEVERAL, Cause, Part, Side, affects_values, cause_of, parts, taken
+from plimsoll.rules.explain.resize_probes import RESIZE
+from plimsoll.rules.explain.upgrade_causes import SEVERAL, Cause, Part, Side
+from plimsoll.rules.explain.upgrade_trials import NamedPod, Trials, answers, value_facts
 from plimsoll.rules.model.objects import Container, Pod, is_critical, is_sidecar
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.effective import pod_level_set
@@ -61,6 +58,7 @@ _KINDS: dict[str, Kind] = {
 }
 _CONTENDED = frozenset({PROTECTED, CPU_FLOOR})
 OOM_ORDER = "OOM order at equal use"
+_AMOUNT = re.compile(r"[0-9]+")
 # What the kernel has in a new cgroup: writing it changes nothing by itself.
 _KERNEL_DEFAULTS = {("memory.min", "0"), ("memory.low", "0"), ("memory.high", "max")}
 KERNEL_DEFAULT = "the kernel's own default: no effect unless something else has written the file"
@@ -86,11 +84,6 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.note == KERNEL_DEFAULT
 
 
-class NamedPod(msgspec.Struct, frozen=True):
-    title: str  # unique on the node
-    pod: Pod
-
-
 class Comparison:
     """Compares the nodes of one fleet, and keeps what it has learned about causes."""
 
@@ -99,6 +92,7 @@ class Comparison:
         self.left_out: dict[str, str] = {}  # pods that the old release refuses already, and why
         self._known: dict[object, tuple[str, ...]] = {}
         self._likely: dict[object, dict[Part, bool]] = {}  # which parts alone were causes of a fact before
+        self._named: dict[tuple[tuple[Part, ...], Part], Cause] = {}
 
     def changes(self, node: str, old: Side, new: Side, given: Sequence[NamedPod]) -> Iterator[Change]:
         """Of the pods on one node, and of the cgroups above them. Raises InvalidConfigError if a side cannot run."""
@@ -123,11 +117,11 @@ class Comparison:
                     each.title,
                     breaks=True,
                 )
-        left, right = (_facts(pods, setting) for setting in settings)
+        left, right = ({**value_facts(pods, setting), **answers(pods, setting)} for setting in settings)
         rows = differing(left, right)
         if not rows:
             return
-        trials = _Trials(old, new, {each.title: each for each in pods})
+        trials = Trials(old, new, {each.title: each for each in pods})
         forms = {
             each.title: _form(each.pod, left[each.title, CLASS].value, right[each.title, CLASS].value) for each in pods
         }
@@ -140,7 +134,7 @@ class Comparison:
                     change, kind="oom order", what=OOM_ORDER, old=was, new=becomes, formula=""
                 )
 
-    def _change(self, row: Difference, node: str, forms: dict[str, _Form], trials: _Trials) -> Change:
+    def _change(self, row: Difference, node: str, forms: dict[str, _Form], trials: Trials) -> Change:
         title, _, container = row.where.partition(" / ")
         form = forms.get(title)
         # Node and class cgroups have no form: their own name stands for it. What a pod gets under contention depends
@@ -149,15 +143,15 @@ class Comparison:
         distinct: object = form if alone else form.coarse if form else row.where
         if form and row.what == CPU_FLOOR:  # every pod of a node may have another: one answer for all
             distinct = None
-        # Of amounts it matters whether there are any; an answer to a resize is one of a few.
-        answers = (row.first, row.second) if row.what.startswith(RESIZE) else ()
-        key = (trials.parts, distinct, bool(container), row.what, row.first == ABSENT, row.second == ABSENT, answers)
+        # Of amounts it matters whether there are any; an answer to a resize is one of a few texts with amounts.
+        texts = _without_amounts((row.first, row.second)) if row.what.startswith(RESIZE) else ()
+        key = (trials.parts, distinct, bool(container), row.what, row.first == ABSENT, row.second == ABSENT, texts)
         if key not in self._known:
             likely = self._likely.setdefault((trials.parts, row.what, bool(container)), {})
             found = trials.causes(row, title if alone else "", likely)
             if len(found) == 1:
                 likely[found[0]] = True
-            causes = [trials.cause_of(part) for part in found] or [SEVERAL]
+            causes = [self._cause(part, trials) for part in found] or [SEVERAL]
             self.causes.update((cause.id, cause) for cause in causes if cause.id not in self.causes)
             self._known[key] = tuple(cause.id for cause in causes)
         return Change(
@@ -173,6 +167,12 @@ class Comparison:
             KERNEL_DEFAULT if row.first == ABSENT and (row.what, row.second) in _KERNEL_DEFAULTS else row.note,
         )
 
+    def _cause(self, part: Part, trials: Trials) -> Cause:
+        key = (trials.parts, part)
+        if key not in self._named:
+            self._named[key] = trials.cause_of(part)
+        return self._named[key]
+
 
 _REFUSED = Cause(
     "validation",
@@ -180,6 +180,10 @@ _REFUSED = Cause(
     "a running pod stays; it cannot be created again",
     "correct the manifest before the upgrade",
 )
+
+
+def _without_amounts(texts: Iterable[str]) -> tuple[str, ...]:
+    return tuple(_AMOUNT.sub("", text) for text in texts)
 
 
 def _kind(what: str) -> Kind:
@@ -200,14 +204,6 @@ def as_created(pod: Pod) -> Pod:
 def _refusal(pod: Pod, setting: NodeConfig) -> str:
     errors = refusal_errors(defaulted_on(pod, setting), (), setting.policy.gates)
     return f"{errors[0].field}: {errors[0].message()}" if errors else ""
-
-
-def _facts(pods: Iterable[NamedPod], setting: NodeConfig, shown: Shown = EVERYTHING, *, resizes: bool = True) -> Facts:
-    works = [defaulted_workload(defaulted_on(each.pod, setting), setting, title=each.title) for each in pods]
-    found = facts(explanation(works, setting, shown=shown))
-    if resizes:
-        found.update(resize_facts(works, setting))
-    return found
 
 
 class _Places:
@@ -247,71 +243,3 @@ def _form(pod: Pod, old_class: str, new_class: str) -> _Form:
 
 def _names(container: Container) -> tuple[frozenset[str], frozenset[str]]:
     return frozenset(container.resources.requests or ()), frozenset(container.resources.limits or ())
-
-
-class _Trials:
-    """The facts of one node with single parts of the change: the old side with one new part, the new side without."""
-
-    def __init__(self, old: Side, new: Side, pods: Mapping[str, NamedPod]) -> None:
-        self._old, self._new, self._pods = old, new, pods
-        self.parts = tuple(parts(old, new))
-        self._settings: dict[Part, tuple[NodeConfig | None, NodeConfig | None]] = {}
-        self._tried: dict[tuple[Part, str, bool], tuple[Facts, Facts]] = {}
-
-    def causes(self, row: Difference, title: str, likely: Iterable[Part]) -> tuple[Part, ...]:
-        """`title`: of the only pod that matters; empty if all pods of the node do. `likely` parts are tried first: if
-        one of them alone is the cause, no other is tried."""
-        needed, involved = [], []
-        for part in dict.fromkeys((*likely, *self._candidates(row.what))):
-            with_it, without_it = self._values(part, row, title)
-            if with_it == row.second and without_it == row.first:
-                return (part,)
-            if without_it != row.second:
-                needed.append(part)
-            if with_it != row.first:
-                involved.append(part)
-        found = needed or involved
-        return tuple(part for part in self.parts if part in found)
-
-    def cause_of(self, part: Part) -> Cause:
-        return cause_of(part, self._old, self._new)
-
-    def _candidates(self, what: str) -> Iterable[Part]:
-        return self.parts if what.startswith(RESIZE) else self._effective
-
-    @cached_property
-    def _effective(self) -> tuple[Part, ...]:
-        return tuple(part for part in self.parts if affects_values(part, self._old, self._new))
-
-    def _values(self, part: Part, row: Difference, title: str) -> tuple[str, str]:
-        key = (part, title, row.what.startswith(RESIZE))
-        if key not in self._tried:
-            with_it, without_it = self._settings_of(part)
-            self._tried[key] = self._facts(with_it, *key[1:]), self._facts(without_it, *key[1:])
-        first, second = self._tried[key]
-        return value_of(first, (row.where, row.what)), value_of(second, (row.where, row.what))
-
-    def _settings_of(self, part: Part) -> tuple[NodeConfig | None, NodeConfig | None]:
-        if part not in self._settings:
-            self._settings[part] = (
-                _setting(taken(self._old, part, self._new)),
-                _setting(taken(self._new, part, self._old)),
-            )
-        return self._settings[part]
-
-    def _facts(self, setting: NodeConfig | None, title: str, resizes: bool) -> Facts:
-        if setting is None:
-            return {}
-        pods = [self._pods[title]] if title else self._pods.values()
-        return _facts(pods, setting, WITHOUT_REASONS, resizes=resizes)
-
-
-def _setting(side: Side) -> NodeConfig | None:
-    """None if the part does not go together with the rest."""
-    try:
-        return side.setting()
-    except InvalidConfigError:
-        return None
-
-
-WITHOUT_REASONS = Shown(reasons=False)

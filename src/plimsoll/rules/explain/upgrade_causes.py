@@ -31,8 +31,6 @@ _OPTIONS = {
         "runc 1.3.2, crun 1.23 and newer convert CPU shares so that 1024 shares are about weight 100",
     ),
 }
-# Rows that values depend on beside those that `NodePolicy` contains.
-_BESIDE_POLICY = frozenset({"resize_footprint", "resize_policy_defaulted"})
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -108,13 +106,6 @@ def taken(side: Side, part: Part, other: Side) -> Side:
             return replace(side, config=replace(side.config, **value))
         case "option":
             return replace(side, **{part.name: getattr(other, part.name)})
-
-
-def affects_values(part: Part, old: Side, new: Side) -> bool:
-    """False for rows that only change texts, statuses or answers of the API."""
-    if part.kind != "behaviour" or part.name in _BESIDE_POLICY:
-        return True
-    return taken(old, part, new).setting().policy != old.setting().policy
 
 
 def cause_of(part: Part, old: Side, new: Side) -> Cause:

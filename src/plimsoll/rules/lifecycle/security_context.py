@@ -107,8 +107,8 @@ def _check_non_root(
         raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {which}")
 
 
-def without_effect(pod: RunPod, *, has_selinux: bool) -> str:
-    """A sentence about what the pod asks for and this node accepts without doing it; empty where there is nothing."""
+def without_effect(pod: RunPod, *, has_selinux: bool) -> list[str]:
+    """Sentences about what the pod asks for and this node accepts without doing it."""
     contexts: list[tuple[str, SecurityContext | PodSecurityContext | None]] = [("spec", pod.spec.security_context)]
     contexts += [(container_path(pod, each), each.security_context) for each in containers_of(pod)]
     fields = [
@@ -116,7 +116,14 @@ def without_effect(pod: RunPod, *, has_selinux: bool) -> str:
         for at, context in contexts
         if context is not None and context.se_linux_options is not None and not has_selinux
     ]
-    return f"{', '.join(fields)}: no effect, SELinux is not enabled on this node" if fields else ""
+    ports = [
+        f"{container_path(pod, each)}.ports[{place}].hostPort"
+        for each in containers_of(pod)
+        for place, port in enumerate(each.ports)
+        if port.host_port and not pod.spec.host_network
+    ]
+    reasons = ((fields, "SELinux is not enabled on this node"), (ports, "this node forwards no ports to pods"))
+    return [f"{', '.join(paths)}: no effect, {reason}" for paths, reason in reasons if paths]
 
 
 def app_armor_profiles(pod: RunPod) -> bool:

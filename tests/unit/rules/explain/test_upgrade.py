@@ -16,9 +16,11 @@ from plimsoll.rules.explain.differences import PROTECTED, differences
 from plimsoll.rules.explain.explanation import explanation
 from plimsoll.rules.explain.refusal import refusal_errors
 from plimsoll.rules.explain.resize_probes import LESS_MEMORY, MORE_CPU
-from plimsoll.rules.explain.upgrade import OOM_ORDER, Change, Comparison, NamedPod, as_created
-from plimsoll.rules.explain.upgrade_causes import Side
+from plimsoll.rules.explain.upgrade import OOM_ORDER, Change, Comparison, as_created
+from plimsoll.rules.explain.upgrade_causes import Side, parts, taken
+from plimsoll.rules.explain.upgrade_reads import differing, recorded
 from plimsoll.rules.explain.upgrade_report import quota_changes, sections, summary
+from plimsoll.rules.explain.upgrade_trials import WITHOUT_REASONS, NamedPod, answers, value_facts
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.policies import ResourceQuota, ResourceQuotaSpec
 from plimsoll.rules.node.node_config import Machine
@@ -331,6 +333,35 @@ def test_what_is_known_about_one_form_is_true_of_the_next_pod(documents: list[Js
         ):
             if together.kind not in ("protection", "cpu share"):
                 assert together == alone
+
+
+@settings(deadline=None, max_examples=examples(60))
+@given(st.lists(valid_pods(), min_size=1, max_size=2), st.sampled_from(RELEASES), st.sampled_from(RELEASES))
+def test_a_part_that_was_not_read_changes_nothing(documents: list[Json], first: str, second: str) -> None:
+    """So it need not be tried: neither alone nor missing does it change a value or an answer to a resize."""
+    old, new = side(first, QOS_ON), side(second, QOS_ON)
+    pods = [NamedPod(f"default/p{index}", as_created(lean(each))) for index, each in enumerate(documents)]
+    tried = 0
+    for here, there in ((old, new), (new, old)):
+        setting, read = recorded(here.setting())
+        usual = value_facts(pods, setting, WITHOUT_REASONS), answers(pods, setting)
+        for part in parts(old, new):
+            other = taken(here, part, there).setting()
+            if read.isdisjoint(differing(here.setting(), other)):
+                tried += 1
+                assert (value_facts(pods, other, WITHOUT_REASONS), answers(pods, other)) == usual, part
+    assume(tried)
+
+
+def test_settings_that_are_read_are_recorded() -> None:
+    setting, read = recorded(side("1.37").setting())
+    assert setting.policy.gates.pod_level and setting.config.gate("MemoryQoS") and setting.driver == "cgroupfs"
+    assert read == {
+        ("node", "policy"), ("policy", "gates"), ("gates", "pod_level"), ("node", "config"), ("config", "gate"),
+        ("gate", "MemoryQoS"), ("node", "driver"),
+    }  # fmt: skip
+    copy = msgspec.structs.replace(setting.policy, memory_qos=False)
+    assert copy.weight and ("policy", "weight") in read, "a copy records too"
 
 
 def test_as_created_keeps_the_rest() -> None:
