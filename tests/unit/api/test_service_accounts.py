@@ -236,7 +236,9 @@ async def test_a_node_requests_tokens_only_for_its_pods(tmp_path: Path) -> None:
 
 async def test_a_pod_gets_its_account_and_the_token_volume(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
-        made = await ask.ok("POST", "/api/v1/namespaces/default/pods", pod(initContainers=[{"name": "i", "image": "x"}]))
+        made = await ask.ok(
+            "POST", "/api/v1/namespaces/default/pods", pod(initContainers=[{"name": "i", "image": "x"}])
+        )
         spec = made["spec"]
         (volume,) = spec["volumes"]
         assert volume["name"].startswith("kube-api-access-") and len(volume["name"]) == len("kube-api-access-") + 5

@@ -185,7 +185,9 @@ def token() -> None:
     show_default=True,
     help="What the user may do; with none, what RBAC bindings grant.",
 )
-@click.option("--group", "groups", metavar="NAME", multiple=True, help="A further group of the user, for RBAC bindings.")
+@click.option(
+    "--group", "groups", metavar="NAME", multiple=True, help="A further group of the user, for RBAC bindings."
+)
 @click.option("--server", metavar="URL", help="Address of the API server.  [default: its last address]")
 @click.pass_obj
 def create_token(

@@ -26,7 +26,13 @@ TOKEN_REVIEWS = ResourcePath("/apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS = ResourcePath("/apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_SUBRESOURCES = {"stats": "stats", "metrics": "metrics", "logs": "log", "checkpoint": "checkpoint", "statusz": "statusz"}
+_SUBRESOURCES = {
+    "stats": "stats",
+    "metrics": "metrics",
+    "logs": "log",
+    "checkpoint": "checkpoint",
+    "statusz": "statusz",
+}
 _FINE_GRAINED = {"pods": "pods", "runningpods": "pods", "healthz": "healthz", "configz": "configz"}
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -79,9 +85,7 @@ class EndpointAccess:
             if await self._may(caller, verb, subresource):
                 return
         listed = " ".join(asked)
-        raise HttpError(
-            403, f"Forbidden (user={caller.name}, verb={verb}, resource=nodes, subresource(s)=[{listed}])"
-        )
+        raise HttpError(403, f"Forbidden (user={caller.name}, verb={verb}, resource=nodes, subresource(s)=[{listed}])")
 
     async def _token_caller(self, authorization: bytes) -> Caller | None:
         scheme, _, token = authorization.partition(b" ")

@@ -18,10 +18,10 @@ from plimsoll.codec.kernel.cri_log import log_line
 from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError
 from plimsoll.kube.websocket import connect
 from plimsoll.net.websocket import WebSocket
+from plimsoll.node.server.auth import subresources
 from plimsoll.node.server.http import PortInUseError
 from plimsoll.node.server.server import NodePages, NodeServer
 from plimsoll.runtime.interface import ObservedContainer
-from plimsoll.node.server.auth import subresources
 from tests.unit.node.endpoint_world import ID, NODE, World, pod, running_world
 
 T = b"2023-11-14T22:13:20Z"
@@ -115,9 +115,7 @@ async def _asked(world: World, who: str, path: str) -> tuple[int, str]:
         pytest.param("certificate:eve", "/metrics", 403, "Forbidden (user=eve", id="certificate of another user"),
     ],
 )  # fmt: skip
-async def test_every_caller_is_asked_about(
-    world: World, who: str, path: str, status: int, says: str
-) -> None:
+async def test_every_caller_is_asked_about(world: World, who: str, path: str, status: int, says: str) -> None:
     found, text = await _asked(world, who, path)
     assert found == status
     assert text.startswith(says)
