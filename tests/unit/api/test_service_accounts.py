@@ -235,7 +235,7 @@ async def test_a_node_requests_tokens_only_for_its_pods(tmp_path: Path) -> None:
 
 
 async def test_a_pod_gets_its_account_and_the_token_volume(tmp_path: Path) -> None:
-    async with api(tmp_path) as ask:
+    async with api(tmp_path, root_ca="CA") as ask:
         made = await ask.ok(
             "POST", "/api/v1/namespaces/default/pods", pod(initContainers=[{"name": "i", "image": "x"}])
         )
@@ -262,7 +262,7 @@ async def test_a_pod_gets_its_account_and_the_token_volume(tmp_path: Path) -> No
 
 
 async def test_accounts_and_pods_choose_the_token_and_pull_secrets(tmp_path: Path) -> None:
-    async with api(tmp_path) as ask:
+    async with api(tmp_path, root_ca="CA") as ask:
         quiet = {
             "metadata": {"name": "quiet"},
             "automountServiceAccountToken": False,

@@ -171,7 +171,9 @@ def _with_service_account(cluster: Cluster, document: JsonObject, spec: JsonObje
     if account is None:
         why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
         raise forbidden(_PODS, metadata["name"], why)
-    changed = with_account(spec, account, cluster.generated_name(VOLUME_PREFIX))
+    # A server without a CA has no `kube-root-ca.crt`, so the volume could not be mounted.
+    volume_name = cluster.generated_name(VOLUME_PREFIX) if cluster.root_ca else ""
+    changed = with_account(spec, account, volume_name)
     if refusal := secret_refusal(changed, account):
         raise forbidden(_PODS, metadata["name"], refusal)
     return changed

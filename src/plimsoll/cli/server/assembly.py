@@ -60,7 +60,10 @@ def control_plane(
                 **{("", "pods", name): streams.over_http for name in SUBPROTOCOLS},
                 ("", "nodes", "proxy"): streams.proxy,
             },
-            sockets={("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
+            sockets={
+                ("", "pods", "log"): streams.log_over_websocket,
+                **{("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
+            },
             audit=audit,
             root_ca=authority.ca_file.read_text(),
             sealing=SecretSealing(state),

@@ -1,11 +1,11 @@
 """Authentication and authorization of the node's server, delegated to the API server as a kubelet does.
 
 A caller has a certificate of the cluster's CA, or a bearer token (TokenReview). What it may do is asked with a
-SubjectAccessReview about `nodes/stats`, `nodes/metrics`, `nodes/log` or `nodes/proxy`; with KubeletFineGrainedAuthz first
-about `nodes/pods`, `nodes/healthz` or `nodes/configz`. The API server itself is such a caller: it is bound to the
-ClusterRole system:kubelet-api-admin. exec, attach and port-forward are `create`, also where a WebSocket begins with GET:
-the right to read is not enough. Results are cached, since scrapers return every few seconds. Tokens are not stored,
-only their digests.
+SubjectAccessReview about `nodes/stats`, `nodes/metrics`, `nodes/log` or `nodes/proxy`; with KubeletFineGrainedAuthz
+first about `nodes/pods`, `nodes/healthz` or `nodes/configz`. The API server itself is such a caller: it is bound to the
+ClusterRole system:kubelet-api-admin. exec, attach and port-forward are `create`, also where a WebSocket begins with
+GET: the right to read is not enough. Results are cached, since scrapers return every few seconds. Tokens are not
+stored, only their digests.
 """
 
 from __future__ import annotations

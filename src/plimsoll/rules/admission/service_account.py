@@ -26,12 +26,12 @@ def account_name(spec: JsonObject) -> str:
 
 
 def with_account(spec: JsonObject, account: JsonObject, volume_name: str) -> JsonObject:
-    """The spec of a new pod with what its account adds. `volume_name`: for the token, if it needs one."""
+    """The spec of a new pod with what its account adds. `volume_name`: for the token; empty: no pod gets one."""
     name = account["metadata"]["name"]
     changed: JsonObject = {**spec, "serviceAccountName": name, "serviceAccount": name}
     if not spec.get("imagePullSecrets") and account.get("imagePullSecrets"):
         changed["imagePullSecrets"] = [{"name": each.get("name") or ""} for each in account["imagePullSecrets"]]
-    return _mounted(changed, volume_name) if _automounts(spec, account) else changed
+    return _mounted(changed, volume_name) if volume_name and _automounts(spec, account) else changed
 
 
 def _automounts(spec: JsonObject, account: JsonObject) -> bool:

@@ -369,6 +369,35 @@ async def test_exec_with_a_terminal_and_everything(world: World) -> None:
     assert world.containers.sessions[0].sizes == [(80, 24)]
 
 
+@pytest.mark.parametrize("protocols", [("channel.k8s.io",), ()], ids=["channel.k8s.io", "none"])
+async def test_exec_without_a_version_has_no_status(world: World, protocols: tuple[str, ...]) -> None:
+    async def run(query: str) -> list[bytes]:
+        far = await connect(
+            "127.0.0.1",
+            world.port,
+            f"/exec/default/web/c?{query}",
+            tls=world.authority.client_context(),
+            server_name=endpoint_name(NODE),
+            subprotocols=protocols,
+        )
+        assert far.subprotocol == "".join(protocols)
+        messages = []
+        async with asyncio.timeout(10):
+            while (message := await far.receive()) is not None:
+                messages.append(message)
+                if len(messages) == 1 and "echo" in query:
+                    await _eventually(lambda: bool(world.containers.sessions))
+                    await world.containers.sessions[-1].put(b"done")
+                    await world.containers.sessions[-1].end(0)
+        await far.close()
+        return messages
+
+    assert await run("command=echo&stdout=1") == [b"\x01", b"\x01done"]
+    assert (await run("command=ls&stdout=1"))[1:] == [
+        b'\x03Internal error occurred: error executing command in container: exec: "ls": no such file'
+    ]
+
+
 @pytest.mark.parametrize(
     ("query", "broken", "message"),
     [
@@ -388,7 +417,7 @@ async def test_exec_that_fails(world: World, query: str, broken: bool, message: 
 
 async def test_exec_without_a_subprotocol_we_know(world: World) -> None:
     with pytest.raises(ApiError, match="exec needs one of these WebSocket subprotocols") as refused:
-        await _exec(world, "command=ls&stdout=1", "channel.k8s.io")
+        await _exec(world, "command=ls&stdout=1", "v9.channel.k8s.io")
     assert refused.value.code == 400
 
 
