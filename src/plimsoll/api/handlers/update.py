@@ -23,8 +23,9 @@ from plimsoll.api.admission.chain import (
 )
 from plimsoll.api.admission.escalation import check_grant
 from plimsoll.api.admission.node_restriction import check_update
-from plimsoll.api.admission.quota import charge, quota_keys
-from plimsoll.api.handlers.create import create_object, defaulted, write_context
+from plimsoll.api.admission.pod_security import check_pod_security
+from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
+from plimsoll.api.handlers.create import create_object, defaulted, with_addresses, write_context
 from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
@@ -46,6 +47,7 @@ from plimsoll.api.strategies.cluster import NamespaceStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.patch.managed_fields import same_but_times, track_update
+from plimsoll.codec.schema.custom import served
 from plimsoll.errors import FieldError
 from plimsoll.rules.access.rbac import GROUP as RBAC
 from plimsoll.rules.model.json_object import JsonObject
@@ -103,6 +105,8 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     keys = [key(resource, info.namespace, info.name)]
     if resource.storage == "pods" and info.subresource in ("", "resize"):
         keys += quota_keys(cluster, "UPDATE", info.subresource, info.namespace, None, None)
+    elif resource.storage == "services" and not info.subresource:
+        keys += counting_keys(cluster, resource, info.namespace)
     bodies: list[bytes] = []
     ahead: _Stepped | None = None
 
@@ -123,8 +127,11 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         if stepped.is_same:
             bodies.append(record.body)
             return nothing
+        check_pod_security(cluster, call, old, new)
         charges: list[Decision] = nothing[1:]
-        if keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
+        if keys[1:] and resource.storage == "services":
+            charges = charge_object(resource, records[1:], versions[1:], new, old, dry_run=options.dry_run)
+        elif keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
             charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)
         if options.dry_run:
             bodies.append(unstamped_body(new))
@@ -145,6 +152,9 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
             written = await cluster.store.change_many(keys, decide)
         except _OutdatedError:
             continue
+        finally:
+            if resource.storage == "services" and live is not None:
+                cluster.service_addresses.release(decoded(live)["metadata"]["uid"])
         assert written[0] is not None
         return Response(200, bodies[0] if bodies else written[0].body)
     raise conflict(resource, info.name)
@@ -180,6 +190,8 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
     if info.subresource == "resize":
         check_limit_ranges_on_resize(cluster, old, new)
         check_capacity(cluster, old, new)
+    if not info.subresource:
+        new = with_addresses(cluster, resource, new, old, options)
     if resource.has_generation and info.subresource in _OF_THE_SPEC and rules.spec_differs(old, new):
         new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
     return new
@@ -188,6 +200,8 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
 def as_served(resource: ApiResource, stored: JsonObject) -> JsonObject:
     """A stored object as this resource serves it, with kind and apiVersion."""
     words = as_new(stored) if resource.group == "events.k8s.io" else stored
+    if resource.custom is not None:
+        words = served(resource.custom.kind, stored)
     return {"kind": resource.kind, "apiVersion": resource.group_version, **words}
 
 

@@ -15,6 +15,8 @@ from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.store.records import Decision, Delete, Record
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+# Kubernetes' names of what is done here, for the health checks.
+BOOTSTRAP_HOOKS = ("start-system-namespaces-controller", "scheduling/bootstrap-system-priority-classes")
 _DESCRIPTIONS = {
     "system-cluster-critical": "Used for system critical pods that must run in the cluster, but can be moved to "
     "another node if necessary.",

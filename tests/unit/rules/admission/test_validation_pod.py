@@ -156,16 +156,6 @@ BASICS = [
         pod(restartPolicy="Sometimes"),
         ['spec.restartPolicy: Unsupported value: "Sometimes": supported values: "Always", "OnFailure", "Never"'],
     ),
-    (
-        "a container's restart policy",
-        pod(container(restartPolicy="Always")),
-        [f"{C0}.restartPolicy: Forbidden: may not be set for non-init containers"],
-    ),
-    (
-        "an init container's restart policy",
-        pod(initContainers=[container("i", restartPolicy="Never")]),
-        [f'{I0}.restartPolicy: Unsupported value: "Never": supported values: "Always"'],
-    ),
     ("node name", pod(nodeName="N"), [f'spec.nodeName: Invalid value: "N": {SUBDOMAIN}']),
     ("priority class", pod(priorityClassName="N"), [f'spec.priorityClassName: Invalid value: "N": {SUBDOMAIN}']),
     ("runtime class", pod(runtimeClassName="N"), [f'spec.runtimeClassName: Invalid value: "N": {SUBDOMAIN}']),

@@ -168,7 +168,7 @@ def test_a_shrink_of_the_pod_level() -> None:
 
     gates = Gates(pod_level_resize=True)
     setting = ResizeSetting(allocated_load(NODE, []), profile_named("1.36"), gates)
-    for limit, unsafe in (("600Mi", [("", "600Mi")]), ("601Mi", []), ("2Gi", [])):
+    for limit, unsafe in (("600Mi", [("c", "600Mi"), ("", "600Mi")]), ("601Mi", []), ("2Gi", [])):
         found = forecast(level("1Gi"), level(limit), setting, working_sets={"c": 600 << 20})
         assert [(each.container, str(each.limit)) for each in found.unsafe] == unsafe
 
