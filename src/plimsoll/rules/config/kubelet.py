@@ -87,9 +87,15 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     static_pod_url_header: dict[str, tuple[str, ...]]
     file_check_s: float
     http_check_s: float
-    # Loops and gates
+    # Loops
     sync_frequency_s: float
     streaming_idle_s: float
+    # Callers of the node's server
+    authorization_mode: Literal["Webhook", "AlwaysAllow"]
+    token_cache_s: float
+    allowed_cache_s: float
+    denied_cache_s: float
+    # Gates
     feature_gates: dict[str, bool]
 
     def gate(self, name: str) -> bool:
