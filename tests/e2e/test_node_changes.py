@@ -75,6 +75,21 @@ def test_a_resource(kube: Kubectl) -> None:
     _runs(kube, "resource")
 
 
+def test_preemption_for_a_resource_of_others(kube: Kubectl) -> None:
+    """e2e: SchedulerPreemption … runs ReplicaSets to verify preemption running path."""
+    name = "example.com/fakecpu"
+    _patch(kube, f"{PATH}/status", {"status": {"capacity": {name: "1000"}, "allocatable": {name: "1000"}}})
+    for level in range(1, 5):
+        body = {"metadata": {"name": f"p{level}"}, "value": level}
+        kube.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
+    for level, amount in ((1, "200"), (2, "300"), (3, "450"), (4, "500")):
+        size = {"requests": {name: amount}, "limits": {name: amount}}
+        _waiting(kube, f"level-{level}", container={"resources": size}, priorityClassName=f"p{level}")
+        _runs(kube, f"level-{level}")
+    phases = {each["metadata"]["name"]: each["status"]["phase"] for each in kube.api("GET", PODS)["items"]}
+    assert {pod for pod in phases if pod.startswith("level")} == {"level-3", "level-4"}, "no more than needed"
+
+
 def test_settings_of_the_kernel(kube: Kubectl) -> None:
     """AppArmor where there is none: refused as by a kubelet. SELinux where there is none: no effect, and an event."""
     container = {"name": "c", "image": "busybox", "command": ["sleep", "3600"]}

@@ -223,10 +223,14 @@ def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObje
     """The strategic patch to the desired status; None if nothing differs, not even a heartbeat time."""
     have: Mapping[str, Any] = node.get("status") or {}
     change: JsonObject = {}
+    # Extended resources (example.com/dongle) that the node does not report belong to the client that added them; their
+    # capacity is allocatable.
+    capacity = have.get("capacity") or {}
+    foreign = {name: text for name, text in capacity.items() if "/" in name and name not in status["capacity"]}
     for field in ("allocatable", "capacity"):
-        # Extended resources (example.com/dongle) that the node does not report belong to the client that added them.
-        gone = {name: None for name in have.get(field) or {} if name not in status[field] and "/" not in name}
-        amounts = {name: text for name, text in status[field].items() if (have.get(field) or {}).get(name) != text}
+        known, desired = have.get(field) or {}, {**foreign, **status[field]}
+        gone = {name: None for name in known if name not in desired}
+        amounts = {name: text for name, text in desired.items() if known.get(name) != text}
         if gone or amounts:
             change[field] = {**amounts, **gone}
     for field in ("daemonEndpoints", "nodeInfo"):
