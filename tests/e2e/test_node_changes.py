@@ -67,6 +67,22 @@ def test_a_taint(kube: Kubectl) -> None:
     _runs(kube, "taint")
 
 
+def test_pods_tolerate_a_taint_for_a_while(kube: Kubectl) -> None:
+    """e2e: NoExecuteTaintManager. kubectl sets no time: it counts from the moment when the taint is seen."""
+    for name, seconds in (("brief", 1), ("patient", 3600)):
+        toleration = {"key": "leave", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        _waiting(kube, name, tolerations=[toleration])
+        _runs(kube, name)
+    kube.api("PATCH", f"{PODS}/brief", {"metadata": {"finalizers": ["example.com/kept"]}})
+    kube("taint", "node", NODE, "leave=now:NoExecute")
+    evicted = until(lambda: found if (found := pod_of(kube, "brief"))["metadata"].get("deletionTimestamp") else {})
+    reasons_of = {each["type"]: each.get("reason") for each in evicted["status"]["conditions"]}
+    assert reasons_of["DisruptionTarget"] == "DeletionByTaintManager"
+    kube("taint", "node", NODE, "leave-")
+    kube.api("PATCH", f"{PODS}/brief", {"metadata": {"finalizers": None}})
+    assert not pod_of(kube, "patient")["metadata"].get("deletionTimestamp")
+
+
 def test_a_resource(kube: Kubectl) -> None:
     resources = {"requests": {"example.com/dongle": "1"}, "limits": {"example.com/dongle": "1"}}
     _waiting(kube, "resource", container={"resources": resources})
