@@ -204,6 +204,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "`hostIPs` beside `hostIP`")
     volume_mounts_reported: bool = _row(False, {"1.27": False, "1.31": True}, "06 E2",
         "`volumeMounts` of container statuses")
+    node_swap_reported: bool = _row(False, {"1.27": False, "1.33": True}, "05 B7",
+        "`nodeInfo.swap` has the swap of the machine")
     node_table_shows_architecture: bool = _row(False, {"1.27": False, "1.36": True}, "05 B7",
         "`kubectl get nodes -o wide` shows the architecture after the kernel")
 # fmt: on

@@ -18,6 +18,7 @@ import msgspec
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import ResourceList
+from plimsoll.rules.node.declared_features import declared_features
 from plimsoll.rules.node.node_config import NodeConfig
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -117,6 +118,7 @@ def node_status(
     facts: NodeFacts, setting: NodeConfig, health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str
 ) -> JsonObject:
     """The status to report; `before`: the conditions in the API."""
+    declared = declared_features(setting.profile, setting.config.feature_gates)
     return {
         "addresses": [
             {"type": "InternalIP", "address": facts.internal_ip},
@@ -127,7 +129,8 @@ def node_status(
         "conditions": conditions(health, before, now),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
         "images": _images(health.images, setting.config.node_status_max_images),
-        "nodeInfo": _node_info(facts),
+        "nodeInfo": _node_info(facts, setting),
+        **({"declaredFeatures": list(declared)} if declared else {}),
     }
 
 
@@ -178,8 +181,9 @@ def _images(images: Iterable[ImageOnNode], most: int) -> list[JsonObject]:
     return [{"names": list(image.names[:5]), "sizeBytes": image.size_bytes} for image in largest]
 
 
-def _node_info(facts: NodeFacts) -> JsonObject:
+def _node_info(facts: NodeFacts, setting: NodeConfig) -> JsonObject:
     machine = facts.machine
+    swap = setting.policy.swap_capacity_bytes if setting.profile.node_swap_reported else 0
     return {
         "architecture": machine.architecture,
         "bootID": machine.boot_id,
@@ -191,6 +195,7 @@ def _node_info(facts: NodeFacts) -> JsonObject:
         "operatingSystem": machine.operating_system,
         "osImage": machine.os_image,
         "systemUUID": machine.system_uuid,
+        **({"swap": {"capacity": swap}} if swap and setting.config.feature_gates["NodeSwap"] else {}),
     }
 
 
@@ -236,6 +241,8 @@ def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObje
     for field in ("daemonEndpoints", "nodeInfo"):
         if have.get(field) != status[field]:
             change[field] = status[field]
+    if (have.get("declaredFeatures") or []) != (declared := status.get("declaredFeatures") or []):
+        change["declaredFeatures"] = declared or None
     if (have.get("images") or []) != status["images"]:
         change["images"] = status["images"]
     if have.get("addresses") != status["addresses"]:
