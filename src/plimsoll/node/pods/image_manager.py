@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterable
+from contextlib import nullcontext
 
 import msgspec
 
 from plimsoll.aio import cancel_all
 from plimsoll.node.pods.services import NodeServices
+from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.lifecycle.events import ContainerEvents, never_pull_message
 from plimsoll.rules.model.observed import Start
 from plimsoll.rules.model.runnable import RunContainer, RunPod, container_named
@@ -71,8 +73,17 @@ class PodImages:
                 self._node.events.emit_lifecycle(pod, events.present(name))
                 return image
         self._node.events.emit_lifecycle(pod, events.pulling(name))
-        began_s = time.monotonic()
-        image = await self._node.runtime.image(name, has_command=has_command, pull=True)
-        took_s = time.monotonic() - began_s
-        self._node.events.emit_lifecycle(pod, events.pulled(name, took_s, took_s, image.size_bytes))
+        asked_s = time.monotonic()
+        async with self._node.pulls or nullcontext():
+            began_s = time.monotonic()
+            image = await self._node.runtime.image(name, has_command=has_command, pull=True)
+        ended_s = time.monotonic()
+        pulled = events.pulled(name, ended_s - began_s, ended_s - asked_s, image.size_bytes)
+        self._node.events.emit_lifecycle(pod, pulled)
         return image
+
+
+def pull_limit(config: KubeletConfig) -> asyncio.Semaphore | None:
+    """`serializeImagePulls`, `maxParallelImagePulls`."""
+    most = 1 if config.serialize_image_pulls else config.max_parallel_image_pulls
+    return asyncio.Semaphore(most) if most else None

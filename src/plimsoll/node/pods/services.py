@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -52,6 +53,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     compute_actions: ComputeActions
     clock: Callable[[], float]
     keeps_images: bool
+    pulls: asyncio.Semaphore | None = None  # how many images are pulled at one time; None: any number
 
     @property
     def profile(self) -> Profile:

@@ -79,6 +79,13 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     node_status_report_s: float
     node_status_max_images: int
     node_lease_s: int
+    # Images
+    serialize_image_pulls: bool
+    max_parallel_image_pulls: int | None
+    image_min_age_s: float
+    image_max_age_s: float
+    image_gc_high_percent: int
+    image_gc_low_percent: int
     # Static pods
     static_pod_path: str
     static_pod_url: str
