@@ -24,7 +24,7 @@ from plimsoll.codec.schema.schema import KINDS
 from plimsoll.rules.config import extras
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.gates import GATES, Gate, gate_in
-from plimsoll.rules.model import runnable
+from plimsoll.rules.model import run_volumes
 from plimsoll.rules.profile import RELEASES, Row, rows
 
 DOCS = Path(__file__).parent
@@ -171,7 +171,7 @@ def kind_table() -> str:
 
 def refused_list() -> str:
     """The fields of a pod that the node refuses, by where they are."""
-    parts = {"volumes": runnable.RunVolume, "sources of a projected volume": runnable.Projection}
+    parts = {"volumes": run_volumes.RunVolume, "sources of a projected volume": run_volumes.Projection}
     lines = []
     for title, struct in parts.items():
         refused = [

@@ -16,6 +16,7 @@ ErrorType = Literal[
     "FieldValueNotFound",
     "FieldValueTooLong",
     "FieldValueTooMany",
+    "FieldValueTypeInvalid",
 ]
 
 # How Kubernetes words each kind in a message (spec 01 §4).
@@ -28,6 +29,7 @@ _WORDS: dict[str, str] = {
     "FieldValueNotFound": "Not found",
     "FieldValueTooLong": "Too long",
     "FieldValueTooMany": "Too many",
+    "FieldValueTypeInvalid": "Invalid value",
 }
 _WITHOUT_VALUE = frozenset({"FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong"})
 

@@ -54,6 +54,7 @@ class ApiClient:
         self.now_s = START_S
         self.user = ADMIN
         self.token = ""  # a bearer token, used instead of the user
+        self.headers: dict[str, str] = {}  # further ones
 
     async def __call__(
         self,
@@ -103,6 +104,7 @@ class ApiClient:
     def _scope(self, method: str, path: str, content_type: str, accept: str, agent: str) -> Message:
         plain, _, query = path.partition("?")
         headers = [(b"accept", accept.encode()), (b"user-agent", agent.encode())]
+        headers += [(name.encode(), value.encode()) for name, value in self.headers.items()]
         if self.token:
             headers.append((b"authorization", f"Bearer {self.token}".encode()))
         if content_type:

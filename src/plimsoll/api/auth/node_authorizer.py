@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import msgspec
-
+from plimsoll.rules.access.rbac import ALLOWED, DENIED, READ, Attributes, Decision
 from plimsoll.rules.admission.node_restriction import lease_refusal
 
-READ = frozenset({"get", "list", "watch"})
 _WRITE = frozenset({"create", "update", "patch"})
 # Resources that are the same for every node: what it may do with each.
 _SHARED = {
@@ -25,38 +23,10 @@ _SHARED = {
 }
 
 
-class Attributes(msgspec.Struct, frozen=True):
-    """What a request is about, in RBAC's words."""
-
-    verb: str
-    resource: str
-    group: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    field_selector: tuple[tuple[str, str], ...] = ()  # its `=` terms
-
-
-class Decision(msgspec.Struct, frozen=True):
-    allowed: bool
-    reason: str = ""
-
-
-ALLOWED, DENIED = Decision(True), Decision(False)
-
-
 class Relations(Protocol):
     def is_related(self, node: str, resource: str, namespace: str, name: str) -> bool:
         """Whether a pod on the node is this object, or refers to it."""
         ...
-
-
-class _NoRelations:
-    def is_related(self, node: str, resource: str, namespace: str, name: str) -> bool:
-        return False
-
-
-NO_RELATIONS = _NoRelations()
 
 
 def node_verdict(node: str, request: Attributes, relations: Relations) -> Decision:

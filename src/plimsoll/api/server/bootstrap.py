@@ -1,4 +1,4 @@
-"""What a new cluster has: namespaces with a service account each, and the two system priority classes.
+"""What a new cluster has: namespaces with a service account each, two priority classes, the roles (`default_roles`).
 
 It also finishes deletions that a crash interrupted between their two writes: grace period 0 and no finalizers.
 """
@@ -9,11 +9,14 @@ from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.metadata import body_of
 from plimsoll.api.machinery.namespace_contents import namespace_contents
+from plimsoll.api.server.default_roles import ensure_roles
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.store.records import Decision, Delete, Record
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+# Kubernetes' names of what is done here, for the health checks.
+BOOTSTRAP_HOOKS = ("start-system-namespaces-controller", "scheduling/bootstrap-system-priority-classes")
 _DESCRIPTIONS = {
     "system-cluster-critical": "Used for system critical pods that must run in the cluster, but can be moved to "
     "another node if necessary.",
@@ -34,6 +37,7 @@ async def bootstrap(cluster: Cluster) -> None:
     for name, value in BUILT_IN.items():
         document = {"value": value, "description": _DESCRIPTIONS[name], "preemptionPolicy": "PreemptLowerPriority"}
         await _ensure(cluster, stored_resource("priorityclasses"), "", name, document)
+    await ensure_roles(cluster)
     await _finish_deletions(cluster)
 
 

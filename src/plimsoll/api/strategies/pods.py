@@ -18,6 +18,7 @@ from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.disabled_fields import without_resize_fields, without_restart_rules
 from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
+from plimsoll.rules.admission.security_context import security_errors
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.lifecycle.restarts import RESTARTING_ALL, is_restarted, may_restart_all
@@ -62,7 +63,8 @@ class PodStrategy(Strategy):
         return {**document, "status": status}
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
-        return create_errors(lean_pod(document), gates=context.gates)
+        errors = create_errors(lean_pod(document), gates=context.gates)
+        return errors + security_errors(document.get("spec") or {})
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return plain_patch_errors(

@@ -27,7 +27,9 @@ from plimsoll.rules.resources.defaulting import BUILT_IN
 MAX_USER_PRIORITY = 1_000_000_000
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
-_SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
+_SCOPES = (
+    "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
+)  # fmt: skip
 _COUNTED = OBJECT_COUNTS | {"requests.storage"}
 _BOUNDS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 _LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")

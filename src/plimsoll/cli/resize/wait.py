@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient
 from plimsoll.cli.resize.answer import DONE, NOT_NOW
 from plimsoll.cli.terminal import Paint, inert
@@ -43,7 +42,7 @@ async def followed(
     except TimeoutError:
         name = inert(str(pod["metadata"]["name"]))
         stage = printer.last.stage if printer.last is not None else "proposed"
-        click.echo(
+        console.echo(
             f"plimsoll: still {stage} after {timeout_s:g} s; the resize continues, see `plimsoll describe pod {name}`",
             err=True,
         )
@@ -75,7 +74,7 @@ class _ProgressPrinter:
     def _line(self, word: str, text: str, colour: str | None) -> None:
         passed = f"{time.monotonic() - self._began_s:7.3f} s"
         styled = self._paint(f"{word:<10}", *((colour,) if colour else ()))
-        click.echo(f"{self._paint(passed, 'dim')}  {styled}  {inert(text)}", err=True)
+        console.echo(f"{self._paint(passed, 'dim')}  {styled}  {inert(text)}", err=True)
 
 
 async def _until_done(cluster: ClusterClient, pod: JsonObject, printer: _ProgressPrinter) -> int:

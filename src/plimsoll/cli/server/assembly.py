@@ -20,6 +20,8 @@ from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
 from plimsoll.api.server.services import accounts, client_of, controllers, running
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
+from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 
@@ -35,20 +37,23 @@ def control_plane(
     *,
     scheduler: bool = True,
     audit: Audit | None = None,
+    services: ServiceRanges = DEFAULT_RANGES,
+    pod_security: PodSecurity = DEFAULT_POD_SECURITY,
 ) -> App:
     calls = NodeCalls(authority)
     streams, metrics = NodeStreams(calls), NodeMetrics(calls)
     credentials = Credentials(state)
-    services: list[Service] = [accounts(credentials), metrics_service, controllers, metrics.service]
+    parts: list[Service] = [accounts(credentials), metrics_service, controllers, metrics.service]
     if scheduler:
-        services.append(running("scheduler", _schedule))
+        parts.append(running("scheduler", _schedule))
     return App(
         Options(
             state_directory=state,
             authenticate=credentials,
             profile=profile,
             gates=gates,
-            services=services,
+            services=parts,
+            service_ranges=services,
             handlers={
                 **REVIEWS,
                 **account_handlers(credentials),
@@ -64,6 +69,7 @@ def control_plane(
             audit=audit,
             root_ca=authority.ca_file.read_text(),
             sealing=SecretSealing(state),
+            pod_security=pod_security,
             reserve_bytes=RESERVE_BYTES,
         )
     )

@@ -19,11 +19,12 @@ from plimsoll.node.pods.image_manager import ERR_NEVER_PULL, PodImages
 from plimsoll.node.pods.pod_http import ProbeTarget
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.volumes.volumes import ReadyVolumes
-from plimsoll.rules.lifecycle.environment import ConfigMaps, Surroundings, environment, referenced_config_maps
+from plimsoll.rules.lifecycle.api_objects import PodObjects
+from plimsoll.rules.lifecycle.environment import Surroundings, environment
 from plimsoll.rules.lifecycle.events import ContainerEvents, hook_without_tls, pod_reference
 from plimsoll.rules.model.observed import CriResources, Start, StartFailure
 from plimsoll.rules.model.runnable import Hook, RunContainer, RunPod, container_named
-from plimsoll.runtime.interface import Image, ImageError, RuntimeCallError, SandboxSpec
+from plimsoll.runtime.interface import ContainerMount, Image, ImageError, RuntimeCallError, SandboxSpec
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class Prepared(msgspec.Struct, frozen=True):
     """What all containers of a pod share, resolved for one sync."""
 
     volumes: ReadyVolumes
-    config_maps: ConfigMaps
+    objects: PodObjects
     surroundings: Surroundings
 
     def with_ips(self, pod_ips: tuple[str, ...]) -> Prepared:
@@ -63,13 +64,9 @@ class Starter:
 
     async def prepare(self, pod: RunPod, pod_ips: tuple[str, ...], *, fresh: bool = False) -> Prepared:
         """Create or refresh its volumes. Raises VolumeError if one cannot be set up."""
-        names = sorted(referenced_config_maps(pod))
-        config_maps = await self._node.config_maps.named(pod.metadata.namespace, names, fresh=fresh) if names else {}
+        objects = await self._node.objects.objects(pod, fresh=fresh)
         surroundings = msgspec.structs.replace(self._node.surroundings, pod_ips=pod_ips)
-        volumes = self._node.volumes.set_up(pod, config_maps, surroundings)
-        for note in volumes.notes:
-            self._node.events.emit(pod, "Warning", note.reason, note.message)
-        return Prepared(volumes, config_maps, surroundings)
+        return Prepared(self._node.volumes.set_up(pod, objects, surroundings), objects, surroundings)
 
     async def start(self, pod: RunPod, what: ContainerStart) -> StartFailure | None:
         """None: it runs. Errors of the runtime and of its image are returned as a failure."""
@@ -86,6 +83,8 @@ class Starter:
                 return self._failure(pod, events, "ImageInspectError", error.reason)
             try:
                 container_id = await self._create(pod, container, image, what)
+            except ImageError as error:  # of an image volume
+                return self._image_failure(pod, container, events, error)
             except (ContainerConfigError, ApiError, UnreachableError) as error:
                 return self._failure(pod, events, "CreateContainerConfigError", str(error))
             except (PlimsollError, OSError) as error:
@@ -123,10 +122,13 @@ class Starter:
 
     async def _create(self, pod: RunPod, container: RunContainer, image: Image, what: ContainerStart) -> str:
         prepared = what.prepared
-        variables = environment(pod, container, prepared.config_maps, prepared.surroundings, profile=self._node.profile)
+        variables = environment(pod, container, prepared.objects, prepared.surroundings, profile=self._node.profile)
         for note in variables.notes:
             self._node.events.emit(pod, "Warning", note.reason, note.message)
-        mounts = self._node.volumes.mounts(pod, container, prepared.volumes.by_name, variables.variables)
+        handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)
+        ready = prepared.volumes.by_name
+        mounts = self._node.volumes.mounts(pod, container, ready, variables.variables, handler)
+        mounts = await self._with_images(pod, mounts)
         spec = container_spec(
             pod,
             container,
@@ -141,6 +143,17 @@ class Starter:
             target_id=await self._target_id(pod, container.target_container_name),
         )
         return await self._node.runtime.make_container(what.sandbox, what.sandbox_id, spec)
+
+    async def _with_images(self, pod: RunPod, mounts: tuple[ContainerMount, ...]) -> tuple[ContainerMount, ...]:
+        """Image volumes with the images that the runtime has for them, pulled by their policy."""
+        found = []
+        for mount in mounts:
+            if mount.image:
+                policies = {each.image.reference: each.image.pull_policy for each in pod.spec.volumes if each.image}
+                image = await self.images.of_volume(mount.image, policies.get(mount.image, ""))
+                mount = msgspec.structs.replace(mount, image=image.ref)
+            found.append(mount)
+        return tuple(found)
 
     async def _target_id(self, pod: RunPod, name: str) -> str:
         """Of the running container whose processes an ephemeral one sees; "" without a name."""

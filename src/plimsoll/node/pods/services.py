@@ -18,7 +18,7 @@ from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.volumes.config_maps import ConfigMapCache
+from plimsoll.node.volumes.object_cache import ObjectCache
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.model.observed import ObservedPod, PodActions, SyncState
@@ -43,7 +43,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     pinning: CpuPinning
     resizes: Resizes
     volumes: Volumes
-    config_maps: ConfigMapCache
+    objects: ObjectCache
     runtime_classes: RuntimeClasses
     paths: NodePaths
     surroundings: Surroundings

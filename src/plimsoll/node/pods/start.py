@@ -73,7 +73,8 @@ class PodStart:
         if actions.sandbox_attempt is None:
             return actions.sandbox_id
         self._node.meters.started_pods.add()
-        for sentence in without_effect(pod, has_selinux=self._node.paths.has_selinux):
+        abilities = self._node.paths.abilities
+        for sentence in without_effect(pod, has_selinux=abilities.has_selinux or abilities.applies_profiles):
             self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
             handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)

@@ -109,6 +109,7 @@ class PodEnd:
         await self.stop_sandboxes(observed)
         if self._is_released:
             return
+        self._node.objects.forget(pod.metadata.uid)
         await self._node.cgroups.remove(pod.metadata.uid)
         # In a thread: a large volume takes seconds to remove.
         await asyncio.to_thread(remove_pod_files, self._node.paths.state, pod.metadata.uid)

@@ -29,9 +29,9 @@ from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.pods.start import PodStart
 from plimsoll.node.pods.stop import PodEnd
 from plimsoll.node.resize.actuator import PodResize
+from plimsoll.rules.lifecycle.api_objects import NO_REFERENCES, references
 from plimsoll.rules.lifecycle.backoff import ERR_IMAGE_PULL, backoff_key
 from plimsoll.rules.lifecycle.conditions import OWN_CONDITIONS, PASSING_CONDITIONS
-from plimsoll.rules.lifecycle.environment import referenced_config_maps
 from plimsoll.rules.lifecycle.events import deadline_exceeded, sync_failed
 from plimsoll.rules.lifecycle.pod_actions import after_sync, pull_failed, start_failed, started, without_stale_probes
 from plimsoll.rules.lifecycle.termination import deadline_verdict, has_ended, is_ending, stops
@@ -298,7 +298,7 @@ class PodWorker:
     async def refresh_volumes(self) -> None:
         """Update the files of a running pod to what the API server has now."""
         pod = self._allocated()
-        if self._is_ending() or not self.observed.live() or not referenced_config_maps(pod):
+        if self._is_ending() or not self.observed.live() or references(pod) == NO_REFERENCES:
             return
         await self._start.refresh_volumes(pod, self.observed)
 

@@ -7,15 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from plimsoll.rules.cgroups.desired import Workload
 from plimsoll.rules.config.parse import default_config
-from plimsoll.rules.eviction.decision import EvictionCandidate
 from plimsoll.rules.model.objects import MEMORY, QoSClass, container_fields, listed
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
+
+if TYPE_CHECKING:
+    from plimsoll.rules.eviction.decision import EvictionCandidate
 
 _RANKS: dict[QoSClass, int] = {BEST_EFFORT: 0, BURSTABLE: 1, GUARANTEED: 2}
 RESIZE_GATE, MEMORY_QOS_GATE = "InPlacePodVerticalScaling", "MemoryQoS"

@@ -1,4 +1,4 @@
-"""`status.declaredFeatures` of a Node: features by which the scheduler and the API server of 1.36 and newer judge a node
+"""`status.declaredFeatures` of a Node, by which the scheduler and the API server of 1.36 and newer judge a node
 (https://kubernetes.io/docs/concepts/scheduling-eviction/node-declared-features/).
 
 A feature is declared while the release knows it as such and its gate is on. Features that this node does not have are
