@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -13,9 +14,12 @@ from plimsoll.aio import cancel_all
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.lifecycle.events import ContainerEvents, never_pull_message
+from plimsoll.rules.lifecycle.registry_auth import credentials, keyring
 from plimsoll.rules.model.observed import Start
 from plimsoll.rules.model.runnable import RunContainer, RunPod, container_named
 from plimsoll.runtime.interface import Image, ImageError
+
+log = logging.getLogger(__name__)
 
 ERR_NEVER_PULL = "ErrImageNeverPull"
 IMAGE_IGNORED = "ImageIgnored"  # in place of Pulled: the embedded runtime runs something of this machine
@@ -86,11 +90,22 @@ class PodImages:
         asked_s = time.monotonic()
         async with self._node.pulls or nullcontext():
             began_s = time.monotonic()
-            image = await self._node.runtime.image(name, has_command=has_command, pull=True)
+            image = await self._from_registry(pod, name, has_command=has_command)
         ended_s = time.monotonic()
         pulled = events.pulled(name, ended_s - began_s, ended_s - asked_s, image.size_bytes)
         self._node.events.emit_lifecycle(pod, pulled)
         return image
+
+    async def _from_registry(self, pod: RunPod, name: str, *, has_command: bool) -> Image:
+        """With each of the pod's credentials that fit, until one succeeds."""
+        secrets = await self._node.objects.pull_secrets(pod) if pod.spec.image_pull_secrets else []
+        *others, last = credentials(name, keyring(secrets)) or [None]
+        for auth in others:
+            try:
+                return await self._node.runtime.image(name, has_command=has_command, pull=True, auth=auth)
+            except ImageError as error:
+                log.debug("image %s with the credentials of %s: %s", name, auth and auth.username, error.message)
+        return await self._node.runtime.image(name, has_command=has_command, pull=True, auth=last)
 
 
 def pull_limit(config: KubeletConfig) -> asyncio.Semaphore | None:

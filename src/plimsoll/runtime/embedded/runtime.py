@@ -31,6 +31,7 @@ from plimsoll.runtime.interface import (
     Image,
     ImageError,
     ObservedContainer,
+    RegistryAuth,
     RuntimeCallError,
     RuntimeFeatures,
     SandboxSpec,
@@ -148,7 +149,7 @@ class ProcessRuntime(SupervisorClient):
         super().__init__(state, hidden, (log_max_bytes, log_max_files), open_own_cgroup)
         self._open_cgroup, self._images = open_cgroup, dict(images or {})
 
-    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
+    async def image(self, name: str, *, has_command: bool, pull: bool, auth: RegistryAuth | None = None) -> Image:
         try:
             resolved = bundled.resolved(name, self._images, has_command=has_command)
         except bundled.NoImageError as problem:
