@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from pathlib import Path
 
 import msgspec
 
 from plimsoll.aio import cancel_all
+from plimsoll.node.pods.credential_plugins import CredentialPlugins, read_providers
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.lifecycle.events import ContainerEvents, never_pull_message
@@ -99,13 +101,24 @@ class PodImages:
     async def _from_registry(self, pod: RunPod, name: str, *, has_command: bool) -> Image:
         """With each of the pod's credentials that fit, until one succeeds."""
         secrets = await self._node.objects.pull_secrets(pod) if pod.spec.image_pull_secrets else []
-        *others, last = credentials(name, keyring(secrets)) or [None]
-        for auth in others:
+        found = [*credentials(name, keyring(secrets))]
+        if self._node.plugins is not None:
+            found += credentials(name, await self._node.plugins.keyring(name))
+        for auth in found[:-1]:
             try:
                 return await self._node.runtime.image(name, has_command=has_command, pull=True, auth=auth)
             except ImageError as error:
-                log.debug("image %s with the credentials of %s: %s", name, auth and auth.username, error.message)
+                log.debug("image %s with the credentials of %s: %s", name, auth.username, error.message)
+        last = found[-1] if found else None
         return await self._node.runtime.image(name, has_command=has_command, pull=True, auth=last)
+
+
+def plugins_of(config: KubeletConfig, clock: Callable[[], float]) -> CredentialPlugins | None:
+    """None if no file is configured. Raises InvalidConfigError or OSError if the file cannot be used."""
+    if not config.credential_provider_config:
+        return None
+    providers = read_providers(Path(config.credential_provider_config))
+    return CredentialPlugins(providers, Path(config.credential_provider_directory), clock)
 
 
 def pull_limit(config: KubeletConfig) -> asyncio.Semaphore | None:

@@ -87,6 +87,8 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     image_max_age_s: float
     image_gc_high_percent: int
     image_gc_low_percent: int
+    credential_provider_config: str
+    credential_provider_directory: str
     # Static pods
     static_pod_path: str
     static_pod_url: str

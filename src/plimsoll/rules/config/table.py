@@ -261,6 +261,11 @@ ROWS: tuple[Row, ...] = (
     Row("imageGCLowThresholdPercent", "integer", 80, "--image-gc-low-threshold",
         "Disk use that ends a clean-up.", "image_gc_low_percent", least=0, most=100),
 
+    Row("imageCredentialProviderConfig", "text", "", "--image-credential-provider-config",
+        "File with the credential provider plugins.", "credential_provider_config", in_file=False),
+    Row("imageCredentialProviderBinDir", "text", "", "--image-credential-provider-bin-dir",
+        "Directory of the credential provider plugins.", "credential_provider_directory", in_file=False),
+
     # Security
     Row("seccompDefault", "boolean", False, "--seccomp-default",
         "Containers without a seccompProfile get RuntimeDefault; always so with the embedded runtime.",

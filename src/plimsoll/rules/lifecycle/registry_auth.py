@@ -44,7 +44,7 @@ def keyring(secrets: Iterable[Secret]) -> Keyring:
 def credentials(image: str, known: Keyring) -> list[RegistryAuth]:
     """In the order in which they are tried; empty: pull without."""
     name = image.partition("@")[0]
-    fitting = [auth for key in sorted(known, reverse=True) if _matches(key, name) for auth in known[key]]
+    fitting = [auth for key in sorted(known, reverse=True) if matches(key, name) for auth in known[key]]
     return fitting or (known.get(DEFAULT_REGISTRY, []) if _is_default(name) else [])
 
 
@@ -79,12 +79,17 @@ def _key(location: str) -> str:
     return parts.netloc + (path if path not in ("", "/") else "")
 
 
-def _matches(key: str, image: str) -> bool:
+def matches(key: str, image: str) -> bool:
+    """Whether a key of a configuration, which may have patterns, is for this image."""
     pattern, target = urlsplit(f"https://{key}"), urlsplit(f"https://{image}")
     patterns, labels = _labels(pattern.netloc), _labels(target.netloc)
     is_same_port = _port(pattern.netloc) == _port(target.netloc)
     fits = len(patterns) == len(labels) and all(map(fnmatchcase, labels, patterns))
     return is_same_port and fits and target.path.startswith(pattern.path)
+
+
+def registry_of(image: str) -> str:
+    return image.partition("/")[0]
 
 
 def _labels(host: str) -> list[str]:
