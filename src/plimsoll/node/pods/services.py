@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -9,6 +10,7 @@ import msgspec
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_spec import NodePaths
+from plimsoll.node.pods.credential_plugins import CredentialPlugins
 from plimsoll.node.pods.runtime_classes import RuntimeClasses
 from plimsoll.node.pods.service_links import ServiceLinks
 from plimsoll.node.pods.status import PodReports
@@ -56,6 +58,8 @@ class NodeServices(msgspec.Struct, frozen=True):
     compute_actions: ComputeActions
     clock: Callable[[], float]
     keeps_images: bool
+    plugins: CredentialPlugins | None = None
+    pulls: asyncio.Semaphore | None = None  # how many images are pulled at one time; None: any number
 
     @property
     def profile(self) -> Profile:
