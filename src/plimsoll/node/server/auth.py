@@ -25,7 +25,7 @@ TOKEN_REVIEWS = ResourcePath("/apis/authentication.k8s.io/v1", "tokenreviews")
 ACCESS_REVIEWS = ResourcePath("/apis/authorization.k8s.io/v1", "subjectaccessreviews")
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
-_SUBRESOURCES = {"stats": "stats", "metrics": "metrics", "pods": "pods", "runningpods": "pods"}
+_SUBRESOURCES = {"stats": "stats", "metrics": "metrics", "pods": "pods", "runningpods": "pods", "allocatedPods": "pods"}
 
 
 class Caller(msgspec.Struct, frozen=True):
