@@ -1,8 +1,6 @@
 """`python -m plimsoll`: the same as the command `plimsoll`."""
 
-import sys
-
-from plimsoll.cli.main import main
+from plimsoll.cli.main import run
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

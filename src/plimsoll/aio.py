@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 log = logging.getLogger(__name__)
@@ -65,6 +66,20 @@ async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:
     for task in pending:
         task.cancel()
     await asyncio.gather(*pending, return_exceptions=True)
+
+
+async def connection_ended(writer: asyncio.StreamWriter) -> None:
+    """Return when the connection has ended, in whichever way: a peer that leaves early is not an error.
+
+    Cancelling the caller does not cancel the connection's own future. The shielded task consumes that future's error:
+    `shield` forgets a task whose caller was cancelled, and asyncio would log the error as never retrieved.
+    """
+    await asyncio.shield(_ended(writer))
+
+
+async def _ended(writer: asyncio.StreamWriter) -> None:
+    with suppress(OSError):  # ssl.SSLError is one: data after the peer's close, no close at all
+        await writer.wait_closed()
 
 
 async def run_command(

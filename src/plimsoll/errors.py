@@ -15,6 +15,8 @@ ErrorType = Literal[
     "FieldValueDuplicate",
     "FieldValueNotFound",
     "FieldValueTooLong",
+    "FieldValueTooMany",
+    "FieldValueTypeInvalid",
 ]
 
 # How Kubernetes words each kind in a message (spec 01 §4).
@@ -26,6 +28,8 @@ _WORDS: dict[str, str] = {
     "FieldValueDuplicate": "Duplicate value",
     "FieldValueNotFound": "Not found",
     "FieldValueTooLong": "Too long",
+    "FieldValueTooMany": "Too many",
+    "FieldValueTypeInvalid": "Invalid value",
 }
 _WITHOUT_VALUE = frozenset({"FieldValueRequired", "FieldValueForbidden", "FieldValueTooLong"})
 

@@ -1,7 +1,8 @@
 """Half an hour of pods that come and go, with exec, logs, resizes and kills: memory stays flat, nothing is left.
 
 The agent and the API server are killed and started again in the first half only: growth is measured in processes that
-live through the second half. Processes of containers are killed all the time.
+live through the second half. Processes of containers are killed all the time. A request may fail only while a process
+that it needs is down: a log is then answered with 500, as a kube-apiserver does.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableErr
 from tests.e2e.real_node import NODE, RealNode, real_node
 from tests.e2e.soak import PODS, Books, read_books
 
-LIVES_S, GONE_S, CALM_S, PARTS = 6.0, 120.0, 60.0, 20
+RUNS_S, LIVES_S, GONE_S, CALM_S, PARTS = 20.0, 3.0, 120.0, 90.0, 20
+SHOWN = 5  # unexpected answers
 # Of a process, from the middle to the end; kept history and events of the API server are bounded by time and count.
 FLAT_MIB = {"api": 25.0, "agent": 6.0, "supervisor": 2.0}
 SCRIPT = "trap 'exit 0' TERM; while :; do echo alive; sleep 1; done"
@@ -47,15 +49,17 @@ class Churn:
         self._transport = HttpTransport(load(node.kubeconfig))
         self.counts: Counter[str] = Counter()
         self.books: list[Books] = []
+        self.unexpected: list[str] = []
+        self._restarts, self._is_down = 0, False
 
     async def run(self) -> None:
         started, number = time.monotonic(), 0
         for part in range(PARTS):
             async with asyncio.TaskGroup() as group:
-                while (now := time.monotonic()) < started + (part + 1) * self._seconds / PARTS:
+                while time.monotonic() < started + (part + 1) * self._seconds / PARTS:
                     group.create_task(self._life(f"p{number}"))
                     number += 1
-                    await asyncio.sleep(max(0.0, started + number / self._per_s - now))
+                    await asyncio.sleep(1 / self._per_s)  # what a wait has delayed is not made up for
                 if part < PARTS // 2 - 1:  # while pods are alive
                     await self._restart("agent" if part % 3 else "api")
             self.counts["left"] += await self._left()
@@ -65,7 +69,7 @@ class Churn:
 
     async def _life(self, name: str) -> None:
         await self._ask("POST", PODS, manifest(name))
-        await asyncio.sleep(LIVES_S / 2)
+        await self._runs(name)
         await self._exec(name)
         await self._ask(
             "PATCH", f"{PODS}/{name}", json.dumps(RESIZED).encode(), "application/strategic-merge-patch+json"
@@ -73,22 +77,39 @@ class Churn:
         await self._ask("GET", f"{PODS}/{name}/log?tailLines=5")
         if self._random.random() < 0.2:
             self._kill_a_process()
-        await asyncio.sleep(LIVES_S / 2)
+        await asyncio.sleep(LIVES_S)
         while True:
             answer = await self._ask("DELETE", f"{PODS}/{name}")
             if answer is not None and answer.status in (200, 202, 404):
                 return
             await asyncio.sleep(0.5)  # the API server restarts
 
+    async def _runs(self, name: str) -> None:
+        """Until it runs, or for a while: the agent may be down."""
+        deadline = time.monotonic() + RUNS_S
+        while time.monotonic() < deadline:
+            answer = await self._ask("GET", f"{PODS}/{name}")
+            if answer is not None and answer.status == 200 and b'"phase":"Running"' in answer.body:
+                return
+            await asyncio.sleep(0.5)
+
     async def _ask(
         self, method: str, path: str, body: bytes = b"", kind: str = "application/json"
     ) -> ApiResponse | None:
+        was_down, restarts = self._is_down, self._restarts
         try:
             answer = await self._transport.send(Request(method, path, body, kind))
-        except PASSING:
-            self.counts[f"{method} without an answer"] += 1
-            return None
-        self.counts[f"{method} {answer.status}"] += 1
+        except PASSING as error:
+            answer, text = None, repr(error)
+        else:
+            text = f"{answer.status} {answer.body[:500].decode(errors='replace')}"
+        may_fail = was_down or self._is_down or restarts != self._restarts
+        outcome = f"{method} {'without an answer' if answer is None else answer.status}"
+        if answer is None or answer.status >= 500:
+            if not may_fail:
+                self.unexpected.append(f"{method} {path}: {text}")
+            outcome += " while a process was down" if may_fail else ", unexpectedly"
+        self.counts[outcome] += 1
         return answer
 
     async def _exec(self, name: str) -> None:
@@ -123,8 +144,15 @@ class Churn:
             if what == "agent"
             else (self._node.kill_api, self._node.start_api)
         )
+        self._is_down = True
         await asyncio.to_thread(kill)
         await asyncio.to_thread(start)
+        while True:  # until the API server reaches the node's endpoint, which has another port now
+            answer = await self._ask("GET", f"/api/v1/nodes/{NODE}/proxy/healthz")
+            if answer is not None and answer.status == 200:
+                break
+            await asyncio.sleep(0.2)
+        self._is_down, self._restarts = False, self._restarts + 1
         self.counts[f"{what} killed"] += 1
 
     async def _left(self) -> int:
@@ -137,14 +165,23 @@ class Churn:
             await asyncio.sleep(0.2)
 
     async def _calm(self) -> Books:
-        """The agent keeps the files of cgroups that it measures until its next sample."""
+        """When the agent has closed the cgroups of all pods: it keeps them until its next sample, so take some."""
+        assert self._node.node is not None
         deadline = time.monotonic() + CALM_S
-        while True:
-            now = read_books(self._node)
-            fewest = {name: min((b.descriptors[name] for b in self.books), default=0) for name in FLAT_MIB}
-            if all(now.descriptors[name] <= fewest[name] + 10 for name in FLAT_MIB) or time.monotonic() > deadline:
-                return now
+        while (kept := _pod_cgroups(self._node.node.pid)) and time.monotonic() < deadline:
+            await self._ask("GET", f"/api/v1/nodes/{NODE}/proxy/stats/summary")
             await asyncio.sleep(1.0)
+        self.counts["files of removed pods"] += kept
+        return read_books(self._node)
+
+
+def _pod_cgroups(pid: int) -> int:
+    """How many files in cgroups of pods a process has open."""
+    found = 0
+    for descriptor in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(OSError):  # closed meanwhile
+            found += "/pod" in os.readlink(descriptor).partition("/kubepods")[2]
+    return found
 
 
 def _pids(path: Path) -> list[str]:
@@ -181,7 +218,14 @@ def run(directory: Path, seconds: float, per_s: float, seed: int) -> tuple[dict[
             if (start := text.find("Traceback")) >= 0:
                 faults.append(f"a traceback in {log}:\n{text[start : start + 4000]}")
     counts = churn.counts
-    if counts["left"] or counts["exec"] < counts["pods"] // 2 or not counts["processes killed"]:
+    if churn.unexpected:
+        faults.append("\n".join([f"{len(churn.unexpected)} requests failed", *churn.unexpected[:SHOWN]]))
+    if (
+        counts["left"]
+        or counts["files of removed pods"]
+        or counts["exec"] < counts["pods"] // 2
+        or not counts["processes killed"]
+    ):
         faults.append(f"not all went well: {dict(counts)}")
     shown = {
         "memory_mib": {name: [round(b.memory_mib[name], 1) for b in churn.books] for name in FLAT_MIB},

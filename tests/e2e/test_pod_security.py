@@ -166,20 +166,33 @@ def test_capabilities_are_as_declared(
         assert int(found["CapBnd"], 16) == capabilities
     assert int(found["CapAmb"], 16) == 0
     assert int(found["Uid"].split()[0]) == user
-    assert found["NoNewPrivs"].strip() == "1"
+    assert found["NoNewPrivs"].strip() == "0"
 
 
-@pytest.mark.parametrize("which", ["state", "key", "above"])
+@pytest.mark.parametrize("which", ["above", "root"])
+def test_a_host_path_may_be_any_directory_and_shows_no_files_of_the_agent(place: Place, which: str) -> None:
+    """As node-exporter and `kubectl debug node/NAME` mount the root of the machine."""
+    path = {"above": str(place.outside), "root": "/"}[which]
+    inside = {"above": "/own", "root": f"/own{place.outside}"}[which]
+    place.create(
+        f"shown-{which}",
+        shell("c", f"ls -d {inside}/state && ls -A {inside}/state | wc -l", **MOUNT),
+        **own({"hostPath": {"path": path}}),
+    )
+    assert place.ended(f"shown-{which}") == f"{inside}/state\n0\n"
+
+
+@pytest.mark.parametrize("which", ["state", "key"])
 def test_a_host_path_never_shows_what_is_secret(place: Place, which: str) -> None:
     state = place.up.state
-    path = {"state": state, "key": next(state.rglob("admin.kubeconfig")), "above": place.outside}[which]
+    path = {"state": state, "key": next(state.rglob("admin.kubeconfig"))}[which]
     name = f"path-{which}"
     place.create(
         name,
         shell("c", "ls -R /own; cat /own/state/admin.kubeconfig", **MOUNT),
         **own({"hostPath": {"path": str(path)}}),
     )
-    until(lambda: any("which is hidden from pods" in each for each in place.events(name)))
+    until(lambda: any("which the embedded runtime hides from pods" in each for each in place.events(name)))
     assert place.status(name)["phase"] == "Pending"
 
 
@@ -255,10 +268,46 @@ def test_a_link_for_its_log_or_message_is_not_followed(place: Place) -> None:
     assert "root:" not in message
 
 
-def test_what_is_not_honoured_is_refused(place: Place) -> None:
-    place.create("refused", shell("c", "true", securityContext={"windowsOptions": {"runAsUserName": "x"}}))
-    until(lambda: any("windowsOptions" in each for each in place.events("refused")))
-    assert place.status("refused")["phase"] in ("Pending", "Failed")
+def test_settings_of_windows_mean_nothing_here(place: Place) -> None:
+    place.create("windows", shell("c", "true", securityContext={"windowsOptions": {"runAsUserName": "x"}}))
+    place.phase("windows", "Succeeded")
+
+
+def test_sysctls(place: Place) -> None:
+    """Safe ones are set in the pod's namespaces, others are refused as by a kubelet."""
+    name = "net.ipv4.ip_unprivileged_port_start"
+    show = "cat /proc/sys/net/ipv4/ip_unprivileged_port_start"
+    place.create("sysctl", shell("c", show), securityContext={"sysctls": [{"name": name, "value": "82"}]})
+    assert place.ended("sysctl") == "82\n"
+    unsafe = {"sysctls": [{"name": "kernel.msgmax", "value": "65536"}]}
+    place.create("unsafe-sysctl", shell("c", "true"), securityContext=unsafe)
+    refused = place.phase("unsafe-sysctl", "Failed")
+    assert refused["reason"] == "SysctlForbidden"
+    assert refused["message"] == 'Pod was rejected: forbidden sysctl: "kernel.msgmax" not allowlisted'
+
+
+def test_the_mode_of_a_sub_path_in_memory(place: Place) -> None:
+    """As the suite of Kubernetes asks: `dgtrwxrwxrwx`, with the group of the volumes."""
+    mount = {"volumeMounts": [{"name": "own", "mountPath": "/sub", "subPath": "new/dir"}]}
+    place.create(
+        "sub-path-mode",
+        shell("c", "stat -c '%A %a %g' /sub", **mount),
+        securityContext={"fsGroup": 123},
+        **own({"emptyDir": {"medium": "Memory"}}),
+    )
+    assert place.ended("sub-path-mode") == "drwxrwsrwt 3777 123\n"
+
+
+def test_a_program_sees_its_limits(place: Place) -> None:
+    """In its own cgroup at /sys/fs/cgroup, as the JVM, Go and Node.js look for them."""
+    read = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null"
+    place.create("limited", shell("c", read, resources={"limits": {"memory": "64Mi"}}))
+    assert place.ended("limited") == f"{64 << 20}\n"
+
+
+def test_the_exact_host_name(place: Place) -> None:
+    place.create("named", shell("c", "hostname"), hostname="short", hostnameOverride="exact.example.com")
+    assert place.ended("named") == "exact.example.com\n"
 
 
 def test_a_label_of_selinux(place: Place) -> None:

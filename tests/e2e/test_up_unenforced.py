@@ -57,6 +57,12 @@ def test_read_only_cgroups(started: Started) -> None:
         up, "node", "status", "--cgroup-root", up.root
     )
 
+    for kind in ("pods", "nodes"):
+        assert "limits are not enforced on n1" in plimsoll(up, "top", kind)
+    resized = plimsoll(up, "resize", "gold", "--memory", "96Mi", "--wait", "--yes")
+    assert "done, but not enforced (cgroups are not writable on this machine" in resized, resized
+    assert "the cgroups have the new values" not in resized
+
     score = plimsoll(up, "exec", "gold", "--", "cat", "/proc/self/oom_score_adj").strip()
     shown = next(line for line in up.output.splitlines() if line.strip().startswith("gold"))
     assert shown.split()[2] == score, "the score that the process has, not the one that it should have"

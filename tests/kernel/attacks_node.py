@@ -1,7 +1,7 @@
 """What a program in a container tries against its node, on a real kernel: each attack says how often it got further.
 
 `attacked` makes an embedded runtime of its own and returns counts, for tests and for `./dev prove attack`; it runs on
-this machine and in a guest with cgroup v2.
+this machine and in a guest with cgroup v2. `undefended` runs one attack without the protection that holds it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import socket
 import tempfile
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+import msgspec
 
 from plimsoll.runtime.interface import ContainerMount, Security
 from tests.kernel.embedded_runtime import SLEEP, Cgroups, Pod, a_pod, a_runtime, folder
@@ -132,6 +134,17 @@ print("processes", len(children) + 1, flush=True)
 for child in children: os.kill(child, signal.SIGKILL)
 """
 
+Attack = Callable[[Pod, Path, "Allowed"], Awaitable[list[str]]]
+
+
+class Allowed(msgspec.Struct, frozen=True):
+    """What the container may do; as any container, unless a test says otherwise."""
+
+    security: Security = Security()
+    mounts: tuple[ContainerMount, ...] = ()
+    pids_max: int = PIDS_MAX
+
+
 FLOOD = 'i=0; while [ $i -lt 160 ]; do head -c 65536 /dev/zero | tr "\\\\0" x; i=$((i+1)); done; echo; echo end'
 
 
@@ -147,7 +160,7 @@ async def attacked(directory: Path) -> dict[str, int]:
         ):
             assert runtime.isolation, runtime.limitations
             for attack in ATTACKS:
-                found = await attack(pod, directory)
+                found = await attack(pod, directory, Allowed())
                 counts["attacks"] += 1
                 counts["broken"] += len(found)
                 print(f"{attack.__name__:24}{found or 'held'}", flush=True)
@@ -156,43 +169,73 @@ async def attacked(directory: Path) -> dict[str, int]:
     return counts
 
 
+async def undefended(attack: Attack, directory: Path) -> list[str]:
+    """What the attack gets where the container is allowed what would stop it. Nothing else is changed by it."""
+    cgroups, pod_options, log_max_bytes, allowed = Cgroups(), {}, LOG_MAX_BYTES, Allowed()
+    if attack in (escape_of_limits, keyrings, writes_to_the_kernel):
+        allowed = Allowed(Security(privileged=True, seccomp="Unconfined", no_new_privileges=False))
+    elif attack is setuid_programs:
+        allowed = Allowed(Security(seccomp="Unconfined", no_new_privileges=False))
+    elif attack is keys_of_the_host:
+        # The runtime's own state stays hidden even so.
+        allowed = Allowed(mounts=(ContainerMount("/etc/shadow", "/etc/shadow", read_only=True),))
+    elif attack is sockets_of_the_host:
+        pod_options = {"host_network": True}
+    elif attack is neighbours:
+        pod_options = {"share_process_namespace": True}
+    elif attack is a_fork_bomb:
+        allowed = Allowed(pids_max=3 * PIDS_MAX)
+    elif attack is a_full_log:
+        log_max_bytes = 16 * LOG_MAX_BYTES
+    limits = {"log_max_bytes": log_max_bytes, "log_max_files": LOG_MAX_FILES}
+    try:
+        async with (
+            a_runtime(directory / "state", cgroups, **limits) as runtime,
+            a_pod(runtime, cgroups, directory / "logs", **pod_options) as pod,
+        ):
+            return await attack(pod, directory, allowed)
+    finally:
+        cgroups.remove()
+
+
 def main(seed: int) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="plimsoll-attack-") as directory:
         return asyncio.run(attacked(Path(directory)))
 
 
-async def _tried(pod: Pod, code: str, given: object = None, **others: object) -> list[str]:
-    said = await pod.python(f"{PRELUDE}given = json.loads({json.dumps(json.dumps(given))})\n{code}", **others)
+async def _tried(pod: Pod, allowed: Allowed, code: str, given: object = None) -> list[str]:
+    program = f"{PRELUDE}given = json.loads({json.dumps(json.dumps(given))})\n{code}"
+    said = await pod.python(program, security=allowed.security, mounts=allowed.mounts)
     return [line for line in said.splitlines() if line.startswith("BROKE")]
 
 
-async def escape_of_limits(pod: Pod, directory: Path) -> list[str]:
-    return await _tried(pod, LIMITS)
+async def escape_of_limits(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
+    return await _tried(pod, allowed, LIMITS)
 
 
-async def keys_of_the_host(pod: Pod, directory: Path) -> list[str]:
+async def keys_of_the_host(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
     (directory / "state" / "node.key").write_text(SECRET)
     files = [str(path) for path in (directory / "state").rglob("*") if path.is_file() and "view-" not in str(path)]
-    return await _tried(pod, KEYS, {"files": [*files, "/etc/shadow", "/root/.bashrc"]})
+    return await _tried(pod, allowed, KEYS, {"files": [*files, "/etc/shadow", "/root/.bashrc"]})
 
 
-async def keyrings(pod: Pod, directory: Path) -> list[str]:
-    return await _tried(pod, KEYRINGS) if os.uname().machine == "x86_64" else []
+async def keyrings(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
+    return await _tried(pod, allowed, KEYRINGS) if os.uname().machine == "x86_64" else []
 
 
-async def sockets_of_the_host(pod: Pod, directory: Path) -> list[str]:
+async def sockets_of_the_host(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
     with socket.socket(socket.AF_UNIX) as abstract:
         name = f"\0plimsoll-{os.getpid()}"
         abstract.bind(name)
         abstract.listen()
-        return await _tried(pod, SOCKETS, {"sockets": [name, str(directory / "state" / "socket")]})
+        return await _tried(pod, allowed, SOCKETS, {"sockets": [name, str(directory / "state" / "socket")]})
 
 
-async def writes_to_the_kernel(pod: Pod, directory: Path) -> list[str]:
-    return await _tried(pod, WRITES)
+async def writes_to_the_kernel(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
+    return await _tried(pod, allowed, WRITES)
 
 
-async def setuid_programs(pod: Pod, directory: Path) -> list[str]:
+async def setuid_programs(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
     program = shutil.which("id")
     assert program is not None
     volume = folder(directory / "volume")
@@ -200,25 +243,27 @@ async def setuid_programs(pod: Pod, directory: Path) -> list[str]:
     os.chmod(volume / "setuid", 0o4755)
     code = f"{PRELUDE}\n{SETUID}"
     mounts = (ContainerMount(str(volume), "/volume"),)
-    said = await pod.python(code, mounts=mounts, security=Security(user=1000, group=1000))
+    said = await pod.python(
+        code, mounts=mounts, security=msgspec.structs.replace(allowed.security, user=1000, group=1000)
+    )
     return [line for line in said.splitlines() if line.startswith("BROKE") or line.strip() == "0"]
 
 
-async def neighbours(pod: Pod, directory: Path) -> list[str]:
+async def neighbours(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
     await pod.start(*SLEEP[:-1], "4242.4242")
-    return await _tried(pod, NEIGHBOURS, {"mark": "4242.4242"})
+    return await _tried(pod, allowed, NEIGHBOURS, {"mark": "4242.4242"})
 
 
-async def a_fork_bomb(pod: Pod, directory: Path) -> list[str]:
+async def a_fork_bomb(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
     """Held by pids.max, which the agent sets from podPidsLimit."""
-    if not _limit_pids(pod.cgroups, "bomb"):
+    if not _limit_pids(pod.cgroups, "bomb", allowed.pids_max):
         return []  # no pids controller here
     said = await pod.python(f"{PRELUDE}\n{BOMB}", name="bomb")
     count = int(said.split("processes ")[1].split()[0])
     return [] if count <= PIDS_MAX else [f"{count} processes"]
 
 
-def _limit_pids(cgroups: Cgroups, name: str) -> bool:
+def _limit_pids(cgroups: Cgroups, name: str, most: int) -> bool:
     limited = False
     for root in cgroups.roots:
         place = Path(root, cgroups.name, name)
@@ -228,12 +273,12 @@ def _limit_pids(cgroups: Cgroups, name: str) -> bool:
             if control.exists() and "pids" in (above / "cgroup.controllers").read_text().split():
                 control.write_text("+pids")
         if (place / "pids.max").exists():
-            (place / "pids.max").write_text(str(PIDS_MAX))
-            limited = int((place / "pids.max").read_text()) == PIDS_MAX
+            (place / "pids.max").write_text(str(most))
+            limited = int((place / "pids.max").read_text()) == most
     return limited
 
 
-async def a_full_log(pod: Pod, directory: Path) -> list[str]:
+async def a_full_log(pod: Pod, directory: Path, allowed: Allowed) -> list[str]:
     """Ten times the limit of a file: the logs stay within their limits, and other containers are not kept waiting."""
     container = await pod.start("/bin/sh", "-c", FLOOD, name="flood")
     assert await pod.output("echo fine") == "fine\n"
@@ -243,7 +288,6 @@ async def a_full_log(pod: Pod, directory: Path) -> list[str]:
     return [] if size <= most else [f"{size} bytes of logs"]
 
 
-Attack = Callable[[Pod, Path], Awaitable[list[str]]]
 ATTACKS: tuple[Attack, ...] = (
     escape_of_limits,
     keys_of_the_host,

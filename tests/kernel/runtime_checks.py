@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.runtime.interface import ExecSession, RuntimeCallError
-from tests.kernel import isolation_checks
+from tests.kernel import isolation_checks, security_checks
 from tests.kernel.embedded_runtime import (
     DEADLINE_S,
     SLEEP,
@@ -326,6 +326,7 @@ def _command(pid: int) -> bytes:
 Check = Callable[[Pod], Awaitable[None]]
 CHECKS: list[Check] = [
     *isolation_checks.CHECKS,
+    *security_checks.CHECKS,
     *(
         value
         for name, value in list(globals().items())

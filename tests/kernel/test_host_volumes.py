@@ -23,6 +23,7 @@ from plimsoll.linux.files.safe_tree import remove_tree as remove_files
 from plimsoll.linux.mounts import BIND, detach, mount
 from plimsoll.node.volumes.pod_dirs import mounts_below, pod_directory, remove_pod_files
 from plimsoll.node.volumes.volumes import Volumes
+from plimsoll.rules.lifecycle.api_objects import PodObjects
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.model.runnable import ConfigMap, RunPod
 from plimsoll.rules.quantity import QUANTITIES
@@ -31,7 +32,7 @@ from tests.kernel.driver_checks import MI, Cgroupfs, eventually, remove_tree, ru
 
 UID = "0c0ffee0-1111-2222-3333-444455556666"
 AROUND = Surroundings(allocatable={"memory": QUANTITIES["64Mi"]})
-CONFIG = {"m": ConfigMap(data={"k": "value"})}
+CONFIG = PodObjects({"m": ConfigMap(data={"k": "value"})})
 
 
 def pod(volume: dict[str, Any], *mounts: dict[str, Any], **spec: Any) -> RunPod:
@@ -77,7 +78,7 @@ MEMORY = {"emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}
 def test_in_memory_and_bounded(volumes: Volumes) -> None:
     path = made(volumes, pod(MEMORY))
     assert len(mounts_below(path)) == 1
-    assert os.stat(path).st_mode & 0o7777 == 0o777
+    assert os.stat(path).st_mode & 0o7777 == 0o1777
     (path / "fits").write_bytes(b"x" * (MI // 2))
     with pytest.raises(OSError) as full:
         (path / "not").write_bytes(b"x" * MI)
@@ -98,7 +99,7 @@ def test_the_nodes_own_bound(volumes: Volumes) -> None:
 
 def test_the_group_of_a_volume_in_memory(volumes: Volumes) -> None:
     found = os.stat(made(volumes, pod(MEMORY, securityContext={"fsGroup": 4711})))
-    assert (found.st_gid, found.st_mode & 0o7777) == (4711, 0o2777)
+    assert (found.st_gid, found.st_mode & 0o7777) == (4711, 0o3777)
     remove_pod_files(volumes.state, UID)
 
 

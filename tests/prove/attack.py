@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 
 from tests.e2e.api_process import ApiProcess
-from tests.e2e.attacks_api import Target, attack, attacks
+from tests.e2e.attacks_api import HarmedError, Target, attack, attacks
 from tests.kernel import attacks_node
 from tests.outcomes import outcomes
 
@@ -50,22 +50,38 @@ async def _attacked(server: ApiProcess, scratch: Path) -> dict[str, int]:
     Target.furnish(server.state, scratch)
     target = Target(server.url, scratch)
     await target.fill(PODS)
-    names = ("attacks", "failed", "GETs of the administrator", "highest p99 ms", "highest p99 CPU ms", "highest RSS MB")
+    names = (
+        "attacks",
+        "failed",
+        "GETs of the administrator",
+        "highest p99 ms",
+        "highest p99 ms on new connections",
+        "highest p99 CPU ms",
+        "highest RSS MB",
+    )
     counts = dict.fromkeys(names, 0)
     print(f"{'':22}{'GETs':>6}{'CPU p50':>9}{'CPU p99':>9}{'worst':>9}{'p99 ms':>10}{'new p99':>9}{'RSS MB':>8}")
     for name in attacks():
-        found = await attack(target, server.process.pid, name, SECONDS, PODS)
-        is_met = found.wall_p99_ms <= GOAL_P99_MS and found.rss_mb <= GOAL_RSS_MB
+        counts["attacks"] += 1
+        try:
+            found = await attack(target, server.process.pid, name, SECONDS, PODS)
+        except HarmedError as error:
+            print(f"{name:22}FAILED: {error}", flush=True)
+            counts["failed"] += 1
+            continue
+        is_met = max(found.wall_p99_ms, found.new_p99_ms) <= GOAL_P99_MS and found.rss_mb <= GOAL_RSS_MB
         print(
             f"{name:22}{found.gets:6}{found.p50_ms:9.1f}{found.p99_ms:9.1f}{found.worst_ms:9.1f}"
             f"{found.wall_p99_ms:10.1f}{found.new_p99_ms:9.1f}"
             f"{found.rss_mb:8.0f}{'' if is_met else '   MISSED'}",
             flush=True,
         )
-        counts["attacks"] += 1
         counts["failed"] += not is_met
         counts["GETs of the administrator"] += found.gets
         counts["highest p99 ms"] = max(counts["highest p99 ms"], round(found.wall_p99_ms))
+        counts["highest p99 ms on new connections"] = max(
+            counts["highest p99 ms on new connections"], round(found.new_p99_ms)
+        )
         counts["highest p99 CPU ms"] = max(counts["highest p99 CPU ms"], round(found.p99_ms))
         counts["highest RSS MB"] = max(counts["highest RSS MB"], round(found.rss_mb))
     assert server.process.poll() is None, "the server has ended"

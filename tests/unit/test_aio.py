@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
+import ssl
 
 import pytest
 
-from plimsoll.aio import ExponentialBackoff, Wakeup, run_command, supervise
+from plimsoll.aio import ExponentialBackoff, Wakeup, cancel_all, connection_ended, run_command, supervise
 from tests.unit.virtual_clock import run_virtual
 
 
@@ -85,3 +87,34 @@ async def test_run_command_returns_the_exit_code_and_both_outputs() -> None:
 async def test_run_command_kills_at_the_timeout() -> None:
     with pytest.raises(TimeoutError):
         await run_command("sleep", "600", timeout_s=0.01)
+
+
+@pytest.mark.parametrize("is_awaited", [True, False])
+async def test_a_connection_that_ends_with_an_error_has_ended(is_awaited: bool) -> None:
+    """As TLS has it where a peer sends data after its close. No one may be left to see the error, and none is logged."""
+    logged: list[str] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: logged.append(context["message"]))
+    accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+    async with (
+        asyncio.timeout(10),
+        await asyncio.start_server(lambda _, writer: accepted.put(writer), "127.0.0.1") as at,
+    ):
+        _, near = await asyncio.open_connection(*at.sockets[0].getsockname())
+        far = await accepted.get()
+        waiting = asyncio.create_task(connection_ended(far))
+        await asyncio.sleep(0)
+        if not is_awaited:
+            await cancel_all((waiting,))
+        protocol = far.transport.get_protocol()
+        assert isinstance(protocol, asyncio.StreamReaderProtocol)
+        far.transport.set_protocol(asyncio.Protocol())
+        protocol.connection_lost(ssl.SSLError("APPLICATION_DATA_AFTER_CLOSE_NOTIFY"))
+        await asyncio.wait((waiting,))
+        assert waiting.cancelled() is not is_awaited
+        for writer in (near, far):
+            writer.transport.abort()
+        await asyncio.sleep(0)
+    del waiting, protocol, far
+    gc.collect()
+    assert not logged

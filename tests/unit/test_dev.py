@@ -184,7 +184,7 @@ def test_the_command_starts_from_any_directory(
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", venv], check=True)
     (tmp_path / "src/plimsoll/cli").mkdir(parents=True)
     (tmp_path / "src/plimsoll/cli/main.py").write_text(
-        "import sys\ndef main():\n    print(sys.argv[1:], sys.flags.isolated)\n    return 7\n"
+        "import sys\ndef run():\n    print(sys.argv[1:], sys.flags.isolated)\n    sys.exit(7)\n"
     )
     for name, value in {"VENV": venv, "BIN": venv / "bin", "SRC": tmp_path / "src"}.items():
         monkeypatch.setattr(dev, name, value)

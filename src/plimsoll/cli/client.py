@@ -12,15 +12,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequenc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.failure import FailedError
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.model.json_object import JsonObject
 
 if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
-
     from plimsoll.kube.discovery import DiscoveredKind
     from plimsoll.kube.http import HttpTransport
     from plimsoll.kube.kubeconfig import Access
@@ -32,13 +29,15 @@ Result = TypeVar("Result")
 COMPLETION_S = 3.0  # a shell waits for it
 
 _OPTIONS = (
-    click.option(
+    console.option(
         "--kubeconfig",
-        type=click.Path(path_type=Path),
+        type=console.Path(),
         help="[default: $KUBECONFIG, ~/.kube/config, the one of `plimsoll up`, the pod's service account]",
     ),
-    click.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]"),
-    click.option("-n", "--namespace", default="", metavar="NAME", help="The namespace. [default: that of the context]"),
+    console.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]"),
+    console.option(
+        "-n", "--namespace", default="", metavar="NAME", help="The namespace. [default: that of the context]"
+    ),
 )
 
 
@@ -48,16 +47,18 @@ def cluster_options(command: Command) -> Command:
     return command
 
 
-class PodName(click.ParamType[str]):
+class PodName(console.ParamType[str]):
     name = "pod"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> str:
         name = str(value).removeprefix("pod/").removeprefix("pods/").removeprefix("po/")
         if not name or "/" in name:
             self.fail(f"{value!r} is not the name of a pod: write it as web or pod/web", param, ctx)
         return name
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    def shell_complete(
+        self, ctx: console.Context, param: console.Parameter, incomplete: str
+    ) -> list[console.Completion]:
         return completed(ctx, "pods", (), incomplete)
 
 
@@ -167,17 +168,15 @@ async def _with_cluster(
         await transport.close()
 
 
-def completed(ctx: click.Context, kind: str, typed: Sequence[str], incomplete: str) -> list[CompletionItem]:
+def completed(ctx: console.Context, kind: str, typed: Sequence[str], incomplete: str) -> list[console.Completion]:
     """Names of `kind`, or of the kind that was typed, or kinds, for a shell. Nothing if the cluster does not answer."""
-    from click.shell_completion import CompletionItem
-
     options = {name: ctx.params.get(name) or "" for name in ("context", "namespace")}
     options["kubeconfig"] = ctx.params.get("kubeconfig")
     try:
         words = answered(options, lambda cluster: _completions(cluster, kind, typed, incomplete))
     except (PlimsollError, OSError):
         return []
-    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+    return [console.Completion(word) for word in words if word.startswith(incomplete)]
 
 
 async def _completions(cluster: ClusterClient, kind: str, typed: Sequence[str], incomplete: str) -> list[str]:

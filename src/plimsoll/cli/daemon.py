@@ -19,8 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.errors import PlimsollError
 
 LOG_LINES = 8
@@ -115,7 +114,7 @@ def stop_signals() -> list[signal.Signals]:
 def notify(text: str) -> None:
     """Print to stderr, which may be a terminal that was closed."""
     with suppress(OSError):
-        click.echo(text, err=True)
+        console.echo(text, err=True)
 
 
 def stop_event(*, while_stdin: bool = False) -> asyncio.Event:
@@ -155,5 +154,5 @@ def freeze_garbage() -> None:
 def host_and_port(text: str, option: str = "--listen") -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or int(port) > 65535:
-        raise click.UsageError(f"{option} {text}: must be HOST:PORT, for example 127.0.0.1:6443")
+        raise console.UsageError(f"{option} {text}: must be HOST:PORT, for example 127.0.0.1:6443")
     return host.strip("[]") or "127.0.0.1", int(port)

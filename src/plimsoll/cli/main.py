@@ -1,24 +1,21 @@
-"""`plimsoll`: the verbs and their one-line descriptions. A verb's module is imported when the verb is used."""
+"""`plimsoll`: the verbs and their one-line descriptions. A verb's module is imported when the verb is used.
+
+This module imports little, because most of the time of a short command is imports.
+"""
 
 from __future__ import annotations
 
 import gc
-
-# Before the imports: they are most of a short command's time, and leave nothing to collect.
-gc.set_threshold(100_000, 20, 100)
-
-# ruff: noqa: E402
-import importlib
 import os
 import sys
-from contextlib import suppress
-from typing import Any
 
-import click
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
 
-from plimsoll import __version__
+    from plimsoll.cli.console import Command
 
-# verb → (module, its click command, the line in --help)
+# verb → (module, its command, the line in --help)
 VERBS = {
     "explain": (
         "plimsoll.cli.explain.command",
@@ -93,113 +90,165 @@ VERBS = {
     "completion": ("plimsoll.cli.objects.completion", "completion", "Print the completion script of a shell."),
 }
 
-
 CLUSTER_OPTIONS = ("-n", "--namespace", "--context", "--kubeconfig")
+ABOUT = """Kubernetes' node-level resource management, explained and enforced.
 
+Plimsoll computes what a node does with your pods: QoS class, oom_score_adj and the value of every cgroup file, each
+with its formula. It also runs pods, with its own API server, scheduler and node agent.
 
-class LazyGroup(click.Group):
-    """Lists the verbs without importing their modules."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        module, attribute, _ = VERBS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        from click.shell_completion import CompletionItem
-
-        found = [CompletionItem(name, help=line) for name, (_, _, line) in VERBS.items() if name.startswith(incomplete)]
-        return found or click.Command.shell_complete(self, ctx, incomplete)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in VERBS.items()])
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Options of a cluster may precede the verb, as in `kubectl -n shop get pods`."""
-        leading, rest = [], list(args)
-        while rest and rest[0].partition("=")[0] in CLUSTER_OPTIONS:
-            taken = 1 if "=" in rest[0] else 2
-            leading += rest[:taken]
-            rest = rest[taken:]
-        if leading and (not rest or rest[0] not in VERBS):
-            ctx.fail(f"specify a command after {leading[0]}")
-        return super().parse_args(ctx, [*rest[:1], *leading, *rest[1:]])
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            ctx.fail(f"unknown command {args[0]!r}; {_near(args[0]) or 'the commands are: ' + ', '.join(VERBS)}")
-        return super().resolve_command(ctx, args)
-
-
-def _near(word: str) -> str:
-    from difflib import get_close_matches
-
-    near = get_close_matches(word, VERBS, n=2, cutoff=0.7)
-    return f"did you mean {' or '.join(near)}?" if near else ""
-
-
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(__version__, prog_name="plimsoll")
-def root() -> None:
-    """Kubernetes' node-level resource management, explained and enforced.
-
-    Plimsoll computes what a node does with your pods: QoS class, oom_score_adj and the value of every cgroup file, each
-    with its formula. It also runs pods, with its own API server, scheduler and node agent.
-
-    \b
-    Examples:
-      plimsoll explain pod.yaml
-      plimsoll explain pod.yaml --diff documents,1.36
-      kubectl get pods -A -o json | plimsoll explain -
-      plimsoll explain memory-high --request 1Gi --limit 2Gi
-    """
+\b
+Examples:
+  plimsoll explain pod.yaml
+  plimsoll explain pod.yaml --diff documents,1.36
+  kubectl get pods -A -o json | plimsoll explain -
+  plimsoll explain memory-high --request 1Gi --limit 2Gi"""
+OPTIONS = (("--version", "Show the version and exit."), ("-h, --help", "Show this message and exit."))
 
 
 def main(args: list[str] | None = None) -> int:
     """Run one command. Exit code 1 if a cluster reports an error, 2 if the user can correct it; both on stderr."""
     _fill_closed_streams()
+    words = sys.argv[1:] if args is None else list(args)
     try:
-        result: Any = root.main(args=args, prog_name="plimsoll", standalone_mode=False)
+        result = _run(words)
         sys.stdout.flush()
-    except click.exceptions.Abort:
-        return 130
-    except click.exceptions.NoArgsIsHelpError as error:  # its message is the whole help
-        click.echo(error.format_message(), err=True)
-        return 2
-    except click.UsageError as error:
-        hint = "" if error.ctx is None else f"\nSee `{' '.join(error.ctx.command_path.split())} --help`."
-        return _refused(error.format_message() + hint)
-    except click.ClickException as error:
-        return _refused(error.format_message())
-    except _deliberate_error() as error:
-        return _failed(error)
+    except KeyboardInterrupt:
+        from plimsoll.cli.console.errors import INTERRUPTED
+
+        sys.stderr.write("\n")
+        return INTERRUPTED
     except BrokenPipeError:  # the reader (head, less) has closed the pipe
         _abandon_output()
         return 0
     except SystemExit as error:
-        if isinstance(error.__context__, BrokenPipeError):  # click makes an exit of it
-            _abandon_output()
-            return 0
         return error.code if isinstance(error.code, int) else 1
     except OSError as error:
         _abandon_output()
         return _refused(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+    except Exception as error:
+        code = _reported(error)
+        if code is None:
+            raise
+        return code
     return result if isinstance(result, int) else 0
 
 
-def _deliberate_error() -> type[Exception]:
-    """Imported only when an exception arrives: `--help` needs no structs."""
+def _run(words: list[str]) -> object:
+    """The result of the command."""
+    if "_PLIMSOLL_COMPLETE" in os.environ:
+        return _complete()
+    if words[:1] == ["--"]:
+        words = words[1:]
+    if not words:
+        print(_help(), file=sys.stderr)
+        return 2
+    words = _verb_first(words)
+    verb = words[0]
+    if verb in ("-h", "--help"):
+        print(_help())
+        return 0
+    if verb == "--version":
+        from plimsoll import __version__
+
+        print(f"plimsoll, version {__version__}")
+        return 0
+    if verb not in VERBS:
+        raise _unknown(verb)
+    command = _command(verb)
+    if not gc.isenabled():
+        gc.freeze()  # the modules stay
+        gc.set_threshold(100_000, 20, 100)  # most commands end before
+        gc.enable()
+    return command.main(f"plimsoll {verb}", words[1:])
+
+
+def _help() -> str:
+    from plimsoll.cli.help import page
+
+    commands = [(name, line) for name, (_, _, line) in VERBS.items()]
+    pieces = ["[OPTIONS]", "COMMAND", "[ARGS]..."]
+    return page("plimsoll", pieces, ABOUT, [("Options", OPTIONS), ("Commands", commands)])
+
+
+def _command(verb: str) -> Command:
+    from plimsoll.cli.quick_msgspec import import_msgspec
+
+    module, attribute, _ = VERBS[verb]
+    import_msgspec()
+    __import__(module)
+    command: Command = getattr(sys.modules[module], attribute)
+    return command
+
+
+def _verb_first(words: list[str]) -> list[str]:
+    """Options of a cluster may precede the verb, as in `kubectl -n shop get pods`."""
+    leading: list[str] = []
+    rest = words
+    while rest and rest[0].partition("=")[0] in CLUSTER_OPTIONS:
+        taken = 1 if "=" in rest[0] else 2
+        leading += rest[:taken]
+        rest = rest[taken:]
+    if leading and (not rest or rest[0] not in VERBS):
+        raise _misused(f"specify a command after {leading[0]}")
+    return [*rest[:1], *leading, *rest[1:]]
+
+
+def _unknown(word: str) -> Exception:
+    if word.startswith("-"):
+        from plimsoll.cli.console.errors import no_such_option
+
+        return _misused(no_such_option(word.partition("=")[0], ("--version", "--help")).message)
+    from difflib import get_close_matches
+
+    near = get_close_matches(word, VERBS, n=2, cutoff=0.7)
+    advice = f"did you mean {' or '.join(near)}?" if near else f"the commands are: {', '.join(VERBS)}"
+    return _misused(f"unknown command {word!r}; {advice}")
+
+
+def _misused(message: str) -> Exception:
+    from plimsoll.cli.console import CommandError
+
+    return CommandError(f"{message}\nSee `plimsoll --help`.")
+
+
+def _complete() -> int:
+    """Print what may follow the words that a shell has passed in the environment."""
+    from plimsoll.cli.console.completion import asked, completed, printed
+    from plimsoll.cli.console.parameters import Completion
+
+    shell, words, incomplete = asked(os.environ)
+    if words:
+        words = _verb_first(words)
+    if not words:
+        lines = {name: line for name, (_, _, line) in VERBS.items()}
+        options = {name.rpartition(" ")[2]: line for name, line in OPTIONS}
+        offered = options if incomplete.startswith("-") else lines
+        found = [Completion(name, line) for name, line in offered.items() if name.startswith(incomplete)]
+    elif words[0] in VERBS:
+        found = completed(_command(words[0]), words[0], words[1:], incomplete)
+    else:
+        found = []
+    for each in found:
+        print(printed(each, shell))
+    return 0
+
+
+def _reported(error: Exception) -> int | None:
+    """Print an error that was raised on purpose; None for any other. Imports only now what --help does not need."""
+    from plimsoll.cli.console import CommandError, NoArgumentsError, UsageError
+    from plimsoll.cli.failure import FailedError
     from plimsoll.errors import PlimsollError
 
-    return PlimsollError
+    if isinstance(error, NoArgumentsError):
+        sys.stderr.write(f"{error.message}\n")
+        return 2
+    if isinstance(error, CommandError):
+        ctx = error.ctx if isinstance(error, UsageError) else None
+        return _refused(error.text() + ("" if ctx is None else f"\nSee `{ctx.command_path} --help`."))
+    if isinstance(error, FailedError):
+        _print_error(str(error))
+        return 1
+    return _refused(str(error)) if isinstance(error, PlimsollError) else None
 
 
 def _fill_closed_streams() -> None:
@@ -207,15 +256,6 @@ def _fill_closed_streams() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_RDWR), mode))
-
-
-def _failed(error: Exception) -> int:
-    from plimsoll.cli.failure import FailedError
-
-    if not isinstance(error, FailedError):
-        return _refused(str(error))
-    _print_error(str(error))
-    return 1
 
 
 def _refused(message: str) -> int:
@@ -226,14 +266,31 @@ def _refused(message: str) -> int:
 def _print_error(message: str) -> None:
     from plimsoll.cli.terminal import inert
 
-    click.echo("\n".join(map(inert, message.splitlines())), err=True)
+    sys.stderr.write("".join(f"{inert(line)}\n" for line in message.splitlines()))
 
 
 def _abandon_output() -> None:
     """Nothing more can be written: keep the interpreter from flushing the output, and failing, at exit."""
-    with suppress(OSError, ValueError):
+    try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        pass
+
+
+def run() -> NoReturn:
+    """The program `plimsoll`. Ends without tearing the interpreter down, a tenth of the time of a short command,
+    unless there may be threads or functions that wait for the end."""
+    gc.disable()  # the imports leave nothing to collect
+    code = main()
+    if {"threading", "atexit"} & sys.modules.keys():
+        sys.exit(code)
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (OSError, ValueError):  # the reader has gone
+        code = code or 1
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    run()

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.codec.lean.lean import from_document, quantity_text
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError, InvalidObjectError, InvalidQuantityError
@@ -32,13 +31,13 @@ from plimsoll.rules.quantity import QUANTITIES
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_FLAG = "kubelet_flag_"  # prefix of click's parameter names; the name of the row follows
+_FLAG = "kubelet_flag_"  # prefix of parameter names; the name of the row follows
 _OWN_OPTIONS = {"--cgroup-driver"}  # an alias of --driver
 
 
 def node_options(command: Command) -> Command:
     for row in reversed([row for row in ROWS if row.flag and row.flag not in _OWN_OPTIONS]):
-        command = click.option(
+        command = console.option(
             row.flag,
             _FLAG + row.name.replace(".", "__"),
             metavar="TEXT",
@@ -63,36 +62,38 @@ _SHOWN = frozenset(
     }
 )
 _OPTIONS = (
-    click.option("--node", "node_file", metavar="FILE", help="A Node object; its capacity is used."),
-    click.option("--capacity", metavar="LIST", help="cpu=48,memory=256Gi,pods=110,swap=8Gi,…  [default: this machine]"),
-    click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration file."),
-    click.option(
+    console.option("--node", "node_file", metavar="FILE", help="A Node object; its capacity is used."),
+    console.option(
+        "--capacity", metavar="LIST", help="cpu=48,memory=256Gi,pods=110,swap=8Gi,…  [default: this machine]"
+    ),
+    console.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration file."),
+    console.option(
         "--cgroup",
-        type=click.Choice(["v1", "v2"]),
+        type=console.Choice(["v1", "v2"]),
         help="The cgroup version. [default: that of this machine; v2 with --node or --capacity]",
     ),
-    click.option(
+    console.option(
         "--driver",
         "--cgroup-driver",
         "driver",
-        type=click.Choice(["cgroupfs", "systemd"]),
+        type=console.Choice(["cgroupfs", "systemd"]),
         help="The cgroup driver. [default: that of --config]",
     ),
-    click.option(
+    console.option(
         "--runtime",
-        type=click.Choice(["process", "containerd", "crio"]),
+        type=console.Choice(["process", "containerd", "crio"]),
         default="containerd",
         show_default=True,
         help="The runtime that names container cgroups.",
     ),
-    click.option(
+    console.option(
         "--container-weight",
-        type=click.Choice(["linear", "quadratic"]),
+        type=console.Choice(["linear", "quadratic"]),
         help="How runtimes convert CPU shares to cpu.weight. [default: that of the profile]",
     ),
-    click.option(
+    console.option(
         "--profile",
-        type=click.Choice(PROFILE_NAMES),
+        type=console.Choice(PROFILE_NAMES),
         help="The Kubernetes release to follow. [default: that of --node or of the cluster, else documents]",
     ),
 )
@@ -197,7 +198,7 @@ class NodeQuestion:
             return reading(self._document(), profile, self.flags)
         except InvalidConfigsError as error:
             lines = [self._located(problem) for problem in error.errors]
-            raise click.ClickException(
+            raise console.CommandError(
                 "the kubelet would reject this configuration:\n  " + "\n  ".join(lines)
             ) from None
 
@@ -223,9 +224,9 @@ def _config(file: str | None) -> tuple[YamlDocument | None, NodeExtras]:
     configs = [document for document in documents if not is_extras(document.value)]
     if not documents or len(configs) > 1 or len(extras) > 1:
         expected = f"expected one {KIND} and at most one {EXTRAS_KIND}"
-        raise click.ClickException(f"--config {file}: contains {len(documents)} documents, {expected}")
+        raise console.CommandError(f"--config {file}: contains {len(documents)} documents, {expected}")
     if configs and not isinstance(configs[0].value, dict):
-        raise click.ClickException(f"--config {file}: not a {KIND}")
+        raise console.CommandError(f"--config {file}: not a {KIND}")
     config = configs[0] if configs else None
     if not extras:
         return config, NodeExtras()
@@ -233,7 +234,7 @@ def _config(file: str | None) -> tuple[YamlDocument | None, NodeExtras]:
         return config, extras_reading(extras[0].value)
     except InvalidConfigsError as error:
         lines = [_at_line(file, extras[0], problem) for problem in error.errors]
-        raise click.ClickException(f"{EXTRAS_KIND} is invalid:\n  " + "\n  ".join(lines)) from None
+        raise console.CommandError(f"{EXTRAS_KIND} is invalid:\n  " + "\n  ".join(lines)) from None
 
 
 def _node_notes(node: Node, setting: NodeConfig) -> list[str]:
@@ -262,7 +263,7 @@ def _machine(node_file: str | None, capacity: str | None, declared: ResourceList
     `declared`: the capacity in the configuration file; both options override it.
     """
     if node_file and capacity is not None:
-        raise click.UsageError("--node and --capacity exclude each other: both describe the machine")
+        raise console.UsageError("--node and --capacity exclude each other: both describe the machine")
     if capacity is not None or (declared and not node_file):
         return machine_from_capacity(declared if capacity is None else _amounts(capacity)), None, "v2"
     if node_file:
@@ -270,9 +271,9 @@ def _machine(node_file: str | None, capacity: str | None, declared: ResourceList
         try:
             node = from_document(_only_item(document.value), Node)
         except InvalidObjectError as error:
-            raise click.ClickException(f"{node_file}: {error}") from None
+            raise console.CommandError(f"{node_file}: {error}") from None
         if not node.status.capacity:
-            raise click.ClickException(f"{node_file}: status.capacity is missing: is this a Node?")
+            raise console.CommandError(f"{node_file}: status.capacity is missing: is this a Node?")
         swap_bytes = node.status.node_info.swap.capacity
         machine = machine_from_capacity(node.status.capacity, name=node.metadata.name, swap_bytes=swap_bytes)
         return machine, node, "v2"
@@ -292,20 +293,20 @@ def _amounts(text: str) -> ResourceList:
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, equals, amount = part.partition("=")
         if not equals or not name.strip():
-            raise click.BadParameter(f"{part!r} is not name=amount", param_hint="--capacity")
+            raise console.BadParameterError(f"{part!r} is not name=amount", param_hint="--capacity")
         if name.strip() in amounts:
-            raise click.BadParameter(f"{name.strip()!r} is set twice", param_hint="--capacity")
+            raise console.BadParameterError(f"{name.strip()!r} is set twice", param_hint="--capacity")
         try:
             amounts[name.strip()] = QUANTITIES[quantity_text(amount) or ""]
         except InvalidQuantityError as error:
-            raise click.BadParameter(f"{name}: {error.reason}", param_hint="--capacity") from None
+            raise console.BadParameterError(f"{name}: {error.reason}", param_hint="--capacity") from None
     return amounts
 
 
 def _one_document(file: str, option: str) -> YamlDocument:
     documents = _documents(file, option)
     if len(documents) != 1:
-        raise click.ClickException(f"{option} {file}: contains {len(documents)} documents, expected one")
+        raise console.CommandError(f"{option} {file}: contains {len(documents)} documents, expected one")
     return documents[0]
 
 
@@ -314,10 +315,10 @@ def _documents(file: str, option: str) -> list[YamlDocument]:
         with open(file, "rb") as stream:
             data = stream.read()
     except OSError as error:
-        raise click.ClickException(f"{option} {file}: {error.strerror}") from None
+        raise console.CommandError(f"{option} {file}: {error.strerror}") from None
     documents = []
     for document in read(data):
         if isinstance(document, YamlError):
-            raise click.ClickException(f"{option} {file}: {document}")
+            raise console.CommandError(f"{option} {file}: {document}")
         documents.append(document)
     return documents

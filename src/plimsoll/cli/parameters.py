@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.errors import InvalidConfigError, InvalidQuantityError
 from plimsoll.rules.gotext import duration_seconds
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity
 
 
-class QuantityParam(click.ParamType[Quantity]):
+class QuantityParam(console.ParamType[Quantity]):
     name = "quantity"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Quantity:
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> Quantity:
         if isinstance(value, Quantity):
             return value
         try:
@@ -30,25 +28,25 @@ class QuantityParam(click.ParamType[Quantity]):
         return quantity
 
 
-class FactorParam(click.FloatRange):
-    """A number above 0 and at most 1; click accepts `nan` in every range."""
+class FactorParam(console.FloatRange):
+    """A number above 0 and at most 1; `nan` is in no range and outside of none."""
 
     def __init__(self) -> None:
         super().__init__(0, 1, min_open=True)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = float(super().convert(value, param, ctx))
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> float:
+        number = super().convert(value, param, ctx)
         if number != number:
             self.fail(f"{value!r} is not a number", param, ctx)
         return number
 
 
-class DurationParam(click.ParamType[float]):
+class DurationParam(console.ParamType[float]):
     """Seconds: a Go duration such as `1m30s`, or a number."""
 
     name = "duration"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> float:
         if isinstance(value, int | float):
             return float(value)
         try:
@@ -57,10 +55,10 @@ class DurationParam(click.ParamType[float]):
             self.fail(f"{value!r} is not a duration such as 90s, 5m or 1h30m", param, ctx)
 
 
-class QuantitiesParam(click.ParamType[ResourceList]):
+class QuantitiesParam(console.ParamType[ResourceList]):
     name = "list"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> ResourceList:
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> ResourceList:
         if isinstance(value, dict):
             return value
         amounts: ResourceList = {}
@@ -72,15 +70,15 @@ class QuantitiesParam(click.ParamType[ResourceList]):
         return amounts
 
 
-pods_option = click.option(
+pods_option = console.option(
     "--pods",
     "files",
     multiple=True,
     metavar="FILE",
     help="File with the output of `kubectl get pods -A -o json`, for names.",
 )
-names_state_option = click.option(
-    "--state-dir", type=click.Path(path_type=Path), help="State directory of `plimsoll node`, for names of its pods."
+names_state_option = console.option(
+    "--state-dir", type=console.Path(), help="State directory of `plimsoll node`, for names of its pods."
 )
 
 
@@ -90,16 +88,16 @@ _LOG_LEVELS = ("error", "warning", "info", "debug")
 def log_options(command: Any) -> Any:
     """The options `-v` and `--log-level` of a daemon; `log_level` makes a level of them."""
     for option in (
-        click.option(
+        console.option(
             "--log-level",
-            type=click.Choice(_LOG_LEVELS),
+            type=console.Choice(_LOG_LEVELS),
             help="The least severe messages in the log. [default: info]",
         ),
-        click.option(
+        console.option(
             "-v",
             "--v",
             "verbosity",
-            type=click.IntRange(0, 10),
+            type=console.IntRange(0, 10),
             metavar="N",
             help="Verbosity as of Kubernetes' components, 0 to 10, in place of --log-level: 4 and more is debug.",
         ),
@@ -114,5 +112,5 @@ def log_level(options: dict[str, Any]) -> int:
 
     name, verbosity = options.pop("log_level"), options.pop("verbosity")
     if name is not None and verbosity is not None:
-        raise click.UsageError("-v and --log-level exclude each other: use one of them")
+        raise console.UsageError("-v and --log-level exclude each other: use one of them")
     return level_of(name, verbosity)

@@ -11,11 +11,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import click
 import msgspec
 
 from plimsoll.cgroups.engine.executor import step_text
 from plimsoll.cgroups.engine.transaction import Applied
+from plimsoll.cli import console
 from plimsoll.cli.terminal import Paint, aligned, colourful, display_width, echo_json, inert, on_terminal, table
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.cgroups.reasons import human_bytes
@@ -136,14 +136,14 @@ def print_applied(applied: Applied, output: str, *, dry_run: bool = False, notes
         return
     paint = Paint(colourful())
     for line in grouped(applied.steps, paint):
-        click.echo(line)
+        console.echo(line)
     if applied.steps:
-        click.echo(f"{inert(applied.subject)}: {counted(applied.steps)} {'planned (dry run)' if dry_run else 'done'}")
+        console.echo(f"{inert(applied.subject)}: {counted(applied.steps)} {'planned (dry run)' if dry_run else 'done'}")
     else:
-        click.echo(f"{inert(applied.subject)}: no changes")
+        console.echo(f"{inert(applied.subject)}: no changes")
     print_unmet(applied.unmet, paint)
     for note in notes:
-        click.echo(paint(f"note: {inert(note)}", "dim"), err=True)
+        console.echo(paint(f"note: {inert(note)}", "dim"), err=True)
 
 
 def grouped(steps: Sequence[Step], paint: Paint) -> Iterable[str]:
@@ -186,7 +186,7 @@ def print_unmet(unmet: Sequence[Unmet], paint: Paint) -> None:
         first = some[0]
         where = first.path if len(paths) == 1 else f"{first.path} and {len(paths) - 1} more"
         what = f"want {first.want}, have {first.have or 'nothing'}" if len(files) == 1 else "not set"
-        click.echo(paint(f"{', '.join(files)}: {what} ({reason}): {where}", "yellow"))
+        console.echo(paint(f"{', '.join(files)}: {what} ({reason}): {where}", "yellow"))
 
 
 EVICTIONS_HEADER = ("#", "POD", "PRIORITY", "USES", "REQUESTS", "OVER", "BEFORE THE NEXT BECAUSE")

@@ -11,10 +11,13 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
+from plimsoll.cli.help import columns
+
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
+WITHOUT_TERMINAL = 100
 NARROW_GAP = "  "
 LEAST_CELL, LEAST_TEXT = 6, 24  # a shortened cell, a wrapped text
 CLASS_COLOURS = {"Guaranteed": "green", "Burstable": "yellow", "BestEffort": "red"}
@@ -34,14 +37,7 @@ def on_terminal(stream: object = None) -> bool:
 
 
 def width() -> int:
-    """$COLUMNS, or the columns of the terminal, or 100. (`shutil` has this too, and imports archive formats.)"""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal() and int(columns) > 0:
-        return int(columns)
-    try:
-        return os.get_terminal_size(sys.__stdout__.fileno()).columns or 100  # type: ignore[union-attr]
-    except (OSError, AttributeError, ValueError):
-        return 100
+    return columns(WITHOUT_TERMINAL)
 
 
 def inert(text: str) -> str:
@@ -158,7 +154,7 @@ def _wrapped(text: str, size: int) -> list[str]:
 
 def echo_json(value: Any) -> None:
     """Print a value as indented JSON; msgspec escapes control characters."""
-    click.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
+    console.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())
 
 
 def display_width(text: str) -> int:

@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, TypeVar
 
-import click
+from plimsoll.cli import console
 
 _BOOLEANS = {"true": True, "t": True, "1": True, "false": False, "f": False, "0": False}
 DryRun = Literal["none", "client", "server"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-class OptionalValue(click.Option):
+class OptionalValue(console.Option):
     """`bare` is the value of the option without `=VALUE`."""
 
     def __init__(self, *args: Any, bare: str, **attributes: Any) -> None:
@@ -25,13 +25,13 @@ class OptionalValue(click.Option):
         self.bare = bare
 
 
-class Verb(click.Command):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, list(self._plain(args)))
+class Verb(console.Command):
+    def parse_args(self, ctx: console.Context, args: list[str]) -> None:
+        super().parse_args(ctx, list(self._plain(args)))
 
     def _plain(self, args: list[str]) -> Iterator[str]:
-        """The arguments as click reads them."""
-        options = {name: each for each in self.params if isinstance(each, click.Option) for name in each.opts}
+        """The arguments as every command reads them."""
+        options = {name: each for each in self.options() for name in each.opts}
         words = iter(args)
         for word in words:
             if word == "--":
@@ -41,7 +41,7 @@ class Verb(click.Command):
             option = options.get(name)
             if isinstance(option, OptionalValue) and not equals:
                 yield f"{name}={option.bare}"
-            elif option is not None and option.is_flag and not option.count and equals:
+            elif option is not None and option.is_flag and equals:
                 yield from _flag(option, name, value)
             elif option is not None and equals and not name.startswith("--"):  # -o=json
                 yield name
@@ -59,10 +59,10 @@ def _taken(words: Iterator[str]) -> Iterator[str]:
         return
 
 
-def _flag(option: click.Option, name: str, value: str) -> Iterator[str]:
+def _flag(option: console.Option, name: str, value: str) -> Iterator[str]:
     on = _BOOLEANS.get(value.lower())
     if on is None:
-        raise click.UsageError(f"{name}={value}: must be true or false")
+        raise console.UsageError(f"{name}={value}: must be true or false")
     if on:
         yield name
     else:
@@ -70,11 +70,11 @@ def _flag(option: click.Option, name: str, value: str) -> Iterator[str]:
 
 
 def dry_run_option(bare: DryRun = "client") -> Callable[[Command], Command]:
-    return click.option(
+    return console.option(
         "--dry-run",
         cls=OptionalValue,
         bare=bare,
-        type=click.Choice(["none", "client", "server"]),
+        type=console.Choice(["none", "client", "server"]),
         default="none",
         metavar="client|server",
         help=f"Change nothing; `server` lets the server check the request. Without a value: {bare}.",

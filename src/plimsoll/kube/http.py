@@ -161,8 +161,8 @@ class HttpTransport:
                 reader, writer = await asyncio.open_connection(
                     self._host, self._port, ssl=tls, server_hostname=self._server_name, limit=1 << 20
                 )
-        except TimeoutError:
-            raise UnreachableError(f"{self._access.server}: no connection within {CONNECT_S:g} s") from None
+        except TimeoutError as error:
+            raise UnreachableError(f"{self._access.server}: no connection within {CONNECT_S:g} s") from error
         except OSError as error:
             raise UnreachableError(f"{self._access.server}: {error.strerror or error}") from error
         return HttpClientConnection(reader, writer)

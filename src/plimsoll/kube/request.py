@@ -204,7 +204,13 @@ def patch(
 
 
 def delete(
-    resource: ResourcePath, name: str, namespace: str = "", *, grace_s: int | None = None, uid: str = ""
+    resource: ResourcePath,
+    name: str,
+    namespace: str = "",
+    *,
+    grace_s: int | None = None,
+    uid: str = "",
+    propagation: Literal["", "Background", "Foreground", "Orphan"] = "",
 ) -> Request:
     """With `uid` only this object is deleted, never a newer one with the same name."""
     options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -212,6 +218,8 @@ def delete(
         options["gracePeriodSeconds"] = grace_s
     if uid:
         options["preconditions"] = {"uid": uid}
+    if propagation:
+        options["propagationPolicy"] = propagation
     return Request("DELETE", resource.path(namespace, name), msgspec.json.encode(options), JSON)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 
 from plimsoll.rules.model.kernel import CgroupVersion
@@ -90,3 +91,9 @@ def has_app_armor() -> bool:
 def has_selinux() -> bool:
     """Whether the kernel has a loaded SELinux policy, enforcing or permissive."""
     return os.path.exists("/sys/fs/selinux/enforce")
+
+
+def kernel_version() -> tuple[int, int]:
+    """`6.18.44-cloud` → (6, 18)."""
+    first, second = [*os.uname().release.split("."), "0"][:2]
+    return int(first), int("".join(itertools.takewhile(str.isdigit, second)) or 0)

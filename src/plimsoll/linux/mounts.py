@@ -14,6 +14,7 @@ from plimsoll.linux.libc import call, system_call
 
 RDONLY, NOSUID, NODEV, NOEXEC = 1, 2, 4, 8
 REMOUNT, BIND, REC, PRIVATE, SLAVE = 32, 4096, 16384, 1 << 18, 1 << 19
+SAME = 0  # propagation that is not changed
 _MNT_DETACH, _UMOUNT_NOFOLLOW = 2, 8
 
 # System calls since 5.1 have one number on every architecture; pivot_root is older.
@@ -79,9 +80,9 @@ def attach_tree(tree: int, target: str) -> None:
         raise OSError(error.errno, f"mount at {target}: {os.strerror(error.errno or 0)}") from None
 
 
-def restrict_tree(tree: int, flags: int, *, recursive: bool = True) -> None:
-    """Set RDONLY, NOSUID, NODEV, NOEXEC on a tree (by its fd), and make it private."""
-    attributes = _Attributes(sum(bit for flag, bit in _ATTRIBUTES.items() if flags & flag), 0, PRIVATE, 0)
+def restrict_tree(tree: int, flags: int, *, recursive: bool = True, propagation: int = PRIVATE) -> None:
+    """Set RDONLY, NOSUID, NODEV, NOEXEC on a tree (by its fd), and its propagation."""
+    attributes = _Attributes(sum(bit for flag, bit in _ATTRIBUTES.items() if flags & flag), 0, propagation, 0)
     how = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
     size = ctypes.sizeof(attributes)
     system_call("mount_setattr", _MOUNT_SETATTR, tree, b"", how, ctypes.byref(attributes), size)

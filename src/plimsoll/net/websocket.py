@@ -26,6 +26,8 @@ from wsproto.events import (
 )
 from wsproto.utilities import LocalProtocolError, RemoteProtocolError
 
+from plimsoll.aio import connection_ended
+
 CONNECT_S = 10.0
 CHUNK = 1 << 16
 Headers = Iterable[tuple[bytes, bytes]]
@@ -139,9 +141,7 @@ class WebSocket:
 
     async def gone(self) -> None:
         """Return when the connection is lost."""
-        with suppress(OSError):
-            # Shielded: cancelling the caller would cancel the connection's own future.
-            await asyncio.shield(self._writer.wait_closed())
+        await connection_ended(self._writer)
 
     async def _upgraded(self) -> None:
         """Read the answer to the upgrade request."""

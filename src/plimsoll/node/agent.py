@@ -30,7 +30,7 @@ from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
-from plimsoll.linux.machine import has_app_armor, has_selinux
+from plimsoll.linux.machine import has_app_armor, has_selinux, kernel_version
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
@@ -52,22 +52,23 @@ from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.server.logs import LogRotation
 from plimsoll.node.sources.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.sources.static_pods import StaticPods
-from plimsoll.node.volumes.config_maps import ConfigMapCache
+from plimsoll.node.volumes.object_cache import ObjectCache
 from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.lifecycle.backoff import limits_with_max
+from plimsoll.rules.lifecycle.backoff import crash_limits
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
-from plimsoll.rules.lifecycle.security_context import app_armor_profiles
+from plimsoll.rules.lifecycle.security_context import Abilities, app_armor_profiles
 from plimsoll.rules.lifecycle.status import NodeView
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.rules.node.admission import NO_APP_ARMOR
+from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.runtime.interface import ContainerRuntime
+from plimsoll.rules.node.security_admission import NodeSecurity, check_unsafe_sysctls, security_refusals
+from plimsoll.runtime.interface import Runtime
 
 log = logging.getLogger(__name__)
 
@@ -83,7 +84,7 @@ class Agent:
     def __init__(
         self,
         setting: NodeConfig,
-        runtime: ContainerRuntime,
+        runtime: Runtime,
         driver: CgroupDriver,
         tree: CgroupManager,
         client: Client,
@@ -104,6 +105,7 @@ class Agent:
         """`node`: the Node as the API server has it, for labels and taints; `read_node` reads it again. `unenforced`:
         why limits have no effect here. `keeps_images`: a present image is never pulled again. `hidden`: directories
         that no hostPath may show, besides the state directory. `topology`: of the node's CPUs."""
+        check_unsafe_sysctls(setting.config.allowed_unsafe_sysctls)
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client = client
         self.meters = meters or NodeMeters(node_name, setting.profile)
@@ -120,9 +122,10 @@ class Agent:
             makes_etc=not runtime.makes_cgroups,
             bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
-            has_selinux=has_selinux(),
+            abilities=Abilities(has_selinux(), applies_profiles=runtime.makes_cgroups),
         )
-        self.volumes = Volumes(state_dir, hidden)
+        covered = () if runtime.makes_cgroups else (state_dir, *hidden)
+        self.volumes = Volumes(state_dir, covered, features=lambda: runtime.features)
         self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
         self._locator = (
             CgroupLocator(driver, setting.runtime, setting.machine.page_size, state_dir / "lifted.json")
@@ -146,12 +149,12 @@ class Agent:
         self.pods = Pods(
             setting, self._make_worker, self.checkpoint, self.cpus, self._pinning, self.reporter, self.events,
             self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
-            read_node, lambda pod: (NO_APP_ARMOR,) if app_armor_profiles(pod) and not has_app_armor() else (),
+            read_node, self._security_refusals,
         )  # fmt: skip
-        limits = limits_with_max(setting.config.crash_loop_max_period_s)
+        limits = crash_limits(setting.config.feature_gates, setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
-            self._pinning, self.pods.resizes, self.volumes, ConfigMapCache(client, clock),
+            self._pinning, self.pods.resizes, self.volumes, ObjectCache(client, clock),
             RuntimeClasses(client), self.paths,
             Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
@@ -169,6 +172,15 @@ class Agent:
         self._stopping = asyncio.Event()
         self._unknown_pods = asyncio.Event()  # the runtime has a pod that is not known here
         self.ready = asyncio.Event()  # the first list has arrived
+
+    def _security_refusals(self, pod: RunPod) -> tuple[AdmissionRefusal, ...]:
+        node = NodeSecurity(
+            has_app_armor(),
+            kernel_version(),
+            self.setting.config.allowed_unsafe_sysctls,
+            self.runtime.features.strict_groups,
+        )
+        return tuple(security_refusals(pod, node, asks_app_armor=app_armor_profiles(pod)))
 
     def _container_cgroups(self, driver: CgroupDriver) -> ContainerCgroups:
         if self._locator is None:

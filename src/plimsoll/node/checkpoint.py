@@ -36,6 +36,7 @@ class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     allocation: Allocation | None = None
     actuated: dict[str, Resources] = {}  # container name → the resources of its cgroup
     actuated_pod: Resources | None = None  # the same of the pod-level block
+    inherited: dict[str, Resources] = {}  # container name → its limits from another block, see `Allocation`
     backoffs: dict[str, Backoff] = {}
     image_backoffs: dict[str, Backoff] = {}
     oom_killed: tuple[str, ...] = ()  # container ids
@@ -43,6 +44,10 @@ class PodRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     verdict: TerminationVerdict | None = None  # the node itself terminates it
     refused: bool = False  # … before it ran here
     start_s: float = 0.0  # when the node admitted it
+
+    def actuated_sizes(self, *, pod_level: bool) -> Allocation:
+        """`pod_level`: whether the pod-level block can be resized."""
+        return Allocation(self.actuated, pod_level, self.actuated_pod, inherited=self.inherited)
 
 
 NO_RECORD = PodRecord()
@@ -98,6 +103,11 @@ class Checkpoint:
             self._stale.add(uid)
             self._changed.set()
         return after
+
+    def put_actuated(self, uid: str, sizes: Allocation, **changes: Any) -> PodRecord:
+        return self.put(
+            uid, actuated=sizes.containers, actuated_pod=sizes.pod_level, inherited=sizes.inherited, **changes
+        )
 
     def forget(self, uid: str) -> None:
         if self._pods.pop(uid, None) is not None:

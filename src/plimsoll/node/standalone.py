@@ -1,6 +1,6 @@
 """The API of one pod, in memory: what an agent needs to run it without any API server.
 
-It answers the requests that the agent makes (list and watch of its pods, status patches, events, ConfigMaps,
+It answers the requests that the agent makes (list and watch of its pods, status patches, events, ConfigMaps, Secrets,
 RuntimeClasses) the way an API server would, for one pod and for the objects that came with it. The caller gets every
 new status and every event, and ends the pod with `delete`, as a user would.
 """
@@ -8,6 +8,7 @@ new status and every event, and ends the pod with `delete`, as a user would.
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import AsyncGenerator, Callable, Iterable
 from urllib.parse import urlsplit
 
@@ -19,7 +20,7 @@ from plimsoll.kube.request import ApiResponse, Request
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import rfc3339
 
-_RESOURCES = {"ConfigMap": "configmaps", "RuntimeClass": "runtimeclasses"}
+_RESOURCES = {"ConfigMap": "configmaps", "Secret": "secrets", "RuntimeClass": "runtimeclasses"}
 KINDS_SERVED = frozenset(_RESOURCES)  # beside pods
 _POD = next(kind for kind in KINDS if kind.name == "Pod")
 
@@ -46,6 +47,10 @@ class OnePodApi:
         self._changed("ADDED")
 
     def add(self, document: JsonObject) -> None:
+        if document["kind"] == "Secret":
+            texts = document.get("stringData") or {}
+            encoded = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
+            document = {**document, "data": {**(document.get("data") or {}), **encoded}}
         self._objects[_RESOURCES[document["kind"]], document["metadata"]["name"]] = document
 
     def delete(self, grace_s: int, now_s: float) -> None:

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable
 
 CPU_BOUND = 65_536  # more than Linux supports; a range like 0-999999999 must not exhaust the memory
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", re.ASCII)
+_RANGE = r"([0-9]{1,9})(?:-([0-9]{1,9}))?"
 
 
 def cpu_numbers(text: str) -> tuple[int, ...] | None:
     """None if the text is not such a list."""
     numbers: set[int] = set()
     for part in text.split(",") if text else ():
-        match = _RANGE.fullmatch(part)
+        match = re.fullmatch(_RANGE, part, re.ASCII)
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (1, 0)
         if first > last or last >= CPU_BOUND:
             return None

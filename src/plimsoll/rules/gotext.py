@@ -27,10 +27,10 @@ _UNIT_NANOS = {
     "h": 3600 * NANO_PER_SECOND,
 }
 # Digits, fraction, and a unit up to the next number: `1m-5s` has the unknown unit `m-`.
-_DURATION_PART = re.compile(r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)", re.ASCII)
+_DURATION_PART = r"([0-9]*)(?:\.([0-9]*))?([^0-9.]*)"
 _DIGITS = "[0-9]+(?:_[0-9]+)*"
 _FLOAT = rf"[+-]?(?:{_DIGITS}(?:\.(?:{_DIGITS})?)?|\.{_DIGITS})(?:[eE][+-]?{_DIGITS})?"
-_INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.ASCII | re.IGNORECASE)
+_INFINITY = r"([+-]?)inf(?:inity)?"
 _ESCAPES = {
     '"': '\\"',
     "\\": "\\\\",
@@ -58,7 +58,7 @@ def duration_nanos(text: str, path: str = "") -> int:
         raise invalid
     total = position = 0
     while position < len(unsigned):
-        match = _DURATION_PART.match(unsigned, position)
+        match = re.compile(_DURATION_PART, re.ASCII).match(unsigned, position)
         if match is None or not (match[1] or match[2]):
             raise invalid
         whole, fraction, unit = match[1], match[2] or "", match[3]
@@ -85,7 +85,7 @@ def _part_nanos(whole: str, fraction: str, unit_nanos: int) -> int:
 
 def parsed_float32(text: str, path: str = "") -> float:
     """The float32 nearest to a decimal text, or an infinity; raises InvalidConfigError for the setting at `path`."""
-    match = _INFINITY.fullmatch(text)
+    match = re.fullmatch(_INFINITY, text, re.ASCII | re.IGNORECASE)
     if match is not None:
         return -math.inf if match[1] == "-" else math.inf
     if re.fullmatch(_FLOAT, text, re.ASCII) is None:

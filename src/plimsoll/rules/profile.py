@@ -206,8 +206,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "`hostIPs` beside `hostIP`")
     volume_mounts_reported: bool = _row(False, {"1.27": False, "1.31": True}, "06 E2",
         "`volumeMounts` of container statuses")
+    pod_security_minor: int = _row(27, {
+            "1.27": 27, "1.29": 29, "1.31": 31, "1.32": 32, "1.34": 34, "1.35": 35, "1.37": 37}, "05 B6",
+        "the newest version of the Pod Security Standards that the API server knows, v1.N, which `latest` means")
     node_table_shows_architecture: bool = _row(False, {"1.27": False, "1.36": True}, "05 B7",
         "`kubectl get nodes -o wide` shows the architecture after the kernel")
+    terminating_replicas: bool = _row(False, {"1.27": False, "1.35": True}, "05 B6",
+        "`terminatingReplicas` in the status of Deployments and ReplicaSets")
 # fmt: on
 
 
@@ -260,7 +265,7 @@ class ChosenProfile(msgspec.Struct, frozen=True):
 
 
 UNKNOWN_VERSION = ChosenProfile(PROFILE_DOCUMENTS, "no Kubernetes version is known; --node or --profile tells one")
-_VERSION = re.compile(r"v?1\.(\d+)")
+_VERSION = r"v?1\.(\d+)"
 OWN_BUILD = "+plimsoll."  # in the version of Plimsoll's own servers and nodes
 AS_RELEASED = ".release"  # at its end: profile `1.27`, not `documents`
 
@@ -270,7 +275,7 @@ def profile_of(version: str, source: str) -> ChosenProfile:
 
     A release beyond the table has the nearest profile. Plimsoll's own 1.27 is `documents`, unless it says otherwise.
     """
-    found = _VERSION.match(version)
+    found = re.match(_VERSION, version)
     if found is None:
         return UNKNOWN_VERSION
     number = int(found[1])

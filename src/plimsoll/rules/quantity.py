@@ -34,7 +34,7 @@ NUMERIC_ERROR = "unable to parse numeric part of quantity"
 # Q-3, the scanner as one expression: sign, leading zeros (dropped), digits, fraction, suffix letters, sign, digits.
 # Possessive (`*+`): no backtracking, so the time is linear in the length of the text.
 _SCANNER = re.compile(r"([+-]?)0*+([0-9]*+)(?:\.([0-9]*+))?([eEinumkKMGTP]*+[-+]?[0-9]*+)", re.ASCII)
-_EXPONENT = re.compile(r"[eE]([+-]?[0-9]+)", re.ASCII)
+_EXPONENT = r"[eE]([+-]?[0-9]+)"
 _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
@@ -149,7 +149,7 @@ def parse(text: str) -> Quantity:
     format: Format = "DecimalSI"
     exponent = _DECIMAL.get(suffix)
     if exponent is None:
-        match = _EXPONENT.fullmatch(suffix)
+        match = re.fullmatch(_EXPONENT, suffix, re.ASCII)
         if match is None or len(match[1]) > 19:
             raise InvalidQuantityError(text, SUFFIX_ERROR)
         format, exponent = "DecimalExponent", int(match[1])

@@ -14,7 +14,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -25,6 +25,7 @@ from plimsoll.rules.model.observed import ContainerPhase as ContainerPhase  # no
 from plimsoll.rules.model.observed import CriResources as CriResources  # noqa: PLC0414
 from plimsoll.rules.model.observed import ObservedContainer as ObservedContainer  # noqa: PLC0414
 from plimsoll.rules.model.observed import ObservedSandbox as ObservedSandbox  # noqa: PLC0414
+from plimsoll.rules.model.runnable import SeLinuxOptions as SeLinuxOptions  # noqa: PLC0414
 
 
 class RuntimeCallError(StructuredError):
@@ -43,24 +44,42 @@ class ImageError(StructuredError):
     reason: str = "ErrImagePull"
 
 
+Propagation = Literal["None", "HostToContainer", "Bidirectional"]
+
+
 class ContainerMount(msgspec.Struct, frozen=True):
-    """`host_path` mounted at `container_path`. Neither is ever taken from a manifest unchecked."""
+    """`host_path`, or the files of `image`, mounted at `container_path`. No path is taken from a manifest unchecked."""
 
     host_path: str
     container_path: str
     read_only: bool = False
+    propagation: Propagation = "None"
+    recursive_read_only: bool = False  # also what is mounted below it
+    image: str = ""  # what `image` resolved the reference to
+    image_sub_path: str = ""
 
 
 class Security(msgspec.Struct, frozen=True):
     user: int | None = None  # None: the image's, or root
     group: int | None = None
     groups: tuple[int, ...] = ()
+    groups_policy: str = "Merge"  # or Strict: without the groups that the image has for the user
     add_capabilities: tuple[str, ...] = ()  # as manifests spell them: NET_ADMIN, ALL
     drop_capabilities: tuple[str, ...] = ()
     privileged: bool = False
-    no_new_privileges: bool = True
+    no_new_privileges: bool = False
     read_only_root: bool = False
+    unmasked_proc: bool = False
     seccomp: str = "RuntimeDefault"  # or Unconfined, or localhost/<absolute path of a profile>
+    app_armor: str = ""  # RuntimeDefault, Unconfined, localhost/<name of a loaded profile>; "": the runtime's default
+    se_linux: SeLinuxOptions | None = None
+
+
+class UserRange(msgspec.Struct, frozen=True):
+    """A user namespace: users and groups 0 … length − 1 of the pod are those from `first` on of the host."""
+
+    first: int
+    length: int
 
 
 class SandboxSpec(msgspec.Struct, frozen=True):
@@ -78,6 +97,9 @@ class SandboxSpec(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
     privileged: bool = False  # some container of the pod will be
+    security: Security = Security()  # of the sandbox itself: the pod's own settings
+    sysctls: Mapping[str, str] = {}  # of the pod's namespaces, names with dots
+    users: UserRange | None = None  # its user namespace; None: the host's
     runtime_handler: str = ""  # of the pod's RuntimeClass; "" is the runtime's default
 
 
@@ -103,6 +125,16 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     target_id: str = ""  # a container whose processes it sees, instead of its own
     labels: Mapping[str, str] = {}
     annotations: Mapping[str, str] = {}
+
+
+class RuntimeFeatures(msgspec.Struct, frozen=True):
+    """What differs between runtimes, and between their versions."""
+
+    strict_groups: bool = True  # supplementalGroupsPolicy: Strict
+    user_namespaces: frozenset[str] = frozenset()  # the handlers that support them
+    recursive_read_only: frozenset[str] = frozenset()
+    image_volumes: bool = False
+    profiles: bool = True  # AppArmor profiles and SELinux labels
 
 
 class RuntimeSnapshot(msgspec.Struct, frozen=True):
@@ -141,12 +173,43 @@ class ExecSession(Protocol):
         """Kill the process of an exec and free everything. May be called at any time, more than once."""
 
 
+class ImageService(Protocol):
+    """Images of containers."""
+
+    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
+        """The image, pulled first if `pull`. Raises ImageError if it is not present."""
+
+
+class ExecService(Protocol):
+    """Processes and connections inside what runs."""
+
+    async def run_in(
+        self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
+    ) -> ExecResult:
+        """A probe or hook: run, wait, kill at the timeout. Joins all cgroups and namespaces of the container."""
+
+    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
+        """`kubectl exec`: the same with live streams."""
+
+    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
+        """The streams of the container's own process, from now on. Closing the session leaves it running, and its exit
+        code is 0 whatever the container's is. `tty`: whether the container has a terminal."""
+
+    async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
+        """A new TCP socket inside the pod's network, not connected; None if the pod uses the host's network or can be
+        reached from it at the sandbox's ip."""
+
+    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
+        """A new TCP socket in the pod's network, the host's included, for connections to its loopback address."""
+
+
 class ContainerRuntime(Protocol):
-    """`name` and `version` make the Node's containerRuntimeVersion."""
+    """Sandboxes and containers. `name` and `version` make the Node's containerRuntimeVersion."""
 
     name: str
     version: str
     makes_cgroups: bool  # True: the runtime creates and writes container cgroups (CRI); False: the agent does
+    features: RuntimeFeatures  # known when it is open
 
     async def open(self) -> None:
         """Connect (and start the supervisor if there is none). Raises RuntimeCallError if that fails."""
@@ -159,9 +222,6 @@ class ContainerRuntime(Protocol):
 
     def changes(self) -> AsyncIterator[str]:
         """Uids of pods that may have changed; "" means all. Ends when the runtime is closed; survives its restarts."""
-
-    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
-        """The image, pulled first if `pull`. Raises ImageError if it is not present."""
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:
         """Its id; that of the existing one if uid and attempt are the same."""
@@ -188,27 +248,12 @@ class ContainerRuntime(Protocol):
     async def update_container(self, container_id: str, resources: CriResources) -> None:
         """New resources for a running container; only with `makes_cgroups`."""
 
-    async def run_in(
-        self, container_id: str, command: tuple[str, ...], timeout_s: float, *, max_output_bytes: int = 16384
-    ) -> ExecResult:
-        """A probe or hook: run, wait, kill at the timeout. Joins all cgroups and namespaces of the container."""
-
-    async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
-        """`kubectl exec`: the same with live streams."""
-
-    async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
-        """The streams of the container's own process, from now on. Closing the session leaves it running, and its exit
-        code is 0 whatever the container's is. `tty`: whether the container has a terminal."""
-
-    async def pod_socket(self, sandbox_id: str) -> socket.socket | None:
-        """A new TCP socket inside the pod's network, not connected; None if the pod uses the host's network or can be
-        reached from it at the sandbox's ip."""
-
-    async def loopback_socket(self, sandbox_id: str, family: socket.AddressFamily) -> socket.socket:
-        """A new TCP socket in the pod's network, the host's included, for connections to its loopback address."""
-
     async def reopen_log(self, container_id: str) -> None:
         """After its log was renamed."""
 
     def log_file(self, container: ObservedContainer) -> Path:
         """Its current log."""
+
+
+class Runtime(ContainerRuntime, ImageService, ExecService, Protocol):
+    """Everything that an agent needs of a runtime. The parts of the agent take the service that they use."""

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import bisect
 
-from plimsoll.rules.model.objects import Node, Pod
+from plimsoll.rules.model.objects import LabelSelector, Node, Pod
 from plimsoll.rules.profile import Profile
+from plimsoll.rules.scheduling.default_spread import Owner, default_constraints
 from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, is_terminal, node_load, resident_load
 from plimsoll.rules.scheduling.topology import Topology, concerns_others, depends_on_others
 
@@ -24,6 +25,9 @@ class SchedulerCache:
         self._assumed: set[str] = set()
         self._with_affinity: set[str] = set()  # uids of placed pods that other pods must be checked against
         self.namespaces: dict[str, dict[str, str]] = {}  # name → labels
+        self.owners: dict[str, Owner] = {}  # of waiting pods, by uid
+        self.services: dict[str, dict[str, dict[str, str]]] = {}  # selectors by namespace and name
+        self.controllers: dict[tuple[str, Owner], LabelSelector] = {}  # of ReplicaSets and the like, by namespace
         self.changed: set[str] = set()  # nodes whose load changed; a consumer of the loads clears it
         self.nodes_version = 0  # increases when a node is added, removed or changed
 
@@ -107,9 +111,12 @@ class SchedulerCache:
 
     def topology(self, pod: Pod) -> Topology | None:
         """The other pods as the rules need them, where they matter for this one."""
-        if not self._with_affinity and not depends_on_others(pod):
+        namespace, owner = pod.metadata.namespace, self.owners.get(pod.metadata.uid)
+        selector = self.controllers.get((namespace, owner)) if owner is not None else None
+        defaults = default_constraints(pod, self.services.get(namespace, {}).values(), selector)
+        if not self._with_affinity and not defaults and not depends_on_others(pod):
             return None
-        return Topology(pod, self.loads(), self.namespaces)
+        return Topology(pod, self.loads(), self.namespaces, defaults)
 
     def is_placed(self, uid: str) -> bool:
         return uid in self._node_of

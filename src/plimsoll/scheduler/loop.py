@@ -12,6 +12,8 @@ import logging
 import random
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,7 +25,7 @@ from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
-from plimsoll.rules.model.objects import Node, Pod
+from plimsoll.rules.model.objects import LabelSelector, Node, Pod
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.cycle import (
@@ -33,6 +35,7 @@ from plimsoll.rules.scheduling.cycle import (
     preempted_message,
     scheduled_message,
 )
+from plimsoll.rules.scheduling.default_spread import OWNER_KINDS, Owner
 from plimsoll.rules.scheduling.fit import is_terminal, resident_load, waiting_load
 from plimsoll.rules.scheduling.preemption import Preemption
 from plimsoll.rules.scheduling.topology import depends_on_others
@@ -45,6 +48,12 @@ from plimsoll.scheduler.queue import Queue, QueuedPod
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 BUDGETS = ResourcePath("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget")
 NAMESPACES = ResourcePath("/api/v1", "namespaces", "Namespace")
+SERVICES = ResourcePath("/api/v1", "services", "Service")
+CONTROLLERS = (
+    ResourcePath("/api/v1", "replicationcontrollers", "ReplicationController"),
+    ResourcePath("/apis/apps/v1", "replicasets", "ReplicaSet"),
+    ResourcePath("/apis/apps/v1", "statefulsets", "StatefulSet"),
+)
 MAX_IN_FLIGHT = 64
 
 log = logging.getLogger(__name__)
@@ -55,8 +64,34 @@ class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     scheduling_gates: list[Any] | None = None
 
 
+class _OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool | None = None
+
+
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
     resource_version: str = ""
+    owner_references: tuple[_OwnerReference, ...] | None = None
+
+    def owner(self) -> Owner | None:
+        """The controller, if the pods of its kind are spread."""
+        for each in self.owner_references or ():
+            if each.controller and (each.api_version, each.kind) in OWNER_KINDS:
+                return Owner(each.api_version, each.kind, each.name)
+        return None
+
+
+class _Service(msgspec.Struct, frozen=True):
+    class Spec(msgspec.Struct, frozen=True):
+        selector: dict[str, str] | None = None
+
+    spec: Spec = Spec()
+
+
+class _NotServedError(Exception):
+    """The API server has no such kind."""
 
 
 class _Labels(msgspec.Struct, frozen=True):
@@ -107,6 +142,9 @@ class Scheduler:
             group.create_task(self._follow(Reflector(request.PODS, fields=LIVE_PODS), self._pod_changed))
             group.create_task(self._follow(Reflector(BUDGETS), self._budget_changed))
             group.create_task(self._follow(Reflector(NAMESPACES), self._namespace_changed))
+            group.create_task(self._follow_if_served(SERVICES, self._service_changed))
+            for path in CONTROLLERS:
+                group.create_task(self._follow_if_served(path, partial(self._controller_changed, path)))
             await self._schedule(group)
 
     # --- watching ---
@@ -122,6 +160,43 @@ class Scheduler:
             self._synced += first
             first = False
             self._wakeup.set()
+
+    async def _follow_if_served(self, path: ResourcePath, changed: Callable[[ObjectChange], None]) -> None:
+        """Kinds that only improve the spread of pods: the API may not have them."""
+
+        def on_error(error: Exception) -> None:
+            if isinstance(error, ApiError) and error.code == 404:
+                raise _NotServedError
+            self._on_error(error)
+
+        with suppress(_NotServedError):
+            async for changes in self._client.follow(Reflector(path), on_error):
+                for change in changes:
+                    changed(change)
+
+    def _service_changed(self, change: ObjectChange) -> None:
+        namespace, name = change.key
+        services = self.cache.services.setdefault(namespace, {})
+        selector = None
+        if change.kind != "DELETED":
+            selector = msgspec.json.decode(change.body, type=_Service).spec.selector
+        if selector:
+            services[name] = selector
+        else:
+            services.pop(name, None)
+
+    def _controller_changed(self, path: ResourcePath, change: ObjectChange) -> None:
+        namespace, name = change.key
+        key = (namespace, Owner(path.base.removeprefix("/apis/").removeprefix("/api/"), path.kind, name))
+        selector = None
+        if change.kind != "DELETED":
+            selector = (msgspec.json.decode(change.body).get("spec") or {}).get("selector")
+        if not selector:
+            self.cache.controllers.pop(key, None)
+        elif path.kind == "ReplicationController":  # labels only
+            self.cache.controllers[key] = LabelSelector(selector)
+        else:
+            self.cache.controllers[key] = from_document(selector, LabelSelector)
 
     def _on_error(self, error: Exception) -> None:
         log.warning("watching the API server failed, trying again: %s", error)
@@ -167,6 +242,8 @@ class Scheduler:
             self._done(uid)
         elif not self.cache.is_placed(uid):
             self._versions[uid] = extra.metadata.resource_version
+            if (owner := extra.metadata.owner()) is not None:
+                self.cache.owners[uid] = owner
             self._nominations.pop(uid, None)
             if pod.status.nominated_node_name:
                 self._nominees[uid] = pod
@@ -176,7 +253,7 @@ class Scheduler:
 
     def _done(self, uid: str) -> None:
         self.queue.drop(uid)
-        for by_uid in (self._versions, self._reported, self._nominations, self._nominees):
+        for by_uid in (self._versions, self._reported, self._nominations, self._nominees, self.cache.owners):
             by_uid.pop(uid, None)
 
     # --- scheduling ---

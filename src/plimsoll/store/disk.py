@@ -42,6 +42,7 @@ from plimsoll.store.schema import (
     transaction,
     write_state,
 )
+from plimsoll.store.sealing import PLAIN, Sealing, opened
 from plimsoll.store.wal import lost_commits
 
 # How many versions a server may use before it must write a higher ceiling, and so how far a crash makes them jump.
@@ -135,7 +136,9 @@ def objects(connection: sqlite3.Connection, path: Path, state: State) -> Iterato
         raise StoreCorruptError(path, f"{rows} objects where {state.objects} were written")
 
 
-def read_changes(connection: sqlite3.Connection, path: Path, state: State, records: dict[str, Record]) -> list[Change]:
+def read_changes(
+    connection: sqlite3.Connection, path: Path, state: State, records: dict[str, Record], sealing: Sealing = PLAIN
+) -> list[Change]:
     """The history, oldest first. Read backwards from the present, so that no body is in memory twice."""
     changes: list[Change] = []
     current: dict[str, tuple[str, int, bytes]] = {}
@@ -148,6 +151,7 @@ def read_changes(connection: sqlite3.Connection, path: Path, state: State, recor
         plausible = all(blob is None or type(blob) is bytes for blob in (before, body))
         if not plausible or change_crc(version, kind, key, before_version, before, body) != crc:
             raise StoreCorruptError(path, f"the change {version} of {key} has a wrong checksum")
+        before, body = (None if each is None else sealing.opened(key, each) for each in (before, body))
         if key in current:
             key, stands, after = current[key]
         elif (record := records.get(key)) is not None:
@@ -167,11 +171,11 @@ def read_changes(connection: sqlite3.Connection, path: Path, state: State, recor
 class Contents:
     """Everything in a database, read and checked through a connection that cannot write."""
 
-    def __init__(self, path: Path, *, immutable: bool = False) -> None:
+    def __init__(self, path: Path, sealing: Sealing = PLAIN, *, immutable: bool = False) -> None:
         with reading(path, immutable=immutable) as connection:
             self.state = read_state(connection, path)
-            records = {record.key: record for record in objects(connection, path, self.state)}
-            self.changes = read_changes(connection, path, self.state, records)
+            records = {record.key: opened(record, sealing) for record in objects(connection, path, self.state)}
+            self.changes = read_changes(connection, path, self.state, records, sealing)
         self.records = records.values()
         if len(records) != self.state.objects:
             raise StoreCorruptError(path, f"{len(records)} names for {self.state.objects} objects")
@@ -183,41 +187,46 @@ class Contents:
 class Disk:
     """One open database."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, state: State, mark: CommitMark) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path, state: State, mark: CommitMark, sealing: Sealing
+    ) -> None:
         self._connection = connection
         self.path = path
         self.state = state
         self._mark = mark
+        self._sealing = sealing
         self.reserve = Reserve(path.parent, 0)
         self.is_full = False  # at the start: whether only deletions are accepted
         self.refusal: str | None = None  # why it can only be read
         self.lost = ""  # what is known to be lost
 
     @classmethod
-    def open(cls, directory: Path, max_bytes: int | None = None, reserve_bytes: int = 0) -> tuple[Disk, Contents]:
+    def open(
+        cls, directory: Path, max_bytes: int | None = None, reserve_bytes: int = 0, sealing: Sealing = PLAIN
+    ) -> tuple[Disk, Contents]:
         """Create the database if the directory is new, check and load it. The caller has the directory's lock.
 
         On a full disk the reserve is used, and only deletions are accepted; without a reserve it can only be read.
         """
         reserve = Reserve(directory, reserve_bytes)
         try:
-            disk, contents = cls._open(directory, max_bytes)
+            disk, contents = cls._open(directory, max_bytes, sealing)
         except StoreUnavailableError as error:
             if not is_full(error.__cause__):
                 raise
             try:
                 reserve.release()
-                disk, contents = cls._open(directory, max_bytes)
+                disk, contents = cls._open(directory, max_bytes, sealing)
             except StoreUnavailableError as still:
                 if not is_full(still.__cause__):
                     raise
-                return cls._open_to_read(directory, str(still.__cause__))
+                return cls._open_to_read(directory, str(still.__cause__), sealing)
         disk.reserve = reserve
         disk.is_full = not reserve.allocate()
         return disk, contents
 
     @classmethod
-    def _open(cls, directory: Path, max_bytes: int | None) -> tuple[Disk, Contents]:
+    def _open(cls, directory: Path, max_bytes: int | None, sealing: Sealing) -> tuple[Disk, Contents]:
         path = directory / DATABASE
         if not path.exists():
             create(path)
@@ -228,7 +237,7 @@ class Disk:
         if inspect(path) < len(MIGRATIONS):
             with reported(path), contextlib.closing(connect(path)) as connection:
                 migrate(connection, path)
-        contents = Contents(path)
+        contents = Contents(path, sealing)
         with reported(path), contextlib.ExitStack() as unless_done:
             mark = CommitMark(directory)
             unless_done.callback(mark.close)
@@ -241,7 +250,7 @@ class Disk:
                 write_state(connection, state)
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # so that the ceiling does not depend on the WAL
             unless_done.pop_all()
-        disk = cls(connection, path, state, mark)
+        disk = cls(connection, path, state, mark, sealing)
         if marked > contents.state.version:
             disk.lost = (
                 f"the changes after version {contents.state.version} up to {marked} were committed and are lost: the "
@@ -252,27 +261,28 @@ class Disk:
         return disk, contents
 
     @classmethod
-    def _open_to_read(cls, directory: Path, reason: str) -> tuple[Disk, Contents]:
+    def _open_to_read(cls, directory: Path, reason: str, sealing: Sealing) -> tuple[Disk, Contents]:
         path = directory / DATABASE
         log = path.with_name(f"{DATABASE}-wal")
         immutable = not log.exists() or not log.stat().st_size  # else its index exists, too
         inspect(path, immutable=immutable)
-        contents = Contents(path, immutable=immutable)
+        contents = Contents(path, sealing, immutable=immutable)
         connection = connect(path, read_only=True, immutable=immutable)
-        disk = cls(connection, path, contents.state, CommitMark(directory))
+        disk = cls(connection, path, contents.state, CommitMark(directory), sealing)
         disk.refusal = f"{reason}; make room on the disk and restart the server"
         return disk, contents
 
     def write(self, batch: Batch) -> None:
         """Return when the batch is on disk; raise with nothing of it written."""
-        connection = self._connection
+        connection, sealing = self._connection, self._sealing
         last = {change.key: change for change in batch.changes}
         gone = [change.created for change in batch.changes if change.kind == "DELETED"]
         with transaction(connection):
-            _insert(connection, "INSERT INTO change VALUES ", "", [_change_row(change) for change in batch.changes])
+            rows = [_change_row(change, sealing) for change in batch.changes]
+            _insert(connection, "INSERT INTO change VALUES ", "", rows)
             if gone:
                 connection.executemany("DELETE FROM object WHERE id = ?", [(created,) for created in gone])
-            put = [_object_row(change) for change in last.values() if change.kind != "DELETED"]
+            put = [_object_row(change, sealing) for change in last.values() if change.kind != "DELETED"]
             _insert(connection, "INSERT INTO object VALUES ", _UPSERT, put)
             if batch.state.oldest != self.state.oldest:
                 connection.execute("DELETE FROM change WHERE version <= ?", (batch.state.oldest,))
@@ -359,17 +369,19 @@ def _begun(state: State, marked: int) -> State:
     return State(version, state.oldest, version + RESERVE, gaps, state.objects)
 
 
-def _object_row(change: Change) -> tuple[object, ...]:
-    crc = object_crc(change.created, change.version, change.key, change.body)
-    return (change.created, change.key, change.version, change.body, crc)
+def _object_row(change: Change, sealing: Sealing) -> tuple[object, ...]:
+    body = sealing.sealed(change.key, change.body)
+    crc = object_crc(change.created, change.version, change.key, body)
+    return (change.created, change.key, change.version, body, crc)
 
 
-def _change_row(change: Change) -> tuple[object, ...]:
+def _change_row(change: Change, sealing: Sealing) -> tuple[object, ...]:
     number = _NUMBERS[change.kind]
-    body = change.body if change.kind == "DELETED" else None
-    crc = change_crc(change.version, number, change.key, change.before_version, change.before, body)
+    before = None if change.before is None else sealing.sealed(change.key, change.before)
+    body = sealing.sealed(change.key, change.body) if change.kind == "DELETED" else None
+    crc = change_crc(change.version, number, change.key, change.before_version, before, body)
     return (
-        change.version, number, change.key, change.created, change.before_version, change.before, body, crc,
+        change.version, number, change.key, change.created, change.before_version, before, body, crc,
     )  # fmt: skip
 
 

@@ -31,6 +31,7 @@ from plimsoll.store.files import lock, make_directory
 from plimsoll.store.index import Index, key_range
 from plimsoll.store.records import Change, Decision, Delete, History, Record, StoreMetrics
 from plimsoll.store.schema import State
+from plimsoll.store.sealing import PLAIN, Sealing
 from plimsoll.store.writer import Writer
 
 Records = list[Record]
@@ -64,19 +65,25 @@ class Store:
 
     @classmethod
     async def open(
-        cls, path: Path, *, history: History = DEFAULT_HISTORY, max_bytes: int | None = None, reserve_bytes: int = 0
+        cls,
+        path: Path,
+        *,
+        history: History = DEFAULT_HISTORY,
+        max_bytes: int | None = None,
+        reserve_bytes: int = 0,
+        sealing: Sealing = PLAIN,
     ) -> Store:
         """Open the store in the directory `path`, or create it; nothing else may use the directory.
 
         `max_bytes` bounds the database file; beyond it writes fail with `WriteFailedError`. `reserve_bytes` are kept
-        free on the disk, for deletions when nothing else is. Raises `StoreLockedError`
-        while another process has it open, `StoreCorruptError`, `StoreNewerError`, or `StoreUnavailableError` (rights,
-        disk full).
+        free on the disk, for deletions when nothing else is. `sealing` encrypts what is written. Raises
+        `StoreLockedError` while another process has it open, `StoreCorruptError`, `StoreNewerError`, or
+        `StoreUnavailableError` (rights, disk full).
         """
         make_directory(path)
         lock_fd = lock(path)
         try:
-            disk, contents = await asyncio.to_thread(Disk.open, path, max_bytes, reserve_bytes)
+            disk, contents = await asyncio.to_thread(Disk.open, path, max_bytes, reserve_bytes, sealing)
             return cls(disk, contents, lock_fd, history)
         except BaseException:
             os.close(lock_fd)

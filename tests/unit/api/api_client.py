@@ -11,10 +11,13 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.api.auth.authenticator import Credentials
+from plimsoll.api.handlers.accounts import account_handlers
 from plimsoll.api.handlers.reviews import REVIEWS
 from plimsoll.api.machinery.cluster import Limits
 from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, User
 from plimsoll.api.server.app import App, Options
+from plimsoll.api.server.services import accounts
 from plimsoll.rules.profile import profile_named
 
 ADMIN = User("admin", frozenset({MASTERS, AUTHENTICATED}))
@@ -50,6 +53,8 @@ class ApiClient:
         self.app = app
         self.now_s = START_S
         self.user = ADMIN
+        self.token = ""  # a bearer token, used instead of the user
+        self.headers: dict[str, str] = {}  # further ones
 
     async def __call__(
         self,
@@ -99,6 +104,9 @@ class ApiClient:
     def _scope(self, method: str, path: str, content_type: str, accept: str, agent: str) -> Message:
         plain, _, query = path.partition("?")
         headers = [(b"accept", accept.encode()), (b"user-agent", agent.encode())]
+        headers += [(name.encode(), value.encode()) for name, value in self.headers.items()]
+        if self.token:
+            headers.append((b"authorization", f"Bearer {self.token}".encode()))
         if content_type:
             headers.append((b"content-type", content_type.encode()))
         return {
@@ -163,8 +171,10 @@ async def api(
 ) -> AsyncIterator[ApiClient]:
     client: ApiClient
 
+    credentials = Credentials(tmp_path)
+
     def authenticate(scope: Any, headers: Any) -> User:
-        return client.user
+        return credentials(scope, headers) if b"authorization" in headers else client.user
 
     app = App(
         Options(
@@ -173,7 +183,8 @@ async def api(
             profile=profile_named(profile),
             limits=limits or Limits(),
             clock=lambda: client.now_s,
-            handlers=dict(REVIEWS),
+            handlers={**REVIEWS, **account_handlers(credentials)},
+            services=[accounts(credentials), *options.pop("services", ())],
             **options,
         )
     )

@@ -21,6 +21,7 @@ from plimsoll.runtime.interface import (
     ObservedContainer,
     ObservedSandbox,
     RuntimeCallError,
+    RuntimeFeatures,
     RuntimeSnapshot,
     SandboxSpec,
 )
@@ -30,6 +31,7 @@ KILLED, TERMINATED = 137, 143
 
 class PlayedRuntime:
     name, version, makes_cgroups = "played", "1", False
+    features = RuntimeFeatures()
 
     def __init__(self) -> None:
         self.sandboxes: dict[str, ObservedSandbox] = {}

@@ -64,3 +64,24 @@ async def test_pods_are_spread(tmp_path: Path) -> None:
             await tried.create(web(f"web-{number}", topologySpreadConstraints=[constraint]))
         places = [await tried.placed(f"web-{number}") for number in range(4)]
         assert sorted(places) == ["node-a", "node-a", "node-b", "node-b"]
+
+
+async def test_pods_of_a_replica_set_are_spread_without_asking(tmp_path: Path) -> None:
+    """The large node has more room, and would get them all."""
+    async with scheduled(tmp_path, "1.36") as tried:
+        for name, cpu, memory in (("large", "64", "128Gi"), ("small", "4", "8Gi")):
+            await tried.node(name, {**SIZE, "cpu": cpu, "memory": memory}, {"kubernetes.io/hostname": name})
+        template = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+        spec = {"replicas": 0, "selector": WEB, "template": template}
+        made = await tried.ask.ok(
+            "POST", "/apis/apps/v1/namespaces/default/replicasets", {"metadata": {"name": "web"}, "spec": spec}
+        )
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": made["metadata"]["uid"]}
+        for number in range(3):
+            await tried.create(web(f"web-{number}", nodeName="large"))
+        await tried.create(web("alone"))
+        assert await tried.placed("alone") == "large"
+        owned = web("owned")
+        owned["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+        await tried.create(owned)
+        assert await tried.placed("owned") == "small"

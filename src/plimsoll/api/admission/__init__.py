@@ -1,1 +1,1 @@
-"""Admission: namespace lifecycle, defaults, LimitRange, ResourceQuota and node capacity, checked before a write."""
+"""Admission before a write: namespace lifecycle, defaults, Pod Security, LimitRange, ResourceQuota, node capacity."""

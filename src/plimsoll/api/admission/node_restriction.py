@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.kinds import stored_resource
@@ -13,6 +15,7 @@ from plimsoll.rules.admission.node_restriction import (
     pod_create_refusal,
     pod_delete_refusal,
     pod_status_refusal,
+    token_refusal,
 )
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -50,6 +53,14 @@ def check_delete(call: ApiCall, old: JsonObject) -> None:
     if call.user.node and call.info.resource.storage == "pods":
         is_eviction = call.info.subresource == "eviction"
         _check(call, call.info.name, pod_delete_refusal(call.user.node, old, is_eviction=is_eviction))
+
+
+def check_token(cluster: Cluster, call: ApiCall, spec: JsonObject, api_audiences: Collection[str]) -> None:
+    """Of a TokenRequest."""
+    if call.user.node:
+        bound = spec.get("boundObjectRef") or {}
+        pod = cluster.document("pods", call.info.namespace, bound.get("name") or "")
+        _check(call, call.info.name, token_refusal(call.user.node, spec, pod, api_audiences))
 
 
 def _uid(cluster: Cluster, node: str) -> str:

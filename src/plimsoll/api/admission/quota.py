@@ -6,7 +6,7 @@ Pods are charged for their requests and limits and as objects; everything else o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import lru_cache
 
 from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
@@ -14,8 +14,19 @@ from plimsoll.api.machinery.metadata import body_of
 from plimsoll.api.machinery.status import forbidden
 from plimsoll.api.strategies.pods import lean_pod
 from plimsoll.codec.lean.lean import from_document
-from plimsoll.rules.admission.quota import Charge, charged, charged_object, is_charged, object_names
+from plimsoll.rules.admission.quota import (
+    SERVICE_COUNTS,
+    Charge,
+    charged,
+    charged_object,
+    increase,
+    is_charged,
+    object_names,
+    one_of,
+    service_usage,
+)
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.model.policies import ResourceQuota
 from plimsoll.store.records import Decision, Record
 
@@ -58,7 +69,7 @@ def charge(
 
 def counting_keys(cluster: Cluster, resource: ApiResource, namespace: str) -> list[str]:
     """The quotas that limit the number of objects of a kind other than pods; mostly none."""
-    names = counted_names(resource)
+    names = charged_names(resource)
     quotas = cluster.policies("resourcequotas", namespace) if names else []
     return [
         key(_QUOTAS, namespace, quota["metadata"]["name"])
@@ -69,21 +80,35 @@ def counting_keys(cluster: Cluster, resource: ApiResource, namespace: str) -> li
 
 def charge_object(
     resource: ApiResource,
-    name: str,
     records: Sequence[Record | None],
     versions: Sequence[int],
+    new: JsonObject,
+    old: JsonObject | None = None,
     *,
     dry_run: bool = False,
 ) -> list[Decision]:
-    """As `charge`, for one more object that is not a pod."""
+    """As `charge`, for an object that is not a pod: a new one, or for a Service what the update adds."""
     documents, quotas = _read(records)
-    result = charged_object(quotas, counted_names(resource))
+    result = charged_object(quotas, _object_charges(resource, new, old))
     if result.refusal:
-        raise forbidden(resource, name, result.refusal)
+        raise forbidden(resource, new["metadata"]["name"], result.refusal)
     return _decisions(documents, versions, result, dry_run=dry_run)
 
 
-@cache
+def _object_charges(resource: ApiResource, new: JsonObject, old: JsonObject | None) -> ResourceList:
+    services = service_usage(new) if resource.storage == "services" else {}
+    if old is not None:
+        return increase(services, service_usage(old))
+    return {**one_of(counted_names(resource)), **services}
+
+
+def charged_names(resource: ApiResource) -> frozenset[str]:
+    """All names of quotas that a write of this kind may be charged under."""
+    names = counted_names(resource)
+    return names | SERVICE_COUNTS if resource.storage == "services" else names
+
+
+@lru_cache(512)  # custom resources come and go
 def counted_names(resource: ApiResource) -> frozenset[str]:
     """The names of this kind's object count in quotas; empty for kinds that are not counted."""
     is_counted = resource.namespaced and resource.storage and resource.plural not in _NOT_COUNTED

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from plimsoll.api.auth.node_authorizer import Attributes, Relations
-from plimsoll.api.auth.roles import denial, verdict
+from plimsoll.api.auth.roles import denial, is_allowed, verdict
+from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.selectors import field_terms
 from plimsoll.api.machinery.status import forbidden
 from plimsoll.api.machinery.users import User
+from plimsoll.rules.access.rbac import Attributes
 
 
-def attributes(info: RequestInfo, user: User) -> Attributes:
+def attributes(info: RequestInfo) -> Attributes:
     """A list or watch of one object by `metadata.name` is a request for that object, as in Kubernetes."""
-    selector = info.option("fieldSelector") if user.node else ""
+    selector = info.option("fieldSelector") if info.query else ""
     terms = tuple(
         (term.field, term.value) for term in (field_terms(info.resource, selector) if selector else ()) if term.is_equal
     )
@@ -22,9 +23,9 @@ def attributes(info: RequestInfo, user: User) -> Attributes:
     )
 
 
-def authorize(user: User, info: RequestInfo, relations: Relations) -> None:
+def authorize(user: User, info: RequestInfo, cluster: Cluster) -> None:
     """Raises 403."""
-    request = attributes(info, user)
-    decision = verdict(user, request, relations)
-    if not decision.allowed:
-        raise forbidden(info.resource, request.name, denial(user, request, decision.reason))
+    request = attributes(info)
+    if not is_allowed(user, request, cluster):
+        reason = verdict(user, request, cluster).reason
+        raise forbidden(info.resource, request.name, denial(user, request, reason))

@@ -8,52 +8,25 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import msgspec
-
+from plimsoll.rules.access.rbac import ALLOWED, DENIED, READ, Attributes, Decision
 from plimsoll.rules.admission.node_restriction import lease_refusal
 
-READ = frozenset({"get", "list", "watch"})
 _WRITE = frozenset({"create", "update", "patch"})
 # Resources that are the same for every node: what it may do with each.
 _SHARED = {
     "certificatesigningrequests": frozenset({"create"}) | READ,  # `api.handlers.csr` checks whose certificate it is
     "events": _WRITE,
+    "localsubjectaccessreviews": frozenset({"create"}),
+    "subjectaccessreviews": frozenset({"create"}),
+    "tokenreviews": frozenset({"create"}),
     "runtimeclasses": READ,
 }
-
-
-class Attributes(msgspec.Struct, frozen=True):
-    """What a request is about, in RBAC's words."""
-
-    verb: str
-    resource: str
-    group: str = ""
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    field_selector: tuple[tuple[str, str], ...] = ()  # its `=` terms
-
-
-class Decision(msgspec.Struct, frozen=True):
-    allowed: bool
-    reason: str = ""
-
-
-ALLOWED, DENIED = Decision(True), Decision(False)
 
 
 class Relations(Protocol):
     def is_related(self, node: str, resource: str, namespace: str, name: str) -> bool:
         """Whether a pod on the node is this object, or refers to it."""
         ...
-
-
-class _NoRelations:
-    def is_related(self, node: str, resource: str, namespace: str, name: str) -> bool:
-        return False
-
-
-NO_RELATIONS = _NoRelations()
 
 
 def node_verdict(node: str, request: Attributes, relations: Relations) -> Decision:
@@ -69,6 +42,8 @@ def node_verdict(node: str, request: Attributes, relations: Relations) -> Decisi
             return _lease(node, request)
         case (("configmaps" | "secrets"), ""):
             return _reference(node, request, relations, READ)
+        case ("serviceaccounts", "") if request.subresource == "token":
+            return _token(node, request, relations)
         case (("persistentvolumeclaims" | "persistentvolumes" | "serviceaccounts"), ""):
             return _reference(node, request, relations, frozenset({"get"}))
     verbs = _SHARED.get(request.resource, frozenset())
@@ -109,6 +84,12 @@ def _lease(node: str, request: Attributes) -> Decision:
     name = node if request.verb == "create" else request.name  # a new one's name is in the body
     refusal = lease_refusal(node, request.namespace, name)
     return Decision(not refusal, refusal)
+
+
+def _token(node: str, request: Attributes, relations: Relations) -> Decision:
+    if request.verb != "create" or not request.name:
+        return Decision(False, "can only create tokens for individual service accounts")
+    return _related(node, request, relations)
 
 
 def _reference(node: str, request: Attributes, relations: Relations, verbs: frozenset[str]) -> Decision:

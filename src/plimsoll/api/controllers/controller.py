@@ -20,7 +20,6 @@ from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, Request, ResourcePath, UnreachableError
-from plimsoll.rules.controllers.owner_references import controller_of
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Change, Record
@@ -30,6 +29,7 @@ from plimsoll.store.store import Store
 Concerns = Callable[[str, bytes], Iterable[str]]
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 30.0
+REPLACED = (404, 409, 422)  # the object is gone, or another one has its name
 # What code raises on an object that is not as it expects: a member is missing, has another type or an unusable value.
 # Errors of the process itself (memory, files) are not among them.
 FAULTS = (PlimsollError, msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError, ArithmeticError)
@@ -158,10 +158,46 @@ class ControllerContext:
             return False
         return True
 
+    async def patch(self, resource: ResourcePath, document: JsonObject, change: JsonObject) -> bool:
+        """Change this object, not another one that has its name by now; whether it was there."""
+        metadata = document["metadata"]
+        whole = {**change, "metadata": {"uid": metadata["uid"], **change.get("metadata", {})}}
+        where = (metadata["name"], whole, metadata.get("namespace", ""))
+        return await self.attempt(request.patch(resource, *where, content_type=request.MERGE), REPLACED)
+
     async def patch_status(self, resource: ResourcePath, document: JsonObject, status: JsonObject) -> None:
+        """Members that `status` does not have stay as they are."""
         name, namespace = document["metadata"]["name"], document["metadata"].get("namespace", "")
         change = {"status": status}
         await self.client.ask(request.patch(resource, name, change, namespace, "status", content_type=request.MERGE))
+
+    async def set_status(self, resource: ResourcePath, document: JsonObject, status: JsonObject) -> bool:
+        """Make the whole status equal to `status`; whether it was there to be changed."""
+        before = document.get("status") or {}
+        if before == status:
+            return False
+        metadata = document["metadata"]
+        change = {"metadata": {"uid": metadata["uid"]}, "status": difference(before, status)}
+        where = (metadata["name"], change, metadata.get("namespace", ""), "status")
+        return await self.attempt(request.patch(resource, *where, content_type=request.MERGE), REPLACED)
+
+    async def delete(self, resource: ResourcePath, document: JsonObject) -> bool:
+        metadata = document["metadata"]
+        where = (metadata["name"], metadata.get("namespace", ""))
+        return await self.attempt(request.delete(resource, *where, uid=metadata["uid"]), REPLACED)
+
+
+def difference(before: JsonObject, after: JsonObject) -> JsonObject:
+    """The merge patch from one object to another; a list is replaced as a whole."""
+    change: JsonObject = dict.fromkeys(before.keys() - after.keys())
+    for name, value in after.items():
+        known = before.get(name)
+        if isinstance(known, dict) and isinstance(value, dict):
+            if known != value:
+                change[name] = difference(known, value)
+        elif name not in before or known != value:
+            change[name] = value
+    return change
 
 
 def read(record: Record) -> JsonObject:
@@ -182,56 +218,3 @@ def namespace_of(key: str, _: bytes) -> Iterable[str]:
 def resource_path(resource: ApiResource) -> ResourcePath:
     group, version = resource.group, resource.version
     return ResourcePath(f"/apis/{group}/{version}" if group else f"/api/{version}", resource.plural)
-
-
-class _Reference(msgspec.Struct):
-    uid: str = ""
-    kind: str = ""
-    name: str = ""
-    controller: bool = False
-
-
-class _OwnedMetadata(msgspec.Struct, rename="camel"):
-    owner_references: list[_Reference] | None = None
-    namespace: str = ""
-
-
-class _Owned(msgspec.Struct):
-    metadata: _OwnedMetadata
-
-
-_OWNED = msgspec.json.Decoder(_Owned)
-_OWNERS = b'"ownerReferences":'
-
-
-class Dependents:
-    """An index of the objects that each owner of one kind controls, kept from the store's changes."""
-
-    def __init__(self, context: ControllerContext, kind: str, prefix: str) -> None:
-        """`prefix`: of the owners in the store."""
-        self._context, self._kind, self._prefix = context, kind, prefix
-        self._keys: dict[str, set[str]] = {}  # owner's uid → keys
-
-    def concerns(self, key: str, body: bytes) -> Iterable[str]:
-        """An object concerns its owner."""
-        if _OWNERS not in body:
-            return
-        metadata = _OWNED.decode(body).metadata
-        for owner in metadata.owner_references or ():
-            if owner.controller and owner.kind == self._kind:
-                self._note(owner.uid, key)
-                yield f"{self._prefix}{metadata.namespace}/{owner.name}"
-
-    def _note(self, owner: str, key: str) -> None:
-        keys = self._keys.setdefault(owner, set())
-        if self._context.store.get(key) is not None:
-            keys.add(key)
-            return
-        keys.discard(key)
-        if not keys:
-            del self._keys[owner]
-
-    def of(self, uid: str) -> list[JsonObject]:
-        """Those that exist now and still have this owner."""
-        documents = [self._context.document(key) for key in sorted(self._keys.get(uid, ()))]
-        return [document for document in documents if document is not None and controller_of(document) == uid]

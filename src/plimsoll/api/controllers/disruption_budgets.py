@@ -9,7 +9,7 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.disruption_budgets import budget_status
 from plimsoll.rules.controllers.owner_references import controller_of
-from plimsoll.rules.controllers.replicasets import desired_replicas, is_active
+from plimsoll.rules.controllers.pods import desired_replicas, is_active
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.scheduling.selectors import selects

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext, resource_path
-from plimsoll.api.machinery.kinds import RESOURCES
+from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.kube import request
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.owner_references import FOREGROUND, ORPHAN, blocks, is_left_over, owner_uids
@@ -34,6 +34,7 @@ class _Head(msgspec.Struct):
 
 
 _HEAD = msgspec.json.Decoder(_Head)
+_EVENTS = "/events/"  # they own nothing and have no owner
 _OWNERS, _FINALIZERS, _UID = b'"ownerReferences":', b'"finalizers":', b'"uid":"'
 
 
@@ -43,16 +44,13 @@ def _uid(body: bytes) -> str:
     return body[start : body.index(b'"', start)].decode()
 
 
-def controller(context: ControllerContext) -> Controller:
-    resources = {
-        f"{kind.group}/{kind.plural}/": resource_path(kind)
-        for kind in RESOURCES
-        if kind.storage and kind.plural != "events"
-    }
+def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Controller:
     existing: dict[str, str] = {}  # uid → key, of every object that may be an owner
     dependents: dict[str, set[str]] = {}  # owner's uid → keys
 
     def concerns(key: str, body: bytes) -> Iterable[str]:
+        if key.startswith(_EVENTS):
+            return ()
         if _OWNERS not in body and _FINALIZERS not in body and context.store.get(key) is not None:
             existing[_uid(body)] = key  # nearly every change ends here
             return ()
@@ -67,7 +65,7 @@ def controller(context: ControllerContext) -> Controller:
 
     def resource_of(key: str) -> ResourcePath:
         group, plural, _, _ = key.split("/")
-        return resources[f"{group}/{plural}/"]
+        return next(resource_path(kind) for kind in catalog.stored() if (kind.group, kind.plural) == (group, plural))
 
     async def reconcile(key: str) -> float | None:
         document = context.document(key)
@@ -109,4 +107,4 @@ def controller(context: ControllerContext) -> Controller:
         await context.attempt(request.patch(resource, name, change, namespace, content_type=request.MERGE), _REPLACED)
         return None
 
-    return Controller("garbage-collector", context.store, dict.fromkeys(resources, concerns), reconcile)
+    return Controller("garbage-collector", context.store, {"": concerns}, reconcile)

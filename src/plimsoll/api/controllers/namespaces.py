@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext, own_key, read, resource_path
-from plimsoll.api.machinery.kinds import RESOURCES
+from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.kube import request
 from plimsoll.kube.request import Request, ResourcePath
 
@@ -11,19 +11,18 @@ NAMESPACES = ResourcePath("/api/v1", "namespaces")
 REQUEUE_S = 1.0  # while objects in it terminate
 
 
-def controller(context: ControllerContext) -> Controller:
-    contents = {
-        f"{resource.group}/{resource.plural}/": resource_path(resource)
-        for resource in RESOURCES
-        if resource.namespaced and resource.storage
-    }
-
+def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Controller:
     async def reconcile(key: str) -> float | None:
         namespace = context.document(key)
         if namespace is None or not namespace["metadata"].get("deletionTimestamp"):
             return None
         name = namespace["metadata"]["name"]
         left = 0
+        contents = {
+            f"{resource.group}/{resource.plural}/": resource_path(resource)
+            for resource in catalog.stored()
+            if resource.namespaced
+        }
         for prefix, resource in contents.items():
             for record in context.store.list(f"{prefix}{name}/")[1]:
                 left += 1

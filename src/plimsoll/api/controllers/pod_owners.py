@@ -1,41 +1,77 @@
-"""Controllers that own pods: a rule says how many to create and which to delete; then the status is patched."""
+"""Controllers that own pods: their pods, created and deleted with the events that belong to it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 
-from plimsoll.api.controllers.controller import Controller, ControllerContext, Dependents, own_key
+from plimsoll.api.controllers.controller import ControllerContext
+from plimsoll.api.controllers.dependents import Dependents, Orphans
+from plimsoll.api.controllers.events import EventRecorder
 from plimsoll.kube import request
-from plimsoll.kube.request import ResourcePath
-from plimsoll.rules.controllers.jobs import JobStep
+from plimsoll.kube.request import ApiError, ResourcePath
 from plimsoll.rules.controllers.owner_references import reference
-from plimsoll.rules.controllers.replicasets import Scaling, pod_from_template
+from plimsoll.rules.controllers.replicasets import batches
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import Clock
 
-# For an owner and its pods: the step, and the change of the status, empty where it is up to date.
-Decide = Callable[[JsonObject, list[JsonObject]], tuple[Scaling | JobStep, JsonObject]]
+PODS_PREFIX = "/pods/"
 
 
-def pod_owner_controller(
-    context: ControllerContext, kind: str, api_version: str, resource: ResourcePath, decide: Decide
-) -> Controller:
-    prefix = f"{api_version.partition('/')[0]}/{resource.plural}/"
-    dependents = Dependents(context, kind, prefix)
+class PodOwner:
+    """One kind of owner: its pods, and what may be done with them."""
 
-    async def reconcile(key: str) -> float | None:
-        owner = context.document(key)
-        if owner is None:
-            return None
-        name, namespace = owner["metadata"]["name"], owner["metadata"]["namespace"]
-        step, change = decide(owner, dependents.of(owner["metadata"]["uid"]))
-        for _ in range(step.create):
-            pod = pod_from_template(owner, reference(owner, kind, api_version), f"{name}-")
-            await context.client.ask(request.create(request.PODS, pod, namespace))
-        for pod in step.delete:
-            metadata = pod["metadata"]
-            await context.client.ask(request.delete(request.PODS, metadata["name"], namespace, uid=metadata["uid"]))
-        if change:
-            await context.patch_status(resource, owner, change)
+    def __init__(
+        self,
+        context: ControllerContext,
+        orphans: Orphans,
+        kind: str,
+        api_version: str,
+        resource: ResourcePath,
+        component: str,
+        clock: Clock,
+    ) -> None:
+        group = api_version.rpartition("/")[0]
+        self.prefix = f"{group}/{resource.plural}/"
+        self.kind, self.api_version, self.resource = kind, api_version, resource
+        self.events = EventRecorder(context, component, kind, api_version, clock)
+        self.dependents = Dependents(context, kind, self.prefix, orphans)
+        self._context = context
+
+    def reference(self, owner: JsonObject) -> JsonObject:
+        return reference(owner, self.kind, self.api_version)
+
+    async def pods(self, owner: JsonObject) -> list[JsonObject]:
+        """Its pods after adoption and release."""
+        return await self.dependents.claimed(owner, self.reference(owner), request.PODS)
+
+    async def create(self, owner: JsonObject, pod: JsonObject) -> JsonObject:
+        """Raises ApiError."""
+        namespace = owner["metadata"]["namespace"]
+        try:
+            made = await self._context.client.ask(request.create(request.PODS, pod, namespace))
+        except ApiError as error:
+            if error.reason != "AlreadyExists":
+                await self.events.warning(owner, "FailedCreate", f"Error creating: {error.message}")
+            raise
+        self.dependents.note(f"{PODS_PREFIX}{namespace}/{made['metadata']['name']}")
+        await self.events.normal(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+        return made
+
+    async def create_all(self, owner: JsonObject, pods: list[JsonObject]) -> ApiError | None:
+        """In growing batches; the error of the first one that cannot be created. What is left is created later."""
+        first: ApiError | None = None
+        waiting = iter(pods)
+        for size in batches(len(pods)):
+            for _ in range(size):
+                try:
+                    await self.create(owner, next(waiting))
+                except ApiError as error:
+                    first = first or error
+            if first is not None:
+                return first
         return None
 
-    return Controller(resource.plural, context.store, {prefix: own_key, "/pods/": dependents.concerns}, reconcile)
+    async def delete(self, owner: JsonObject, pods: Iterable[JsonObject]) -> None:
+        for pod in pods:
+            if await self._context.delete(request.PODS, pod):
+                await self.events.normal(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")

@@ -10,11 +10,11 @@ from collections.abc import Iterable
 
 from plimsoll.api.admission.quota import counted_names
 from plimsoll.api.controllers.controller import Controller, ControllerContext, namespace_of
-from plimsoll.api.machinery.kinds import RESOURCES
+from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath
-from plimsoll.rules.admission.quota import used_by
+from plimsoll.rules.admission.quota import SERVICE_COUNTS, services_used, used_by
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import ResourceQuota
@@ -24,10 +24,13 @@ from plimsoll.rules.timestamps import Clock, epoch_seconds
 QUOTAS = ResourcePath("/api/v1", "resourcequotas")
 PREFIX = "/resourcequotas/"
 REQUEUE_S = 0.05
+_NOT_COUNTED = ("/events/", "coordination.k8s.io/leases/", PREFIX)  # frequent, or followed for themselves
 
 
-def controller(context: ControllerContext, profile: Profile, clock: Clock) -> Controller:
-    counted = {name: f"{kind.group}/{kind.plural}/" for kind in RESOURCES for name in counted_names(kind)}
+def controller(context: ControllerContext, profile: Profile, clock: Clock, catalog: Catalog = BUILT_IN) -> Controller:
+    def counted() -> dict[str, str]:
+        """Name in quotas → where the objects are stored."""
+        return {name: f"{kind.group}/{kind.plural}/" for kind in catalog.stored() for name in counted_names(kind)}
 
     def limited_namespace(key: str, body: bytes) -> Iterable[str]:
         return [namespace for namespace in namespace_of(key, body) if context.store.count(f"{PREFIX}{namespace}/")]
@@ -48,18 +51,24 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock) -> Co
         pods, expired = by_grace(
             [pod_from_json(record.body) for record in context.store.list(f"/pods/{namespace}/")[1]]
         )
+        prefixes = counted()
         for document in quotas:
             hard = document.get("spec", {}).get("hard") or {}
             amounts = used_by(from_document(document, ResourceQuota), pods, profile, expired)
             used = {name: str(amount) for name, amount in amounts.items()}
             for name in hard.keys() - used.keys():
-                prefix = counted.get(name)
+                prefix = prefixes.get(name)
                 used[name] = str(context.store.count(f"{prefix}{namespace}/")) if prefix else "0"
+            if SERVICE_COUNTS & hard.keys():
+                used |= services_used(context.documents(f"/services/{namespace}/"), hard)
             if not await _write(context, document, {"hard": hard, "used": used}):
                 return REQUEUE_S
         return None
 
-    sources = {**dict.fromkeys(("/pods/", *counted.values()), limited_namespace), PREFIX: namespace_of}
+    def of_any(key: str, body: bytes) -> Iterable[str]:
+        return () if key.startswith(_NOT_COUNTED) else limited_namespace(key, body)
+
+    sources = {"": of_any, PREFIX: namespace_of}
     return Controller("quotas", context.store, sources, reconcile)
 
 

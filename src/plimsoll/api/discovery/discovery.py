@@ -1,6 +1,6 @@
 """The discovery documents, in two forms (05 B3, 06 E1): aggregated (two documents) and legacy.
 
-Both are encoded once at startup from the table of resources.
+Both are encoded once at startup, and again when the custom kinds change.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ from collections.abc import Collection
 
 import msgspec
 
+from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.api.machinery.encoding import line
-from plimsoll.api.machinery.kinds import ApiResource, Subresource, group_versions
+from plimsoll.api.machinery.kinds import ApiResource, Subresource
 from plimsoll.rules.model.json_object import JsonObject
 
 
@@ -28,30 +29,36 @@ class Discovery(msgspec.Struct, frozen=True):
     aggregated: dict[str, DiscoveryPage]
 
 
-def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
+def discovery(server_address: str, absent: Collection[str] = (), catalog: Catalog = BUILT_IN) -> Discovery:
     """`absent`: subresources that this server does not serve, as `pods/resize`."""
     versions = [
         (group, version, tuple(_served(resource, absent) for resource in resources))
-        for group, version, resources in group_versions()
+        for group, version, resources in catalog.group_versions()
     ]
+    by_group: dict[str, list[tuple[str, tuple[ApiResource, ...]]]] = {}
+    for group, version, resources in versions:
+        if group:
+            by_group.setdefault(group, []).append((version, resources))
     core = [_version(version, resources) for group, version, resources in versions if not group]
     aggregated = {
         "/api": _page(_group_list([{"metadata": {}, "versions": core}])),
         "/apis": _page(
             _group_list(
                 [
-                    {"metadata": {"name": group}, "versions": [_version(version, resources)]}
-                    for group, version, resources in versions
-                    if group
+                    {
+                        "metadata": {"name": name},
+                        "versions": [_version(version, resources) for version, resources in own],
+                    }
+                    for name, own in by_group.items()
                 ]
             )
         ),
     }
     addresses = [{"clientCIDR": "0.0.0.0/0", "serverAddress": server_address}]
-    groups = [_group(group, version) for group, version, _ in versions if group]
+    groups = {name: _group(name, [version for version, _ in own]) for name, own in by_group.items()}
     legacy = {
         "/api": _page({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses}),
-        "/apis": _page({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
+        "/apis": _page({"kind": "APIGroupList", "apiVersion": "v1", "groups": list(groups.values())}),
     }
     for group, version, resources in versions:
         listed: JsonObject = {"kind": "APIResourceList"}
@@ -61,7 +68,7 @@ def discovery(server_address: str, absent: Collection[str] = ()) -> Discovery:
         listed["resources"] = [entry for resource in resources for entry in _legacy_entries(resource)]
         legacy[f"/apis/{group}/{version}" if group else f"/api/{version}"] = _page(listed)
         if group:
-            legacy[f"/apis/{group}"] = _page({"kind": "APIGroup", "apiVersion": "v1", **_group(group, version)})
+            legacy[f"/apis/{group}"] = _page({"kind": "APIGroup", "apiVersion": "v1", **groups[group]})
     return Discovery(legacy, aggregated)
 
 
@@ -113,9 +120,9 @@ def _subentry(subresource: Subresource) -> JsonObject:
 # --- legacy ---
 
 
-def _group(group: str, version: str) -> JsonObject:
-    entry = {"groupVersion": f"{group}/{version}", "version": version}
-    return {"name": group, "versions": [entry], "preferredVersion": entry}
+def _group(group: str, versions: list[str]) -> JsonObject:
+    entries = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": entries, "preferredVersion": entries[0]}
 
 
 def _legacy_entries(resource: ApiResource) -> list[JsonObject]:

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from plimsoll.api.discovery.discovery import discovery
+from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.negotiate import DISCOVERY, JSON, wants_discovery
 from plimsoll.api.machinery.request_info import Query
 from plimsoll.api.machinery.status import method_not_allowed, not_acceptable
 from plimsoll.codec.openapi import v2 as openapi_v2
-from plimsoll.codec.openapi.v3 import openapi_document, openapi_hash, openapi_index
+from plimsoll.codec.openapi.custom import custom_documents
+from plimsoll.codec.openapi.v3 import document_hash, openapi_document, openapi_index
 from plimsoll.rules.profile import Profile
 from plimsoll.version import git_version
 
@@ -68,18 +70,26 @@ class StaticPages:
     def __init__(self, profile: Profile) -> None:
         self._version, self._absent = version_body(profile), frozenset[str]()
         self.address = "127.0.0.1:6443"
+        self._catalog = BUILT_IN
+        self._custom: dict[str, bytes] = {}  # OpenAPI documents of custom kinds
         self._discovery = discovery(self.address)
         self.added: dict[str, Callable[[], StaticPage]] = {}
 
     def set_address(self, address: str) -> None:
         """The server's address, known when its socket is bound."""
         self.address = address
-        self._discovery = discovery(address, self._absent)
+        self._discovery = discovery(address, self._absent, self._catalog)
+
+    def set_catalog(self, catalog: Catalog) -> None:
+        """The custom kinds have changed."""
+        self._catalog = catalog
+        self._custom = custom_documents([each.custom.kind for each in catalog.custom if each.custom is not None])
+        self._discovery = discovery(self.address, self._absent, catalog)
 
     def leave_out(self, *subresources: str) -> None:
         """Omit subresources that a feature gate disables, such as `pods/resize`."""
         self._absent = frozenset(subresources)
-        self._discovery = discovery(self.address, self._absent)
+        self._discovery = discovery(self.address, self._absent, self._catalog)
 
     def find(
         self, method: str, path: str, query: Query, accept: str, faults: Callable[[], Mapping[str, str]]
@@ -99,16 +109,18 @@ class StaticPages:
         if path == "/version":
             return StaticPage(200, self._version)
         if path in HEALTH_PATHS:
-            code, body = health(path, faults(), verbose="verbose" in query)
+            left_out = query.get("exclude", [])
+            checks = {name: fault for name, fault in faults().items() if name not in left_out}
+            code, body = health(path, checks, verbose="verbose" in query)
             return StaticPage(code, body, TEXT)
         if path.startswith(HEALTH_PATHS):
             return self._single_check(path, faults())
         if path == OPENAPI_V2:
             return _older_openapi(accept)
         if path == OPENAPI:
-            return StaticPage(200, openapi_index(), etag=openapi_hash(""), headers=((b"vary", b"Accept"),))
+            return StaticPage(200, openapi_index(self._custom), headers=((b"vary", b"Accept"),))
         if path.startswith(f"{OPENAPI}/"):
-            return _openapi(path.removeprefix(f"{OPENAPI}/"))
+            return _openapi(path.removeprefix(f"{OPENAPI}/"), self._custom)
         if path in self.added:
             return self.added[path]()
         return None
@@ -120,18 +132,20 @@ class StaticPages:
         return StaticPage(200, page.body, DISCOVERY if aggregated else JSON, page.etag, headers)
 
     def _single_check(self, path: str, faults: Mapping[str, str]) -> StaticPage | None:
-        name = path.rsplit("/", 1)[1]
-        if name not in faults or path.count("/") != 2:
+        name = path.lstrip("/").partition("/")[2]
+        if name not in faults:
             return None
         fault = faults[name]
         return StaticPage(500 if fault else 200, f"internal server error: {fault}".encode() if fault else b"ok", TEXT)
 
 
-def _openapi(path: str) -> StaticPage | None:
-    body = openapi_document(path)
+def _openapi(path: str, custom: Mapping[str, bytes]) -> StaticPage | None:
+    body = custom.get(path) or openapi_document(path)
     if body is None:
         return None
-    return StaticPage(200, body, etag=openapi_hash(path), headers=((b"vary", b"Accept"), (b"cache-control", b"public")))
+    return StaticPage(
+        200, body, etag=document_hash(body), headers=((b"vary", b"Accept"), (b"cache-control", b"public"))
+    )
 
 
 def _older_openapi(accept: str) -> StaticPage:

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from plimsoll.api.admission.chain import admitted_pod, check_limit_ranges, check_namespace
+from plimsoll.api.admission.escalation import check_grant
 from plimsoll.api.admission.node_restriction import check_create
+from plimsoll.api.admission.pod_security import check_pod_security
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
 from plimsoll.api.machinery.bodies import off_loop, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -22,6 +24,7 @@ from plimsoll.api.machinery.metadata import (
     object_errors,
     unstamped_body,
 )
+from plimsoll.api.machinery.namespace_contents import namespace_contents
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
 from plimsoll.api.machinery.status import StatusError, already_exists, invalid_object, too_many_requests
 from plimsoll.api.strategies.base import WriteContext
@@ -62,11 +65,26 @@ async def create_object(
         except StatusError as error:
             if error.reason != "AlreadyExists" or sent.get("name") or left == 1:
                 raise
+        finally:
+            cluster.service_addresses.release(new["metadata"]["uid"])
     raise AssertionError("the last attempt raised")
 
 
 def write_context(cluster: Cluster) -> WriteContext:
-    return WriteContext(cluster.profile, cluster.gates, cluster.in_place, cluster.now())
+    family = cluster.service_addresses.ranges.family
+    return WriteContext(cluster.profile, cluster.gates, cluster.in_place, cluster.now(), family)
+
+
+def with_addresses(
+    cluster: Cluster, resource: ApiResource, new: JsonObject, old: JsonObject | None, options: WriteOptions
+) -> JsonObject:
+    """A Service with its cluster IP and node ports, which stay reserved until `release`; raises 422."""
+    if resource.storage != "services":
+        return new
+    service, errors = cluster.service_addresses.allocate(new, old, dry_run=options.dry_run)
+    if errors:
+        raise invalid_object(resource, new["metadata"]["name"], errors)
+    return service
 
 
 def defaulted(
@@ -111,6 +129,7 @@ async def prepared(
     if resource.storage == "pods":
         new = admitted_pod(cluster, new)
     check_create(cluster, call, new)
+    check_grant(cluster, call, new)
     rules = strategy(resource)
     new = rules.prepared_for_create(new, context)
 
@@ -125,9 +144,21 @@ async def prepared(
         raise invalid_object(resource, name, errors)
     if resource.storage == "pods":
         check_limit_ranges(cluster, new)
+    new = with_addresses(cluster, resource, new, None, options)
+    check_pod_security(cluster, call, None, new)
     if options.field_validation != "Ignore":
         call.warnings += rules.warnings(new)
     return new
+
+
+def _contents(cluster: Cluster, namespace: str) -> dict[str, JsonObject]:
+    """The objects that a new namespace begins with, by key."""
+    found = {}
+    for storage, document in namespace_contents(cluster.root_ca):
+        name = document["metadata"]["name"]
+        metadata = created_metadata(document["metadata"], namespace, name, cluster.new_uid(), cluster.now())
+        found[key(stored_resource(storage), namespace, name)] = {**document, "metadata": metadata}
+    return found
 
 
 async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: JsonObject) -> bytes:
@@ -136,6 +167,8 @@ async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: J
     keys = [key(resource, info.namespace, name)]
     if resource.namespaced:
         keys.append(key(_NAMESPACES, "", info.namespace))
+    contents = _contents(cluster, name) if resource.storage == "namespaces" else {}
+    keys += contents
     others = len(keys)
     if resource.storage == "pods":
         keys += quota_keys(cluster, "CREATE", "", info.namespace, None, None)
@@ -157,9 +190,11 @@ async def _stored(cluster: Cluster, call: ApiCall, options: WriteOptions, new: J
             if resource.storage == "pods":
                 charges = charge(cluster, quotas, theirs, new, None, dry_run=options.dry_run)
             else:
-                charges = charge_object(resource, name, quotas, theirs, dry_run=options.dry_run)
+                charges = charge_object(resource, quotas, theirs, new, dry_run=options.dry_run)
         if options.dry_run:
             return [None] * len(keys)
+        if contents:
+            return [body_of(each, version) for each, version in zip((new, *contents.values()), versions, strict=True)]
         return [body_of(new, versions[0]), *[None] * (others - 1), *charges]
 
     written = await cluster.store.change_many(keys, decide)

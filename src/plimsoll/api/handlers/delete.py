@@ -23,6 +23,7 @@ from plimsoll.api.machinery.metadata import body_of, check_preconditions, unstam
 from plimsoll.api.machinery.negotiate import PLAIN
 from plimsoll.api.machinery.request_info import DeleteOptions, delete_options
 from plimsoll.api.machinery.status import StatusError, forbidden, not_found, object_details, success
+from plimsoll.rules.admission.custom_resource_definitions import CLEANUP_FINALIZER
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.rules.timestamps import epoch_seconds, rfc3339
@@ -117,6 +118,8 @@ def decide_deletion(resource: ApiResource, old: JsonObject, options: DeleteOptio
     metadata = document["metadata"]
     if resource.storage == "namespaces":
         return _namespace(document, now_s)
+    if resource.storage == "customresourcedefinitions" and not metadata.get("deletionTimestamp"):
+        _keep_until_clean(document, now_s)
     if metadata.get("finalizers"):
         if metadata.get("deletionTimestamp") and metadata == old["metadata"]:
             return Deletion("leave", old)
@@ -124,6 +127,22 @@ def decide_deletion(resource: ApiResource, old: JsonObject, options: DeleteOptio
         metadata["deletionGracePeriodSeconds"] = 0
         return Deletion("mark", document)
     return Deletion("remove", document)
+
+
+def _keep_until_clean(definition: JsonObject, now_s: float) -> None:
+    """A definition stays until the objects of its kind are deleted."""
+    metadata, status = definition["metadata"], definition.get("status") or {}
+    if CLEANUP_FINALIZER not in (metadata.get("finalizers") or []):
+        metadata["finalizers"] = [*(metadata.get("finalizers") or []), CLEANUP_FINALIZER]
+    terminating = {
+        "type": "Terminating",
+        "status": "True",
+        "lastTransitionTime": rfc3339(now_s),
+        "reason": "InstanceDeletionInProgress",
+        "message": "CustomResource deletion is in progress",
+    }
+    others = [each for each in status.get("conditions") or [] if each.get("type") != "Terminating"]
+    definition["status"] = {**status, "conditions": [*others, terminating]}
 
 
 def _with_propagation(metadata: JsonObject, propagation: str) -> JsonObject:

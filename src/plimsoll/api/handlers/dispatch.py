@@ -13,6 +13,7 @@ from plimsoll.api.handlers.subresources import bind, evict
 from plimsoll.api.handlers.update import update
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster
+from plimsoll.api.machinery.kinds import RESOURCES
 from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.status import StatusError, no_such_resource
 
@@ -33,8 +34,9 @@ _SPECIAL: dict[Route, Handler] = {
     ("", "pods", "binding", "create"): bind,
     ("", "pods", "eviction", "create"): evict,
     **{
-        ("apps", plural, "scale", verb): get_scale if verb == "get" else write_scale
-        for plural in ("deployments", "replicasets")
+        (resource.group, resource.plural, "scale", verb): get_scale if verb == "get" else write_scale
+        for resource in RESOURCES
+        if resource.subresource("scale") is not None
         for verb in ("get", "update", "patch")
     },
 }
@@ -46,6 +48,11 @@ async def handle(cluster: Cluster, call: ApiCall, form: MediaType, added: dict[R
     info = call.info
     route = (info.resource.group, info.resource.plural, info.subresource, info.verb)
     special = _SPECIAL.get(route) or added.get(route)
+    if info.resource.custom is not None:
+        if info.resource.custom.deprecation:
+            call.warnings.append(info.resource.custom.deprecation)
+        if info.subresource == "scale":
+            special = get_scale if info.verb == "get" else write_scale
     if special is not None:
         return await special(cluster, call)
     if not info.resource.storage or info.subresource not in _OF_THE_OBJECT:

@@ -34,7 +34,7 @@ from plimsoll.codec.schema.decode import MAX_DEPTH, DecodeError, decode_document
 from plimsoll.codec.schema.schema import SchemaKind
 from plimsoll.codec.yaml.json_stream import is_deeper
 from plimsoll.codec.yaml.reader import YamlError
-from plimsoll.codec.yaml.reader import read as read_documents
+from plimsoll.codec.yaml.reader import read_body as read_yaml
 from plimsoll.errors import FieldError
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -64,6 +64,8 @@ def _patch_type(call: ApiCall) -> str:
     type_ = media_type(call.content_type)
     if type_ not in (JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH):
         raise unsupported_patch()
+    if type_ == STRATEGIC_PATCH and call.info.resource.custom is not None and call.info.subresource != "scale":
+        raise unsupported_patch(JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
     return type_
 
 
@@ -211,20 +213,21 @@ def _merged(
 
 def _applied_document(call: ApiCall, options: WriteOptions) -> JsonObject:
     """YAML, or JSON with the media type of YAML, as kubectl sends it."""
-    for document in read_documents(call.body):
-        if isinstance(document, YamlError):
-            raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {document}")
-        if document.duplicates:
-            duplicates = [f'line {line}: key "{path[-1]}" already set in map' for path, line in document.duplicates]
-            if options.field_validation == "Strict":
-                lines = "\n  ".join(duplicates)
-                raise bad_request(
-                    f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}"
-                )
-            if options.field_validation == "Warn":
-                call.warnings += duplicates
-        return _applied_object(document.value)
-    return {}
+    document = read_yaml(call.body)
+    if document is None:
+        return {}
+    if isinstance(document, YamlError):
+        raise bad_request(f"error decoding YAML: error converting YAML to JSON: yaml: {document}")
+    if document.duplicates:
+        duplicates = [f'line {line}: key "{path[-1]}" already set in map' for path, line in document.duplicates]
+        if options.field_validation == "Strict":
+            lines = "\n  ".join(duplicates)
+            raise bad_request(
+                f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n  {lines}"
+            )
+        if options.field_validation == "Warn":
+            call.warnings += duplicates
+    return _applied_object(document.value)
 
 
 def _applied_object(value: Any) -> JsonObject:

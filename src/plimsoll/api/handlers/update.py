@@ -21,9 +21,11 @@ from plimsoll.api.admission.chain import (
     check_limit_ranges_on_resize,
     limit_ranged_resize,
 )
+from plimsoll.api.admission.escalation import check_grant
 from plimsoll.api.admission.node_restriction import check_update
-from plimsoll.api.admission.quota import charge, quota_keys
-from plimsoll.api.handlers.create import create_object, defaulted, write_context
+from plimsoll.api.admission.pod_security import check_pod_security
+from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
+from plimsoll.api.handlers.create import create_object, defaulted, with_addresses, write_context
 from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
@@ -45,7 +47,9 @@ from plimsoll.api.strategies.cluster import NamespaceStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.table import strategy
 from plimsoll.codec.patch.managed_fields import same_but_times, track_update
+from plimsoll.codec.schema.custom import served
 from plimsoll.errors import FieldError
+from plimsoll.rules.access.rbac import GROUP as RBAC
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Delete, Record
 
@@ -101,6 +105,8 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     keys = [key(resource, info.namespace, info.name)]
     if resource.storage == "pods" and info.subresource in ("", "resize"):
         keys += quota_keys(cluster, "UPDATE", info.subresource, info.namespace, None, None)
+    elif resource.storage == "services" and not info.subresource:
+        keys += counting_keys(cluster, resource, info.namespace)
     bodies: list[bytes] = []
     ahead: _Stepped | None = None
 
@@ -121,8 +127,11 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         if stepped.is_same:
             bodies.append(record.body)
             return nothing
+        check_pod_security(cluster, call, old, new)
         charges: list[Decision] = nothing[1:]
-        if keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
+        if keys[1:] and resource.storage == "services":
+            charges = charge_object(resource, records[1:], versions[1:], new, old, dry_run=options.dry_run)
+        elif keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
             charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)
         if options.dry_run:
             bodies.append(unstamped_body(new))
@@ -136,12 +145,16 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     for _ in range(_TRIES):
         live = cluster.store.get(keys[0])
         # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
-        if live is not None and len(live.body) + len(call.body) > AT_ONCE_BYTES and info.subresource != "resize":
+        reads_others = info.subresource == "resize" or resource.group == RBAC
+        if live is not None and len(live.body) + len(call.body) > AT_ONCE_BYTES and not reads_others:
             ahead = await cluster.worker.run(call.user.name, partial(step, live))
         try:
             written = await cluster.store.change_many(keys, decide)
         except _OutdatedError:
             continue
+        finally:
+            if resource.storage == "services" and live is not None:
+                cluster.service_addresses.release(decoded(live)["metadata"]["uid"])
         assert written[0] is not None
         return Response(200, bodies[0] if bodies else written[0].body)
     raise conflict(resource, info.name)
@@ -160,6 +173,7 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
     check_update(call, old, new)
     new = _prepared(rules, info.subresource, live, new, context)
+    check_grant(cluster, call, new, old)
     if not tracked:
         new = track_update(kind, live, new, options.field_manager, info.subresource, context.now)
     if resource.group == "events.k8s.io":
@@ -176,6 +190,8 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
     if info.subresource == "resize":
         check_limit_ranges_on_resize(cluster, old, new)
         check_capacity(cluster, old, new)
+    if not info.subresource:
+        new = with_addresses(cluster, resource, new, old, options)
     if resource.has_generation and info.subresource in _OF_THE_SPEC and rules.spec_differs(old, new):
         new["metadata"]["generation"] = (old["metadata"].get("generation") or 0) + 1
     return new
@@ -184,6 +200,8 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
 def as_served(resource: ApiResource, stored: JsonObject) -> JsonObject:
     """A stored object as this resource serves it, with kind and apiVersion."""
     words = as_new(stored) if resource.group == "events.k8s.io" else stored
+    if resource.custom is not None:
+        words = served(resource.custom.kind, stored)
     return {"kind": resource.kind, "apiVersion": resource.group_version, **words}
 
 

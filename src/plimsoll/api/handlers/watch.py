@@ -41,7 +41,9 @@ class _Shared(msgspec.Struct):
 
     before: Selectable | None = None
     after: Selectable | None = None
-    lines: dict[tuple[str, str, bool], bytes] = {}  # by group, kind of event, and whether framed for a `Wire`
+    lines: dict[
+        tuple[str, str, bool], bytes
+    ] = {}  # by group and version, kind of event, and whether framed for a `Wire`
 
 
 def _shared(change: Change) -> _Shared:
@@ -179,7 +181,7 @@ class WatchStream:
                 yield framed(line) if is_framed else line
                 continue
             lines = _shared(change).lines
-            where = (self._resource.group, kind, is_framed)
+            where = (self._resource.group_version, kind, is_framed)
             encoded = lines.get(where)
             if encoded is None:
                 line = self._line(kind, self._object(_shown(change, kind)))

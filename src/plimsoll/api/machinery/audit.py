@@ -105,6 +105,8 @@ def _event(request: Exchange, verb: str, received_s: float, now_s: float) -> Jso
             "subresource": info.subresource,
         }
         event["objectRef"] = {name: value for name, value in parts.items() if value}
+    if request.annotations:
+        event["annotations"] = request.annotations
     return event | {
         "responseStatus": {"metadata": {}, "code": request.code},
         "requestReceivedTimestamp": rfc3339_micro(received_s),

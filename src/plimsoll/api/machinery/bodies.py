@@ -16,7 +16,8 @@ from plimsoll.api.machinery.status import bad_request, too_many_values, unsuppor
 from plimsoll.codec.protobuf.kube import ProtobufError, from_protobuf
 from plimsoll.codec.schema.decode import Decoded, DecodeError, decode, decode_document, strict_error
 from plimsoll.codec.schema.schema import SchemaKind, schema
-from plimsoll.codec.yaml.reader import YamlError, read
+from plimsoll.codec.yaml.reader import YamlError
+from plimsoll.codec.yaml.reader import read_body as read_yaml
 from plimsoll.rules.model.json_object import JsonObject
 
 # Of a body that is read at once: a few milliseconds. YAML is some fifty times as slow as JSON, and with aliases a small
@@ -73,15 +74,16 @@ def _decoded(body: bytes, type_: str, kind: SchemaKind) -> Decoded:
 
 
 def _from_yaml(body: bytes, kind: SchemaKind) -> Decoded:
-    for document in read(body):
-        if isinstance(document, YamlError):
-            shown = f"error converting YAML to JSON: yaml: {document}"
-            where = f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind"
-            raise DecodeError(f"{where}; {shown}", shown)
-        decoded = decode_document(kind, document.value)
-        doubled = tuple(f'line {line}: key "{path[-1]}" already set in map' for path, line in document.duplicates)
-        return Decoded(decoded.document, decoded.problems + doubled)
-    return decode(kind, b"null")
+    document = read_yaml(body)
+    if document is None:
+        return decode(kind, b"null")
+    if isinstance(document, YamlError):
+        shown = f"error converting YAML to JSON: yaml: {document}"
+        where = f"the object provided is unrecognized (must be of type {kind.name}): couldn't get version/kind"
+        raise DecodeError(f"{where}; {shown}", shown)
+    decoded = decode_document(kind, document.value)
+    doubled = tuple(f'line {line}: key "{path[-1]}" already set in map' for path, line in document.duplicates)
+    return Decoded(decoded.document, decoded.problems + doubled)
 
 
 async def read_delete_options(cluster: Cluster, call: ApiCall) -> JsonObject | None:

@@ -18,6 +18,7 @@ class ApiCall(msgspec.Struct):
     content_type: str = ""
     user_agent: str = ""
     warnings: list[str] = []
+    annotations: dict[str, str] = {}  # of the audit event
     pace: Pace = msgspec.field(default_factory=lambda: Pace(Rounds()))
 
 

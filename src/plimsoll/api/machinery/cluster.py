@@ -10,14 +10,19 @@ import secrets
 import time
 import uuid
 from collections.abc import Mapping
-from functools import cache
+from functools import lru_cache
 
 import msgspec
 
+from plimsoll.api.machinery.catalog import Catalog
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.node_graph import NodeGraph
+from plimsoll.api.machinery.role_index import RoleIndex
 from plimsoll.api.machinery.rounds import Worker
+from plimsoll.api.machinery.service_addresses import ServiceAddresses
 from plimsoll.codec.schema.schema import SchemaKind, schema
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
+from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.gates import resolved_gates
 from plimsoll.rules.model.json_object import JsonObject
@@ -29,6 +34,7 @@ from plimsoll.store.store import Store
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _POLICIES = 1024  # decoded policies in the cache
+_RESOURCES = 512  # in caches: those of definitions come and go
 _decode = msgspec.json.Decoder().decode
 
 
@@ -67,14 +73,22 @@ class Cluster:
         *,
         clock: Clock = time.time,
         limits: Limits = DEFAULT_LIMITS,
+        services: ServiceRanges = DEFAULT_RANGES,
+        root_ca: str = "",
+        pod_security: PodSecurity = DEFAULT_POD_SECURITY,
     ) -> None:
         self.store = store
         self.profile = profile
         feature_gates = gates if gates is not None else default_config(profile).feature_gates
         self.clock = clock
+        self.catalog = Catalog()
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self.limits = limits
+        self.root_ca = root_ca
+        self.roles = RoleIndex(store)
+        self.pod_security = msgspec.structs.replace(pod_security, newest=profile.pod_security_minor)
         self.node_graph = NodeGraph(store, prefix(stored_resource("pods")))
+        self.service_addresses = ServiceAddresses(store, prefix(stored_resource("services")), services)
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
         self.gates = resolved_gates(feature_gates, profile)
         self.worker = Worker()
@@ -120,8 +134,10 @@ def decoded(record: Record) -> JsonObject:
     return document
 
 
-@cache
+@lru_cache(_RESOURCES)
 def _storage_path(resource: ApiResource) -> str:
+    if resource.custom is not None:
+        return f"{resource.group}/{resource.plural}/"
     owner = stored_resource(resource.storage)
     return f"{owner.group}/{owner.plural}/"
 
@@ -135,7 +151,9 @@ def prefix(resource: ApiResource, namespace: str = "") -> str:
     return f"{_storage_path(resource)}{namespace}/" if namespace else _storage_path(resource)
 
 
-@cache
+@lru_cache(_RESOURCES)
 def kind_of(resource: ApiResource) -> SchemaKind:
     """The schema of what this resource returns and accepts."""
+    if resource.custom is not None:
+        return resource.custom.kind
     return schema(resource.group_version, resource.kind)

@@ -126,6 +126,8 @@ class Exchange:
         self.user: User = ANONYMOUS
         self.info: RequestInfo | None = None
         self.code = 0
+        self.is_counted = False  # against the rate of its user
+        self.annotations: dict[str, str] = {}  # of the audit event
         # Removed from the scope: the wire refers to its scope, and a cycle would live until a garbage collection.
         self.wire: Wire | None = scope.pop(WIRE, None)
         self.claim: Claim | None = scope.pop(CLAIM, None)
@@ -171,6 +173,8 @@ class Exchange:
         return too_large_body(limit_bytes)
 
     async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.code = message["status"]
         if not self.is_lost():
             await self._send(message)
 
@@ -179,7 +183,6 @@ class Exchange:
             pass
 
     async def start(self, code: int, headers: Sequence[tuple[bytes, bytes]]) -> None:
-        self.code = code
         await self.send({"type": "http.response.start", "status": code, "headers": headers})
 
     async def respond(self, code: int, body: bytes, headers: Sequence[tuple[bytes, bytes]]) -> None:

@@ -6,9 +6,10 @@ A resource is known by (group, version, plural). Its objects are stored by its p
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
+
+from plimsoll.codec.schema.custom import CustomKind
+from plimsoll.rules.model.json_object import JsonObject
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 _NO_COLLECTION_DELETE = tuple(verb for verb in ALL_VERBS if verb != "deletecollection")
@@ -26,6 +27,26 @@ class Subresource(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+class ScalePaths(msgspec.Struct, frozen=True):
+    """Where /scale finds its values: `spec.replicas` and others, without the first dot."""
+
+    spec_replicas: str
+    status_replicas: str
+    selector: str = ""
+
+
+class CustomResource(msgspec.Struct, frozen=True, eq=False):
+    """What a CustomResourceDefinition says about one of its versions, beside what every resource has."""
+
+    kind: CustomKind
+    singular: str
+    list_kind: str
+    columns: tuple[JsonObject, ...] = ()  # additionalPrinterColumns
+    scale: ScalePaths | None = None
+    deprecation: str = ""  # the warning for every request
+    uid: str = ""  # of the definition
+
+
 class ApiResource(msgspec.Struct, frozen=True):
     group: str
     version: str
@@ -40,15 +61,25 @@ class ApiResource(msgspec.Struct, frozen=True):
     graceful: bool = False  # deletion in two steps (pods)
     fields: tuple[str, ...] = ()  # a kind that has some also has its own error for an unknown field selector
     dns_label_name: bool = False  # the name may have no dots
+    path_name: bool = False  # the name may have whatever a path can have
+    custom: CustomResource | None = None
 
     @property
     def singular(self) -> str:
         """metrics-server has none."""
+        if self.custom is not None:
+            return self.custom.singular
         return "" if self.group == "metrics.k8s.io" else self.kind.lower()
+
+    @property
+    def list_kind(self) -> str:
+        return self.custom.list_kind if self.custom is not None else f"{self.kind}List"
 
     @property
     def storage(self) -> str:
         """Under which name its objects are stored; empty for reviews, bindings and metrics, which are not."""
+        if self.custom is not None:
+            return self.group_resource
         return self.plural if "update" in self.verbs else ""
 
     @property
@@ -76,6 +107,7 @@ def _status(kind: str) -> Subresource:
     return Subresource("status", kind, _EDIT)
 
 
+_RBAC = "rbac.authorization.k8s.io"
 _SCALE = Subresource("scale", "Scale", _EDIT, "autoscaling", "v1")
 _OBJECT_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 
@@ -84,14 +116,15 @@ def _event_fields(about: str, reporter: str) -> tuple[str, ...]:
     return (*(f"{about}.{name}" for name in _OBJECT_REFERENCE), reporter, "reason", "source", "type")
 
 
-def _review(group: str, kind: str, *short_names: str) -> ApiResource:
+def _review(group: str, kind: str, *short_names: str, namespaced: bool = False) -> ApiResource:
     """A request that is answered and never stored."""
-    return ApiResource(group, "v1", f"{kind.lower()}s", kind, short_names, namespaced=False, verbs=_CREATE)
+    return ApiResource(group, "v1", f"{kind.lower()}s", kind, short_names, namespaced=namespaced, verbs=_CREATE)
 
 
 RESOURCES: tuple[ApiResource, ...] = (
     ApiResource("", "v1", "bindings", "Binding", verbs=_CREATE),
     ApiResource("", "v1", "configmaps", "ConfigMap", ("cm",)),
+    ApiResource("", "v1", "endpoints", "Endpoints", ("ep",)),
     ApiResource("", "v1", "events", "Event", ("ev",), fields=_event_fields("involvedObject", "reportingComponent")),
     ApiResource("", "v1", "limitranges", "LimitRange", ("limits",)),
     ApiResource(
@@ -131,6 +164,7 @@ RESOURCES: tuple[ApiResource, ...] = (
             Subresource("exec", "PodExecOptions", ("create", "get")),
             Subresource("log", "Pod", ("get",)),
             Subresource("portforward", "PodPortForwardOptions", ("create", "get")),
+            Subresource("proxy", "PodProxyOptions", _PROXY),
             Subresource("resize", "Pod", _EDIT),
             _status("Pod"),
         ),
@@ -149,8 +183,61 @@ RESOURCES: tuple[ApiResource, ...] = (
             "status.nominatedNodeName",
         ),
     ),
+    ApiResource("", "v1", "podtemplates", "PodTemplate", has_generation=True),
+    ApiResource(
+        "",
+        "v1",
+        "replicationcontrollers",
+        "ReplicationController",
+        ("rc",),
+        ("all",),
+        subresources=(_SCALE, _status("ReplicationController")),
+        has_generation=True,
+        fields=("status.replicas",),
+    ),
     ApiResource("", "v1", "resourcequotas", "ResourceQuota", ("quota",), subresources=(_status("ResourceQuota"),)),
-    ApiResource("", "v1", "serviceaccounts", "ServiceAccount", ("sa",)),
+    ApiResource("", "v1", "secrets", "Secret", fields=("type",)),
+    ApiResource(
+        "",
+        "v1",
+        "serviceaccounts",
+        "ServiceAccount",
+        ("sa",),
+        subresources=(Subresource("token", "TokenRequest", _CREATE, "authentication.k8s.io", "v1"),),
+    ),
+    ApiResource(
+        "",
+        "v1",
+        "services",
+        "Service",
+        ("svc",),
+        ("all",),
+        subresources=(Subresource("proxy", "ServiceProxyOptions", _PROXY), _status("Service")),
+        fields=("spec.clusterIP", "spec.type"),
+        dns_label_name=True,
+    ),
+    ApiResource(
+        "apiextensions.k8s.io",
+        "v1",
+        "customresourcedefinitions",
+        "CustomResourceDefinition",
+        ("crd", "crds"),
+        ("api-extensions",),
+        namespaced=False,
+        subresources=(_status("CustomResourceDefinition"),),
+        has_generation=True,
+    ),
+    ApiResource("apps", "v1", "controllerrevisions", "ControllerRevision"),
+    ApiResource(
+        "apps",
+        "v1",
+        "daemonsets",
+        "DaemonSet",
+        ("ds",),
+        ("all",),
+        subresources=(_status("DaemonSet"),),
+        has_generation=True,
+    ),
     ApiResource(
         "apps",
         "v1",
@@ -172,9 +259,32 @@ RESOURCES: tuple[ApiResource, ...] = (
         has_generation=True,
         fields=("status.replicas",),
     ),
+    ApiResource(
+        "apps",
+        "v1",
+        "statefulsets",
+        "StatefulSet",
+        ("sts",),
+        ("all",),
+        subresources=(_SCALE, _status("StatefulSet")),
+        has_generation=True,
+    ),
     _review("authentication.k8s.io", "SelfSubjectReview"),
+    _review("authentication.k8s.io", "TokenReview"),
+    _review("authorization.k8s.io", "LocalSubjectAccessReview", namespaced=True),
     _review("authorization.k8s.io", "SelfSubjectAccessReview"),
     _review("authorization.k8s.io", "SelfSubjectRulesReview"),
+    _review("authorization.k8s.io", "SubjectAccessReview"),
+    ApiResource(
+        "batch",
+        "v1",
+        "cronjobs",
+        "CronJob",
+        ("cj",),
+        ("all",),
+        subresources=(_status("CronJob"),),
+        has_generation=True,
+    ),
     ApiResource(
         "batch",
         "v1",
@@ -187,6 +297,7 @@ RESOURCES: tuple[ApiResource, ...] = (
     ),
     _review("certificates.k8s.io", "CertificateSigningRequest", "csr"),
     ApiResource("coordination.k8s.io", "v1", "leases", "Lease"),
+    ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True),
     ApiResource(
         "events.k8s.io", "v1", "events", "Event", ("ev",), fields=_event_fields("regarding", "reportingController")
     ),
@@ -201,6 +312,10 @@ RESOURCES: tuple[ApiResource, ...] = (
         ("pdb",),
         subresources=(_status("PodDisruptionBudget"),),
         has_generation=True,
+    ),
+    *(
+        ApiResource(_RBAC, "v1", f"{kind.lower()}s", kind, namespaced=not kind.startswith("Cluster"), path_name=True)
+        for kind in ("ClusterRoleBinding", "ClusterRole", "RoleBinding", "Role")
     ),
     ApiResource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",), namespaced=False, has_generation=True
@@ -219,9 +334,3 @@ def resource_at(group: str, version: str, plural: str) -> ApiResource | None:
 def stored_resource(storage: str) -> ApiResource:
     """The resource whose form the stored objects have."""
     return _BY_STORAGE[storage]
-
-
-def group_versions() -> Iterator[tuple[str, str, tuple[ApiResource, ...]]]:
-    """(group, version, resources), core first, then by group name."""
-    for group, version in sorted(GROUPS):
-        yield group, version, tuple(row for row in RESOURCES if (row.group, row.version) == (group, version))

@@ -121,7 +121,7 @@ def object_errors(resource: ApiResource, metadata: JsonObject) -> list[FieldErro
         annotations=metadata.get("annotations"),
         generate_name=metadata.get("generateName") or "",
     )
-    errors = metadata_errors(lean, dots=not resource.dns_label_name)
+    errors = metadata_errors(lean, dots=not resource.dns_label_name, is_path=resource.path_name)
     for index, name in enumerate(metadata.get("finalizers") or ()):
         path = f"metadata.finalizers[{index}]"
         if problems := qualified_name_problems(name):

@@ -14,7 +14,8 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from plimsoll.api.machinery.kinds import GROUPS, ApiResource, resource_at
+from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
+from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.status import bad_request, invalid_options, method_not_allowed, no_such_resource
 from plimsoll.errors import FieldError, InvalidConfigError
 from plimsoll.rules.gotext import duration_nanos
@@ -65,7 +66,7 @@ def parsed_query(text: bytes) -> Query:
     return query
 
 
-def request_info(method: str, path: str, query: Query) -> RequestInfo | None:
+def request_info(method: str, path: str, query: Query, catalog: Catalog = BUILT_IN) -> RequestInfo | None:
     """`path` is percent-encoded. Raises StatusError (404, 405) for what a served group does not have."""
     parts = path.removesuffix("/").split("/")[1:] if path != "/" else []
     if "" in parts:
@@ -76,7 +77,7 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo | None:
         group, version, steps = parts[1], parts[2], parts[3:]
     else:
         return None
-    if (group, version) not in GROUPS:
+    if not catalog.has_group(group, version):
         return None
     steps = [unquote(step) for step in steps] if "%" in path else steps
     watching = steps[0] == "watch" and len(steps) > 1
@@ -85,7 +86,7 @@ def request_info(method: str, path: str, query: Query) -> RequestInfo | None:
     namespace = ""
     if steps[0] == "namespaces" and len(steps) > 2 and steps[2] not in ("status", "finalize"):
         namespace, steps = steps[1], steps[2:]
-    resource = resource_at(group, version, steps[0])
+    resource = catalog.at(group, version, steps[0])
     if resource is None or (namespace and not resource.namespaced):
         raise no_such_resource()
     name = steps[1] if len(steps) > 1 else ""

@@ -7,7 +7,7 @@ small struct (`Selectable`), not from a whole document: a list may check thousan
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import cache
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal
 
@@ -41,6 +41,8 @@ class _Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
     service_account_name: str = ""
     host_network: bool = False
     unschedulable: bool = False
+    cluster_ip: str = msgspec.field(name="clusterIP", default="")
+    type: str = ""
 
 
 class _Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
@@ -75,6 +77,10 @@ class _Configured(Selectable, frozen=True, gc=False):
     status: _Status = _Status()
 
 
+class _Typed(Selectable, frozen=True, gc=False):
+    type: str = ""
+
+
 class _Event(Selectable, frozen=True, gc=False, rename="camel"):
     involved_object: _Reference = _Reference()
     reason: str = ""
@@ -88,13 +94,37 @@ _SHAPES: dict[str, type[Selectable]] = {
     "nodes": _Configured,
     "namespaces": _Configured,
     "replicasets": _Configured,
+    "replicationcontrollers": _Configured,
     "jobs": _Configured,
+    "services": _Configured,
     "events": _Event,
+    "secrets": _Typed,
 }
 
 
-@cache
+class _Custom(Selectable, frozen=True, gc=False):
+    """An object of a custom kind, whose definition names the fields."""
+
+    document: dict[str, Any] = {}
+
+    def text(self, path: str) -> str:
+        found: Any = self.document
+        for step in path.split("."):
+            found = found.get(step) if isinstance(found, dict) else None
+        if isinstance(found, bool):
+            return _flag(found)
+        return "" if found is None else str(found)
+
+
+def _custom(body: bytes) -> _Custom:
+    document = msgspec.json.decode(body)
+    return _Custom(msgspec.convert(document["metadata"], _Metadata), document)
+
+
+@lru_cache(512)  # custom resources come and go
 def _reader(storage: str) -> Callable[[bytes], Selectable]:
+    if "." in storage:
+        return _custom
     return msgspec.json.Decoder(_SHAPES.get(storage, Selectable)).decode
 
 
@@ -117,6 +147,8 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
     "spec.serviceAccountName": lambda o: o.spec.service_account_name,
     "spec.hostNetwork": lambda o: _flag(o.spec.host_network),
     "spec.unschedulable": lambda o: _flag(o.spec.unschedulable),
+    "spec.clusterIP": lambda o: o.spec.cluster_ip,
+    "spec.type": lambda o: o.spec.type,
     "status.phase": lambda o: o.status.phase,
     "status.podIP": lambda o: o.status.pod_ip or (o.status.pod_ips[0].ip if o.status.pod_ips else ""),
     "status.podIPs": lambda o: ",".join(address.ip for address in o.status.pod_ips),
@@ -160,7 +192,11 @@ class Selection(msgspec.Struct, frozen=True):
 
     def matches_selectable(self, selectable: Selectable) -> bool:
         for term in self.fields:
-            if (_FIELDS[term.field](selectable) == term.value) != term.is_equal:
+            if isinstance(selectable, _Custom):
+                text = selectable.text(term.field)
+            else:
+                text = _FIELDS[term.field](selectable)
+            if (text == term.value) != term.is_equal:
                 return False
         if self.labels:
             labels = selectable.metadata.labels or {}

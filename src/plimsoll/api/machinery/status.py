@@ -142,8 +142,13 @@ def unsupported_body() -> StatusError:
     return StatusError(415, "UnsupportedMediaType", message, {})
 
 
-def unsupported_patch() -> StatusError:
-    return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+def unsupported_patch(*accepted: str) -> StatusError:
+    """With `accepted`: a kind that does not have every type."""
+    if not accepted:
+        return StatusError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
+    listed = ", ".join(accepted)
+    text = f"the body of the request was in an unknown format - accepted media types include: {listed}"
+    return StatusError(415, "UnsupportedMediaType", text, {})
 
 
 def invalid(group: str, kind: str, name: str, errors: Iterable[FieldError]) -> StatusError:

@@ -10,11 +10,12 @@ import hashlib
 import hmac
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
 from plimsoll.linux.files.state_dir import write_private
+from plimsoll.rules.model.json_object import JsonObject
 
 MASTERS, VIEWERS, NODES, AUTHENTICATED = "system:masters", "plimsoll:viewers", "system:nodes", "system:authenticated"
 SERVER = "plimsoll:api"  # the API server itself, when it calls a node
@@ -25,6 +26,18 @@ TOKEN_PREFIX = "plm_"  # lets a secret scanner find a token that was committed b
 class User(msgspec.Struct, frozen=True):
     name: str
     groups: frozenset[str] = frozenset()
+    uid: str = ""
+    extra: tuple[tuple[str, tuple[str, ...]], ...] = ()  # further facts, by name
+
+    def info(self) -> JsonObject:
+        """As UserInfo of authentication.k8s.io."""
+        info: JsonObject = {"username": self.name}
+        if self.uid:
+            info["uid"] = self.uid
+        info["groups"] = sorted(self.groups)
+        if self.extra:
+            info["extra"] = {name: list(values) for name, values in self.extra}
+        return info
 
     @property
     def node(self) -> str:
@@ -44,7 +57,10 @@ class _StoredToken(msgspec.Struct, frozen=True):
 
 
 class InvalidCredentialsError(Exception):
-    """401 for every request."""
+    """401 for every request. The reason is shown by TokenReview."""
+
+    def __init__(self, reason: str = "invalid bearer token") -> None:
+        super().__init__(reason)
 
 
 def certificate_user(peer: dict[str, Any]) -> User | None:
@@ -110,7 +126,13 @@ class Tokens:
             self._stamp = stamp
 
 
-def authenticate_user(authorization: str, peer: dict[str, Any] | None, tokens: Tokens) -> User:
+class TokenUsers(Protocol):
+    def user(self, token: str) -> User:
+        """Raises InvalidCredentialsError."""
+        ...
+
+
+def authenticate_user(authorization: str, peer: dict[str, Any] | None, tokens: TokenUsers) -> User:
     """A certificate takes precedence over a token, as in Kubernetes; without either the user is anonymous."""
     if peer and (user := certificate_user(peer)) is not None:
         return user

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import ssl
 from collections.abc import Collection, Sequence
 
@@ -36,6 +37,9 @@ class NodeAddress(msgspec.Struct, frozen=True):
     host: str
     port: int
 
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 class NodeCalls:
     def __init__(self, authority: Authority) -> None:
@@ -47,8 +51,7 @@ class NodeCalls:
         known = self._transports.get(endpoint.node)
         if known is not None and known[0] == endpoint:
             return known[1]
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        access = Access(f"https://{host}:{endpoint.port}", server_name=endpoint_name(endpoint.node))
+        access = Access(f"https://{endpoint}", server_name=endpoint_name(endpoint.node))
         transport = HttpTransport(access, tls=self._tls())
         self._transports[endpoint.node] = (endpoint, transport)
         if known is not None:
@@ -79,7 +82,7 @@ class NodeCalls:
                     endpoint.host, endpoint.port, ssl=self._tls(), server_hostname=endpoint_name(endpoint.node)
                 )
         except OSError as error:
-            raise UnreachableError(f"{endpoint.host}:{endpoint.port}: {error}") from error
+            raise UnreachableError(f"{endpoint}: {error}") from error
 
     async def close(self) -> None:
         await self.keep_only(())
@@ -127,5 +130,17 @@ def pod_of(cluster: Cluster, namespace: str, name: str) -> JsonObject:
     return pod
 
 
-def unreachable(error: UnreachableError) -> StatusError:
-    return StatusError(502, "", f"error dialing the node: {error}", {})
+def why_unreachable(endpoint: NodeAddress, error: UnreachableError) -> str:
+    """As Go has it: `dial tcp 127.0.0.1:10250: connect: connection refused`."""
+    match error.__cause__:
+        case EOFError():
+            return "EOF"
+        case TimeoutError():
+            return f"dial tcp {endpoint}: i/o timeout"
+        case ConnectionResetError():
+            return "read: connection reset by peer"
+        case ssl.SSLError() as cause:
+            return f"tls: {cause}"
+        case OSError(errno=int(number)):
+            return f"dial tcp {endpoint}: connect: {os.strerror(number).lower()}"
+    return str(error)

@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.exchange import HIJACK, Message, Receive, Scope, Send, Streams
-from plimsoll.api.machinery.status import StatusError, bad_request, internal_error, invalid
-from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, unreachable
+from plimsoll.api.machinery.status import StatusError, bad_request, internal, internal_error, invalid, unavailable
+from plimsoll.api.nodeproxy.client import NodeAddress, NodeCalls, node_endpoint, pod_of, why_unreachable
 from plimsoll.api.nodeproxy.tunnel import (
     SpdyMessages,
     is_spdy,
@@ -61,7 +61,7 @@ class NodeStreams:
         query = [(name, info.option(name)) for name in _LOG_OPTIONS if info.option(name)]
         path = f"/containerLogs/{info.namespace}/{info.name}/{container}"
         request = Request("GET", with_query(path, query), accept="*/*")
-        await self._forward(app, node, request, receive, send, errors_as_status=True)
+        await self._forward(app, node, request, receive, send, is_log=True)
 
     async def proxy(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         info = call.info
@@ -93,25 +93,27 @@ class NodeStreams:
         try:
             far = await self._calls.connect(endpoint)
         except UnreachableError as error:
-            raise unreachable(error) from error
+            raise _not_dialed(endpoint, error) from error
         try:
-            answer = await upgraded(far, upgrade_request(f"{endpoint.host}:{endpoint.port}", target.path, versions))
+            answer = await upgraded(far, upgrade_request(str(endpoint), target.path, versions))
             if isinstance(answer, ApiResponse):
                 raise _refusal(answer)
             yield far, answer
         except UnreachableError as error:
-            raise unreachable(error) from error
+            raise _not_dialed(endpoint, error) from error
         finally:
             far[1].close()
 
     async def _forward(
-        self, app: App, node: str, request: Request, receive: Receive, send: Send, *, errors_as_status: bool = False
+        self, app: App, node: str, request: Request, receive: Receive, send: Send, *, is_log: bool = False
     ) -> None:
         """Forward the node's response, piece by piece, until it ends or the client disconnects.
 
-        `errors_as_status`: an error of the node becomes a Status.
+        An error of the node that concerns a log becomes a Status. A node that cannot be reached is 500 for a log and
+        503 for the proxy, as a kube-apiserver has it.
         """
-        transport = await self._calls.transport(node_endpoint(app.cluster, node))
+        endpoint = node_endpoint(app.cluster, node)
+        transport = await self._calls.transport(endpoint)
         task = asyncio.current_task()
         assert task is not None
         leaving = asyncio.create_task(_disconnected(receive))
@@ -121,14 +123,17 @@ class NodeStreams:
             async with aclosing(transport.stream(request)) as stream:
                 async for part in stream:
                     if isinstance(part, ApiResponse):
-                        if errors_as_status and part.status >= 400:
+                        if is_log and part.status >= 400:
                             raise _refusal(part)
                         await send({"type": "http.response.start", "status": part.status, "headers": _TEXT})
                         part = part.body
                     await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         except UnreachableError as error:
-            raise unreachable(error) from error
+            why = why_unreachable(endpoint, error)
+            if is_log:
+                raise internal(f'Get "https://{endpoint}{request.path}": {why}') from error
+            raise unavailable(f"error trying to reach service: {why}") from error
         except asyncio.CancelledError:
             if not leaving.done():
                 raise
@@ -150,12 +155,13 @@ class NodeStreams:
         if not offered:
             names = ", ".join(known)
             raise bad_request(f"{call.info.subresource} needs one of these WebSocket subprotocols: {names}")
+        endpoint = node_endpoint(app.cluster, target.node)
         try:
-            far = await self._calls.websocket(node_endpoint(app.cluster, target.node), target.path, offered)
+            far = await self._calls.websocket(endpoint, target.path, offered)
         except NodeRefused as error:
             raise StatusError(error.code, error.reason, error.message) from error
         except UnreachableError as error:
-            raise unreachable(error) from error
+            raise _not_dialed(endpoint, error) from error
         try:
             await send({"type": "websocket.accept", "subprotocol": far.subprotocol or offered[0]})
             await _relay(far, receive, send)
@@ -195,6 +201,10 @@ async def _relay(far: FarEnd, receive: Receive, send: Send) -> None:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _not_dialed(endpoint: NodeAddress, error: UnreachableError) -> StatusError:
+    return internal(f"error dialing backend: {why_unreachable(endpoint, error)}")
 
 
 def _refusal(answer: ApiResponse) -> StatusError:

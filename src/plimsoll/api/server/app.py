@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.api.auth.authorizer import authorize
+from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
 from plimsoll.api.handlers.dispatch import Handler, Route, handle
@@ -42,12 +43,15 @@ from plimsoll.api.machinery.status import (
     unavailable,
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
-from plimsoll.api.server.bootstrap import bootstrap
-from plimsoll.api.server.fairness import LONG_OBJECTS, Fairness, is_exempt
+from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, bootstrap
+from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
+from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.store.errors import StoreClosedError, WriteFailedError
+from plimsoll.store.sealing import PLAIN, Sealing
 from plimsoll.store.store import Store
 
 # Another part that runs as long as the server: the controllers, the scheduler.
@@ -76,8 +80,12 @@ class Options(msgspec.Struct, frozen=True):
     streamers: dict[tuple[str, str, str], Streamer] = {}
     sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for WebSockets
     audit: Audit | None = None
+    root_ca: str = ""  # the CA's certificate, PEM, which every namespace has in `kube-root-ca.crt`
+    sealing: Sealing = PLAIN
+    pod_security: PodSecurity = DEFAULT_POD_SECURITY
     reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
+    service_ranges: ServiceRanges = DEFAULT_RANGES
 
 
 class App:
@@ -90,6 +98,7 @@ class App:
         self.cluster: Cluster
         self.rounds = Rounds()
         self.fairness = Fairness(options.limits, self.meter, self.rounds, time.monotonic)
+        self.start_hooks: dict[str, str] = {}  # what starts with the server, by name: its fault, empty if it is done
         self._is_open = False
         self._watches: set[asyncio.Task[None]] = set()
 
@@ -99,17 +108,31 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Open the store, create what every cluster has, start the services; the reverse at the end."""
         options = self.options
-        store = await Store.open(options.state_directory / "store", reserve_bytes=options.reserve_bytes)
+        store = await Store.open(
+            options.state_directory / "store", reserve_bytes=options.reserve_bytes, sealing=options.sealing
+        )
         try:
-            self.cluster = Cluster(store, options.profile, options.gates, clock=options.clock, limits=options.limits)
+            self.cluster = Cluster(
+                store,
+                options.profile,
+                options.gates,
+                clock=options.clock,
+                limits=options.limits,
+                services=options.service_ranges,
+                root_ca=options.root_ca,
+                pod_security=options.pod_security,
+            )
             if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
             if store.fault:
                 log.error("%s", store.fault)
+            fault = ""
             try:
                 await bootstrap(self.cluster)
             except WriteFailedError as error:
+                fault = str(error)
                 log.error("reads are served, writes are not: %s", error)
+            self.start_hooks |= dict.fromkeys(BOOTSTRAP_HOOKS, fault)
             async with AsyncExitStack() as stack:
                 for service in options.services:
                     await stack.enter_async_context(service(self))
@@ -126,7 +149,8 @@ class App:
         """Health checks by name; an empty text means that it passed."""
         if not self._is_open:
             return {"ping": "", "store": "not open", "shutdown": "the server is not serving"}
-        return {"ping": "", "store": self.cluster.store.fault}
+        hooks = {f"poststarthook/{name}": fault for name, fault in self.start_hooks.items()}
+        return {"ping": "", "store": self.cluster.store.fault, **hooks}
 
     def end_watches(self) -> None:
         """End every watch, so that shutdown does not wait for clients that never disconnect."""
@@ -150,6 +174,7 @@ class App:
         try:
             await self._answer(request)
         except StatusError as error:
+            await self._count(request)
             await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
         except ClientLostError:
             request.code = request.code or _CLIENT_LOST
@@ -168,36 +193,29 @@ class App:
 
     async def _answer(self, request: Exchange) -> None:
         scope = request.scope
-        path = scope["raw_path"].decode("latin-1")
-        try:
-            user = self._authenticate(request)
-        except StatusError:
-            await self.fairness.slow_down(ANONYMOUS)
-            raise
-        query = parsed_query(scope["query_string"])
+        user = await self._identified(request)
+        path, query = scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"])
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
-            await self.fairness.slow_down(user)
-            if not may_read_path(user, path):
+            await self._count(request)
+            if not may_read_path(user, path, self.cluster):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
             await _send_page(request, page)
             return
         if user == ANONYMOUS:
-            await self.fairness.slow_down(user)
             raise unauthorized()
         limits = self.options.limits
         if request.claim is not None and not request.claim(
             user.name, 0 if is_exempt(user) else limits.user_connections
         ):
-            await self.fairness.slow_down(user)
             raise too_many_requests(
                 f"{limits.user_connections} connections of this user are open, which is the limit: close some, or try "
                 "again later",
                 retry_after_s=_SURPLUS_RETRY_S,
             )
-        info = request_info(scope["method"], path, query)
+        info = request_info(scope["method"], path, query, self.cluster.catalog)
         if info is None:
-            await self.fairness.slow_down(user)
+            await self._count(request)
             headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"x-content-type-options", b"nosniff")]
             await request.respond(404, _NOT_FOUND, headers)
             return
@@ -208,6 +226,7 @@ class App:
                 f"{scope[SURPLUS]} connections are open, which is the limit: close some, or try again later",
                 retry_after_s=_SURPLUS_RETRY_S,
             )
+        request.is_counted = True
         await self.fairness.admit(user, info.verb)
         call = self._authorized_call(request, info)
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
@@ -321,6 +340,7 @@ class App:
             request.code = 101
             await serve(self, call, scope, receive, send)
         except StatusError as error:
+            await self._count(request)
             request.code = error.code
             body = error.body()
             headers = [*_JSON_HEADERS, (b"content-length", b"%d" % len(body))]
@@ -331,34 +351,53 @@ class App:
 
     async def _socket_call(self, request: Exchange) -> ApiCall:
         scope = request.scope
-        user = self._authenticate(request)
+        user = await self._identified(request)
         if user == ANONYMOUS:
             raise unauthorized()
-        info = request_info("GET", scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"]))
+        query = parsed_query(scope["query_string"])
+        info = request_info("GET", scope["raw_path"].decode("latin-1"), query, self.cluster.catalog)
         if info is None:
             raise no_such_resource()
         request.info = info
+        request.is_counted = True
         await self.fairness.admit(user, info.verb)
         return self._authorized_call(request, info)
 
     def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
-        authorize(request.user, info, self.cluster.node_graph)
+        authorize(request.user, info, self.cluster)
         return ApiCall(
             info,
             request.user,
             content_type=request.header(b"content-type"),
             user_agent=request.header(b"user-agent"),
             warnings=[],
+            annotations=request.annotations,
             pace=Pace(self.rounds, request.user.name, request.is_lost),
         )
 
-    def _authenticate(self, request: Exchange) -> User:
-        """Parts in this process put their user into the scope, which no connection can do (`in_process`)."""
+    async def _identified(self, request: Exchange) -> User:
+        """The user of a request, who pays for a long URL before it is parsed.
+
+        Parts in this process put their user into the scope, which no connection can do (`in_process`).
+        """
+        scope = request.scope
+        inside = scope.get(USER)
         try:
-            request.user = request.scope.get(USER) or self.options.authenticate(request.scope, request.headers)
+            request.user = inside or self.options.authenticate(scope, request.headers)
         except InvalidCredentialsError:
             raise unauthorized() from None
+        cost = (len(scope["raw_path"]) + len(scope["query_string"])) // URL_BYTES
+        if cost:
+            await self.fairness.slow_down(request.user, cost)
+        if inside is None and request.user != ANONYMOUS:
+            request.user = impersonated(request.user, request.headers, scope["headers"], self.cluster)
         return request.user
+
+    async def _count(self, request: Exchange) -> None:
+        """Against the user's rate, if it is not yet: a client that only makes mistakes has a rate, too."""
+        if not request.is_counted:
+            request.is_counted = True
+            await self.fairness.slow_down(request.user)
 
     def _note(self, request: Exchange, seconds: float) -> None:
         info, code = request.info, request.code

@@ -1,4 +1,4 @@
-"""What a new cluster has: namespaces with a service account each, and the two system priority classes.
+"""What a new cluster has: namespaces with a service account each, two priority classes, the roles (`default_roles`).
 
 It also finishes deletions that a crash interrupted between their two writes: grace period 0 and no finalizers.
 """
@@ -8,11 +8,15 @@ from __future__ import annotations
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.metadata import body_of
+from plimsoll.api.machinery.namespace_contents import namespace_contents
+from plimsoll.api.server.default_roles import ensure_roles
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.store.records import Decision, Delete, Record
 
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
+# Kubernetes' names of what is done here, for the health checks.
+BOOTSTRAP_HOOKS = ("start-system-namespaces-controller", "scheduling/bootstrap-system-priority-classes")
 _DESCRIPTIONS = {
     "system-cluster-critical": "Used for system critical pods that must run in the cluster, but can be moved to "
     "another node if necessary.",
@@ -25,10 +29,15 @@ async def bootstrap(cluster: Cluster) -> None:
     for name in NAMESPACES:
         document = {"spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"}}
         await _ensure(cluster, stored_resource("namespaces"), "", name, document, {"kubernetes.io/metadata.name": name})
-        await _ensure(cluster, stored_resource("serviceaccounts"), name, "default", {})
+        for storage, content in namespace_contents(cluster.root_ca):
+            own = content["metadata"]
+            await _ensure(
+                cluster, stored_resource(storage), name, own["name"], content, annotations=own.get("annotations")
+            )
     for name, value in BUILT_IN.items():
         document = {"value": value, "description": _DESCRIPTIONS[name], "preemptionPolicy": "PreemptLowerPriority"}
         await _ensure(cluster, stored_resource("priorityclasses"), "", name, document)
+    await ensure_roles(cluster)
     await _finish_deletions(cluster)
 
 
@@ -39,17 +48,20 @@ async def _ensure(
     name: str,
     document: JsonObject,
     labels: dict[str, str] | None = None,
+    annotations: dict[str, str] | None = None,
 ) -> None:
     metadata: JsonObject = {"name": name, "uid": cluster.new_uid(), "creationTimestamp": cluster.now()}
     if namespace:
         metadata["namespace"] = namespace
     if labels:
         metadata["labels"] = labels
+    if annotations:
+        metadata["annotations"] = annotations
     if resource.has_generation:
         metadata["generation"] = 1
 
     def decide(record: Record | None, version: int) -> Decision:
-        return None if record is not None else body_of({"metadata": metadata, **document}, version)
+        return None if record is not None else body_of({**document, "metadata": metadata}, version)
 
     await cluster.store.change(key(resource, namespace, name), decide)
 

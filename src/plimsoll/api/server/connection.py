@@ -3,7 +3,8 @@
 No user is known before the head of a request is complete, so until then a client gets little memory and little time. A
 connection above the limit is a surplus connection: the server answers its first request, mostly with an error, and
 closes it; above the reserve it answers nothing. A connection belongs to the user of its first request (`Peers`): those
-without a user are few, the oldest is dropped for a new one, and other users than administrators and nodes have a limit.
+without a user are few, and users other than administrators and nodes have a limit. For a new connection without a user
+the oldest of them is dropped that shows the same certificate as most, so a crowd drops its own.
 
 An answer that the client does not read waits in the connection's buffer. It is dropped after `UNREAD_S`, or as soon as
 its user, or all together, have more of them than a server has memory for.
@@ -21,9 +22,11 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from plimsoll.api.machinery.exchange import CLAIM, HIJACK, SURPLUS, WIRE, Streams, Wire
+from plimsoll.api.machinery.users import certificate_user
 
 KEEP_ALIVE_S = 120
 HEAD_BYTES, HEAD_S = 64 * 1024, 32.0  # of a request's line and headers
+HEADERS = 256
 PIPELINED = 8  # requests that wait for the answer to the one before
 UNREAD_S = 30.0
 UNREAD_BYTES, USER_UNREAD_BYTES = 128 * 1024 * 1024, 32 * 1024 * 1024
@@ -39,27 +42,44 @@ class TooManyPipelinedError(Exception):
     """More requests on one connection than may wait there."""
 
 
+class TooManyHeadersError(Exception):
+    """More headers in one request than any client sends."""
+
+
 class Peers:
     """The connections of one server by their users, and what they have not read."""
 
     def __init__(self) -> None:
-        self.unknown: dict[HttpConnection, None] = {}  # oldest first
+        # Without a user, by the name in their certificate, each oldest first.
+        self._unknown: dict[str, dict[HttpConnection, None]] = {}
+        self._all_unknown = 0
         self._owned: dict[str, int] = {}
         self._unread: dict[str, int] = {}  # bytes
         self._all_unread = 0
 
     def add(self, connection: HttpConnection) -> None:
-        self.unknown[connection] = None
-        if len(self.unknown) > UNKNOWN:
-            oldest = next(iter(self.unknown))
-            del self.unknown[oldest]
+        self._unknown.setdefault(connection.shown_name, {})[connection] = None
+        self._all_unknown += 1
+        if self._all_unknown > UNKNOWN:
+            most = max(self._unknown.values(), key=len)
+            oldest = next(iter(most))
+            self.forget(oldest)
             oldest.drop()
+
+    def forget(self, connection: HttpConnection) -> None:
+        """It has a user, or is none of these any more."""
+        alike = self._unknown.get(connection.shown_name, {})
+        if connection in alike:
+            del alike[connection]
+            self._all_unknown -= 1
+            if not alike:
+                del self._unknown[connection.shown_name]
 
     def own(self, connection: HttpConnection, user: str, limit: int) -> bool:
         owned = self._owned.get(user, 0)
         if limit and owned >= limit:
             return False
-        self.unknown.pop(connection, None)
+        self.forget(connection)
         self._owned[user] = owned + 1
         return True
 
@@ -83,6 +103,7 @@ class HttpConnection(HttpToolsProtocol):
     limit = 0  # of connections; 0: none
     peers = Peers()
 
+    shown_name = ""  # in the client's certificate
     _running: RequestResponseCycle | None = None  # uvicorn knows only the newest of several requests
     _owner = ""
     _unread_bytes = 0
@@ -101,10 +122,13 @@ class HttpConnection(HttpToolsProtocol):
             self._is_surplus = surplus > 0
             if surplus > RESERVE:
                 self.drop()
-        self.peers.add(self)
         tls: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
         if tls is not None:
-            self.app_state = {**self.app_state, "peer": tls.getpeercert()}
+            peer = tls.getpeercert()
+            self.app_state = {**self.app_state, "peer": peer}
+            user = certificate_user(peer) if peer else None
+            self.shown_name = user.name if user is not None else ""
+        self.peers.add(self)
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
@@ -124,6 +148,11 @@ class HttpConnection(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self._head_open = True
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        if len(self.headers) > HEADERS:
+            raise TooManyHeadersError  # ends the parsing: the answer is 400
 
     def on_headers_complete(self) -> None:
         self._head_open, self._body_open = False, True
@@ -192,7 +221,7 @@ class HttpConnection(HttpToolsProtocol):
     def _forget(self) -> None:
         """It is no longer a connection of this server: it has ended, or speaks another protocol."""
         self._have_read()
-        self.peers.unknown.pop(self, None)
+        self.peers.forget(self)
         if self._owner:
             self.peers.disown(self._owner)
             self._owner = ""

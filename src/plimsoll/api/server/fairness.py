@@ -29,6 +29,7 @@ from plimsoll.api.machinery.users import MASTERS, User
 PAUSE_S = 1.0  # before a refusal of a limited user
 SEAT_WAIT_S = 15.0
 LONG_OBJECTS = 250  # a request that reads more is long
+URL_BYTES = 4096  # a request costs 1 more for each of so many; parsing and checking 60 KB takes about a millisecond
 COST = {"list": 10, "watch": 10, "deletecollection": 10, "create": 5}  # of the rate; others cost 1
 _USERS = 10_000  # above it the oldest idle ones are dropped, which only gives them a full bucket again
 
@@ -72,13 +73,14 @@ class Fairness:
         what = "too many requests" if is_over else "too many concurrent requests"
         await self._refuse(user, f"{what}, please try again later", 1)
 
-    async def slow_down(self, user: User) -> None:
-        """Count a page (health, discovery) or an error before any request; it is answered, above the rate later."""
+    async def slow_down(self, user: User, cost: int = 1) -> None:
+        """Count what is answered in any case, above the rate later: a page, an error before any request, a long URL."""
         if is_exempt(user):
             return
         flow = self._flow(user.name, exempt=False)
-        if flow.tokens >= 1:
-            flow.tokens -= 1
+        cost = min(cost, self._limits.user_burst)
+        if flow.tokens >= cost:
+            flow.tokens -= cost
         else:
             await asyncio.sleep(PAUSE_S)
         await self._rounds.next(user.name)

@@ -11,6 +11,7 @@ import errno
 import logging
 import socket
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -23,8 +24,10 @@ from plimsoll.errors import PlimsollError
 from plimsoll.linux.listeners import listening_process
 
 SHUTDOWN_S = 5
+SILENT = 1024  # connections that have sent nothing, and as many that wait for their handshake
 HANDSHAKES, HANDSHAKE_S = 64, 10.0
 _BACKLOG = 2048
+_ACCEPTED = 16  # at most, in one round of the event loop: less than a millisecond
 _ACCEPT_PAUSE_S = 0.1
 
 log = logging.getLogger("plimsoll.api")
@@ -45,15 +48,19 @@ class ServerStartError(PlimsollError):
 class _Server(uvicorn.Server):
     """Leaves signals to the caller, accepts connections itself, and sets `listening` when it does.
 
-    asyncio accepts all waiting connections at once, and each may keep memory for a minute without sending a byte. Here
-    one is accepted in each round of the event loop, and if many have not finished their TLS handshake, the oldest of
-    these is dropped: an honest client needs a moment for it, so under attack the others go first.
+    asyncio accepts all waiting connections at once, begins TLS with each, and each may keep its memory for a minute
+    without sending a byte. Here a connection costs a socket until its client has sent something. Then TLS begins, with
+    one connection in each round of the event loop, because a handshake takes a millisecond or two. If many are silent,
+    the oldest is closed, and so is the oldest of many handshakes: an honest client needs a moment for either, so under
+    attack the others go first. The newest client is served first: behind a crowd it would wait for all of them.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
         self._accepting: asyncio.Task[None] | None = None
+        self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # oldest first
+        self._speaking: deque[socket.socket] = deque()  # oldest first; they wait for their round
         self._handshakes: dict[asyncio.Task[None], None] = {}  # oldest first
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -63,28 +70,72 @@ class _Server(uvicorn.Server):
         bound.setblocking(False)
         bound.listen(_BACKLOG)
         self._accepting = asyncio.create_task(self._accept(bound))
+        self._accepting.add_done_callback(self._accepted_last)
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         for task in (self._accepting, *self._handshakes):
             if task is not None:
                 task.cancel()
+        for connection in (*self._silent, *self._speaking):
+            self._close(connection)
+        self._speaking.clear()
         await super().shutdown(sockets)
+
+    def _accepted_last(self, accepting: asyncio.Task[None]) -> None:
+        """A server that no one can connect to any more must not look alive."""
+        if not accepting.cancelled() and accepting.exception() is not None:
+            log.critical("connections are not accepted any more", exc_info=accepting.exception())
+            self.should_exit = True
 
     async def _accept(self, bound: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                connection, _ = await loop.sock_accept(bound)
+                for _ in range(_ACCEPTED):
+                    self._await_speech((await loop.sock_accept(bound))[0])
             except OSError as error:  # out of descriptors, or the client is gone already
                 log.warning("cannot accept a connection: %s", error)
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
-                continue
-            task = loop.create_task(self._connect(connection))
-            self._handshakes[task] = None
-            task.add_done_callback(self._handshakes.pop)
-            if len(self._handshakes) > HANDSHAKES:
-                next(iter(self._handshakes)).cancel()
+            await asyncio.sleep(0)  # `sock_accept` does not wait where a connection is there
+
+    def _await_speech(self, connection: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        self._silent[connection] = loop.call_later(HANDSHAKE_S, self._close, connection)
+        loop.add_reader(connection, self._has_spoken, connection)
+        if len(self._silent) > SILENT:
+            self._close(next(iter(self._silent)))
+
+    def _forget_silent(self, connection: socket.socket) -> None:
+        timer = self._silent.pop(connection, None)
+        if timer is not None:
+            timer.cancel()
+            asyncio.get_running_loop().remove_reader(connection)
+
+    def _close(self, connection: socket.socket) -> None:
+        self._forget_silent(connection)
+        connection.close()
+
+    def _has_spoken(self, connection: socket.socket) -> None:
+        """It has sent something, or closed its end."""
+        self._forget_silent(connection)
+        self._speaking.append(connection)
+        if len(self._speaking) > SILENT:
+            self._speaking.popleft().close()
+        if len(self._speaking) == 1:
+            asyncio.get_running_loop().call_soon(self._begin_next)
+
+    def _begin_next(self) -> None:
+        if not self._speaking:  # the server shuts down
+            return
+        loop = asyncio.get_running_loop()
+        task = loop.create_task(self._connect(self._speaking.pop()))
+        self._handshakes[task] = None
+        task.add_done_callback(self._handshakes.pop)
+        if len(self._handshakes) > HANDSHAKES:
+            next(iter(self._handshakes)).cancel()
+        if self._speaking:
+            loop.call_soon(self._begin_next)
 
     async def _connect(self, connection: socket.socket) -> None:
         config = self.config

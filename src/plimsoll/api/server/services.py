@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
 from plimsoll.aio import ExponentialBackoff, supervise
+from plimsoll.api.auth.account_tokens import CONFIGURATION_PATH, JWKS_PATH
+from plimsoll.api.auth.authenticator import Credentials
 from plimsoll.api.controllers import (
+    custom_resources,
     deployments,
     disruption_budgets,
+    endpoints,
     event_ttl,
     garbage_collector,
     jobs,
+    kubernetes_service,
     namespaces,
     nodes,
     pod_gc,
     quotas,
     replicasets,
+    role_aggregation,
+    service_accounts,
 )
 from plimsoll.api.controllers.controller import ControllerContext
+from plimsoll.api.controllers.dependents import Orphans
+from plimsoll.api.discovery.pages import StaticPage
 from plimsoll.api.server.app import App, Service
 from plimsoll.api.server.in_process import InProcess, control_plane_user
 from plimsoll.kube.client import Client
+from plimsoll.store.errors import WriteFailedError
+
+log = logging.getLogger("plimsoll.api")
 
 CONTROLLERS = "system:kube-controller-manager"
 RESTART_S = 5.0
@@ -37,21 +50,56 @@ def client_of(app: App, name: str) -> Client:
 async def controllers(app: App) -> AsyncIterator[None]:
     cluster = app.cluster
     context, clock = ControllerContext(cluster.store, client_of(app, CONTROLLERS)), cluster.clock
+    served = custom_resources.ServedDefinitions(context, cluster.catalog, app.pages.set_catalog)
+    served.refresh()
+    app.start_hooks |= dict.fromkeys(("crd-informer-synced", "start-apiextensions-controllers"), "")
+    at = kubernetes_service.advertised(app.pages.address)
+
+    def published() -> None:
+        app.start_hooks["bootstrap-controller"] = ""
+
+    app.start_hooks |= dict.fromkeys(("bootstrap-controller", "start-service-ip-repair-controllers"), "")
+    try:
+        await kubernetes_service.publish(cluster, at)
+    except WriteFailedError as error:
+        app.start_hooks["bootstrap-controller"] = str(error)
+        log.error("the service default/kubernetes is not written: %s", error)  # its controller tries again
+    kubernetes_service.report_conflicts(cluster)
+    profile, pods, replica_sets = cluster.profile, Orphans(), Orphans()
     every = (
-        namespaces.controller(context),
-        nodes.lifecycle_controller(context, cluster.profile, clock),
+        namespaces.controller(context, cluster.catalog),
+        nodes.lifecycle_controller(context, profile, clock),
         nodes.taint_eviction_controller(context, clock),
         pod_gc.controller(context),
         event_ttl.controller(context, clock),
-        quotas.controller(context, cluster.profile, clock),
-        garbage_collector.controller(context),
-        replicasets.controller(context),
-        deployments.controller(context, clock),
-        jobs.controller(context, clock),
+        quotas.controller(context, profile, clock, cluster.catalog),
+        custom_resources.controller(context, served, clock),
+        garbage_collector.controller(context, cluster.catalog),
+        replicasets.replica_set_controller(context, pods, profile, clock),
+        replicasets.replication_controller(context, pods, clock),
+        deployments.controller(context, replica_sets, profile, clock),
+        jobs.controller(context, pods, clock),
         disruption_budgets.controller(context),
+        role_aggregation.controller(context),
+        endpoints.controller(context),
+        kubernetes_service.controller(context, cluster, at, published),
+        service_accounts.controller(context, cluster.root_ca),
     )
     async with _running({f"controller {controller.name}": controller.run for controller in every}):
         yield
+
+
+def accounts(credentials: Credentials) -> Service:
+    """Tokens of service accounts are checked against the cluster's objects, and others can get the key."""
+
+    @asynccontextmanager
+    async def service(app: App) -> AsyncIterator[None]:
+        credentials.cluster, tokens = app.cluster, credentials.accounts
+        app.pages.added[JWKS_PATH] = lambda: StaticPage(200, tokens.key_set(), "application/jwk-set+json")
+        app.pages.added[CONFIGURATION_PATH] = lambda: StaticPage(200, tokens.configuration(app.pages.address))
+        yield
+
+    return service
 
 
 def running(name: str, run: Callable[[App], Coroutine[Any, Any, None]]) -> Service:

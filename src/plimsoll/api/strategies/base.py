@@ -17,6 +17,8 @@ from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
 
+# Metadata that a write to /status cannot change, as `codec.patch.managed_fields` has it for owners.
+_KEPT_BY_STATUS: dict[str, tuple[str, ...]] = {"deployments": ("labels",)}
 _PERCENT = re.compile(r"[0-9]{1,9}%", re.ASCII)
 
 
@@ -27,6 +29,7 @@ class WriteContext(msgspec.Struct, frozen=True):
     gates: Gates
     in_place: bool  # gate InPlacePodVerticalScaling
     now: str
+    service_family: str = "IPv4"  # of the range of cluster IPs
 
 
 class Strategy:
@@ -53,9 +56,11 @@ class Strategy:
         return []
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
-        """A write to /status: only the status is used."""
-        prepared = with_old(old, new, "status")
-        return {**prepared, "metadata": {**old["metadata"], **_managed(new)}}
+        """A write to /status: the status, and with it labels, annotations and finalizers; the rest stays."""
+        metadata = new["metadata"]
+        for field in _KEPT_BY_STATUS.get(self.resource.storage, ()):
+            metadata = with_old(metadata, old["metadata"], field)
+        return {**with_old(old, new, "status"), "metadata": metadata}
 
     def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return []
@@ -87,11 +92,6 @@ def with_old(document: JsonObject, old: JsonObject, field: str) -> JsonObject:
     if field in old:
         return {**document, field: old[field]}
     return without(document, field)
-
-
-def _managed(new: JsonObject) -> JsonObject:
-    metadata = new["metadata"]
-    return {name: metadata[name] for name in ("managedFields",) if name in metadata}
 
 
 # --- findings ---

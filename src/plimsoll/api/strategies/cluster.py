@@ -10,6 +10,7 @@ from plimsoll.errors import FieldError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import (
     config_map_key_problems,
+    decoded_bytes,
     label_value_problems,
     qualified_name_problems,
     size_bytes,
@@ -118,11 +119,6 @@ class LeaseStrategy(Strategy):
         return self.create_errors(new, context)
 
 
-def _decoded_bytes(text: str) -> int:
-    """Of valid base64: three bytes for four characters, without the padding."""
-    return len(text) // 4 * 3 - text[-2:].count("=")
-
-
 class ConfigMapStrategy(Strategy):
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         errors: list[FieldError] = []
@@ -133,7 +129,7 @@ class ConfigMapStrategy(Strategy):
                 errors += [invalid(path, key, problem) for problem in config_map_key_problems(key)]
                 if field == "data" and key in (document.get("binaryData") or {}):
                     errors.append(invalid(path, key, "duplicate of key present in binaryData"))
-                total += size_bytes(value) if field == "data" else _decoded_bytes(value)
+                total += size_bytes(value) if field == "data" else decoded_bytes(value)
         if total > MAX_CONFIG_MAP_BYTES:
             reason = f"may not be more than {MAX_CONFIG_MAP_BYTES} bytes"
             errors.append(FieldError("FieldValueTooLong", "[]", reason))

@@ -15,13 +15,15 @@ from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document, quantity_hook
 from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.comparison import PodVersion
-from plimsoll.rules.admission.disabled_fields import without_resize_fields
+from plimsoll.rules.admission.disabled_fields import without_resize_fields, without_restart_rules
 from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
+from plimsoll.rules.admission.security_context import security_errors
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
 from plimsoll.rules.admission.validation import create_errors
+from plimsoll.rules.lifecycle.restarts import RESTARTING_ALL, is_restarted, may_restart_all
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.objects import Container, Pod
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.qos import computed_qos_class
 
@@ -47,6 +49,8 @@ class PodStrategy(Strategy):
             del document["spec"]["resources"]
         if not context.in_place:
             document = without_resize_fields(document, None)
+        if not context.gates.restart_rules:
+            document = without_restart_rules(document)
         pod = lean_pod(document)
         status: JsonObject = {"phase": "Pending"}
         if (document.get("spec") or {}).get("schedulingGates"):
@@ -59,7 +63,8 @@ class PodStrategy(Strategy):
         return {**document, "status": status}
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
-        return create_errors(lean_pod(document), gates=context.gates)
+        errors = create_errors(lean_pod(document), gates=context.gates)
+        return errors + security_errors(document.get("spec") or {})
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return plain_patch_errors(
@@ -123,8 +128,7 @@ class PodStrategy(Strategy):
             if not _is_ip(entry.get("ip") or ""):
                 reason = "must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"
                 errors.append(invalid(f"status.podIPs[{index}]", entry.get("ip") or "", reason))
-        policy = (old.get("spec") or {}).get("restartPolicy")
-        errors += _state_errors(before, after, "containerStatuses", policy)
+        errors += _state_errors(before, after, lean_pod(old))
         return errors
 
     def warnings(self, document: JsonObject) -> list[str]:
@@ -217,18 +221,21 @@ def _is_ip(text: str) -> bool:
     return True
 
 
-def _state_errors(before: JsonObject, after: JsonObject, field: str, policy: Any) -> list[FieldError]:
+def _state_errors(before: JsonObject, after: JsonObject, pod: Pod) -> list[FieldError]:
     """A container that has terminated and will not restart stays terminated."""
-    if policy == "Always":
-        return []
-    known = {status.get("name"): status for status in before.get(field) or []}
+    known = {status.get("name"): status for status in before.get("containerStatuses") or []}
+    containers = {container.name: container for container in pod.spec.containers}
     errors = []
-    for index, status in enumerate(after.get(field) or []):
-        was = ((known.get(status.get("name")) or {}).get("state") or {}).get("terminated")
-        if was is None or (policy == "OnFailure" and was.get("exitCode")):
+    for index, status in enumerate(after.get("containerStatuses") or []):
+        name = status.get("name")
+        was = ((known.get(name) or {}).get("state") or {}).get("terminated")
+        if was is None or (status.get("state") or {}).get("terminated") is not None:
             continue
-        if (status.get("state") or {}).get("terminated") is None:
-            path = f"status.{field}[{index}].state"
+        code = int(was.get("exitCode") or 0)
+        if was.get("reason") == RESTARTING_ALL or may_restart_all(pod):
+            continue
+        if not is_restarted(containers.get(name, Container()), pod.spec.restart_policy or "", code):
+            path = f"status.containerStatuses[{index}].state"
             errors.append(forbidden(path, "may not be transitioned to non-terminated state"))
     return errors
 
@@ -242,6 +249,15 @@ def _without_effect(spec: JsonObject) -> list[str]:
         warnings.append("spec.automountServiceAccountToken: no effect: there are no service account tokens here")
     if spec.get("schedulingGroup"):
         warnings.append("spec.schedulingGroup: no effect: each pod is scheduled by itself")
+    if not spec.get("hostNetwork"):
+        warnings += (
+            f"spec.{kind}[{index}].ports[{place}].hostPort: no effect without hostNetwork: nodes forward no ports to "
+            "pods; the scheduler keeps the port free"
+            for kind in ("initContainers", "containers")
+            for index, container in enumerate(spec.get(kind) or ())
+            for place, port in enumerate(container.get("ports") or ())
+            if port.get("hostPort")
+        )
     return warnings
 
 

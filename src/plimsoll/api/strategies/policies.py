@@ -27,7 +27,9 @@ from plimsoll.rules.resources.defaulting import BUILT_IN
 MAX_USER_PRIORITY = 1_000_000_000
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 
-_SCOPES = ("BestEffort", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating")
+_SCOPES = (
+    "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
+)  # fmt: skip
 _COUNTED = OBJECT_COUNTS | {"requests.storage"}
 _BOUNDS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
 _LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
@@ -180,6 +182,9 @@ class DisruptionBudgetStrategy(Strategy):
 
 
 class ServiceAccountStrategy(Strategy):
+    def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
+        return self.create_errors(new, context)
+
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         return [
             required(f"imagePullSecrets[{index}].name")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import lru_cache
 
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.strategies.base import Strategy
@@ -13,6 +13,8 @@ from plimsoll.api.strategies.cluster import (
     NamespaceStrategy,
     NodeStrategy,
 )
+from plimsoll.api.strategies.custom import CustomResourceDefinitionStrategy, CustomStrategy
+from plimsoll.api.strategies.jobs import CronJobStrategy, JobStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.policies import (
     DisruptionBudgetStrategy,
@@ -22,11 +24,29 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
-from plimsoll.api.strategies.workloads import JobStrategy, WorkloadStrategy
+from plimsoll.api.strategies.roles import BindingStrategy, RoleStrategy
+from plimsoll.api.strategies.secrets import SecretStrategy
+from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
+from plimsoll.api.strategies.workloads import (
+    ControllerRevisionStrategy,
+    DaemonSetStrategy,
+    PodTemplateStrategy,
+    ReplicationControllerStrategy,
+    StatefulSetStrategy,
+    WorkloadStrategy,
+)
 
 _STRATEGIES: dict[str, type[Strategy]] = {
+    "clusterrolebindings": BindingStrategy,
+    "clusterroles": RoleStrategy,
     "configmaps": ConfigMapStrategy,
+    "controllerrevisions": ControllerRevisionStrategy,
+    "cronjobs": CronJobStrategy,
+    "customresourcedefinitions": CustomResourceDefinitionStrategy,
+    "daemonsets": DaemonSetStrategy,
     "deployments": WorkloadStrategy,
+    "endpoints": EndpointsStrategy,
+    "endpointslices": EndpointSliceStrategy,
     "events": EventStrategy,
     "jobs": JobStrategy,
     "leases": LeaseStrategy,
@@ -35,14 +55,23 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "nodes": NodeStrategy,
     "poddisruptionbudgets": DisruptionBudgetStrategy,
     "pods": PodStrategy,
+    "podtemplates": PodTemplateStrategy,
     "priorityclasses": PriorityClassStrategy,
     "replicasets": WorkloadStrategy,
+    "replicationcontrollers": ReplicationControllerStrategy,
     "resourcequotas": QuotaStrategy,
+    "rolebindings": BindingStrategy,
+    "roles": RoleStrategy,
     "runtimeclasses": RuntimeClassStrategy,
+    "secrets": SecretStrategy,
     "serviceaccounts": ServiceAccountStrategy,
+    "services": ServiceStrategy,
+    "statefulsets": StatefulSetStrategy,
 }
 
 
-@cache
+@lru_cache(512)  # custom resources come and go
 def strategy(resource: ApiResource) -> Strategy:
+    if resource.custom is not None:
+        return CustomStrategy(resource)
     return _STRATEGIES[resource.storage](resource)

@@ -1,83 +1,38 @@
-"""One line of `kubectl get` for every kind but pods: columns and cells (05 B7).
-
-A `Printer` has its columns in the order they are sent; those with priority 1 show up with `-o wide`. Cells are computed
-for each response, because ages and some states depend on the current time.
-"""
+"""One line of `kubectl get` for every kind but pods and workloads: columns and cells (05 B7)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any
 
-import msgspec
-
+from plimsoll.api.tables.columns import (
+    AGE,
+    AGE_TEXT,
+    NAME,
+    NAME_TEXT,
+    Cells,
+    Printer,
+    TableColumn,
+    age_of,
+    columns,
+    created,
+    name_of,
+    named,
+)
 from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
+from plimsoll.api.tables.service_printer import endpoints_cells, service_cells, slice_cells
+from plimsoll.api.tables.workload_printers import WORKLOAD_PRINTERS
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.timestamps import age, epoch_seconds, human_duration
-
-Cells = Callable[[JsonObject, float], list[Any]]
+from plimsoll.rules.timestamps import age
 
 UNKNOWN = "<unknown>"
-_AGE = (
-    "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed "
-    "to be set in happens-before order across separate operations. Clients may not set this value. It is represented "
-    "in RFC3339 form and is in UTC."
-)
-_NAME = "Name must be unique within a namespace."
-
-
-class TableColumn(msgspec.Struct, frozen=True):
-    name: str
-    type: Literal["string", "integer", "boolean", "date"] = "string"
-    description: str = ""
-    priority: int = 0
-    format: str = ""
-
-    def definition(self) -> JsonObject:
-        return {field: getattr(self, field) for field in ("name", "type", "format", "description", "priority")}
-
-
-class Printer(msgspec.Struct, frozen=True):
-    columns: tuple[TableColumn, ...]
-    cells: Cells
-
-
-NAME = TableColumn("Name", description=_NAME, format="name")
-AGE = TableColumn("Age", description=_AGE)
-
-
-def _columns(*names: str, wide: tuple[str, ...] = ()) -> tuple[TableColumn, ...]:
-    """Name, then these, then those that only `-o wide` shows."""
-    plain = tuple(AGE if name == "Age" else TableColumn(name) for name in names)
-    return (NAME, *plain, *(TableColumn(name, priority=1) for name in wide))
-
-
-def _created(document: JsonObject) -> Any:
-    return part(document, "metadata").get("creationTimestamp")
-
-
-def _name(document: JsonObject) -> str:
-    return part(document, "metadata").get("name") or ""
-
-
-def _age(document: JsonObject, now_s: float) -> str:
-    return age(_created(document), now_s)
-
-
-def _named(middle: Callable[[JsonObject], list[Any]]) -> Cells:
-    """Name, these cells, Age."""
-    return lambda document, now_s: [_name(document), *middle(document), _age(document, now_s)]
-
-
-# --- kinds ---
 
 
 def _pod(pod: JsonObject, now_s: float) -> list[Any]:
     ready, status, restarts, *wide = pod_cells(pod, now_s)
-    return [_name(pod), ready, status, restarts, _age(pod, now_s), *wide]
+    return [name_of(pod), ready, status, restarts, age_of(pod, now_s), *wide]
 
 
 def _node(profile: str) -> Cells:
@@ -90,10 +45,10 @@ def _node(profile: str) -> Cells:
         if named.node_table_shows_architecture and info.get("architecture"):
             kernel = f"{kernel} ({info['architecture']})"
         return [
-            _name(node),
+            name_of(node),
             _node_status(node),
             _node_roles(node),
-            _age(node, now_s),
+            age_of(node, now_s),
             info.get("kubeletVersion") or "",
             _address(addresses, "InternalIP"),
             _address(addresses, "ExternalIP"),
@@ -143,7 +98,7 @@ def _event(event: JsonObject, now_s: float) -> list[Any]:
         (event.get("message") or "").strip(),
         age(first, now_s),
         series.get("count") or event.get("count") or 1,
-        _name(event),
+        name_of(event),
     ]
 
 
@@ -157,7 +112,7 @@ _EVENT_COLUMNS = (
     TableColumn("Message", description="What happened"),
     TableColumn("First Seen", description="Time this event was first seen", priority=1),
     TableColumn("Count", description="How many times this event was seen", priority=1),
-    TableColumn("Name", description=_NAME, priority=1, format="name"),
+    TableColumn("Name", description=NAME_TEXT, priority=1, format="name"),
 )
 
 
@@ -180,10 +135,10 @@ def _quantity(value: Any) -> str:
 
 def _priority_class(priority: JsonObject, now_s: float) -> list[Any]:
     return [
-        _name(priority),
+        name_of(priority),
         priority.get("value") or 0,
         bool(priority.get("globalDefault")),
-        _age(priority, now_s),
+        age_of(priority, now_s),
         priority.get("preemptionPolicy") or "PreemptLowerPriority",
     ]
 
@@ -194,75 +149,26 @@ def _disruption_budget(budget: JsonObject) -> list[Any]:
     return [*shown, part(budget, "status").get("disruptionsAllowed") or 0]
 
 
-def _template(document: JsonObject) -> list[str]:
-    """Containers, Images, Selector: the wide cells of every workload."""
-    containers = part(document, "spec", "template", "spec").get("containers") or []
-    return [
-        ",".join(container.get("name") or "" for container in containers),
-        ",".join(container.get("image") or "" for container in containers),
-        _selector(part(document, "spec").get("selector")),
-    ]
+_BINDING_COLUMNS = columns("Role", "Age", wide=("Users", "Groups", "ServiceAccounts"))
 
 
-def _selector(selector: JsonObject | None) -> str:
-    if selector is None:
-        return NONE
-    parts = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
-    words = {"In": "in", "NotIn": "notin"}
-    for term in selector.get("matchExpressions") or []:
-        key, operator = term.get("key"), term.get("operator")
-        if operator in words:
-            parts.append(f"{key} {words[operator]} ({','.join(sorted(term.get('values') or []))})")
-        else:
-            parts.append(f"!{key}" if operator == "DoesNotExist" else f"{key}")
-    return ",".join(parts) or NONE
+def _binding(document: JsonObject, now_s: float) -> list[Any]:
+    subjects: dict[str, list[str]] = {"User": [], "Group": [], "ServiceAccount": []}
+    for subject in document.get("subjects") or ():
+        name = subject.get("name") or ""
+        if subject.get("kind") == "ServiceAccount" and subject.get("namespace"):
+            name = f"{subject['namespace']}/{name}"
+        subjects.setdefault(subject.get("kind") or "", []).append(name)
+    reference = part(document, "roleRef")
+    listed = [", ".join(subjects[kind]) for kind in ("User", "Group", "ServiceAccount")]
+    role = f"{reference.get('kind')}/{reference.get('name')}"
+    return [name_of(document), role, age_of(document, now_s), *listed]
 
 
-def _deployment(document: JsonObject, now_s: float) -> list[Any]:
-    desired, ready, updated, available = _replicas(document, "readyReplicas", "updatedReplicas", "availableReplicas")
-    replicas = [f"{ready}/{desired}", updated, available]
-    return [_name(document), *replicas, _age(document, now_s), *_template(document)]
+def _service(service: JsonObject, now_s: float) -> list[Any]:
+    *cells, selector = service_cells(service)
+    return [name_of(service), *cells, age_of(service, now_s), selector]
 
-
-def _replica_set(document: JsonObject, now_s: float) -> list[Any]:
-    replicas = _replicas(document, "replicas", "readyReplicas")
-    return [_name(document), *replicas, _age(document, now_s), *_template(document)]
-
-
-def _replicas(document: JsonObject, *fields: str) -> list[int]:
-    """The desired number, then these of the status."""
-    desired, status = part(document, "spec").get("replicas"), part(document, "status")
-    return [1 if desired is None else int(desired), *(status.get(field) or 0 for field in fields)]
-
-
-def _job(job: JsonObject, now_s: float) -> list[Any]:
-    spec, status = part(job, "spec"), part(job, "status")
-    done, desired, parallel = status.get("succeeded") or 0, spec.get("completions"), spec.get("parallelism") or 0
-    if desired is not None:
-        completions = f"{done}/{desired}"
-    else:
-        completions = f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
-    cells = [_job_status(job, status), completions, _job_duration(status, now_s)]
-    return [_name(job), *cells, _age(job, now_s), *_template(job)]
-
-
-def _job_status(job: JsonObject, status: JsonObject) -> str:
-    true = {condition.get("type") for condition in status.get("conditions") or [] if condition.get("status") == "True"}
-    ended = [type_ for type_ in ("Complete", "Failed") if type_ in true]
-    deleted = ["Terminating"] if part(job, "metadata").get("deletionTimestamp") else []
-    open_ = [type_ for type_ in ("Suspended", "FailureTarget", "SuccessCriteriaMet") if type_ in true]
-    return [*ended, *deleted, *open_, "Running"][0]
-
-
-def _job_duration(status: JsonObject, now_s: float) -> str:
-    start = epoch_seconds(status.get("startTime"))
-    if start is None:
-        return ""
-    end = epoch_seconds(status.get("completionTime"))
-    return human_duration((now_s if end is None else end) - start)
-
-
-_WORKLOAD_WIDE = ("Containers", "Images", "Selector")
 
 _PRINTERS: dict[str, Printer] = {
     "pods": Printer(
@@ -283,17 +189,24 @@ _PRINTERS: dict[str, Printer] = {
     ),
     "events": Printer(_EVENT_COLUMNS, _event),
     "namespaces": Printer(
-        _columns("Status", "Age"), _named(lambda namespace: [part(namespace, "status").get("phase") or ""])
+        columns("Status", "Age"), named(lambda namespace: [part(namespace, "status").get("phase") or ""])
     ),
     "configmaps": Printer(
-        _columns("Data", "Age"),
-        _named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
+        columns("Data", "Age"),
+        named(lambda map_: [len(part(map_, "data")) + len(part(map_, "binaryData"))]),
     ),
-    "resourcequotas": Printer(_columns("Request", "Limit", "Age"), _named(_quota)),
-    "serviceaccounts": Printer(_columns("Age"), _named(lambda _: [])),
-    "leases": Printer(
-        _columns("Holder", "Age"), _named(lambda lease: [part(lease, "spec").get("holderIdentity") or ""])
+    "services": Printer(columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)), _service),
+    "endpoints": Printer(columns("Endpoints", "Age"), named(endpoints_cells)),
+    "endpointslices": Printer(columns("AddressType", "Ports", "Endpoints", "Age"), named(slice_cells)),
+    "rolebindings": Printer(_BINDING_COLUMNS, _binding),
+    "clusterrolebindings": Printer(_BINDING_COLUMNS, _binding),
+    "secrets": Printer(
+        columns("Type", "Data", "Age"),
+        named(lambda secret: [secret.get("type") or "", len(part(secret, "data"))]),
     ),
+    "resourcequotas": Printer(columns("Request", "Limit", "Age"), named(_quota)),
+    "serviceaccounts": Printer(columns("Age"), named(lambda _: [])),
+    "leases": Printer(columns("Holder", "Age"), named(lambda lease: [part(lease, "spec").get("holderIdentity") or ""])),
     "priorityclasses": Printer(
         (
             NAME,
@@ -305,7 +218,7 @@ _PRINTERS: dict[str, Printer] = {
         _priority_class,
     ),
     "runtimeclasses": Printer(
-        _columns("Handler", "Age"), _named(lambda runtime_class: [runtime_class.get("handler") or ""])
+        columns("Handler", "Age"), named(lambda runtime_class: [runtime_class.get("handler") or ""])
     ),
     "poddisruptionbudgets": Printer(
         (
@@ -315,22 +228,11 @@ _PRINTERS: dict[str, Printer] = {
             TableColumn("Allowed Disruptions", "integer", "How many may be disrupted now."),
             AGE,
         ),
-        _named(_disruption_budget),
+        named(_disruption_budget),
     ),
-    "deployments": Printer(_columns("Ready", "Up-to-date", "Available", "Age", wide=_WORKLOAD_WIDE), _deployment),
-    "replicasets": Printer(
-        (
-            NAME,
-            TableColumn("Desired", "integer", "How many replicas are desired."),
-            TableColumn("Current", "integer", "How many replicas there are."),
-            TableColumn("Ready", "integer", "How many replicas are ready."),
-            *_columns("Age", wide=_WORKLOAD_WIDE)[1:],
-        ),
-        _replica_set,
-    ),
-    "jobs": Printer(_columns("Status", "Completions", "Duration", "Age", wide=_WORKLOAD_WIDE), _job),
+    **WORKLOAD_PRINTERS,
 }
-_NODE_COLUMNS = _columns(
+_NODE_COLUMNS = columns(
     "Status",
     "Roles",
     "Age",
@@ -338,7 +240,7 @@ _NODE_COLUMNS = _columns(
     wide=("Internal-IP", "External-IP", "OS-Image", "Kernel-Version", "Container-Runtime"),
 )
 _PLAIN = Printer(
-    (NAME, TableColumn("Created At", "date", _AGE)), lambda document, _: [_name(document), _created(document)]
+    (NAME, TableColumn("Created At", "date", AGE_TEXT)), lambda document, _: [name_of(document), created(document)]
 )
 
 

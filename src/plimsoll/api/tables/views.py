@@ -7,7 +7,7 @@ and the body's rest, and a list is its bodies with commas between them. Only Tab
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from functools import cache
+from functools import lru_cache
 
 import msgspec
 
@@ -17,8 +17,11 @@ from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.negotiate import MediaType, View
 from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.status import bad_request
+from plimsoll.api.tables.columns import Printer
+from plimsoll.api.tables.custom_printer import custom_printer
 from plimsoll.api.tables.pod_printer import pod_conditions
-from plimsoll.api.tables.printers import Printer, printer
+from plimsoll.api.tables.printers import printer
+from plimsoll.codec.schema.custom import served
 from plimsoll.rules.model.json_object import JsonObject
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
@@ -40,11 +43,14 @@ _ZERO_VALUES: dict[str, bytes] = {
 
 
 def stored_form(resource: ApiResource, body: bytes) -> bytes:
-    """The members of the object in this resource's version: the stored bytes, except for events.k8s.io."""
+    """The members of the object in this resource's version: the stored bytes, except for events.k8s.io and for custom
+    kinds, which follow their current schema."""
+    if resource.custom is not None:
+        return encoded(served(resource.custom.kind, _decode(body)))
     return encoded(as_new(_decode(body))) if resource.group == "events.k8s.io" else body
 
 
-@cache
+@lru_cache(512)  # custom resources come and go
 def opening(resource: ApiResource) -> bytes:
     return resource.opening()
 
@@ -74,8 +80,8 @@ async def gathered(head: bytes, items: AsyncIterator[bytes], tail: bytes, comma:
 
 
 def item_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes, pace: Pace) -> AsyncIterator[bytes]:
-    head = b'{"kind":"%sList","apiVersion":"%s","metadata":%s,"items":[' % (
-        resource.kind.encode(),
+    head = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (
+        resource.list_kind.encode(),
         resource.group_version.encode(),
         list_meta,
     )
@@ -92,7 +98,7 @@ def item_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes, 
 def yaml_list(resource: ApiResource, bodies: Sequence[bytes], list_meta: bytes, pace: Pace) -> AsyncIterator[bytes]:
     """The same as YAML, with its keys in order, as one document of all items would print them."""
     head = f"apiVersion: {resource.group_version}\nitems:{'' if bodies else ' []'}\n".encode()
-    tail = as_yaml({"kind": f"{resource.kind}List", "metadata": _decode(list_meta)})
+    tail = as_yaml({"kind": resource.list_kind, "metadata": _decode(list_meta)})
 
     async def items() -> AsyncIterator[bytes]:
         for body in bodies:
@@ -119,10 +125,12 @@ class Viewer:
                 "must be 'Metadata', 'Object', 'None', or empty"
             )
         self._include = include or "Metadata"
-        self._printer: Printer = printer(resource.storage, profile)
+        self._printer: Printer = (
+            printer(resource.storage, profile) if resource.custom is None else custom_printer(resource.custom.columns)
+        )
 
     def one(self, body: bytes, now_s: float, *, columns: bool = True) -> bytes:
-        document = document_of(body)
+        document = self._document(body)
         if self.view == "Table":
             meta = b'{"resourceVersion":%s}' % encoded(document["metadata"].get("resourceVersion", ""))
             return self._table([self._row(document, now_s)], meta, columns)
@@ -136,12 +144,16 @@ class Viewer:
             for body in bodies:
                 if pace.is_due():
                     await pace.pause()
-                document = document_of(body)
+                document = self._document(body)
                 yield (
                     self._row(document, now_s) if self.view == "Table" else self._partial(encoded(document["metadata"]))
                 )
 
         return gathered(head, items(), b"]}\n")
+
+    def _document(self, body: bytes) -> JsonObject:
+        custom = self._resource.custom
+        return document_of(body) if custom is None else served(custom.kind, document_of(body))
 
     def bookmark(self, version: int, *, ends_initial: bool, columns: bool) -> bytes:
         meta = bookmark_metadata(version, ends_initial)

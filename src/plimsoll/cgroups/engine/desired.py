@@ -21,7 +21,12 @@ CpusOf = Callable[[str, str], str]  # pod uid, container name → the list of CP
 
 
 class WorkloadCache:
-    """The workload of each pod, cached for as long as the pod stays the same."""
+    """The workload of each pod, cached for as long as the pod stays the same.
+
+    The cgroup manager and the agent each have an instance: during a resize one asks about the actuated pod and the
+    other about the allocated one, so that a common entry would be computed again at every question. The cgroup manager
+    also runs in a thread of its own.
+    """
 
     def __init__(self, config: NodeConfig) -> None:
         self.config = config

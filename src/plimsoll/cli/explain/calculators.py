@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.parameters import FactorParam, QuantitiesParam, QuantityParam
 from plimsoll.cli.terminal import inert
@@ -23,6 +22,7 @@ from plimsoll.rules.cgroups.reasons import (
     weight_formula,
 )
 from plimsoll.rules.explain.advice import qos_sentence
+from plimsoll.rules.explain.departures import memory_qos_gate_note
 from plimsoll.rules.model.objects import Container, Pod, PodSpec, ResourceList, Resources
 from plimsoll.rules.profile import DEFAULT_PROFILE, PROFILE_NAMES, Profile, profile_named
 from plimsoll.rules.quantity import Quantity
@@ -34,9 +34,9 @@ from plimsoll.rules.resources.oom_score import burstable_score, clamped
 DEFAULT_FACTOR = 0.9
 
 
-@click.command("qos")
-@click.option("--request", "requests", type=QuantitiesParam(), default="", help="cpu=250m,memory=1Gi")
-@click.option("--limit", "limits", type=QuantitiesParam(), default="", help="cpu=500m,memory=2Gi")
+@console.command("qos")
+@console.option("--request", "requests", type=QuantitiesParam(), default="", help="cpu=250m,memory=1Gi")
+@console.option("--limit", "limits", type=QuantitiesParam(), default="", help="cpu=500m,memory=2Gi")
 def qos(requests: ResourceList, limits: ResourceList) -> None:
     """Show the QoS class of a pod with one such container."""
     question = NodeQuestion(_defaults())
@@ -47,13 +47,15 @@ def qos(requests: ResourceList, limits: ResourceList) -> None:
     errors = resource_errors(work.pod.spec.containers[0].resources, "resources")
     if errors:
         raise InvalidObjectError(errors)
-    click.echo(work.qos)
-    click.echo(qos_sentence(work, setting))
+    console.echo(work.qos)
+    console.echo(qos_sentence(work, setting))
 
 
-@click.command("oom")
-@click.option("--request", type=QuantityParam(), default="0", show_default=True, help="The container's memory request.")
-@click.option(
+@console.command("oom")
+@console.option(
+    "--request", type=QuantityParam(), default="0", show_default=True, help="The container's memory request."
+)
+@console.option(
     "--capacity",
     type=QuantityParam(),
     required=True,
@@ -62,33 +64,33 @@ def qos(requests: ResourceList, limits: ResourceList) -> None:
 def oom(request: Quantity, capacity: Quantity) -> None:
     """Show the oom_score_adj of a container in a Burstable pod."""
     if not capacity.value:
-        raise click.BadParameter("must be greater than 0", param_hint="--capacity")
+        raise console.BadParameterError("must be greater than 0", param_hint="--capacity")
     plain = burstable_score(request.value, capacity.value)
     score = clamped(plain)
-    click.echo(str(score))
+    console.echo(str(score))
     text = f"1000 − ⌊1000 · {request.value} / {capacity.value}⌋ = {plain}"
-    click.echo(text if plain == score else f"{text}; limited to 3…999: {score}")
-    click.echo("Guaranteed and system-node-critical: −997; BestEffort: 1000")
+    console.echo(text if plain == score else f"{text}; limited to 3…999: {score}")
+    console.echo("Guaranteed and system-node-critical: −997; BestEffort: 1000")
 
 
-@click.command("memory-high")
-@click.option("--request", type=QuantityParam(), default="0", show_default=True)
-@click.option("--limit", type=QuantityParam(), default="0", show_default=True, help="0 or absent: none.")
-@click.option(
+@console.command("memory-high")
+@console.option("--request", type=QuantityParam(), default="0", show_default=True)
+@console.option("--limit", type=QuantityParam(), default="0", show_default=True, help="0 or absent: none.")
+@console.option(
     "--allocatable",
     type=QuantityParam(),
     help="Node allocatable memory without the eviction threshold; needed without a limit.",
 )
-@click.option("--factor", type=FactorParam(), default=None, help="[default: 0.9, or 0.8 with --formula 1.22]")
-@click.option(
+@console.option("--factor", type=FactorParam(), default=None, help="[default: 0.9, or 0.8 with --formula 1.22]")
+@console.option(
     "--formula",
-    type=click.Choice(["1.22", "1.27"]),
+    type=console.Choice(["1.22", "1.27"]),
     default="1.27",
     show_default=True,
     help="That of 1.22 to 1.26, or today's.",
 )
-@click.option("--page-size", type=click.IntRange(1, 1 << 30), default=4096, show_default=True)
-@click.option("--profile", type=click.Choice(PROFILE_NAMES), default=DEFAULT_PROFILE.name, show_default=True)
+@console.option("--page-size", type=console.IntRange(1, 1 << 30), default=4096, show_default=True)
+@console.option("--profile", type=console.Choice(PROFILE_NAMES), default=DEFAULT_PROFILE.name, show_default=True)
 def memory_high_command(
     request: Quantity,
     limit: Quantity,
@@ -103,7 +105,7 @@ def memory_high_command(
     available = allocatable.value if allocatable is not None else None
     if formula == "1.22":
         for line in _first_formula(request.value, limit.value, available, factor or FIRST_FACTOR):
-            click.echo(line)
+            console.echo(line)
         return
     factor = factor or DEFAULT_FACTOR
     high = memory_high(
@@ -115,14 +117,16 @@ def memory_high_command(
         without_request=chosen.memory_high_without_request,
     )
     if high is None:
-        click.echo("not set")
-        click.echo(_why_not_high(request, limit, available, chosen))
+        console.echo("not set")
+        console.echo(_why_not_high(request, limit, available, chosen))
         return
     policy = NodePolicy(0, available, throttling_factor=factor, page_size=page_size)
-    click.echo(f"{high}  {human_bytes(high)}")
-    click.echo(memory_high_formula(request.value, limit.value, high, policy))
+    console.echo(f"{high}  {human_bytes(high)}")
+    console.echo(memory_high_formula(request.value, limit.value, high, policy))
     if not request.value and not limit.value:
-        click.echo(chosen.notes["memory_high_without_request"])
+        console.echo(chosen.notes["memory_high_without_request"])
+    if note := memory_qos_gate_note(chosen):
+        console.echo(f"note: {note}")
 
 
 def _first_formula(request: int, limit: int, available: int | None, factor: float) -> Iterator[str]:
@@ -154,36 +158,38 @@ def _why_not_high(request: Quantity, limit: Quantity, allocatable: int | None, p
     return "the result is not larger than the request"
 
 
-@click.command("allocatable")
+@console.command("allocatable")
 @node_options
 def allocatable(**options: Any) -> None:
     """Show what a node offers to pods: capacity minus reservations minus hard eviction thresholds."""
     from plimsoll.rules.explain.explanation import allocatable_steps
 
     setting, notes = NodeQuestion(options).setting()
-    click.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}")
+    console.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}")
     for name in setting.allocatable:
-        click.echo(f"{inert(name):<20} {allocatable_steps(setting, name)}")
+        console.echo(f"{inert(name):<20} {allocatable_steps(setting, name)}")
     absolute = setting.absolute["memory"].value
-    click.echo(f"{'kubepods memory':<20} {absolute}  (without the eviction threshold)  {human_bytes(absolute)}")
+    console.echo(f"{'kubepods memory':<20} {absolute}  (without the eviction threshold)  {human_bytes(absolute)}")
     for note in notes:
-        click.echo(f"note: {inert(note)}", err=True)
+        console.echo(f"note: {inert(note)}", err=True)
 
 
-@click.command("weight")
-@click.argument("cpu", type=QuantityParam())
-@click.option("--period", type=click.IntRange(1000, 1_000_000), default=100_000, show_default=True, help="µs")
+@console.command("weight")
+@console.argument("cpu", type=QuantityParam())
+@console.option("--period", type=console.IntRange(1000, 1_000_000), default=100_000, show_default=True, help="µs")
 def weight(cpu: Quantity, period: int) -> None:
     """Convert a CPU amount to shares, weights (older and newer runtimes) and quota."""
     policy = NodePolicy(0, period_us=period)
     cpu_shares = shares(cpu.milli)
-    click.echo(human_cores(cpu.milli))
-    click.echo(f"{'cpu.shares':<22} {cpu_shares:>8}  {shares_formula(cpu.milli)}")
+    console.echo(human_cores(cpu.milli))
+    console.echo(f"{'cpu.shares':<22} {cpu_shares:>8}  {shares_formula(cpu.milli)}")
     linear = f"{weight_linear(cpu_shares):>8}  {weight_formula(cpu.milli, 'linear')}"
-    click.echo(f"{'cpu.weight (linear)':<22} {linear}  ← kubelet; older runtimes")
+    console.echo(f"{'cpu.weight (linear)':<22} {linear}  ← kubelet; older runtimes")
     quadratic = f"{weight_quadratic(cpu_shares):>8}  {weight_formula(cpu.milli, 'quadratic')}"
-    click.echo(f"{'cpu.weight (quadratic)':<22} {quadratic}  ← runc ≥ 1.3.2, crun ≥ 1.23")
-    click.echo(f"{'quota µs':<22} {quota_us(cpu.milli, period):>8}  {quota_formula(cpu.milli, policy, systemd=False)}")
+    console.echo(f"{'cpu.weight (quadratic)':<22} {quadratic}  ← runc ≥ 1.3.2, crun ≥ 1.23")
+    console.echo(
+        f"{'quota µs':<22} {quota_us(cpu.milli, period):>8}  {quota_formula(cpu.milli, policy, systemd=False)}"
+    )
 
 
 def _defaults() -> dict[str, Any]:
@@ -199,7 +205,7 @@ def _defaults() -> dict[str, Any]:
     }
 
 
-COMMANDS: dict[str, click.Command] = {
+COMMANDS: dict[str, console.Command] = {
     "qos": qos,
     "oom": oom,
     "memory-high": memory_high_command,

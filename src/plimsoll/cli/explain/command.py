@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.node_options import NodeQuestion, node_options
 
 CALCULATORS = ("qos", "oom", "memory-high", "allocatable", "weight")
@@ -17,51 +16,53 @@ QUESTIONS = {
 MANIFESTS = "manifests"
 
 
-class ExplainGroup(click.Group):
+class ExplainGroup(console.Group):
     """The first argument may name a subcommand; otherwise it is a file, a directory or an option of the main form."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: console.Context, args: list[str]) -> None:
         if not args or args[0] not in (*CALCULATORS, *QUESTIONS, "-h", "--help"):
             args = [MANIFESTS, *args]
         elif args[0] in ("-h", "--help"):
             args = [MANIFESTS, "--help"]
-        return super().parse_args(ctx, args)
+        super().parse_args(ctx, args)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in CALCULATORS:
+    def get_command(self, name: str) -> console.Command | None:
+        if name in CALCULATORS:
             from plimsoll.cli.explain import calculators
 
-            return calculators.COMMANDS[cmd_name]
-        if cmd_name in QUESTIONS:
+            return calculators.COMMANDS[name]
+        if name in QUESTIONS:
             import importlib
 
-            module, attribute = QUESTIONS[cmd_name]
-            command: click.Command = getattr(importlib.import_module(module), attribute)
+            module, attribute = QUESTIONS[name]
+            command: console.Command = getattr(importlib.import_module(module), attribute)
             return command
-        return super().get_command(ctx, cmd_name)
+        return super().get_command(name)
 
 
-@click.group(cls=ExplainGroup)
+@console.group(cls=ExplainGroup)
 def explain() -> None:
     """Explain what a node will do with a manifest."""
 
 
-class MainForm(click.Command):
+class MainForm(console.Command):
     """Leave the internal name of the main form out of the usage line."""
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
-    ) -> click.Context:
-        return super().make_context("", args, parent, **extra)
+        self, name: str, args: list[str], parent: console.Context | None = None, *, resilient: bool = False
+    ) -> console.Context:
+        return super().make_context("", args, parent, resilient=resilient)
 
 
 @explain.command(MANIFESTS, cls=MainForm)
-@click.argument("files", nargs=-1, metavar="FILE|DIR|-...")
+@console.argument("files", nargs=-1, metavar="FILE|DIR|-...")
 @node_options
-@click.option("-o", "--output", type=click.Choice(["tree", "table", "json", "yaml", "sh"]), default="tree")
-@click.option("--diff", metavar="A,B", help="Show only the differences: documents,1.36 or cgroupfs,systemd or v1,v2 …")
-@click.option("--advise", is_flag=True, help="Suggest the smallest change that makes each pod Guaranteed.")
-@click.option("--brief", is_flag=True, help="Omit formulas.")
+@console.option("-o", "--output", type=console.Choice(["tree", "table", "json", "yaml", "sh"]), default="tree")
+@console.option(
+    "--diff", metavar="A,B", help="Show only the differences: documents,1.36 or cgroupfs,systemd or v1,v2 …"
+)
+@console.option("--advise", is_flag=True, help="Suggest the smallest change that makes each pod Guaranteed.")
+@console.option("--brief", is_flag=True, help="Omit formulas.")
 def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:
     """Explain what a node will do with each pod: QoS class, oom_score_adj, and every cgroup file with its formula.
 
@@ -88,8 +89,8 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
     from plimsoll.cli.explain import run
 
     if diff is not None and (output == "sh" or advise or brief):
-        raise click.UsageError("--diff cannot be combined with --advise, --brief or -o sh")
+        raise console.UsageError("--diff cannot be combined with --advise, --brief or -o sh")
     if not files:
-        raise click.UsageError("specify a file, a directory, or - for standard input (see --help)")
+        raise console.UsageError("specify a file, a directory, or - for standard input (see --help)")
     question = NodeQuestion(options)
-    raise click.exceptions.Exit(run.run(files, question, output=output, diff=diff, advise=advise, brief=brief))
+    raise SystemExit(run.run(files, question, output=output, diff=diff, advise=advise, brief=brief))

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.explain.usage import assumed, matched, usage_for
 from plimsoll.cli.manifests import stored_inputs
@@ -71,28 +71,30 @@ class _Question(msgspec.Struct, frozen=True):
     capacity: Quantity | None = None  # of the signal, as the node reports it
 
 
-@click.command("eviction-order")
-@click.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
+@console.command("eviction-order")
+@console.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
 @node_options
-@click.option("--usage", "usage_text", default="", metavar="LIST", help="web=500Mi,shop/api=2Gi (pods or inodes: 300)")
-@click.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
-@click.option("--signal", default="memory.available", show_default=True, type=click.Choice(sorted(RESOURCE_OF)))
-@click.option(
+@console.option(
+    "--usage", "usage_text", default="", metavar="LIST", help="web=500Mi,shop/api=2Gi (pods or inodes: 300)"
+)
+@console.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
+@console.option("--signal", default="memory.available", show_default=True, type=console.Choice(sorted(RESOURCE_OF)))
+@console.option(
     "--available",
     default=None,
     metavar="AMOUNT",
     help="The available amount: which pod would be evicted, and with which grace period.",
 )
-@click.option(
+@console.option(
     "--layout",
     default=None,
-    type=click.Choice(get_args(FsLayout)),
+    type=console.Choice(get_args(FsLayout)),
     help="For disk signals: one file system, a separate one for images and writable layers, or for images only. "
     "[default: that of the live node, else single]",
 )
-@click.option("--on", "node_name", default="", metavar="NODE", help="The live node. [default: the only one]")
+@console.option("--on", "node_name", default="", metavar="NODE", help="The live node. [default: the only one]")
 @cluster_options
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
 def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
     """Show which pods are evicted first, and why.
 
@@ -119,13 +121,13 @@ def eviction_order(files: tuple[str, ...], output: str, **options: Any) -> int:
         order = _from_files(files, setting, question, options)
     else:
         if options["usage_text"] or options["usage_file"]:
-            raise click.UsageError("--usage needs files; a live node reports the usage of its pods")
+            raise console.UsageError("--usage needs files; a live node reports the usage of its pods")
         order = answered(options, lambda cluster: _live(cluster, setting, question, options))
     if output == "json":
         echo_json(order)
     else:
         for line in _lines(order, Paint(colourful())):
-            click.echo(line)
+            console.echo(line)
     return 0
 
 
@@ -134,7 +136,7 @@ def _from_files(
 ) -> EvictionOrder:
     inputs = stored_inputs(files, setting.policy.gates, fragments=True)
     if not inputs.pods:
-        raise click.ClickException("the input contains no pods")
+        raise console.CommandError("the input contains no pods")
     pods = [
         _with_uid(allocated_from_status(given.pod), f"{given.found.title} {index}", given.found.title)
         for index, given in enumerate(inputs.pods)
@@ -171,7 +173,7 @@ async def _live(
     node = str(described["metadata"]["name"])
     pods = [allocated_from_status(pod) for pod in await pods_on(cluster, node)]
     if not pods:
-        raise click.ClickException(f"node {node} has no pods")
+        raise console.CommandError(f"node {node} has no pods")
     page = await pressure_on(cluster, node)  # first: the request makes the node measure its disks
     known = await usage_on(cluster, node)
     notes = [] if known.source else ["usage is unknown: neither the node nor metrics.k8s.io reports it"]
@@ -181,7 +183,7 @@ async def _live(
         question = _with_page(question, page)
         pods = _evictable(pods, page, notes)
     if not pods:
-        raise click.ClickException(f"node {node}: no running pod can be evicted")
+        raise console.CommandError(f"node {node}: no running pod can be evicted")
     usage = {pod.metadata.uid: used for pod in pods if (used := known.by_pod.get(_key(pod))) is not None}
     if question.by_node:
         setting = await _reported(cluster, described, setting, notes)
@@ -288,7 +290,7 @@ def _amount(text: str) -> Quantity:
     try:
         return QUANTITIES[text]
     except InvalidQuantityError as error:
-        raise click.BadParameter(f"{text!r}: {error.reason}", param_hint="--available") from None
+        raise console.BadParameterError(f"{text!r}: {error.reason}", param_hint="--available") from None
 
 
 def _capacity(signal: str, setting: NodeConfig) -> Quantity | None:

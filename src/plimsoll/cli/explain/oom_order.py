@@ -10,8 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.explain.usage import assumed
 from plimsoll.cli.manifests import stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
@@ -26,18 +25,18 @@ from plimsoll.rules.oom.order import OomCandidate, OomRank, oom_order
 SHOWN = 20
 
 
-@click.command("oom-order")
-@click.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
+@console.command("oom-order")
+@console.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
 @node_options
-@click.option(
+@console.option(
     "--usage", "usage_text", default="", metavar="LIST", help="web=500Mi, or web/app=400Mi for one container."
 )
-@click.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
-@click.option(
+@console.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
+@console.option(
     "--all", "everything", is_flag=True, help=f"Show all processes of this machine, not only the first {SHOWN}."
 )
 @names_state_option
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
 def oom_order_command(
     files: tuple[str, ...],
     usage_text: str,
@@ -61,19 +60,19 @@ def oom_order_command(
         candidates = _from_files(files, usage_text, usage_file, setting, notes)
     else:
         if usage_text or usage_file:
-            raise click.UsageError("--usage needs files; for the processes of this machine it is measured")
+            raise console.UsageError("--usage needs files; for the processes of this machine it is measured")
         candidates = _of_this_machine(state_dir)
     order = oom_order(candidates, memory)
     if files:
-        click.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=output == "json")
+        console.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=output == "json")
     if output == "json":
         echo_json(order)
         return 0
     shown = order if files or everything else order[:SHOWN]
     for line in _lines(shown, len(order), memory, Paint(colourful()), live=not files):
-        click.echo(line)
+        console.echo(line)
     for note in notes:
-        click.echo(f"note: {inert(note)}", err=True)
+        console.echo(f"note: {inert(note)}", err=True)
     return 0
 
 
@@ -82,7 +81,7 @@ def _from_files(
 ) -> list[OomCandidate]:
     inputs = stored_inputs(files, setting.policy.gates, fragments=True)
     if not inputs.pods:
-        raise click.ClickException("the input contains no pods")
+        raise console.CommandError("the input contains no pods")
     notes += inputs.passed
     works = [workload(given.pod, setting, title=given.found.title) for given in inputs.pods]
     amounts, reported = assumed(usage_text, usage_file)
@@ -109,7 +108,9 @@ def _from_files(
             )
     if left:
         names = ", ".join(f"{each.pod}/{each.container}" for each in found)
-        raise click.BadParameter(f"no container {', '.join(left)}; the containers are: {names}", param_hint="--usage")
+        raise console.BadParameterError(
+            f"no container {', '.join(left)}; the containers are: {names}", param_hint="--usage"
+        )
     silent = sum(each.used_bytes is None for each in found)
     if silent:
         notes.append(f"{silent} of {len(found)} containers have no known usage; 0 is assumed")
@@ -127,7 +128,9 @@ def _said(left: dict[str, int], amounts: dict[str, int], work: Workload, contain
         if name in titles:
             if len(work.containers) > 1:
                 listed = ", ".join(f"{work.title}/{each.name}" for each in work.containers)
-                raise click.BadParameter(f"{name!r} has several containers, name one: {listed}", param_hint="--usage")
+                raise console.BadParameterError(
+                    f"{name!r} has several containers, name one: {listed}", param_hint="--usage"
+                )
             left.pop(name, None)
             return amount
     return None

@@ -12,9 +12,9 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.terminal import inert
 from plimsoll.codec.lean.lean import pod_from_json
@@ -136,7 +136,7 @@ def manifest_lines(file: str, data: bytes) -> list[bytes]:
     if inputs.problems:
         raise ManifestsError(inputs.problems, "nothing was planned")
     for note in inputs.passed:
-        click.echo(f"note: {inert(note)}", err=True)
+        console.echo(f"note: {inert(note)}", err=True)
     return [msgspec.json.encode(each.found.document) + b"\n" for each in inputs.pods]
 
 
@@ -146,11 +146,15 @@ def tuned_collector() -> None:
     gc.set_threshold(200_000, 50, 1000)
 
 
-@click.command("plan")
-@click.argument("file", default="-", metavar="[FILE|-]")
+@console.command("plan")
+@console.argument("file", default="-", metavar="[FILE|-]")
 @node_options
-@click.option("--check", is_flag=True, help="Also validate as an API server does; pods from a cluster do not need it.")
-@click.option("-j", "--jobs", type=click.IntRange(1, 256), default=1, show_default=True, help="Number of processes.")
+@console.option(
+    "--check", is_flag=True, help="Also validate as an API server does; pods from a cluster do not need it."
+)
+@console.option(
+    "-j", "--jobs", type=console.IntRange(1, 256), default=1, show_default=True, help="Number of processes."
+)
 def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
     """Read pods as JSON lines and print one JSON result per line: QoS class, requests, limits, scores, cgroup files.
 
@@ -161,12 +165,12 @@ def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
       kubectl get pods -A -o json | jq -c '.items[]' | plimsoll plan -j 2 --node node.yaml
     """
     setting, notes = NodeQuestion(options).setting()
-    click.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=True)
+    console.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=True)
     for note in notes:
-        click.echo(f"note: {inert(note)}", err=True)
+        console.echo(f"note: {inert(note)}", err=True)
     if setting.policy.memory_qos and "memory_high_without_request" in setting.profile.notes:
         note = setting.profile.notes["memory_high_without_request"]
-        click.echo(f"note: memory.high of containers without memory settings: {note}", err=True)
+        console.echo(f"note: memory.high of containers without memory settings: {note}", err=True)
     place = placement(setting.pods_root, setting.driver)
     tuned_collector()
     output, refused = sys.stdout.buffer, 0
@@ -176,8 +180,8 @@ def plan(file: str, check: bool, jobs: int, **options: Any) -> None:
             refused += count
     output.flush()
     if refused:
-        click.echo(f'plimsoll: {refused} invalid; see the lines with "errors"', err=True)
-    raise click.exceptions.Exit(2 if refused else 0)
+        console.echo(f'plimsoll: {refused} invalid; see the lines with "errors"', err=True)
+    raise SystemExit(2 if refused else 0)
 
 
 def _opened(file: str) -> BinaryIO:
@@ -186,7 +190,7 @@ def _opened(file: str) -> BinaryIO:
     try:
         return open(file, "rb")
     except OSError as error:
-        raise click.ClickException(f"{file}: {error.strerror}") from None
+        raise console.CommandError(f"{file}: {error.strerror}") from None
 
 
 def _results(

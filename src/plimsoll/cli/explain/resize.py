@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.manifests import GivenManifest, on_node, stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.resize.answer import ResizeAnswer, lines, resize_answer
@@ -28,20 +28,20 @@ from plimsoll.rules.resources.allocated_status import allocated_from_status
 from plimsoll.rules.scheduling.fit import allocated_load
 
 
-@click.command("resize")
-@click.argument("old", metavar="OLD")
-@click.argument("new", metavar="NEW")
+@console.command("resize")
+@console.argument("old", metavar="OLD")
+@console.argument("new", metavar="NEW")
 @node_options
-@click.option(
+@console.option(
     "--others",
     multiple=True,
     metavar="FILE|DIR",
     help="Manifests of the other pods on the node, such as a `kubectl get pods -o json` dump.",
 )
-@click.option(
+@console.option(
     "--used", default="", metavar="LIST", help="Working sets: app=300Mi,sidecar=20Mi, or one amount for all containers."
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
 def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, output: str, **options: Any) -> int:
     """Forecast a resize of the pod OLD to NEW: the verdict, restarts, and the cgroup writes in order.
 
@@ -62,14 +62,14 @@ def explain_resize(old: str, new: str, others: tuple[str, ...], used: str, outpu
     after = _only_pod(new, setting, notes, before)
     beside, passed = _beside(others, question.node, before.pod, setting)
     answer = _answer(before, after, beside, used, setting, question.node)
-    click.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=output == "json")
+    console.echo(f"profile {setting.profile.name}: {inert(setting.profile_reason)}", err=output == "json")
     if output == "json":
         echo_json(answer)
     else:
         paint = Paint(colourful())
-        click.echo("\n".join(lines(answer, paint)), color=paint.colour)
+        console.echo("\n".join(lines(answer, paint)))
     for note in (*notes, *passed):
-        click.echo(f"note: {inert(note)}", err=True)
+        console.echo(f"note: {inert(note)}", err=True)
     return answer.exit_code
 
 
@@ -78,7 +78,7 @@ def _only_pod(file: str, setting: NodeConfig, notes: list[str], old: GivenManife
     inputs = stored_inputs([file], setting.policy.gates, fragments=True, patched=patched)
     notes += inputs.passed
     if len(inputs.pods) != 1:
-        raise click.ClickException(f"{file}: contains {len(inputs.pods)} pods, expected one")
+        raise console.CommandError(f"{file}: contains {len(inputs.pods)} pods, expected one")
     return inputs.pods[0]
 
 
@@ -171,5 +171,7 @@ def _working_sets(text: str, pod: Pod) -> dict[str, int] | None:
     if "" in amounts:
         return dict.fromkeys(names, amounts[""])
     if unknown := amounts.keys() - set(names):
-        raise click.BadParameter(f"no container {', '.join(sorted(unknown))}; the containers are: {', '.join(names)}")
+        raise console.BadParameterError(
+            f"no container {', '.join(sorted(unknown))}; the containers are: {', '.join(names)}"
+        )
     return amounts

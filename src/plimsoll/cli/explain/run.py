@@ -6,9 +6,9 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
@@ -72,7 +72,7 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
     if output == "json":
         echo_json(rows)
     elif output == "yaml":
-        click.echo(_yaml(rows), nl=False)
+        console.echo(_yaml(rows), nl=False)
     else:
         print_differences(rows, first, second, Paint(colourful()))
     merged = problems + [each for each in other_problems if each not in problems]
@@ -82,9 +82,9 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
 def _diff_words(diff: str) -> tuple[str, str]:
     words = [word.strip() for word in diff.split(",")]
     if len(words) != 2 or any(word not in DIFF_VALUES for word in words):
-        raise click.BadParameter(f"{diff!r}: must be two of {', '.join(DIFF_VALUES)}", param_hint="--diff")
+        raise console.BadParameterError(f"{diff!r}: must be two of {', '.join(DIFF_VALUES)}", param_hint="--diff")
     if DIFF_VALUES[words[0]] != DIFF_VALUES[words[1]] or words[0] == words[1]:
-        raise click.BadParameter(f"{diff!r}: the two values must belong to the same option", param_hint="--diff")
+        raise console.BadParameterError(f"{diff!r}: the two values must belong to the same option", param_hint="--diff")
     return words[0], words[1]
 
 
@@ -116,20 +116,20 @@ def _print(found: Explanation, setting: NodeConfig, output: str, *, brief: bool,
     if output == "json":
         echo_json(found)
     elif output == "yaml":
-        click.echo(_yaml(found), nl=False)
+        console.echo(_yaml(found), nl=False)
     elif output == "sh":
         from plimsoll.cli.explain.script import script
 
-        click.echo(script(found, setting), nl=False)
+        console.echo(script(found, setting), nl=False)
     elif output == "table":
         from plimsoll.cli.explain.tree import table_lines
 
-        click.echo("\n".join(table_lines(found)))
+        console.echo("\n".join(table_lines(found)))
     else:
         from plimsoll.cli.explain.tree import tree_lines
 
         paint = Paint(colourful())
-        click.echo("\n".join(tree_lines(found, paint, brief=brief, advise=advise)), color=paint.colour)
+        console.echo("\n".join(tree_lines(found, paint, brief=brief, advise=advise)))
 
 
 def _yaml(value: object) -> str:
@@ -140,13 +140,13 @@ def _yaml(value: object) -> str:
 
 def _finish(inputs: Inputs, problems: Sequence[ManifestProblem], notes: Sequence[str], good: int) -> int:
     for note in notes:
-        click.echo(f"note: {inert(note)}", err=True)
+        console.echo(f"note: {inert(note)}", err=True)
     for line in inputs.passed:
-        click.echo(f"note: {inert(line)}", err=True)
+        console.echo(f"note: {inert(line)}", err=True)
     for problem in sorted(problems, key=lambda each: (each.file, each.document)):
-        click.echo(inert(str(problem)), err=True)
+        console.echo(inert(str(problem)), err=True)
     if not good and not problems:
-        click.echo("plimsoll: the input contains no pods", err=True)
+        console.echo("plimsoll: the input contains no pods", err=True)
         return 2
     sys.stdout.flush()
     return 2 if problems else 0

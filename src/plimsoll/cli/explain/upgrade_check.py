@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.explain.run import DIFF_VALUES
 from plimsoll.cli.explain.upgrade_inputs import Fleet, live_fleet, read_configs, read_fleet
@@ -60,7 +60,7 @@ def word(text: str, hint: str) -> Word:
         version = int(runtime[2]), int(runtime[3]), int(runtime[4]) if runtime[4] else 1 << 30
         return Word(text, "container_weight", "quadratic" if version >= _RUNTIMES[runtime[1]] else "linear")
     known = f"a release ({RELEASES[0]} … {RELEASES[-1]}), v1, v2, cgroupfs, systemd, runc VERSION or crun VERSION"
-    raise click.BadParameter(f"{text!r}: must be {known}", param_hint=hint)
+    raise console.BadParameterError(f"{text!r}: must be {known}", param_hint=hint)
 
 
 class _Place(msgspec.Struct, frozen=True):
@@ -77,20 +77,24 @@ class _Place(msgspec.Struct, frozen=True):
     is_node: bool = True
 
 
-@click.command("upgrade-check")
-@click.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
-@click.option("--from", "first", metavar="RELEASE", help="The release before. [default: that of each node]")
-@click.option("--to", "second", metavar="RELEASE", required=True, help="The release after, or v2, systemd, runc 1.3 …")
-@click.option("--configz", metavar="DIR", help="NODE.json or NODE.yaml: outputs of /configz or KubeletConfigurations.")
-@click.option(
+@console.command("upgrade-check")
+@console.argument("files", nargs=-1, metavar="[FILE|DIR|-...]")
+@console.option("--from", "first", metavar="RELEASE", help="The release before. [default: that of each node]")
+@console.option(
+    "--to", "second", metavar="RELEASE", required=True, help="The release after, or v2, systemd, runc 1.3 …"
+)
+@console.option(
+    "--configz", metavar="DIR", help="NODE.json or NODE.yaml: outputs of /configz or KubeletConfigurations."
+)
+@console.option(
     "--kubelet-flags",
     "flag_files",
     multiple=True,
     metavar="FILE",
     help="A unit or environment file with kubelet flags.",
 )
-@click.option("--rules", "rule_files", multiple=True, metavar="FILE", help="Prometheus rules and Grafana dashboards.")
-@click.option("-o", "--output", type=click.Choice(["table", "json", "html", "sarif"]), default="table")
+@console.option("--rules", "rule_files", multiple=True, metavar="FILE", help="Prometheus rules and Grafana dashboards.")
+@console.option("-o", "--output", type=console.Choice(["table", "json", "html", "sarif"]), default="table")
 @cluster_options
 @node_options
 def upgrade_check(files: tuple[str, ...], first: str | None, second: str, output: str, **options: Any) -> int:
@@ -120,11 +124,11 @@ def upgrade_check(files: tuple[str, ...], first: str | None, second: str, output
         read_configs(fleet, options["configz"])
     found = checked(fleet, words, question, _texts(options["flag_files"]), _texts(options["rule_files"]))
     for line in PRINTERS[output](found):
-        click.echo(line)
+        console.echo(line)
     for note in found.notes:
-        click.echo(f"note: {inert(note)}", err=True)
+        console.echo(f"note: {inert(note)}", err=True)
     for problem in fleet.problems:
-        click.echo(inert(str(problem)), err=True)
+        console.echo(inert(str(problem)), err=True)
     return 2 if fleet.problems else found.exit_code
 
 
@@ -136,11 +140,11 @@ def _words(first: str | None, second: str, profile: str | None) -> tuple[Word | 
     after = word(second, "--to")
     before = None if first is None else word(first, "--from")
     if before is None and after.option != "profile":
-        raise click.UsageError(f"--to {second} needs --from")
+        raise console.UsageError(f"--to {second} needs --from")
     if before is not None and (before.option != after.option or before.text == after.text):
-        raise click.UsageError("--from and --to must be two different values of one kind")
+        raise console.UsageError("--from and --to must be two different values of one kind")
     if profile and after.option == "profile":
-        raise click.UsageError("--profile: use --from and --to")
+        raise console.UsageError("--profile: use --from and --to")
     return before, after
 
 
@@ -151,7 +155,7 @@ def _texts(files: Sequence[str]) -> list[tuple[str, str]]:
             with open(file, encoding="utf-8", errors="replace") as stream:
                 texts.append((file, stream.read()))
         except OSError as error:
-            raise click.ClickException(f"{file}: {error.strerror}") from None
+            raise console.CommandError(f"{file}: {error.strerror}") from None
     return texts
 
 
@@ -254,7 +258,7 @@ def _profiles(place: _Place, words: tuple[Word | None, Word], question: NodeQues
             return profile_named(before.value), new
         chosen = profile_of(place.version, "")
         if chosen is UNKNOWN_VERSION:
-            raise click.UsageError(f"{place.name}: the release is not known; specify --from")
+            raise console.UsageError(f"{place.name}: the release is not known; specify --from")
         return chosen.profile, new
     explicit = question.options["profile"]
     same = profile_named(explicit) if explicit else profile_of(place.version, "").profile
@@ -277,7 +281,7 @@ def _node_changes(
         read = read_both(document, old, new, question.flags)
     except InvalidConfigsError as error:
         lines = "\n  ".join(map(str, error.errors))
-        raise click.ClickException(f"{place.name}: the kubelet would reject this configuration:\n  {lines}") from None
+        raise console.CommandError(f"{place.name}: the kubelet would reject this configuration:\n  {lines}") from None
     notes += [f"{place.name}: {note}" for note in read.notes]
     before = _side(place, read.old, old, words[0], question.options)
     after = _side(place, read.new, new, words[1], question.options)

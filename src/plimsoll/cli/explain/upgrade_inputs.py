@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient
 from plimsoll.cli.manifests import Inputs, ManifestProblem, add_inputs, files_in
 from plimsoll.codec.lean.lean import from_document, json_document, pod_from_json
@@ -156,10 +156,10 @@ def read_configs(fleet: Fleet, folder: str) -> None:
     for file, data in files_in([folder], problems):
         documents = list(read(data))
         if len(documents) != 1 or isinstance(documents[0], YamlError) or not isinstance(documents[0].value, dict):
-            raise click.ClickException(f"--configz {file}: expected one KubeletConfiguration or the output of /configz")
+            raise console.CommandError(f"--configz {file}: expected one KubeletConfiguration or the output of /configz")
         _add_config(fleet, Path(file).stem, documents[0].value)
     if problems:
-        raise click.ClickException(f"--configz {problems[0]}")
+        raise console.CommandError(f"--configz {problems[0]}")
 
 
 def _add_config(fleet: Fleet, node: str, document: JsonObject) -> None:

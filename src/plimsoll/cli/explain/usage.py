@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.codec.kernel.usage_reports import PodKey, metrics_usage, summary_usage
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.config.thresholds import PID_AVAILABLE, FsLayout
@@ -27,7 +26,7 @@ def named_amounts(text: str, option: str, *, bare: bool = False) -> dict[str, in
     for part in parts:
         name, equals, amount = part.rpartition("=")
         if not name and (equals or not bare or len(parts) > 1):
-            raise click.BadParameter(f"{part!r} is not name=amount", param_hint=option)
+            raise console.BadParameterError(f"{part!r} is not name=amount", param_hint=option)
         found[name.strip()] = _bytes(amount, option)
     return found
 
@@ -36,9 +35,9 @@ def _bytes(amount: object, option: str) -> int:
     try:
         value = QUANTITIES[str(amount).strip()].value
     except InvalidQuantityError as error:
-        raise click.BadParameter(f"{amount!r}: {error.reason}", param_hint=option) from None
+        raise console.BadParameterError(f"{amount!r}: {error.reason}", param_hint=option) from None
     if value < 0:
-        raise click.BadParameter(f"{amount!r}: must be greater than or equal to 0", param_hint=option)
+        raise console.BadParameterError(f"{amount!r}: must be greater than or equal to 0", param_hint=option)
     return value
 
 
@@ -64,7 +63,7 @@ def matched(amounts: Mapping[str, int], keys: Sequence[PodKey]) -> dict[PodKey, 
         named = [key for key in keys if name in (key[1], "/".join(key), f"{key[0] or DEFAULT_NAMESPACE}/{key[1]}")]
         if not named:
             known = ", ".join(sorted({key[1] for key in keys}))
-            raise click.BadParameter(f"no pod {name!r}; the pods are: {known}", param_hint="--usage")
+            raise console.BadParameterError(f"no pod {name!r}; the pods are: {known}", param_hint="--usage")
         by_pod.update(dict.fromkeys(named, amount))
     return by_pod
 
@@ -88,8 +87,8 @@ def _document(file: str) -> JsonObject:
         with open(file, "rb") as stream:
             documents = list(read(stream.read()))
     except OSError as error:
-        raise click.ClickException(f"--usage-file {file}: {error.strerror}") from None
+        raise console.CommandError(f"--usage-file {file}: {error.strerror}") from None
     if len(documents) != 1 or isinstance(documents[0], YamlError):
-        raise click.ClickException(f"--usage-file {file}: {documents[0] if documents else 'empty'}")
+        raise console.CommandError(f"--usage-file {file}: {documents[0] if documents else 'empty'}")
     value: JsonObject = documents[0].value
     return value

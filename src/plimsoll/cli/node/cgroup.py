@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.node.machine import finished, live_options, opened
 from plimsoll.cli.terminal import inert
 from plimsoll.errors import PlimsollError
@@ -30,10 +30,10 @@ PATIENCE_S = 10.0  # how long to wait for another plimsoll process
 _FORWARDED = (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)  # ignored signals stay ignored after exec
 
-_OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format.")
+_OUTPUT = console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text", help="Output format.")
 
 
-@click.group()
+@console.group()
 def cgroup() -> None:
     """Create cgroups of pods on this machine, run a command in them, and remove them.
 
@@ -47,10 +47,10 @@ def cgroup() -> None:
 
 
 @cgroup.command(short_help="Create the cgroups of pods.")
-@click.argument("files", nargs=-1, required=True, metavar="FILE...")
+@console.argument("files", nargs=-1, required=True, metavar="FILE...")
 @live_options
 @_OUTPUT
-@click.option("--dry-run", is_flag=True, help="Only print the planned changes.")
+@console.option("--dry-run", is_flag=True, help="Only print the planned changes.")
 def apply(files: Sequence[str], output: str, dry_run: bool, **options: Any) -> None:
     """Create the cgroups of pods, in addition to existing ones, and set all values.
 
@@ -70,11 +70,11 @@ def apply(files: Sequence[str], output: str, dry_run: bool, **options: Any) -> N
     print_applied(applied, output, dry_run=dry_run, notes=live.notes)
 
 
-@cgroup.command(short_help="Run a command as a container of a pod.", context_settings={"ignore_unknown_options": True})
-@click.argument("file", metavar="FILE")
-@click.argument("command", nargs=-1, required=True, metavar="-- COMMAND...")
-@click.option("-c", "--container", metavar="NAME", help="The container of the pod. [default: the first]")
-@click.option("--keep", is_flag=True, help="Keep the cgroups of the pod when the command has ended.")
+@cgroup.command(short_help="Run a command as a container of a pod.", ignore_unknown_options=True)
+@console.argument("file", metavar="FILE")
+@console.argument("command", nargs=-1, required=True, metavar="-- COMMAND...")
+@console.option("-c", "--container", metavar="NAME", help="The container of the pod. [default: the first]")
+@console.option("--keep", is_flag=True, help="Keep the cgroups of the pod when the command has ended.")
 @live_options
 def run(file: str, command: Sequence[str], container: str | None, keep: bool, **options: Any) -> int:
     """Run a command as a container of a pod: in its cgroup and with its oom_score_adj.
@@ -84,20 +84,20 @@ def run(file: str, command: Sequence[str], container: str | None, keep: bool, **
     """
     live = opened(options)
     if live.driver.simulated:
-        raise click.UsageError("a simulated kernel cannot run commands: remove --simulate")
+        raise console.UsageError("a simulated kernel cannot run commands: remove --simulate")
     pods = _pods([file], live)
     if len(pods) != 1:
-        raise click.UsageError(f"{file} contains {len(pods)} pods, expected one")
+        raise console.UsageError(f"{file} contains {len(pods)} pods, expected one")
     name = _container(pods[0], container)
     program = shutil.which(command[0])
     if program is None:
         exists = os.path.exists(command[0])
         problem = "not executable" if exists else "command not found"
-        click.echo(f"plimsoll: {inert(command[0])}: {problem}", err=True)
+        console.echo(f"plimsoll: {inert(command[0])}: {problem}", err=True)
         return NOT_EXECUTABLE if exists else NOT_FOUND
     path = live.tree.planned_paths(pods[0])[name]
     if running := live.tree.processes(path, deep=True):
-        raise click.ClickException(
+        raise console.CommandError(
             f"container {name!r} of the pod is already running: process {running[0]} is in {path}"
         )
     was_known = pods[0].metadata.uid in live.tree.known()
@@ -120,8 +120,8 @@ def run(file: str, command: Sequence[str], container: str | None, keep: bool, **
 
 
 @cgroup.command(short_help="Kill the processes of pods and remove their cgroups.")
-@click.argument("names", nargs=-1, metavar="[POD...]")
-@click.option("--all", "everything", is_flag=True, help="All pods that have cgroups below --cgroup-root.")
+@console.argument("names", nargs=-1, metavar="[POD...]")
+@console.option("--all", "everything", is_flag=True, help="All pods that have cgroups below --cgroup-root.")
 @live_options
 @_OUTPUT
 def rm(names: Sequence[str], everything: bool, output: str, **options: Any) -> None:
@@ -130,28 +130,28 @@ def rm(names: Sequence[str], everything: bool, output: str, **options: Any) -> N
     from plimsoll.cli.printers import print_applied
 
     if bool(names) == everything:
-        raise click.UsageError("specify pods or --all")
+        raise console.UsageError("specify pods or --all")
     live = opened(options)
     known = live.tree.known()
     chosen = [uid for uid, title in known.items() if everything or _is_named(names, uid, title)]
     for name in names:
         if not any(_is_named([name], uid, title) for uid, title in known.items()):
             listed = ", ".join(inert(title) for title in known.values()) or "none"
-            raise click.ClickException(f"pod {name!r} has no cgroups; the pods with cgroups are: {listed}")
+            raise console.CommandError(f"pod {name!r} has no cgroups; the pods with cgroups are: {listed}")
         _refuse_several(name, known)
     if chosen:
         print_applied(finished(live, live.tree.remove(*chosen)), output)
     elif output == "json":
         print_applied(Applied("no pods have cgroups"), output)
     else:
-        click.echo("no pods have cgroups")
+        console.echo("no pods have cgroups")
 
 
 def _refuse_several(name: str, known: Mapping[str, str]) -> None:
     """Refuse an ambiguous name: pods in several namespaces may have it."""
     named = [title for uid, title in known.items() if _is_named([name], uid, title)]
     if len(named) > 1:
-        raise click.ClickException(f"{name!r} is ambiguous: {', '.join(map(inert, named))}; use NAMESPACE/NAME")
+        raise console.CommandError(f"{name!r} is ambiguous: {', '.join(map(inert, named))}; use NAMESPACE/NAME")
 
 
 def _is_named(names: Sequence[str], uid: str, title: str) -> bool:
@@ -164,12 +164,12 @@ def _pods(files: Sequence[str], live: LiveNode) -> list[Pod]:
 
     inputs = stored_inputs(files, live.setting.policy.gates)
     if not inputs.pods:
-        raise click.ClickException("no pods found in " + ", ".join(files))
+        raise console.CommandError("no pods found in " + ", ".join(files))
     pods = [_with_uid(given.pod, given.found.title) for given in inputs.pods]
     uids = [pod.metadata.uid for pod in pods]
     for pod in pods:
         if uids.count(pod.metadata.uid) > 1:
-            raise click.ClickException(
+            raise console.CommandError(
                 f"pod {pod.metadata.namespace or 'default'}/{pod.metadata.name} is defined twice"
             )
     return pods
@@ -190,7 +190,7 @@ def _container(pod: Pod, name: str | None) -> str:
     if name is None:
         return names[0]
     if name not in names:
-        raise click.UsageError(f"the pod has no container {name!r}; its containers are: {', '.join(names)}")
+        raise console.UsageError(f"the pod has no container {name!r}; its containers are: {', '.join(names)}")
     return name
 
 
@@ -228,9 +228,9 @@ async def _entered(live: LiveNode, pod: Pod, container: str, pid: int) -> None:
     score = dict(zip((container.name for container in work.containers), work.scores, strict=True))[container]
     done = set_oom_score_adj(pid, score)
     if not done.done:
-        click.echo(f"oom_score_adj: want {done.want}, have {done.have} ({done.reason})", err=True)
+        console.echo(f"oom_score_adj: want {done.want}, have {done.have} ({done.reason})", err=True)
     for unmet in applied.unmet:
-        click.echo(str(unmet), err=True)
+        console.echo(str(unmet), err=True)
 
 
 async def _retried(transaction: Callable[[], Awaitable[Applied]]) -> Applied:
@@ -256,13 +256,13 @@ def _left(live: LiveNode, pod: Pod, container: str) -> None:
         if running:
             if live.tree.processes(paths[container], deep=True):
                 asyncio.run(live.driver.kill(paths[container]))
-            click.echo(
+            console.echo(
                 f"plimsoll: the cgroups of the pod are kept: {', '.join(map(inert, running))} is running", err=True
             )
         else:
             asyncio.run(_retried(lambda: live.tree.remove(pod.metadata.uid)))
     except PlimsollError as error:  # the exit code is that of the command
-        click.echo(f"plimsoll: the cgroups of the pod are kept: {inert(str(error))}", err=True)
+        console.echo(f"plimsoll: the cgroups of the pod are kept: {inert(str(error))}", err=True)
 
 
 def _waited(pid: int) -> int:

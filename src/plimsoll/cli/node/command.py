@@ -3,51 +3,49 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
-from click.core import ParameterSource
 
+from plimsoll.cli import console
 from plimsoll.cli.node.machine import finished, live_options, node_name, opened
 from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.cli.terminal import Paint, colourful, echo_json
 from plimsoll.linux.files.state_dir import state_home
 from plimsoll.node.machine import LiveNode
 
-_OUTPUT = click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format.")
+_OUTPUT = console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text", help="Output format.")
 
 
 _AGENT = (
-    click.option("--kubeconfig", metavar="FILE", type=click.Path(path_type=Path), help="The kubeconfig of the node."),
-    click.option("--name", metavar="NAME", help="The name of the node. [default: the host name]"),
-    click.option(
+    console.option("--kubeconfig", metavar="FILE", type=console.Path(), help="The kubeconfig of the node."),
+    console.option("--name", metavar="NAME", help="The name of the node. [default: the host name]"),
+    console.option(
         "--listen",
         metavar="HOST:PORT",
         default="127.0.0.1:10250",
         show_default=True,
         help="Address of the node endpoint; if the port is in use, another one is chosen.",
     ),
-    click.option("--node-labels", metavar="LIST", default="", help="Labels of the Node: name=value,…"),
-    click.option(
+    console.option("--node-labels", metavar="LIST", default="", help="Labels of the Node: name=value,…"),
+    console.option(
         "--keep-images",
         is_flag=True,
         help="Never pull an image that is present, for machines without a registry; overrides imagePullPolicy.",
     ),
-    click.option(
+    console.option(
         "--allow-move-system-processes",
         "allow_move",
         is_flag=True,
         help="Allow systemCgroups to move all processes of the root cgroup into the cgroup that it names.",
     ),
-    click.option(
+    console.option(
         "--end-pods",
         is_flag=True,
         hidden=True,
         help="At the end, terminate all pods and remove everything that was created.",
     ),
-    click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed."),
+    console.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed."),
 )
 
 
@@ -57,12 +55,12 @@ def _agent_options(command: Any) -> Any:
     return command
 
 
-@click.group(invoke_without_command=True)
+@console.group(invoke_without_command=True)
 @_agent_options
 @live_options
 @log_options
-@click.pass_context
-def node(context: click.Context, /, **options: Any) -> None:
+@console.pass_context
+def node(context: console.Context, /, **options: Any) -> None:
     """Run the node agent: runs the pods that are bound to this node and enforces their limits.
 
     \b
@@ -82,9 +80,9 @@ def node(context: click.Context, /, **options: Any) -> None:
     if context.invoked_subcommand is not None:
         return
     if options["kubeconfig"] is None:
-        if all(context.get_parameter_source(name) is ParameterSource.DEFAULT for name in options):
-            raise click.exceptions.NoArgsIsHelpError(context)
-        raise click.UsageError("--kubeconfig is required; create one with: plimsoll api token create --node NAME")
+        if not context.given:
+            raise console.NoArgumentsError(context)
+        raise console.UsageError("--kubeconfig is required; create one with: plimsoll api token create --node NAME")
     import asyncio
 
     level = log_level(options)
@@ -113,7 +111,7 @@ async def _run(live: LiveNode, options: dict[str, Any], level: int) -> None:
         allow_move_system_processes=options["allow_move"],
         end_pods=options["end_pods"],
     )
-    await run_node(live, agent_options, stop, click.echo)
+    await run_node(live, agent_options, stop, console.echo)
 
 
 def _labels(text: str) -> dict[str, str]:
@@ -121,7 +119,7 @@ def _labels(text: str) -> dict[str, str]:
     for label in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = label.partition("=")
         if not equals:
-            raise click.UsageError(f"--node-labels: {label!r} is not name=value")
+            raise console.UsageError(f"--node-labels: {label!r} is not name=value")
         labels[name] = value
     return labels
 
@@ -129,7 +127,7 @@ def _labels(text: str) -> dict[str, str]:
 @node.command(short_help="Create kubepods and the QoS cgroups.")
 @live_options
 @_OUTPUT
-@click.option("--dry-run", is_flag=True, help="Only print the planned changes.")
+@console.option("--dry-run", is_flag=True, help="Only print the planned changes.")
 def setup(output: str, dry_run: bool, **options: Any) -> None:
     """Create kubepods and the QoS cgroups, and set the limits of reserved cgroups.
 
@@ -165,7 +163,7 @@ def status(output: str, **options: Any) -> int:
     except CgroupsUnusableError as error:
         if not unenforced:
             raise
-        click.echo(f"the node agent that runs here enforces no limits: {error}")
+        console.echo(f"the node agent that runs here enforces no limits: {error}")
         return 1
     found = live.tree.status()
     if output == "json":
@@ -175,7 +173,9 @@ def status(output: str, **options: Any) -> int:
         echo_json(document)
     else:
         if unenforced:
-            click.echo(Paint(colourful())(f"the node agent that runs here enforces no limits: {unenforced}", "yellow"))
+            console.echo(
+                Paint(colourful())(f"the node agent that runs here enforces no limits: {unenforced}", "yellow")
+            )
         _print_status(live, found)
     if found.in_progress:
         return 0
@@ -185,7 +185,7 @@ def status(output: str, **options: Any) -> int:
 @node.command(short_help="Remove the cgroups and restore changed values.")
 @live_options
 @_OUTPUT
-@click.option("--kill", is_flag=True, help="Kill processes that still run in the cgroups of pods.")
+@console.option("--kill", is_flag=True, help="Kill processes that still run in the cgroups of pods.")
 def teardown(output: str, kill: bool, **options: Any) -> None:
     """Remove all cgroups that Plimsoll created and restore all values that it changed. Others are not touched."""
     from plimsoll.cli.printers import print_applied
@@ -239,31 +239,33 @@ def _print_status(live: LiveNode, found: Any) -> None:
     paint = Paint(colourful())
     kernel = "simulated kernel" if live.driver.simulated else f"cgroup v{live.driver.version}"
     state = paint("set up", "green") if found.is_set_up else paint("not set up", "yellow")
-    click.echo(f"{found.path or '(no cgroups per QoS class)'}: {state} ({kernel}, {live.driver.name} driver)")
+    console.echo(f"{found.path or '(no cgroups per QoS class)'}: {state} ({kernel}, {live.driver.name} driver)")
     if live.declared_capacity:
-        click.echo(f"declared capacity: {inert(live.declared_capacity)} (not that of the machine)")
+        console.echo(f"declared capacity: {inert(live.declared_capacity)} (not that of the machine)")
     if live.setting.config.kubelet_oom_score_adj < 0 and not has_capability("SYS_RESOURCE"):
         wanted = live.setting.config.kubelet_oom_score_adj
-        click.echo(paint(f"the agent cannot set its oom_score_adj to {wanted}: CAP_SYS_RESOURCE is missing", "yellow"))
+        console.echo(
+            paint(f"the agent cannot set its oom_score_adj to {wanted}: CAP_SYS_RESOURCE is missing", "yellow")
+        )
     for sentence in _supervisor_notes(live):
-        click.echo(paint(inert(sentence), "yellow"))
+        console.echo(paint(inert(sentence), "yellow"))
     if found.refusal:
-        click.echo(paint(f"changes are refused: {inert(found.refusal)}", "red"))
+        console.echo(paint(f"changes are refused: {inert(found.refusal)}", "red"))
     if found.in_progress:
         doing = inert(found.unfinished.subject) if found.unfinished is not None else "starting or ending"
-        click.echo(paint(f"another plimsoll process is changing it: {doing}", "yellow"))
+        console.echo(paint(f"another plimsoll process is changing it: {doing}", "yellow"))
     elif found.unfinished is not None:
-        click.echo(paint(f"incomplete: {inert(found.unfinished.subject)}", "red"))
+        console.echo(paint(f"incomplete: {inert(found.unfinished.subject)}", "red"))
         for step in found.unfinished.steps:
-            click.echo(f"  {inert(step_text(step))}")
-        click.echo("  the next change rolls it back: run plimsoll node setup with the same options")
-    click.echo(f"pods: {len(found.pods)}")
+            console.echo(f"  {inert(step_text(step))}")
+        console.echo("  the next change rolls it back: run plimsoll node setup with the same options")
+    console.echo(f"pods: {len(found.pods)}")
     for title in found.pods:
-        click.echo(f"  {inert(title)}")
+        console.echo(f"  {inert(title)}")
     if found.is_set_up and found.drift and not found.in_progress:
-        click.echo(paint(f"differs from the desired state, {counted(found.drift)} needed:", "red"))
+        console.echo(paint(f"differs from the desired state, {counted(found.drift)} needed:", "red"))
         for line in lines(found.drift, paint):
-            click.echo(f"  {line}")
+            console.echo(f"  {line}")
     print_unmet(found.unmet, paint)
     for note in live.notes:
-        click.echo(paint(f"note: {inert(note)}", "dim"), err=True)
+        console.echo(paint(f"note: {inert(note)}", "dim"), err=True)

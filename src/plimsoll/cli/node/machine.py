@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.files.state_dir import private_directory, state_home
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 NAMELESS = "(none)"  # the name of a host without a name in Linux
 Command = TypeVar("Command", bound=Callable[..., Any])
 Result = TypeVar("Result")
-INTERRUPTED = 130  # exit code of shells after Ctrl-C
 
 _OPTIONS = (
-    click.option(
+    console.option(
         "--state-dir",
-        type=click.Path(path_type=Path),
+        type=console.Path(),
         help="State directory. [default: $PLIMSOLL_HOME, /var/lib/plimsoll as root]",
     ),
-    click.option("--simulate", is_flag=True, help="Use a simulated kernel: this machine is not changed."),
-    click.option(
+    console.option("--simulate", is_flag=True, help="Use a simulated kernel: this machine is not changed."),
+    console.option(
         "--shrink",
-        type=click.Choice(["safe", "kubernetes"]),
+        type=console.Choice(["safe", "kubernetes"]),
         default="safe",
         show_default=True,
         help="How to lower a memory limit: reclaim first and never kill, or only check as Kubernetes does.",
@@ -71,7 +70,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
     endpoint = question.runtime_endpoint
     if options["simulate"]:
         if endpoint:
-            raise click.UsageError(
+            raise console.UsageError(
                 f"--simulate cannot be combined with the runtime at {endpoint}, which creates real cgroups"
             )
         return _simulated(question, options)
@@ -81,7 +80,7 @@ def opened(options: dict[str, Any]) -> LiveNode:
     check_required(found)
     version = options["cgroup"]
     if version and version != f"v{found.version}":
-        raise click.UsageError(
+        raise console.UsageError(
             f"--cgroup {version}: this machine has cgroup v{found.version}; use --simulate for the other version"
         )
     if not question.flags.get("cgroupRoot"):
@@ -138,8 +137,8 @@ def finished(live: LiveNode, transaction: Coroutine[Any, Any, Result]) -> Result
         state = (
             "no changes are pending" if left is None else f"{left.subject} is incomplete, the next run rolls it back"
         )
-        click.echo(f"plimsoll: interrupted; {state}", err=True)
-        raise click.exceptions.Exit(INTERRUPTED) from None
+        console.echo(f"plimsoll: interrupted; {state}", err=True)
+        raise SystemExit(console.INTERRUPTED) from None
 
 
 def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:
@@ -156,7 +155,7 @@ def _simulated(question: NodeQuestion, options: dict[str, Any]) -> LiveNode:
         hugepage_sizes=setting.policy.hugepage_sizes,
         cpus=setting.machine.cores,
     )
-    state = Path(click.get_current_context().with_resource(tempfile.TemporaryDirectory(prefix="plimsoll-")))
+    state = Path(console.get_current_context().with_resource(tempfile.TemporaryDirectory(prefix="plimsoll-")))
     boot = state / "proc/sys/kernel/random/boot_id"
     boot.parent.mkdir(parents=True)
     boot.write_text("simulated")

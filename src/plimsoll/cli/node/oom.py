@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.node_info import node_page
 from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, table
@@ -19,11 +18,11 @@ FACT = 13  # where the text of a fact begins
 STAT_SHOWN = ("anon", "file", "kernel", "kernel_stack", "slab", "shmem", "rss", "cache")
 
 
-@click.command("oom")
-@click.argument("pod", type=PodName(), required=False, metavar="[POD]")
+@console.command("oom")
+@console.argument("pod", type=PodName(), required=False, metavar="[POD]")
 @cluster_options
-@click.option("--on", "node_name", default="", metavar="NODE", help="Only kills on this node. [default: all nodes]")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@console.option("--on", "node_name", default="", metavar="NODE", help="Only kills on this node. [default: all nodes]")
+@console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
 def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
     """Show which processes the kernel killed for memory, newest last, in all namespaces unless -n is used.
 
@@ -40,9 +39,9 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
         echo_json({"kills": kills})
     else:
         for line in lines(kills, time.time(), Paint(colourful())):
-            click.echo(line)
+            console.echo(line)
     for note in notes:
-        click.echo(f"note: {inert(note)}", err=True)
+        console.echo(f"note: {inert(note)}", err=True)
     return 0
 
 

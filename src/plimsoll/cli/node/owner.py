@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
 import msgspec
 
 from plimsoll.cgroups.stats.live_tree import is_sandbox
+from plimsoll.cli import console
 from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.pod_names import PodNames, every_pod_name
 from plimsoll.cli.terminal import CLASS_COLOURS, Paint, colourful, inert
@@ -39,11 +39,11 @@ class OwnerAnswer(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel
     elsewhere: dict[str, str] = {}
 
 
-@click.command("whose")
-@click.argument("pids", nargs=-1, required=True, type=click.IntRange(1), metavar="PID...")
+@console.command("whose")
+@console.argument("pids", nargs=-1, required=True, type=console.IntRange(1), metavar="PID...")
 @pods_option
 @names_state_option
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
 def whose(pids: tuple[int, ...], files: tuple[str, ...], state_dir: Path | None, output: str) -> int:
     """Show which pod and container a process belongs to.
 
@@ -53,14 +53,14 @@ def whose(pids: tuple[int, ...], files: tuple[str, ...], state_dir: Path | None,
     answers = [answer(pid, names) for pid in pids]
     if output == "json":
         shown = msgspec.json.encode(answers if len(answers) > 1 else answers[0])
-        click.echo(msgspec.json.format(shown, indent=2))
+        console.echo(msgspec.json.format(shown, indent=2).decode())
     else:
         paint = Paint(colourful())
         for index, each in enumerate(answers):
             if index:
-                click.echo()
+                console.echo()
             for line in lines(each, paint):
-                click.echo(line)
+                console.echo(line)
     return 0 if all(each.owner.pod_uid for each in answers) else NOT_IN_A_POD
 
 

@@ -6,8 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
 from plimsoll.cli.objects.completion import ObjectWords
@@ -26,20 +25,20 @@ NEXT_VICTIMS, LAST_DECISIONS = 5, 5
 HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 
 
-@click.command("pressure")
-@click.argument("node", default="", required=False, type=ObjectWords("nodes"), metavar="[NODE]")
+@console.command("pressure")
+@console.argument("node", default="", required=False, type=ObjectWords("nodes"), metavar="[NODE]")
 @cluster_options
-@click.option(
+@console.option(
     "--victims",
-    type=click.IntRange(0),
+    type=console.IntRange(0),
     default=NEXT_VICTIMS,
     show_default=True,
     help="How many pods of each order to show.",
 )
-@click.option(
+@console.option(
     "--all", "everything", is_flag=True, help="Show the order for all signals, not only for memory and met thresholds."
 )
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
 def pressure(node: str, victims: int, everything: bool, output: str, **options: Any) -> int:
     """Show how close a node is to evicting pods, and which pods it would evict.
 
@@ -54,7 +53,7 @@ def pressure(node: str, victims: int, everything: bool, output: str, **options: 
         echo_json(found)
     else:
         for line in lines(found, victims, time.time(), Paint(colourful()), everything=everything):
-            click.echo(line)
+            console.echo(line)
     return 0
 
 

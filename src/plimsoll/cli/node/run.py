@@ -12,9 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.daemon import notify, stop_signals
 from plimsoll.cli.node.machine import live_options, opened
 from plimsoll.cli.terminal import Paint, colourful, inert
@@ -121,9 +121,9 @@ NODE = "run"
 PEAKS = ("memory.max_usage_in_bytes", "memory.peak")  # v1, v2 since Linux 5.19
 
 
-@click.command(short_help="Run one pod in the foreground, without an API server.")
-@click.argument("file", metavar="FILE")
-@click.option("--events", is_flag=True, help="Also show the events of the pod.")
+@console.command(short_help="Run one pod in the foreground, without an API server.")
+@console.argument("file", metavar="FILE")
+@console.option("--events", is_flag=True, help="Also show the events of the pod.")
 @live_options
 def run(file: str, events: bool, **options: Any) -> int:
     """Run one pod in the foreground with its limits; print its logs, and at the end how it ended and which limits it
@@ -150,14 +150,14 @@ def run(file: str, events: bool, **options: Any) -> int:
         try:
             live = opened(options)
         except CgroupsUnusableError as error:
-            click.echo(f"limits are not enforced: {error}", err=True)
+            console.echo(f"limits are not enforced: {error}", err=True)
             live = opened({**options, "simulate": True})
         if live.runtime is not None:
-            raise click.UsageError(
+            raise console.UsageError(
                 "`plimsoll run` supports only the embedded runtime: remove --container-runtime-endpoint"
             )
         for note in live.notes:
-            click.echo(Paint(colourful())(f"note: {inert(note)}", "dim"), err=True)
+            console.echo(Paint(colourful())(f"note: {inert(note)}", "dim"), err=True)
         foreground = _Foreground(live, home, pod, objects, shows_events=events)
         return asyncio.run(foreground.run())
     finally:
@@ -176,7 +176,7 @@ def _manifest(file: str) -> tuple[JsonObject, list[JsonObject]]:
 
     inputs = stored_inputs([file], DEFAULT_GATES)
     if len(inputs.pods) != 1:
-        raise click.UsageError(f"{file} contains {len(inputs.pods)} pods, expected one")
+        raise console.UsageError(f"{file} contains {len(inputs.pods)} pods, expected one")
     given = inputs.pods[0]
     kind = next(each for each in KINDS if each.name == "Pod")
     document = with_kind_defaults(kind, given.found.document)
@@ -257,7 +257,7 @@ class _Foreground:
                 await runtime.open()
                 await runtime.shutdown()
         for line in report(self._pod, self._peaks):
-            click.echo(inert(line), err=True)
+            console.echo(inert(line), err=True)
         return exit_code(self._pod, interrupted=self._interrupts > 0)
 
     # --- reports of the agent ---
@@ -270,7 +270,7 @@ class _Foreground:
     def _event(self, event: JsonObject) -> None:
         if self._shows_events or event.get("type") == "Warning":
             line = f"{event.get('reason', '')}: {event.get('message', '')}"
-            click.echo(self._paint(inert(line), "yellow" if event.get("type") == "Warning" else "dim"), err=True)
+            console.echo(self._paint(inert(line), "yellow" if event.get("type") == "Warning" else "dim"), err=True)
 
     def _interrupted(self) -> None:
         self._interrupts += 1

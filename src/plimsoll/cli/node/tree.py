@@ -8,12 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import click
 import msgspec
 
 from plimsoll.cgroups.drivers.detect import Hierarchies, open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.stats.live_tree import files_of, live_tree, sandboxes, task_states
+from plimsoll.cli import console
 from plimsoll.cli.node.tree_print import Picture, lines
 from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, screen_width
@@ -52,15 +52,15 @@ class NoPodsError(StructuredError):
         )
 
 
-@click.command("tree")
-@click.argument("cgroup", required=False, metavar="[CGROUP]")
-@click.option("--cgroup-root", default="/", metavar="PATH", help="The parent cgroup of kubepods. [default: /]")
-@click.option("--depth", type=click.IntRange(0), metavar="N", help="Show only N levels below the first.")
-@click.option("--tasks", "with_tasks", is_flag=True, help="Show the states of tasks.")
+@console.command("tree")
+@console.argument("cgroup", required=False, metavar="[CGROUP]")
+@console.option("--cgroup-root", default="/", metavar="PATH", help="The parent cgroup of kubepods. [default: /]")
+@console.option("--depth", type=console.IntRange(0), metavar="N", help="Show only N levels below the first.")
+@console.option("--tasks", "with_tasks", is_flag=True, help="Show the states of tasks.")
 @pods_option
 @names_state_option
-@click.option("--against", metavar="FILE", help="Show differences from `plimsoll explain … -o json` (- for a pipe).")
-@click.option("-o", "--output", type=click.Choice(["text", "json"]), default="text")
+@console.option("--against", metavar="FILE", help="Show differences from `plimsoll explain … -o json` (- for a pipe).")
+@console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
 def tree(
     cgroup: str | None,
     cgroup_root: str,
@@ -131,7 +131,7 @@ class _Explained(msgspec.Struct, frozen=True):
 
 
 def _explained(file: str, driver: CgroupDriver) -> Cgroup:
-    with click.open_file(file, "rb") as stream:
+    with console.open_file(file, "rb") as stream:
         data = stream.read()
     try:
         found = msgspec.json.decode(data, type=_Explained)
@@ -247,7 +247,7 @@ def _print(view: TreeSnapshot) -> None:
     for reason, files in _by_reason(view.missing).items():
         about = f"{', '.join(files)} ({inert(reason)})"
         shown.append(paint(f"not available: {hanging(about, 15)}", "dim"))
-    click.echo("\n".join(shown))
+    console.echo("\n".join(shown))
 
 
 def headline(view: TreeSnapshot, paint: Paint) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options, server_text
 from plimsoll.cli.objects.files import file_options, read_files
 from plimsoll.cli.objects.output import PLAIN, ObjectPrinter, output_option
@@ -27,26 +27,26 @@ FAILED = 1
 VALIDATION = {"strict": "Strict", "true": "Strict", "warn": "Warn", "ignore": "Ignore", "false": "Ignore"}
 Written = tuple[str, JsonObject]  # created, configured or unchanged; the object
 
-_validate = click.option(
+_validate = console.option(
     "--validate",
     cls=OptionalValue,
     bare="strict",
     default="strict",
-    type=click.Choice([*VALIDATION]),
+    type=console.Choice([*VALIDATION]),
     metavar="strict|warn|ignore",
     help="Whether unknown fields are an error, a warning, or ignored.",
 )
 
 
-@click.command("apply", cls=Verb)
+@console.command("apply", cls=Verb)
 @file_options(required=True)
 @cluster_options
 @dry_run_option("server")
-@click.option("--force-conflicts", is_flag=True, help="Take over fields that another manager owns.")
-@click.option("--server-side/--no-server-side", default=True, help="Always server-side.  [default: true]")
-@click.option("--field-manager", default=MANAGER, show_default=True, metavar="NAME", help="Who owns the fields.")
-@click.option("--wait", is_flag=True, help="Wait until the objects are ready (condition Ready or Available).")
-@click.option("--timeout", "timeout_s", type=DurationParam(), default="60s", show_default=True, help="With --wait.")
+@console.option("--force-conflicts", is_flag=True, help="Take over fields that another manager owns.")
+@console.option("--server-side/--no-server-side", default=True, help="Always server-side.  [default: true]")
+@console.option("--field-manager", default=MANAGER, show_default=True, metavar="NAME", help="Who owns the fields.")
+@console.option("--wait", is_flag=True, help="Wait until the objects are ready (condition Ready or Available).")
+@console.option("--timeout", "timeout_s", type=DurationParam(), default="60s", show_default=True, help="With --wait.")
 @_validate
 @output_option(*PLAIN)
 def apply(files: tuple[str, ...], recursive: bool, **options: Any) -> int:
@@ -61,13 +61,13 @@ def apply(files: tuple[str, ...], recursive: bool, **options: Any) -> int:
       cat pod.yaml | plimsoll apply -f - -n shop
     """
     if not options["server_side"]:
-        raise click.UsageError("apply is always server-side: the server merges; leave --server-side out")
+        raise console.UsageError("apply is always server-side: the server merges; leave --server-side out")
     manifests = read_files(files, recursive)
     return answered(options, lambda cluster: _write(cluster, manifests, _applied, options))
 
 
-@click.command("create", cls=Verb)
-@click.argument("words", nargs=-1, metavar="[namespace NAME]")
+@console.command("create", cls=Verb)
+@console.argument("words", nargs=-1, metavar="[namespace NAME]")
 @file_options(required=False)
 @cluster_options
 @dry_run_option()
@@ -84,7 +84,7 @@ def create(words: tuple[str, ...], files: tuple[str, ...], recursive: bool, **op
     from plimsoll.cli.manifests import Manifest
 
     if bool(words) == bool(files) or (words and (len(words) != 2 or words[0] not in ("namespace", "ns"))):
-        raise click.UsageError("specify -f FILE or `namespace NAME`; write other kinds to a file")
+        raise console.UsageError("specify -f FILE or `namespace NAME`; write other kinds to a file")
     if words:
         manifests = [Manifest({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": words[1]}}, "")]
     else:
@@ -105,13 +105,13 @@ async def _write(
         try:
             word, document = await write(cluster, manifest, name, options)
         except ApiError as error:
-            click.echo("\n".join(map(inert, _failure(error, manifest).splitlines())), err=True)
+            console.echo("\n".join(map(inert, _failure(error, manifest).splitlines())), err=True)
             code = FAILED
             continue
         name = msgspec.structs.replace(name, name=str(document["metadata"].get("name") or name.name))
         done.append((name, document))
         if options["output"] is None:
-            click.echo(f"{inert(str(name))} {word}{dry_run_words(options['dry_run'])}")
+            console.echo(f"{inert(str(name))} {word}{dry_run_words(options['dry_run'])}")
     if options["output"] is not None and done:
         _print(done, ObjectPrinter(options["output"]))
     if options.get("wait") and options["dry_run"] == "none":
@@ -133,7 +133,7 @@ async def _targets(
         kind = kind_of_object(kinds, manifest.api_version, manifest.kind)
         if namespace and kind.namespaced and manifest.namespace not in ("", namespace):
             title = f"{kind.title}/{manifest.name}"
-            raise click.ClickException(
+            raise console.CommandError(
                 f"{manifest.file}: {title} has namespace {manifest.namespace}, but -n is {namespace}"
             )
         where = (manifest.namespace or cluster.namespace) if kind.namespaced else ""

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.client import completed
 
-if TYPE_CHECKING:
-    from click.shell_completion import CompletionItem
 
-
-class ObjectWords(click.ParamType[str]):
+class ObjectWords(console.ParamType[str]):
     """`KIND NAME…` or `KIND/NAME…`; `kind` where the verb is about one kind only."""
 
     name = "words"
@@ -21,18 +17,19 @@ class ObjectWords(click.ParamType[str]):
     def __init__(self, kind: str = "") -> None:
         self._kind = kind
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> str:
         return str(value)
 
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        typed: Sequence[str] = () if self._kind else ctx.params.get(param.name or "") or ()
+    def shell_complete(
+        self, ctx: console.Context, param: console.Parameter, incomplete: str
+    ) -> list[console.Completion]:
+        typed: Sequence[str] = () if self._kind else ctx.params.get(param.name) or ()
         return completed(ctx, self._kind, typed, incomplete)
 
 
-@click.command("completion")
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def completion(ctx: click.Context, shell: str) -> None:
+@console.command("completion")
+@console.argument("shell", type=console.Choice(["bash", "zsh", "fish"]))
+def completion(shell: str) -> None:
     """Print the completion script of a shell: commands, options, kinds and names of objects.
 
     \b
@@ -41,9 +38,6 @@ def completion(ctx: click.Context, shell: str) -> None:
       plimsoll completion zsh > "${fpath[1]}/_plimsoll"
       plimsoll completion fish > ~/.config/fish/completions/plimsoll.fish
     """
-    from click.shell_completion import get_completion_class
+    from plimsoll.cli.console.completion import SCRIPTS
 
-    found = get_completion_class(shell)
-    assert found is not None
-    script = found(ctx.find_root().command, {}, "plimsoll", "_PLIMSOLL_COMPLETE")
-    click.echo(script.source_template % script.source_vars())
+    console.echo(SCRIPTS[shell], nl=False)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options, server_text
 from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.objects.files import file_options, read_files
@@ -27,26 +27,28 @@ IMMEDIATE = (
 )
 
 
-@click.command("delete", cls=Verb)
-@click.argument("words", nargs=-1, type=ObjectWords(), metavar="[KIND NAME... | KIND/NAME...]")
+@console.command("delete", cls=Verb)
+@console.argument("words", nargs=-1, type=ObjectWords(), metavar="[KIND NAME... | KIND/NAME...]")
 @file_options(required=False)
 @cluster_options
 @selector_options()
-@click.option("--grace-period", type=click.IntRange(-1), default=-1, metavar="SECONDS", help="[default: the object's]")
-@click.option("--now", is_flag=True, help="The same as --grace-period=1.")
-@click.option("--force", is_flag=True, help="With --grace-period=0: do not wait for the node.")
-@click.option(
+@console.option(
+    "--grace-period", type=console.IntRange(-1), default=-1, metavar="SECONDS", help="[default: the object's]"
+)
+@console.option("--now", is_flag=True, help="The same as --grace-period=1.")
+@console.option("--force", is_flag=True, help="With --grace-period=0: do not wait for the node.")
+@console.option(
     "--cascade",
-    type=click.Choice(["background", "foreground", "orphan"]),
+    type=console.Choice(["background", "foreground", "orphan"]),
     default="background",
     show_default=True,
     help="Whether objects that this one owns are deleted after it, before it, or not at all.",
 )
-@click.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
-@click.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the objects are gone.")
-@click.option("--timeout", "timeout_s", type=DurationParam(), default="60s", show_default=True, help="0: no limit.")
+@console.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
+@console.option("--wait/--no-wait", default=True, show_default=True, help="Wait until the objects are gone.")
+@console.option("--timeout", "timeout_s", type=DurationParam(), default="60s", show_default=True, help="0: no limit.")
 @dry_run_option()
-@click.option("-o", "--output", type=click.Choice(["name"]), help="Print only KIND/NAME.")
+@console.option("-o", "--output", type=console.Choice(["name"]), help="Print only KIND/NAME.")
 def delete(words: tuple[str, ...], files: tuple[str, ...], recursive: bool, **options: Any) -> int:
     """Delete objects. Exit code 1 if the server refuses it, or an object is not gone in time.
 
@@ -58,16 +60,16 @@ def delete(words: tuple[str, ...], files: tuple[str, ...], recursive: bool, **op
       plimsoll delete -f pod.yaml --ignore-not-found
     """
     if bool(words) == bool(files):
-        raise click.UsageError("specify objects or -f FILE")
+        raise console.UsageError("specify objects or -f FILE")
     if options["now"]:
         if options["grace_period"] >= 0:
-            raise click.UsageError("--now and --grace-period exclude each other")
+            raise console.UsageError("--now and --grace-period exclude each other")
         options["grace_period"] = 1
     if options["force"]:
         if options["grace_period"] > 0:
-            raise click.UsageError("--force and --grace-period greater than 0 exclude each other")
+            raise console.UsageError("--force and --grace-period greater than 0 exclude each other")
         options["grace_period"], options["wait"] = 0, False
-        click.echo(IMMEDIATE, err=True)
+        console.echo(IMMEDIATE, err=True)
     manifests = read_files(files, recursive) if files else []
     return answered(options, lambda cluster: _delete(cluster, words, manifests, options))
 
@@ -82,7 +84,7 @@ async def _delete(
     else:  # in reverse order of creation
         targets = (await in_manifests(cluster, manifests))[::-1]
     if not targets:
-        click.echo("No resources found", err=True)
+        console.echo("No resources found", err=True)
         return 0
     code, going = 0, []
     for target in targets:
@@ -91,10 +93,10 @@ async def _delete(
                 await cluster.ask(_request(target, options))
         except ApiError as error:
             if not (error.is_gone and options["ignore_not_found"]):
-                click.echo(inert(server_text(error)), err=True)
+                console.echo(inert(server_text(error)), err=True)
                 code = FAILED
             continue
-        click.echo(_deleted(target, options))
+        console.echo(_deleted(target, options))
         going.append(target)
     if options["dry_run"] != "none" or not options["wait"]:
         return code
@@ -103,7 +105,7 @@ async def _delete(
             for target in going:
                 await gone(cluster, target.kind.resource, target.namespace, target.name)
     except TimeoutError:
-        click.echo(
+        console.echo(
             f"plimsoll: {inert(str(target))} still exists after {options['timeout_s']:g} s; "
             "see `plimsoll describe`; --grace-period 0 ends a pod at once",
             err=True,

@@ -9,8 +9,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.objects.files import file_options
@@ -352,12 +351,12 @@ def _part(document: JsonObject, name: str) -> JsonObject:
     return part if isinstance(part, dict) else {}
 
 
-@click.command("describe", cls=Verb)
-@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND [NAME...] | KIND/NAME...")
+@console.command("describe", cls=Verb)
+@console.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND [NAME...] | KIND/NAME...")
 @file_options(required=False)
 @cluster_options
 @selector_options(every=False)
-@click.option("--show-events/--no-events", default=True, help="Events of each object.  [default: true]")
+@console.option("--show-events/--no-events", default=True, help="Events of each object.  [default: true]")
 def describe(words: tuple[str, ...], **options: Any) -> int:
     """Show details of objects and their events. Exit code 1 if an object does not exist.
 
@@ -376,13 +375,13 @@ async def _describe(cluster: ClusterClient, words: tuple[str, ...], options: dic
         events = await _events(cluster, kind, document) if options["show_events"] else None
         pods = await _pods_of(cluster, document) if kind.kind == "Node" else []
         if printed:
-            click.echo("\n")
+            console.echo("\n")
         for line in described(kind.kind, document, events, pods, time.time()):
-            click.echo(line)
+            console.echo(line)
         printed = True
     if not printed:
         where = "" if options["all_namespaces"] else f" in {inert(cluster.namespace)} namespace."
-        click.echo(f"No resources found{where}", err=True)
+        console.echo(f"No resources found{where}", err=True)
     return 0
 
 

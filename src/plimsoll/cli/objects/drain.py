@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options, server_text
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.completion import ObjectWords
@@ -85,9 +85,9 @@ def listed_reasons(reasons: dict[str, list[str]]) -> list[str]:
 
 
 _NODES = (
-    click.argument("nodes", nargs=-1, type=ObjectWords("nodes"), metavar="NODE..."),
+    console.argument("nodes", nargs=-1, type=ObjectWords("nodes"), metavar="NODE..."),
     cluster_options,
-    click.option("-l", "--selector", default="", metavar="LABELS", help="The nodes with these labels."),
+    console.option("-l", "--selector", default="", metavar="LABELS", help="The nodes with these labels."),
     dry_run_option(),
 )
 
@@ -98,29 +98,31 @@ def _of_nodes(command: Any) -> Any:
     return command
 
 
-@click.command("cordon", cls=Verb)
+@console.command("cordon", cls=Verb)
 @_of_nodes
 def cordon(nodes: tuple[str, ...], **options: Any) -> int:
     """Mark nodes as unschedulable: no new pods are bound to them."""
     return answered(options, lambda cluster: _cordon(cluster, nodes, True, options))
 
 
-@click.command("uncordon", cls=Verb)
+@console.command("uncordon", cls=Verb)
 @_of_nodes
 def uncordon(nodes: tuple[str, ...], **options: Any) -> int:
     """Mark nodes as schedulable."""
     return answered(options, lambda cluster: _cordon(cluster, nodes, False, options))
 
 
-@click.command("drain", cls=Verb)
+@console.command("drain", cls=Verb)
 @_of_nodes
-@click.option("--ignore-daemonsets", is_flag=True, help="Leave the pods of DaemonSets on the node.")
-@click.option("--delete-emptydir-data", is_flag=True, help="Evict pods with emptyDir volumes; their data is lost.")
-@click.option("--force", is_flag=True, help="Evict pods without a controller; they are not created again.")
-@click.option("--grace-period", type=int, default=-1, metavar="SECONDS", help="[default: that of each pod]")
-@click.option("--timeout", "timeout_s", type=DurationParam(), default="0s", help="Give up after this. [default: never]")
-@click.option("--pod-selector", default="", metavar="LABELS", help="Only pods with these labels.")
-@click.option("--disable-eviction", is_flag=True, help="Delete the pods, without regard to disruption budgets.")
+@console.option("--ignore-daemonsets", is_flag=True, help="Leave the pods of DaemonSets on the node.")
+@console.option("--delete-emptydir-data", is_flag=True, help="Evict pods with emptyDir volumes; their data is lost.")
+@console.option("--force", is_flag=True, help="Evict pods without a controller; they are not created again.")
+@console.option("--grace-period", type=int, default=-1, metavar="SECONDS", help="[default: that of each pod]")
+@console.option(
+    "--timeout", "timeout_s", type=DurationParam(), default="0s", help="Give up after this. [default: never]"
+)
+@console.option("--pod-selector", default="", metavar="LABELS", help="Only pods with these labels.")
+@console.option("--disable-eviction", is_flag=True, help="Delete the pods, without regard to disruption budgets.")
 def drain(nodes: tuple[str, ...], **options: Any) -> int:
     """Mark nodes as unschedulable and evict their pods, as before maintenance.
 
@@ -140,7 +142,7 @@ async def _nodes(cluster: ClusterClient, names: tuple[str, ...], options: dict[s
     from plimsoll.kube.request import NODES, get, listing
 
     if bool(names) == bool(options["selector"]):
-        raise click.UsageError("specify NODE... or -l LABELS")
+        raise console.UsageError("specify NODE... or -l LABELS")
     if options["selector"]:
         return [*((await cluster.ask(listing(NODES, labels=options["selector"]))).get("items") or ())]
     plain = [name.removeprefix("node/").removeprefix("nodes/") for name in names]
@@ -162,7 +164,7 @@ async def _cordoned(cluster: ClusterClient, node: JsonObject, on: bool, dry_run:
         request = patch(NODES, name, {"spec": {"unschedulable": on or None}})
         path = with_query(request.path, [*dry_run_query(dry_run).items()])
         await cluster.ask(msgspec.structs.replace(request, path=path))
-    click.echo(f"node/{inert(name)} {already}{word}{dry_run_words(dry_run)}")
+    console.echo(f"node/{inert(name)} {already}{word}{dry_run_words(dry_run)}")
 
 
 async def _drain(cluster: ClusterClient, names: tuple[str, ...], options: dict[str, Any]) -> int:
@@ -178,17 +180,17 @@ async def _drain(cluster: ClusterClient, names: tuple[str, ...], options: dict[s
             await _emptied(cluster, name, options)
         except (FailedError, ApiError) as error:
             failed[name] = server_text(error) if isinstance(error, ApiError) else str(error)
-            click.echo(
+            console.echo(
                 f'error: unable to drain node "{inert(name)}" due to error: {inert(failed[name])}, '
                 "continuing command...",
                 err=True,
             )
         else:
-            click.echo(f"node/{inert(name)} drained{dry_run_words(options['dry_run'])}")
+            console.echo(f"node/{inert(name)} drained{dry_run_words(options['dry_run'])}")
     if failed:
-        click.echo("There are pending nodes to be drained:", err=True)
+        console.echo("There are pending nodes to be drained:", err=True)
         for name in failed:
-            click.echo(f" {inert(name)}", err=True)
+            console.echo(f" {inert(name)}", err=True)
         raise FailedError("\n".join(failed.values()))
     return 0
 
@@ -202,7 +204,7 @@ async def _emptied(cluster: ClusterClient, node: str, options: dict[str, Any]) -
     if plan.errors:
         raise FailedError(_aggregated([f"cannot delete {each}" for each in listed_reasons(plan.errors)]))
     if plan.warnings:
-        click.echo(f"Warning: {inert('; '.join(listed_reasons(plan.warnings)))}", err=True)
+        console.echo(f"Warning: {inert('; '.join(listed_reasons(plan.warnings)))}", err=True)
     timeout_s = options["timeout_s"]
     left = {_name(pod): pod for pod in plan.pods}
     tasks = [asyncio.create_task(_evicted(cluster, pod, left, options)) for pod in plan.pods]
@@ -212,9 +214,11 @@ async def _emptied(cluster: ClusterClient, node: str, options: dict[str, Any]) -
     except TimeoutError:
         reasons = [f"error when evicting {pod}: global timeout reached: {timeout_s:g}s" for pod in left]
         message = _aggregated(reasons)
-        click.echo(f'There are pending pods in node "{inert(node)}" when an error occurred: {inert(message)}', err=True)
+        console.echo(
+            f'There are pending pods in node "{inert(node)}" when an error occurred: {inert(message)}', err=True
+        )
         for pod in left.values():
-            click.echo(f"pod/{inert(str(pod['metadata']['name']))}", err=True)
+            console.echo(f"pod/{inert(str(pod['metadata']['name']))}", err=True)
         raise FailedError(message) from None
     errors = [each for each in results if isinstance(each, BaseException)]
     for error in errors:
@@ -242,7 +246,7 @@ async def _evicted(
     name, namespace = str(metadata["name"]), str(metadata.get("namespace") or "")
     word = "deleting" if options["disable_eviction"] else "evicting"
     while True:
-        click.echo(f"{word} pod {inert(namespace)}/{inert(name)}{dry_run_words(dry_run)}")
+        console.echo(f"{word} pod {inert(namespace)}/{inert(name)}{dry_run_words(dry_run)}")
         if dry_run == "client":
             return
         try:
@@ -252,7 +256,7 @@ async def _evicted(
                 break
             if error.code != 429 or dry_run == "server":
                 raise FailedError(f"error when {word} {_name(pod)}: {error.message}") from error
-            click.echo(
+            console.echo(
                 f"error when evicting {inert(_name(pod))} (will retry after {RETRY_S:g}s): {inert(error.message)}",
                 err=True,
             )
@@ -263,7 +267,7 @@ async def _evicted(
         await gone(cluster, PODS, namespace, name, str(metadata.get("uid")))
         break
     left.pop(_name(pod), None)
-    click.echo(f"pod/{inert(name)} {'deleted' if options['disable_eviction'] else 'evicted'}")
+    console.echo(f"pod/{inert(name)} {'deleted' if options['disable_eviction'] else 'evicted'}")
 
 
 def _request(pod: JsonObject, options: dict[str, Any]) -> Any:

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.printers import EVENTS_HEADER, Columns, event_order, row, shown
 from plimsoll.cli.verb import Verb
 from plimsoll.rules.model.json_object import JsonObject
 
 
-@click.command("events", cls=Verb)
+@console.command("events", cls=Verb)
 @cluster_options
-@click.option("-A", "--all-namespaces", is_flag=True, help="Events of all namespaces.")
-@click.option("--for", "about", default="", metavar="KIND/NAME", help="Only events about this object.")
-@click.option("--types", default="", metavar="Warning,Normal", help="Only events of these types.")
-@click.option("-w", "--watch", is_flag=True, help="Watch for new events after the list.")
-@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="[default: a table]")
-@click.option("--no-headers", is_flag=True, help="No column names.")
+@console.option("-A", "--all-namespaces", is_flag=True, help="Events of all namespaces.")
+@console.option("--for", "about", default="", metavar="KIND/NAME", help="Only events about this object.")
+@console.option("--types", default="", metavar="Warning,Normal", help="Only events of these types.")
+@console.option("-w", "--watch", is_flag=True, help="Watch for new events after the list.")
+@console.option("-o", "--output", type=console.Choice(["json", "yaml"]), help="[default: a table]")
+@console.option("--no-headers", is_flag=True, help="No column names.")
 def events(about: str, types: str, watch: bool, output: str | None, **options: Any) -> int:
     """List events, newest last.
 
@@ -30,7 +29,7 @@ def events(about: str, types: str, watch: bool, output: str | None, **options: A
       plimsoll events -A --types Warning -w
     """
     if about and "/" not in about:
-        raise click.UsageError("--for must be KIND/NAME, for example pod/web")
+        raise console.UsageError("--for must be KIND/NAME, for example pod/web")
     wanted = {each.strip() for each in types.split(",") if each.strip()}
     return answered(options, lambda cluster: _events(cluster, about, wanted, watch, output, options))
 
@@ -51,7 +50,7 @@ async def _events(
     listed = await cluster.ask(listing(EVENTS, namespace=namespace, fields=fields))
     found = sorted((each for each in listed.get("items") or () if _of(each, types)), key=event_order)
     if output:
-        click.echo(shown({"apiVersion": "v1", "kind": "List", "items": found}, output))
+        console.echo(shown({"apiVersion": "v1", "kind": "List", "items": found}, output))
         return 0
     columns = Columns()
     now_s = _now_s()
@@ -59,16 +58,18 @@ async def _events(
     if cells and not options["no_headers"]:
         cells.insert(0, ["NAMESPACE", *EVENTS_HEADER] if everywhere else list(EVENTS_HEADER))
     for line in columns.lines(cells):
-        click.echo(line)
+        console.echo(line)
     if not cells and not watch:
-        click.echo("No events found." if everywhere else f"No events found in {cluster.namespace} namespace.", err=True)
+        console.echo(
+            "No events found." if everywhere else f"No events found in {cluster.namespace} namespace.", err=True
+        )
     if watch:
         version = str((listed.get("metadata") or {}).get("resourceVersion") or "")
         async for change in cluster.lines(watching(EVENTS, version, namespace=namespace, fields=fields)):
             event = watch_event(change)
             if event.type in ("ADDED", "MODIFIED") and _of(event.object, types):
                 for text in columns.lines([row(event.object, _now_s(), namespace=everywhere)]):
-                    click.echo(text)
+                    console.echo(text)
     return 0
 
 

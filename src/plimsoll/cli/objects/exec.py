@@ -16,9 +16,9 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlencode
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.terminal import inert
 from plimsoll.kube.request import PODS
@@ -74,7 +74,7 @@ async def _output(socket: WebSocket) -> int:
             streams[channel].flush()
         elif channel == STATUS:
             return exit_code(data)
-    click.echo("plimsoll: the connection was closed before the command ended", err=True)
+    console.echo("plimsoll: the connection was closed before the command ended", err=True)
     return BROKEN
 
 
@@ -89,7 +89,7 @@ def exit_code(data: bytes) -> int:
     for cause in (status.get("details") or {}).get("causes") or ():
         if cause.get("reason") == "ExitCode" and str(cause.get("message")).isdecimal():
             return int(cause["message"])
-    click.echo(f"plimsoll: {inert(str(status.get('message') or 'the command could not be executed'))}", err=True)
+    console.echo(f"plimsoll: {inert(str(status.get('message') or 'the command could not be executed'))}", err=True)
     return BROKEN
 
 
@@ -162,13 +162,13 @@ def raw_terminal() -> Iterator[None]:
         termios.tcsetattr(number, termios.TCSADRAIN, before)
 
 
-@click.command("exec", context_settings={"allow_interspersed_args": False})
+@console.command("exec", allow_interspersed_args=False)
 @cluster_options
-@click.option("-c", "--container", default="", help="The container. [default: the only one]")
-@click.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input to the container.")
-@click.option("-t", "--tty", is_flag=True, help="Allocate a terminal for the command; needs -i and a local terminal.")
-@click.argument("pod", type=PodName(), metavar="POD")
-@click.argument("command", nargs=-1, required=True, metavar="[--] COMMAND...", type=click.UNPROCESSED)
+@console.option("-c", "--container", default="", help="The container. [default: the only one]")
+@console.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input to the container.")
+@console.option("-t", "--tty", is_flag=True, help="Allocate a terminal for the command; needs -i and a local terminal.")
+@console.argument("pod", type=PodName(), metavar="POD")
+@console.argument("command", nargs=-1, required=True, metavar="[--] COMMAND...")
 def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, tty: bool, **options: Any) -> int:
     """Execute a command in a container and exit with its exit code. Options precede POD.
 
@@ -181,17 +181,17 @@ def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, 
     if command[0] == "--":
         command = command[1:]
     if not command:
-        raise click.UsageError("specify a command: plimsoll exec POD -- COMMAND")
+        raise console.UsageError("specify a command: plimsoll exec POD -- COMMAND")
     session = ExecOptions(pod, container, command, with_input, _may_be_raw(tty, with_input))
     return answered(options, lambda cluster: executed(cluster, session))
 
 
-@click.command("attach")
+@console.command("attach")
 @cluster_options
-@click.option("-c", "--container", default="", help="The container. [default: the only one]")
-@click.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input to the container.")
-@click.option("-t", "--tty", is_flag=True, help="The container has a terminal; needs -i and a local terminal.")
-@click.argument("pod", type=PodName(), metavar="POD")
+@console.option("-c", "--container", default="", help="The container. [default: the only one]")
+@console.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input to the container.")
+@console.option("-t", "--tty", is_flag=True, help="The container has a terminal; needs -i and a local terminal.")
+@console.argument("pod", type=PodName(), metavar="POD")
 def attach(pod: str, container: str, with_input: bool, tty: bool, **options: Any) -> int:
     """Attach to the process of a running container: its output from now on and, with -i, its input.
 
@@ -206,6 +206,6 @@ def attach(pod: str, container: str, with_input: bool, tty: bool, **options: Any
 
 def _may_be_raw(tty: bool, with_input: bool) -> bool:
     if tty and not (sys.stdin.isatty() and with_input):
-        click.echo("plimsoll: -t is ignored: it needs -i and a terminal", err=True)
+        console.echo("plimsoll: -t is ignored: it needs -i and a terminal", err=True)
         return False
     return tty

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
+from plimsoll.cli import console
 
 if TYPE_CHECKING:
     from plimsoll.cli.manifests import Manifest
@@ -16,7 +16,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 def file_options(*, required: bool) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
         for option in (
-            click.option(
+            console.option(
                 "-k",
                 "--kustomize",
                 metavar="DIR",
@@ -24,8 +24,8 @@ def file_options(*, required: bool) -> Callable[[Command], Command]:
                 callback=_refuse_kustomize,
                 help="Not supported: use `kubectl kustomize DIR | plimsoll … -f -`.",
             ),
-            click.option("-R", "--recursive", is_flag=True, help="Also the folders below a directory."),
-            click.option(
+            console.option("-R", "--recursive", is_flag=True, help="Also the folders below a directory."),
+            console.option(
                 "-f",
                 "--filename",
                 "files",
@@ -41,10 +41,10 @@ def file_options(*, required: bool) -> Callable[[Command], Command]:
     return add
 
 
-def _refuse_kustomize(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
+def _refuse_kustomize(ctx: console.Context, param: console.Parameter, value: str | None) -> None:
     if value is not None:
-        name = ctx.info_name
-        raise click.UsageError(
+        name = ctx.command.name
+        raise console.UsageError(
             f"-k is not supported: run `kubectl kustomize {value} | plimsoll {name} -f -`, or kustomize build"
         )
 
@@ -54,5 +54,5 @@ def read_files(files: tuple[str, ...], recursive: bool, *, generated_names: bool
 
     for file in files:
         if file.startswith(("http://", "https://")):
-            raise click.UsageError(f"-f {file}: URLs are not fetched: run `curl -sSfL {file} | plimsoll … -f -`")
+            raise console.UsageError(f"-f {file}: URLs are not fetched: run `curl -sSfL {file} | plimsoll … -f -`")
     return read_manifests(files, recursive=recursive, generated_names=generated_names)

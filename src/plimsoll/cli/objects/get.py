@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options, server_text
 from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.objects.files import file_options
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 EVENT_WIDTH = len("MODIFIED")
 
 
-@click.command("get", cls=Verb)
-@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
+@console.command("get", cls=Verb)
+@console.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND[,KIND] [NAME...] | KIND/NAME...")
 @file_options(required=False)
 @cluster_options
 @selector_options(every=False)
 @output_option("wide", *PLAIN, *TEMPLATES)
-@click.option("-w", "--watch", is_flag=True, help="Watch for changes after the list.")
-@click.option("--watch-only", is_flag=True, help="Watch for changes without the list.")
-@click.option("--output-watch-events", is_flag=True, help="Show the type of each change: ADDED, MODIFIED, DELETED.")
-@click.option("--sort-by", default="", metavar="PATH", help="Sort by this field: .metadata.creationTimestamp")
-@click.option("--show-labels", is_flag=True, help="Show all labels as the last column.")
-@click.option("-L", "--label-columns", multiple=True, metavar="LABEL,...", help="Show these labels as columns.")
-@click.option("--no-headers", is_flag=True, help="No column names.")
-@click.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
-@click.option("--raw", default="", metavar="PATH", help="Print what the server has at this path: /healthz")
-@click.option("--show-managed-fields", is_flag=True, help="Keep managedFields in JSON and YAML.")
-@click.option(
+@console.option("-w", "--watch", is_flag=True, help="Watch for changes after the list.")
+@console.option("--watch-only", is_flag=True, help="Watch for changes without the list.")
+@console.option("--output-watch-events", is_flag=True, help="Show the type of each change: ADDED, MODIFIED, DELETED.")
+@console.option("--sort-by", default="", metavar="PATH", help="Sort by this field: .metadata.creationTimestamp")
+@console.option("--show-labels", is_flag=True, help="Show all labels as the last column.")
+@console.option("-L", "--label-columns", multiple=True, metavar="LABEL,...", help="Show these labels as columns.")
+@console.option("--no-headers", is_flag=True, help="No column names.")
+@console.option("--ignore-not-found", is_flag=True, help="Do not fail if an object does not exist.")
+@console.option("--raw", default="", metavar="PATH", help="Print what the server has at this path: /healthz")
+@console.option("--show-managed-fields", is_flag=True, help="Keep managedFields in JSON and YAML.")
+@console.option(
     "--allow-missing-template-keys/--no-missing-template-keys",
     default=True,
     help="A field that an object does not have selects nothing, or is an error.  [default: nothing]",
@@ -60,10 +60,10 @@ def get(words: tuple[str, ...], **options: Any) -> int:
     """
     if options["raw"]:
         if words or options["files"]:
-            raise click.UsageError("--raw takes no other arguments")
+            raise console.UsageError("--raw takes no other arguments")
         return answered(options, lambda cluster: _raw(cluster, options["raw"]))
     if not words and not options["files"]:
-        raise click.UsageError("specify a kind: `plimsoll get pods`, `plimsoll get pod NAME`")
+        raise console.UsageError("specify a kind: `plimsoll get pods`, `plimsoll get pod NAME`")
     options["watch"] = options["watch"] or options["watch_only"]
     output = options["output"]
     documents = None
@@ -81,12 +81,12 @@ async def _raw(cluster: ClusterClient, path: str) -> int:
     from plimsoll.kube.request import Request, api_error
 
     if not path.startswith("/"):
-        raise click.UsageError(f"--raw {path}: must begin with /")
+        raise console.UsageError(f"--raw {path}: must begin with /")
     answer = await cluster.answer(Request("GET", path, accept="*/*"))
     if answer.status >= 400:
         raise api_error(answer)
     text = answer.body.decode("utf-8", "backslashreplace")
-    click.echo("\n".join(map(inert, text.split("\n"))) if on_terminal() else text, nl=False)
+    console.echo("\n".join(map(inert, text.split("\n"))) if on_terminal() else text, nl=False)
     return 0
 
 
@@ -95,7 +95,7 @@ async def _get(
 ) -> int:
     asked = await named(cluster, words, options)
     if options["watch"] and len(asked) != 1:
-        raise click.UsageError("-w supports one kind or one object")
+        raise console.UsageError("-w supports one kind or one object")
     accept = ACCEPT if documents is None else "application/json"
     found, code = await _answers(cluster, asked, accept, options)
     tables = _Tables(options, len({each.kind for each in asked}) > 1)
@@ -104,7 +104,7 @@ async def _get(
             printed = sum(tables.add(kind, each) for kind, each in _by_kind(found).items())
             if not printed and not code and not (options["ignore_not_found"] and asked[0].name):
                 where = f" in {inert(asked[0].namespace)} namespace." if asked[0].namespace else ""
-                click.echo(f"No resources found{where}", err=True)
+                console.echo(f"No resources found{where}", err=True)
         elif found:
             _print_documents(documents, asked, found, options["sort_by"])
     if options["watch"] and found:
@@ -136,7 +136,7 @@ async def _answers(
             found.append((each.kind, await cluster.ask(_request(each, options, accept))))
         except ApiError as error:
             if not (error.is_gone and each.name and options["ignore_not_found"]):
-                click.echo(inert(server_text(error)), err=True)
+                console.echo(inert(server_text(error)), err=True)
                 code = 1
     return found, code
 
@@ -170,7 +170,7 @@ class _Tables:
             key = sort_key(self._options["sort_by"], [row["object"] for row in listed])
             listed.sort(key=lambda row: key(row["object"]))
         if self._printed and listed:
-            click.echo()
+            console.echo()
         if self._many:
             self._columns = Columns()
         self._printed += len(listed)
@@ -199,7 +199,7 @@ class _Tables:
             events = [*first, *[f"{event or 'ADDED':<{EVENT_WIDTH}}"] * (len(cells) - len(first))]
             cells = [[word, *line] for word, line in zip(events, cells, strict=True)]
         for line in self._columns.lines(cells):
-            click.echo(line)
+            console.echo(line)
 
 
 def _print_documents(
@@ -227,7 +227,7 @@ def _print_change(documents: ObjectPrinter, kind: DiscoveredKind, event: JsonObj
         documents.objects([(f"{kind.title}/{changed['metadata']['name']}", changed)])
         return
     if options["output"].form == "yaml":
-        click.echo("---")
+        console.echo("---")
     documents.document(event if options["output_watch_events"] else changed)
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options, server_text
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.completion import ObjectWords
@@ -33,24 +33,28 @@ class LogSource(msgspec.Struct, frozen=True):
         return f"[pod/{self.pod}/{self.container}] "
 
 
-@click.command("logs", cls=Verb)
-@click.argument("pod", required=False, type=ObjectWords("pods"), metavar="[POD|KIND/NAME]")
-@click.argument("named", required=False, metavar="[CONTAINER]")
+@console.command("logs", cls=Verb)
+@console.argument("pod", required=False, type=ObjectWords("pods"), metavar="[POD|KIND/NAME]")
+@console.argument("named", required=False, metavar="[CONTAINER]")
 @cluster_options
-@click.option("-c", "--container", default="", help="The container. [default: the first one]")
-@click.option("--all-containers", is_flag=True, help="All containers of the pod.")
-@click.option("-l", "--selector", default="", metavar="LABELS", help="The pods with these labels.")
-@click.option("-f", "--follow", is_flag=True, help="Follow the log until the container ends.")
-@click.option("-p", "--previous", is_flag=True, help="The log of the previous instance of the container.")
-@click.option("--tail", type=int, default=None, metavar="LINES", help="Only the last lines. [default: all; 10 with -l]")
-@click.option("--since", "since_s", type=DurationParam(), metavar="DURATION", help="Only lines of the last 5s, 2m, 3h.")
-@click.option("--since-time", default="", metavar="TIME", help="Only lines since 2026-01-31T12:00:00Z.")
-@click.option("--timestamps", is_flag=True, help="Print a timestamp on each line.")
-@click.option("--prefix", is_flag=True, help="Print pod and container before each line.")
-@click.option("--limit-bytes", type=click.IntRange(1), metavar="BYTES", help="At most so many bytes.")
-@click.option("--ignore-errors", is_flag=True, help="Continue with the other containers after an error.")
-@click.option("--max-log-requests", type=click.IntRange(1), default=5, show_default=True, help="With -f and -l.")
-@click.option("--raw", is_flag=True, help="Do not escape control characters on a terminal.")
+@console.option("-c", "--container", default="", help="The container. [default: the first one]")
+@console.option("--all-containers", is_flag=True, help="All containers of the pod.")
+@console.option("-l", "--selector", default="", metavar="LABELS", help="The pods with these labels.")
+@console.option("-f", "--follow", is_flag=True, help="Follow the log until the container ends.")
+@console.option("-p", "--previous", is_flag=True, help="The log of the previous instance of the container.")
+@console.option(
+    "--tail", type=int, default=None, metavar="LINES", help="Only the last lines. [default: all; 10 with -l]"
+)
+@console.option(
+    "--since", "since_s", type=DurationParam(), metavar="DURATION", help="Only lines of the last 5s, 2m, 3h."
+)
+@console.option("--since-time", default="", metavar="TIME", help="Only lines since 2026-01-31T12:00:00Z.")
+@console.option("--timestamps", is_flag=True, help="Print a timestamp on each line.")
+@console.option("--prefix", is_flag=True, help="Print pod and container before each line.")
+@console.option("--limit-bytes", type=console.IntRange(1), metavar="BYTES", help="At most so many bytes.")
+@console.option("--ignore-errors", is_flag=True, help="Continue with the other containers after an error.")
+@console.option("--max-log-requests", type=console.IntRange(1), default=5, show_default=True, help="With -f and -l.")
+@console.option("--raw", is_flag=True, help="Do not escape control characters on a terminal.")
 def logs(pod: str | None, named: str | None, container: str, raw: bool, **options: Any) -> int:
     """Print the logs of containers.
 
@@ -65,7 +69,7 @@ def logs(pod: str | None, named: str | None, container: str, raw: bool, **option
       plimsoll logs deployment/web
     """
     if bool(pod) == bool(options["selector"]):
-        raise click.UsageError("specify POD, KIND/NAME or -l LABELS")
+        raise console.UsageError("specify POD, KIND/NAME or -l LABELS")
     if options["since_s"] is not None and options["since_time"]:
         raise FailedError("error: at most one of `sinceTime` or `sinceSeconds` may be specified")
     query = log_query(options)
@@ -106,7 +110,7 @@ async def _logs(
 
     pods = await _pods(cluster, word, options["selector"])
     if not pods:
-        click.echo(f"No resources found in {inert(cluster.namespace)} namespace.", err=True)
+        console.echo(f"No resources found in {inert(cluster.namespace)} namespace.", err=True)
         return 0
     sources = [source for pod in pods for source in chosen(pod, container, everything=options["all_containers"])]
     if options["follow"] and len(sources) > 1:
@@ -124,7 +128,7 @@ async def _logs(
         except ApiError as error:
             if not options["ignore_errors"]:
                 raise
-            click.echo(inert(server_text(error)), err=True)
+            console.echo(inert(server_text(error)), err=True)
     return 0
 
 
@@ -145,7 +149,7 @@ async def _pods(cluster: ClusterClient, word: str, selector: str) -> Sequence[Js
         labels = ",".join(f"{key}={value}" for key, value in wanted.items())
         pods = (await cluster.ask(listing(PODS, namespace=cluster.namespace, labels=labels))).get("items") or []
         if len(pods) > 1:
-            click.echo(f"Found {len(pods)} pods, using pod/{inert(pods[0]['metadata']['name'])}", err=True)
+            console.echo(f"Found {len(pods)} pods, using pod/{inert(pods[0]['metadata']['name'])}", err=True)
         return [*pods[:1]]
     try:
         return [await cluster.ask(get(PODS, name, cluster.namespace))]
@@ -173,7 +177,7 @@ def chosen(pod: JsonObject, container: str, *, everything: bool) -> list[LogSour
         default = (metadata.get("annotations") or {}).get(DEFAULT_CONTAINER)
         wanted = [default] if default in regular else regular[:1]
         if len(names) > 1 and default not in regular:
-            click.echo(f'Defaulted container "{inert(wanted[0])}" out of: {", ".join(map(inert, names))}', err=True)
+            console.echo(f'Defaulted container "{inert(wanted[0])}" out of: {", ".join(map(inert, names))}', err=True)
     return [LogSource(str(metadata.get("namespace") or ""), str(metadata["name"]), name) for name in wanted]
 
 

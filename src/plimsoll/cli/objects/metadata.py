@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.completion import ObjectWords
@@ -45,21 +45,21 @@ def parted(words: tuple[str, ...]) -> tuple[tuple[str, ...], Change]:
     removed = tuple(pair.removesuffix("-") for pair in pairs if "=" not in pair and pair.endswith("-"))
     wrong = [pair for pair in pairs if pair.startswith("=") or ("=" not in pair and not pair.endswith("-"))]
     if wrong:
-        raise click.UsageError(f"{wrong[0]!r}: a change is KEY=VALUE or KEY-, after the objects")
+        raise console.UsageError(f"{wrong[0]!r}: a change is KEY=VALUE or KEY-, after the objects")
     if both := sorted(set(values) & set(removed)):
-        raise click.UsageError(f"{both[0]!r} cannot be both set and removed")
+        raise console.UsageError(f"{both[0]!r} cannot be both set and removed")
     return words[:first], Change(values, removed)
 
 
 def _options(command: Any) -> Any:
     for option in reversed(
         (
-            click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... KEY=VALUE|KEY-..."),
+            console.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... KEY=VALUE|KEY-..."),
             file_options(required=False),
             cluster_options,
             selector_options(),
-            click.option("--overwrite", is_flag=True, help="Replace a value that exists."),
-            click.option("--list", "listing", is_flag=True, help="List them instead."),
+            console.option("--overwrite", is_flag=True, help="Replace a value that exists."),
+            console.option("--list", "listing", is_flag=True, help="List them instead."),
             dry_run_option(),
             output_option(*PLAIN),
         )
@@ -68,7 +68,7 @@ def _options(command: Any) -> Any:
     return command
 
 
-@click.command("label", cls=Verb)
+@console.command("label", cls=Verb)
 @_options
 def label(words: tuple[str, ...], **options: Any) -> int:
     """Set, replace or remove labels.
@@ -83,7 +83,7 @@ def label(words: tuple[str, ...], **options: Any) -> int:
     return _run("label", words, options)
 
 
-@click.command("annotate", cls=Verb)
+@console.command("annotate", cls=Verb)
 @_options
 def annotate(words: tuple[str, ...], **options: Any) -> int:
     """Set, replace or remove annotations.
@@ -114,7 +114,7 @@ def _run(what: str, words: tuple[str, ...], options: dict[str, Any]) -> int:
 
 async def _list(cluster: ClusterClient, name: ObjectName, what: str, *_: object) -> None:
     for key, value in sorted(_values(await _read(cluster, name), what).items()):
-        click.echo(
+        console.echo(
             inert(f"{key}={value}") if "\n" not in value else "\n".join(map(inert, f"{key}={value}".split("\n")))
         )
 
@@ -136,7 +136,7 @@ async def _change(
     if what == "label":
         for key in change.removed:
             if key not in values:
-                click.echo(f'label "{inert(key)}" not found.')
+                console.echo(f'label "{inert(key)}" not found.')
     changed = {**before, "metadata": {**before["metadata"], f"{what}s": change.of(values)}}
     if options["dry_run"] != "client":
         body = {"metadata": {f"{what}s": change.patch()}}
@@ -145,7 +145,7 @@ async def _change(
         changed = await cluster.ask(msgspec.structs.replace(request, path=path))
     if printer is None:
         done = "annotated" if what == "annotation" else _labelled(values, change.of(values), options["overwrite"])
-        click.echo(f"{inert(str(name))} {done}{dry_run_words(options['dry_run'])}")
+        console.echo(f"{inert(str(name))} {done}{dry_run_words(options['dry_run'])}")
     elif printer.each:
         printer.objects([(str(name), changed)])
     else:

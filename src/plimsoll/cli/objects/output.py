@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.printers import Columns, shown, without_managed_fields
 from plimsoll.cli.terminal import inert, on_terminal
@@ -29,7 +29,7 @@ class OutputFormat(msgspec.Struct, frozen=True):
     argument: str = ""
 
 
-class OutputParam(click.ParamType[OutputFormat]):
+class OutputParam(console.ParamType[OutputFormat]):
     """`json`, or a form with an argument such as `jsonpath={.metadata.name}`; `forms` are those that the verb has."""
 
     name = "output"
@@ -37,7 +37,7 @@ class OutputParam(click.ParamType[OutputFormat]):
     def __init__(self, *forms: str) -> None:
         self._forms = forms
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> OutputFormat:
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> OutputFormat:
         if isinstance(value, OutputFormat):
             return value
         form, equals, argument = str(value).partition("=")
@@ -52,7 +52,7 @@ class OutputParam(click.ParamType[OutputFormat]):
 
 def output_option(*forms: str) -> Callable[[Command], Command]:
     shown = "|".join(f"{form}=…" if form in TEMPLATES else form for form in forms)
-    return click.option("-o", "--output", type=OutputParam(*forms), metavar=shown, help="[default: text]")
+    return console.option("-o", "--output", type=OutputParam(*forms), metavar=shown, help="[default: text]")
 
 
 class ObjectPrinter:
@@ -80,23 +80,23 @@ class ObjectPrinter:
     def document(self, document: JsonObject) -> None:
         """One object, or a list as one document."""
         if not self._form.startswith("jsonpath"):
-            click.echo(shown(document if self._managed else without_managed_fields(document), self._form))
+            console.echo(shown(document if self._managed else without_managed_fields(document), self._form))
             return
         text = self._executed(document)
-        click.echo("\n".join(map(inert, text.split("\n"))) if on_terminal() else text, nl=False)
+        console.echo("\n".join(map(inert, text.split("\n"))) if on_terminal() else text, nl=False)
 
     def objects(self, documents: Sequence[tuple[str, JsonObject]]) -> None:
         """Objects, each with its title such as `pod/web`."""
         if self._form == "name":
             for title, _ in documents:
-                click.echo(inert(title))
+                console.echo(inert(title))
             return
         cells = [[_cell(path, document) for _, path in self._fields] for _, document in documents]
         if self._headers:
             cells.insert(0, [inert(head) for head, _ in self._fields])
             self._headers = False
         for line in self._columns.lines(cells):
-            click.echo(line)
+            console.echo(line)
 
     def _executed(self, document: JsonObject) -> str:
         from plimsoll.codec.jsonpath.parser import TemplateError
@@ -130,7 +130,7 @@ def _relaxed(path: str) -> JsonPath:
 
 
 def _content(file: str) -> str:
-    with click.open_file(file) as stream:
+    with console.open_file(file) as stream:
         return str(stream.read())
 
 

@@ -10,10 +10,10 @@ import asyncio
 from contextlib import suppress
 from typing import Any
 
-import click
 import msgspec
 
 from plimsoll.aio import cancel_all
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.terminal import inert
 from plimsoll.codec.spdy import PROTOCOL, SpdyConnection, SpdyError, StreamData, StreamReset
@@ -31,12 +31,12 @@ class PortPair(msgspec.Struct, frozen=True):
     remote: int
 
 
-class PortPairType(click.ParamType[PortPair]):
+class PortPairType(console.ParamType[PortPair]):
     """`8080:80`, `:80` (any free local port) or `80`."""
 
     name = "[LOCAL:]REMOTE"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> PortPair:
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> PortPair:
         if isinstance(value, PortPair):
             return value
         local, colon, remote = str(value).rpartition(":")
@@ -56,13 +56,13 @@ class Forwarder:
             try:
                 await self._forward(pair.remote, reader, writer)
             except (PlimsollError, OSError) as error:
-                click.echo(f"plimsoll: {inert(str(error))}", err=True)
+                console.echo(f"plimsoll: {inert(str(error))}", err=True)
             finally:
                 writer.close()
 
         server = await asyncio.start_server(accept, self._address, pair.local)
         port = server.sockets[0].getsockname()[1]
-        click.echo(f"Forwarding from {self._address}:{port} -> {pair.remote}")
+        console.echo(f"Forwarding from {self._address}:{port} -> {pair.remote}")
         return server
 
     async def _forward(self, port: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -75,7 +75,7 @@ class Forwarder:
             await socket.send(spdy.open(DATA, {**headers, "streamType": "data"}))
             sending = asyncio.create_task(_send(reader, socket, spdy))
             if problem := await _receive(writer, socket, spdy):
-                click.echo(f"plimsoll: {inert(problem)}", err=True)
+                console.echo(f"plimsoll: {inert(problem)}", err=True)
         finally:
             if sending is not None:
                 await cancel_all([sending])
@@ -125,11 +125,11 @@ async def forwarded(cluster: ClusterClient, pod: str, address: str, pairs: tuple
     return 0
 
 
-@click.command("port-forward")
+@console.command("port-forward")
 @cluster_options
-@click.option("--address", default="127.0.0.1", show_default=True, help="The local address to listen on.")
-@click.argument("pod", type=PodName(), metavar="POD")
-@click.argument("ports", nargs=-1, required=True, type=PortPairType(), metavar="[LOCAL:]REMOTE...")
+@console.option("--address", default="127.0.0.1", show_default=True, help="The local address to listen on.")
+@console.argument("pod", type=PodName(), metavar="POD")
+@console.argument("ports", nargs=-1, required=True, type=PortPairType(), metavar="[LOCAL:]REMOTE...")
 def port_forward(pod: str, ports: tuple[PortPair, ...], address: str, **options: Any) -> int:
     """Forward local ports to ports of a pod, until it is interrupted.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.completion import ObjectWords
@@ -16,11 +16,11 @@ from plimsoll.cli.terminal import inert
 from plimsoll.cli.verb import Verb, dry_run_option, dry_run_query, dry_run_words
 
 
-@click.command("scale", cls=Verb)
-@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
+@console.command("scale", cls=Verb)
+@console.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
 @file_options(required=False)
-@click.option("--replicas", type=click.IntRange(0), required=True, metavar="N", help="The number of replicas.")
-@click.option("--current-replicas", type=int, default=-1, metavar="N", help="Only if there are N replicas now.")
+@console.option("--replicas", type=console.IntRange(0), required=True, metavar="N", help="The number of replicas.")
+@console.option("--current-replicas", type=int, default=-1, metavar="N", help="Only if there are N replicas now.")
 @cluster_options
 @selector_options()
 @dry_run_option()
@@ -62,4 +62,4 @@ async def _scale(cluster: ClusterClient, name: ObjectName, options: dict[str, An
         request = patch(resource, name.name, body, name.namespace, "scale", content_type=MERGE)
         path = with_query(request.path, [*dry_run_query(options["dry_run"]).items()])
         await cluster.ask(msgspec.structs.replace(request, path=path))
-    click.echo(f"{inert(str(name))} scaled{dry_run_words(options['dry_run'])}")
+    console.echo(f"{inert(str(name))} scaled{dry_run_words(options['dry_run'])}")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -37,12 +37,12 @@ def selector_options(*, every: bool = True) -> Callable[[Command], Command]:
 
     def add(command: Command) -> Command:
         options = [
-            click.option("-l", "--selector", default="", metavar="LABELS", help="app=web,tier!=cache"),
-            click.option("--field-selector", default="", metavar="FIELDS", help="spec.nodeName=n1"),
-            click.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces."),
+            console.option("-l", "--selector", default="", metavar="LABELS", help="app=web,tier!=cache"),
+            console.option("--field-selector", default="", metavar="FIELDS", help="spec.nodeName=n1"),
+            console.option("-A", "--all-namespaces", is_flag=True, help="Objects of all namespaces."),
         ]
         if every:
-            options.append(click.option("--all", "every", is_flag=True, help="All objects of the kind."))
+            options.append(console.option("--all", "every", is_flag=True, help="All objects of the kind."))
         for option in reversed(options):
             command = option(command)
         return command
@@ -57,20 +57,20 @@ async def named(cluster: ClusterClient, words: Sequence[str], options: dict[str,
     if options.get("files"):
         return await _in_files(cluster, words, options)
     if not words:
-        raise click.UsageError("specify a kind: `pods`, `pod NAME` or `pod/NAME`")
+        raise console.UsageError("specify a kind: `pods`, `pod NAME` or `pod/NAME`")
     if any("/" in word for word in words):
         pairs = [word.partition("/") for word in words]
         if any(not kind or not name or "/" in name for kind, _, name in pairs):
-            raise click.UsageError("use KIND/NAME for every object, or one KIND followed by names")
+            raise console.UsageError("use KIND/NAME for every object, or one KIND followed by names")
         meant = [(await cluster.kind(kind), name) for kind, _, name in pairs]
     else:
         kinds = kinds_meant(await cluster.kinds(), words[0])
         if len(words) > 1 and len(kinds) > 1:
-            raise click.UsageError("names need exactly one kind: `pod web api`")
+            raise console.UsageError("names need exactly one kind: `pod web api`")
         meant = [(kind, name) for kind in kinds for name in (words[1:] or ("",))]
     everywhere = options["all_namespaces"]
     if everywhere and any(name for _, name in meant):
-        raise click.UsageError("a named object has one namespace: use -n, not -A")
+        raise console.UsageError("a named object has one namespace: use -n, not -A")
     return [
         ObjectName(kind, cluster.namespace if kind.namespaced and not everywhere else "", name) for kind, name in meant
     ]
@@ -80,7 +80,7 @@ async def _in_files(cluster: ClusterClient, words: Sequence[str], options: dict[
     from plimsoll.cli.objects.files import read_files
 
     if words:
-        raise click.UsageError("specify objects or -f FILE, not both")
+        raise console.UsageError("specify objects or -f FILE, not both")
     return await in_manifests(cluster, read_files(options["files"], options["recursive"]))
 
 
@@ -103,7 +103,7 @@ async def selected(cluster: ClusterClient, words: Sequence[str], options: dict[s
             found.append(each)
             continue
         if not (options["selector"] or options["field_selector"] or options.get("every")):
-            raise click.UsageError(f"specify names of {each.kind.plural}, -l LABELS or --all")
+            raise console.UsageError(f"specify names of {each.kind.plural}, -l LABELS or --all")
         found += [name_of(each.kind, document) for document in await listed(cluster, each, options)]
     return found
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.node_info import METRICS
@@ -18,6 +18,7 @@ from plimsoll.cli.terminal import inert
 from plimsoll.cli.verb import Verb
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.node.node_object import SIMULATED
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity
 
 SUM_LINE = "________"
@@ -40,19 +41,19 @@ class Usage(msgspec.Struct, frozen=True):
         return [f"{self.cpu.milli}m", f"{self.memory.value // MIB}Mi"]
 
 
-@click.command("top", cls=Verb)
-@click.argument("kind", type=click.Choice([*KINDS]), metavar="pods|nodes")
-@click.argument("name", required=False, default="", type=ObjectWords("pods"), metavar="[NAME]")
+@console.command("top", cls=Verb)
+@console.argument("kind", type=console.Choice([*KINDS]), metavar="pods|nodes")
+@console.argument("name", required=False, default="", type=ObjectWords("pods"), metavar="[NAME]")
 @cluster_options
-@click.option("-l", "--selector", default="", metavar="LABELS", help="app=web,tier!=cache")
-@click.option("--sort-by", type=click.Choice(["cpu", "memory"]), help="Largest first. [default: by name]")
-@click.option("--no-headers", is_flag=True, help="No column names.")
-@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="The metrics as the server has them.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
-@click.option("--containers", is_flag=True, help="One line for each container.")
-@click.option("--field-selector", default="", metavar="FIELDS", help="Of pods: spec.nodeName=n1")
-@click.option("--sum", "with_sum", is_flag=True, help="Print the sum of the pods below.")
-@click.option("--show-capacity", is_flag=True, help="Shares of the capacity of nodes, not of what is allocatable.")
+@console.option("-l", "--selector", default="", metavar="LABELS", help="app=web,tier!=cache")
+@console.option("--sort-by", type=console.Choice(["cpu", "memory"]), help="Largest first. [default: by name]")
+@console.option("--no-headers", is_flag=True, help="No column names.")
+@console.option("-o", "--output", type=console.Choice(["json", "yaml"]), help="The metrics as the server has them.")
+@console.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
+@console.option("--containers", is_flag=True, help="One line for each container.")
+@console.option("--field-selector", default="", metavar="FIELDS", help="Of pods: spec.nodeName=n1")
+@console.option("--sum", "with_sum", is_flag=True, help="Print the sum of the pods below.")
+@console.option("--show-capacity", is_flag=True, help="Shares of the capacity of nodes, not of what is allocatable.")
 def top(kind: str, name: str, **options: Any) -> int:
     """Show the CPU and memory that pods or nodes use.
 
@@ -65,7 +66,9 @@ def top(kind: str, name: str, **options: Any) -> int:
     show = KINDS[kind]
     for option in NOT_OF[show]:
         if options[option]:
-            raise click.UsageError(f"--{option.removeprefix('with_').replace('_', '-')} is not an option of top {kind}")
+            raise console.UsageError(
+                f"--{option.removeprefix('with_').replace('_', '-')} is not an option of top {kind}"
+            )
     work = _pods if show == "pods" else _nodes
     return answered(options, lambda cluster: work(cluster, name.rpartition("/")[2], options))
 
@@ -73,18 +76,19 @@ def top(kind: str, name: str, **options: Any) -> int:
 async def _pods(cluster: ClusterClient, name: str, options: dict[str, Any]) -> int:
     everywhere = options["all_namespaces"]
     if everywhere and name:
-        raise click.UsageError("a named pod has one namespace: use -n, not -A")
+        raise console.UsageError("a named pod has one namespace: use -n, not -A")
     path = f"{METRICS}/pods" if everywhere else f"{METRICS}/namespaces/{quote(cluster.namespace, safe='')}/pods"
     found = await _metrics(cluster, path, name, options)
     if options["output"]:
-        click.echo(shown(found, options["output"]))
+        console.echo(shown(found, options["output"]))
         return 0
     pods = _items(found)
     if not pods:
         where = "" if everywhere else f" in {inert(cluster.namespace)} namespace."
-        click.echo(f"No resources found{where}", err=True)
+        console.echo(f"No resources found{where}", err=True)
         return 0
     _print(_pod_lines(_sorted(pods, _pod_usage, options["sort_by"]), options))
+    await _note_unenforced(cluster)
     return 0
 
 
@@ -112,7 +116,7 @@ async def _nodes(cluster: ClusterClient, name: str, options: dict[str, Any]) -> 
 
     found = await _metrics(cluster, f"{METRICS}/nodes", name, options)
     if options["output"]:
-        click.echo(shown(found, options["output"]))
+        console.echo(shown(found, options["output"]))
         return 0
     known = await cluster.ask(get(NODES, name) if name else listing(NODES, labels=options["selector"]))
     usage = {str(each["metadata"]["name"]): each for each in _items(found)}
@@ -127,7 +131,28 @@ async def _nodes(cluster: ClusterClient, name: str, options: dict[str, Any]) -> 
         cells.append([inert(node), cpu, shares[0], memory, shares[1]])
     cells += [[inert(node), *["<unknown>"] * 4] for node in sorted(set(nodes) - set(usage))]
     _print(cells)
+    _print_unenforced(nodes.values())
     return 0
+
+
+async def _note_unenforced(cluster: ClusterClient) -> None:
+    from plimsoll.kube.request import NODES, ApiError, listing
+
+    try:
+        _print_unenforced(_items(await cluster.ask(listing(NODES))))
+    except ApiError as error:
+        if error.code != 403:  # a user may be allowed to read pods only
+            raise
+
+
+def _print_unenforced(nodes: Iterable[JsonObject]) -> None:
+    names = [
+        inert(str(each["metadata"]["name"]))
+        for each in nodes
+        if (each["metadata"].get("annotations") or {}).get(SIMULATED)
+    ]
+    if names:
+        console.echo(f"limits are not enforced on {', '.join(names)}: no cgroups can be written there", err=True)
 
 
 async def _metrics(cluster: ClusterClient, path: str, name: str, options: dict[str, Any]) -> JsonObject:
@@ -183,4 +208,4 @@ def _order(document: JsonObject) -> tuple[str, str]:
 
 def _print(cells: Any) -> None:
     for line in Columns().lines(list(cells)):
-        click.echo(line)
+        console.echo(line)

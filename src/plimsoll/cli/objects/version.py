@@ -5,9 +5,8 @@ from __future__ import annotations
 import platform
 from typing import Any
 
-import click
-
 from plimsoll import __version__
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.printers import shown
 from plimsoll.cli.terminal import inert
@@ -15,9 +14,9 @@ from plimsoll.cli.verb import Verb
 from plimsoll.rules.model.json_object import JsonObject
 
 
-@click.command("version", cls=Verb)
-@click.option("--client", "only_client", is_flag=True, help="Do not ask a server.")
-@click.option("-o", "--output", type=click.Choice(["json", "yaml"]), help="[default: text]")
+@console.command("version", cls=Verb)
+@console.option("--client", "only_client", is_flag=True, help="Do not ask a server.")
+@console.option("-o", "--output", type=console.Choice(["json", "yaml"]), help="[default: text]")
 @cluster_options
 def version(only_client: bool, output: str | None, **options: Any) -> int:
     """Print the versions of this program and of the server."""
@@ -25,10 +24,10 @@ def version(only_client: bool, output: str | None, **options: Any) -> int:
     if not only_client:
         found["serverVersion"] = answered(options, _server)
     if output:
-        click.echo(shown(found, output))
+        console.echo(shown(found, output))
     else:
         for who, about in found.items():
-            click.echo(f"{who.removesuffix('Version').capitalize()} Version: {inert(str(about.get('gitVersion')))}")
+            console.echo(f"{who.removesuffix('Version').capitalize()} Version: {inert(str(about.get('gitVersion')))}")
     return 0
 
 

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.completion import ObjectWords
@@ -28,17 +28,17 @@ class Wanted(msgspec.Struct, frozen=True):
     may_be_absent: bool  # at the start
 
 
-@click.command("wait", cls=Verb)
-@click.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
+@console.command("wait", cls=Verb)
+@console.argument("words", nargs=-1, type=ObjectWords(), metavar="KIND NAME... | KIND/NAME...")
 @file_options(required=False)
-@click.option(
+@console.option(
     "--for",
     "wanted",
     required=True,
     metavar="WHAT",
     help="condition=NAME[=VALUE], jsonpath={PATH}[=VALUE], create or delete.",
 )
-@click.option(
+@console.option(
     "--timeout",
     "timeout_s",
     type=DurationParam(),
@@ -78,11 +78,11 @@ async def _each_met(cluster: ClusterClient, objects: list[tuple[ObjectName, Want
         try:
             existed = await _until_met(cluster, name, wanted, deadline_s)
         except TimeoutError:
-            click.echo(f"error: timed out waiting for the condition on {inert(name.plural)}", err=True)
+            console.echo(f"error: timed out waiting for the condition on {inert(name.plural)}", err=True)
             code = 1
             continue
         if existed:
-            click.echo(f"{inert(str(name))} condition met")
+            console.echo(f"{inert(str(name))} condition met")
     return code
 
 

@@ -10,9 +10,9 @@ import sys
 from typing import Any
 from urllib.parse import urlencode
 
-import click
 import msgspec
 
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.parameters import QuantityParam
 from plimsoll.cli.printers import json_text
@@ -42,7 +42,7 @@ class ResizeOptions(msgspec.Struct, frozen=True):
 class _Cpu(QuantityParam):
     examples = "2 or 500m"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Quantity:
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> Quantity:
         try:
             QUANTITIES[str(value)]
         except InvalidQuantityError:
@@ -53,7 +53,7 @@ class _Cpu(QuantityParam):
 class _Memory(_Cpu):
     examples = "1Gi, 300Mi or 2000M"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Quantity:
+    def convert(self, value: Any, param: console.Parameter | None, ctx: console.Context | None) -> Quantity:
         quantity = super().convert(value, param, ctx)
         if quantity.milli % 1000:
             self.fail(
@@ -64,32 +64,32 @@ class _Memory(_Cpu):
         return quantity
 
 
-@click.command("resize")
-@click.argument("pod", type=PodName(), metavar="POD")
+@console.command("resize")
+@console.argument("pod", type=PodName(), metavar="POD")
 @cluster_options
-@click.option("-c", "--container", default="", help="The container. [default: the only one]")
-@click.option("--cpu", type=_Cpu(), help="CPU: 2, 500m.")
-@click.option("--memory", type=_Memory(), help="Memory: 1Gi, 300Mi.")
-@click.option("--limits-only", is_flag=True, help="Change only the limit.")
-@click.option("--requests-only", is_flag=True, help="Change only the request.")
-@click.option("--dry-run", is_flag=True, help="Only print the forecast, and let the server check the request.")
-@click.option(
+@console.option("-c", "--container", default="", help="The container. [default: the only one]")
+@console.option("--cpu", type=_Cpu(), help="CPU: 2, 500m.")
+@console.option("--memory", type=_Memory(), help="Memory: 1Gi, 300Mi.")
+@console.option("--limits-only", is_flag=True, help="Change only the limit.")
+@console.option("--requests-only", is_flag=True, help="Change only the request.")
+@console.option("--dry-run", is_flag=True, help="Only print the forecast, and let the server check the request.")
+@console.option(
     "--wait", is_flag=True, help="Wait until the node has applied it: proposed → allocated → kernel → reported."
 )
-@click.option(
+@console.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(0, min_open=True),
+    type=console.FloatRange(0, min_open=True),
     default=WAIT_S,
     show_default=True,
     metavar="SECONDS",
     help="Timeout of --wait.",
 )
-@click.option(
+@console.option(
     "-y", "--yes", is_flag=True, help="Do not ask for confirmation of a deferred, disruptive or unsafe resize."
 )
-@click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", help="Output format of the forecast."
+@console.option(
+    "-o", "--output", type=console.Choice(["text", "json"]), default="text", help="Output format of the forecast."
 )
 def resize(
     pod: str,
@@ -119,12 +119,12 @@ def resize(
     """
     amounts = {name: amount for name, amount in ((CPU, cpu), (MEMORY, memory)) if amount is not None}
     if not amounts:
-        raise click.UsageError("specify --cpu, --memory or both")
+        raise console.UsageError("specify --cpu, --memory or both")
     if limits_only and requests_only:
-        raise click.UsageError("--limits-only and --requests-only exclude each other")
+        raise console.UsageError("--limits-only and --requests-only exclude each other")
     kinds: tuple[ListName, ...] = ("limits",) if limits_only else ("requests",) if requests_only else ()
     if dry_run and wait:
-        raise click.UsageError("--dry-run and --wait exclude each other")
+        raise console.UsageError("--dry-run and --wait exclude each other")
     request = ResizeOptions(pod, container, amounts, kinds, dry_run, wait, yes, timeout_s, output)
     # Ask for confirmation between two runs of the client: inside one, Ctrl-C would not end it.
     prepared = answered(options, lambda cluster: _prepared(cluster, request))
@@ -134,7 +134,7 @@ def resize(
     try:
         return answered(options, lambda cluster: _carried_out(cluster, request, prepared))
     except KeyboardInterrupt:
-        click.echo(
+        console.echo(
             f"plimsoll: interrupted; see `plimsoll describe pod {inert(pod)}` for the state of the resize", err=True
         )
         raise
@@ -166,7 +166,7 @@ def _decided(request: ResizeOptions, answer: ResizeAnswer) -> int | None:
     """Print the forecast; the exit code, or None if the request must be sent."""
     _print(answer, request.output)
     if answer.outcome == "refused":
-        click.echo("The resize was not sent.", err=True)
+        console.echo("The resize was not sent.", err=True)
         return REFUSED
     if request.dry_run:
         return None
@@ -179,7 +179,7 @@ async def _carried_out(cluster: ClusterClient, request: ResizeOptions, prepared:
     if request.dry_run:
         return await _dry_run(cluster, request, prepared)
     sent = await _sent(cluster, request.pod, prepared)
-    click.echo(f"pod/{inert(request.pod)} resize requested", err=request.output == "json")
+    console.echo(f"pod/{inert(request.pod)} resize requested", err=request.output == "json")
     if not request.wait:
         return prepared.answer.exit_code
     from plimsoll.cli.resize.wait import followed
@@ -190,23 +190,23 @@ async def _carried_out(cluster: ClusterClient, request: ResizeOptions, prepared:
 
 def _print(answer: ResizeAnswer, output: str) -> None:
     if output == "json":
-        click.echo(json_text(answer))
+        console.echo(json_text(answer))
         return
     for line in lines(answer, Paint(colourful())):
-        click.echo(line)
+        console.echo(line)
 
 
 def _agreed() -> bool:
     if not sys.stdin.isatty():
-        click.echo("The resize was not sent; use --yes to send it anyway.", err=True)
+        console.echo("The resize was not sent; use --yes to send it anyway.", err=True)
         return False
     try:
-        agreed = click.confirm("Send the resize anyway?", err=True)
-    except click.Abort:
-        click.echo("\nThe resize was not sent.", err=True)
-        raise
+        agreed = console.confirm("Send the resize anyway?", err=True)
+    except KeyboardInterrupt:
+        console.echo("\nThe resize was not sent.", err=True)
+        raise SystemExit(console.INTERRUPTED) from None
     if not agreed:
-        click.echo("The resize was not sent.", err=True)
+        console.echo("The resize was not sent.", err=True)
     return agreed
 
 
@@ -217,9 +217,9 @@ async def _dry_run(cluster: ClusterClient, request: ResizeOptions, prepared: _Pr
     try:
         await _sent(cluster, request.pod, prepared, dry_run=True)
     except ApiError as error:
-        click.echo(f"The server would reject the resize: {inert(str(error))}", err=True)
+        console.echo(f"The server would reject the resize: {inert(str(error))}", err=True)
         return REFUSED
-    click.echo("The server would accept the resize (dry run).", err=request.output == "json")
+    console.echo("The server would accept the resize (dry run).", err=request.output == "json")
     return prepared.answer.exit_code
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient
 from plimsoll.cli.resize.answer import DONE, NOT_NOW
 from plimsoll.cli.terminal import Paint, inert
@@ -23,6 +22,7 @@ _MEANS = {
     "reported": "done",
     "ended": "the pod has no active node",
 }
+_UNENFORCED = {"kernel": "the node has taken the new values", "reported": "done"}
 _OVER = {"reported": DONE, "infeasible": NOT_NOW, "ended": NOT_NOW}
 
 
@@ -42,7 +42,7 @@ async def followed(
     except TimeoutError:
         name = inert(str(pod["metadata"]["name"]))
         stage = printer.last.stage if printer.last is not None else "proposed"
-        click.echo(
+        console.echo(
             f"plimsoll: still {stage} after {timeout_s:g} s; the resize continues, see `plimsoll describe pod {name}`",
             err=True,
         )
@@ -65,6 +65,8 @@ class _ProgressPrinter:
             found = self.last  # a status may be older than the acceptance
         if self.last is None or (found.stage, found.message) != (self.last.stage, self.last.message):
             means = _MEANS[found.stage]
+            if found.unenforced and found.stage in _UNENFORCED:
+                means = f"{_UNENFORCED[found.stage]}, but not enforced ({found.unenforced})"
             self._line(found.stage, f"{means}: {found.message}" if found.message else means, _COLOURS.get(found.stage))
         self.last = found
         return _OVER.get(found.stage)
@@ -72,7 +74,7 @@ class _ProgressPrinter:
     def _line(self, word: str, text: str, colour: str | None) -> None:
         passed = f"{time.monotonic() - self._began_s:7.3f} s"
         styled = self._paint(f"{word:<10}", *((colour,) if colour else ()))
-        click.echo(f"{self._paint(passed, 'dim')}  {styled}  {inert(text)}", err=True)
+        console.echo(f"{self._paint(passed, 'dim')}  {styled}  {inert(text)}", err=True)
 
 
 async def _until_done(cluster: ClusterClient, pod: JsonObject, printer: _ProgressPrinter) -> int:

@@ -4,51 +4,74 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.linux.files.state_dir import default_state
 
-_STATE = click.option(
+if TYPE_CHECKING:
+    from plimsoll.rules.admission.pod_security import PodSecurity
+
+_STATE = console.option(
     "--state-dir",
     metavar="DIR",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=console.Path(file_okay=False),
     help="Directory for keys and objects.  [default: $PLIMSOLL_HOME, /var/lib/plimsoll, ~/.local/state/plimsoll]",
 )
 
 
-@click.group(invoke_without_command=True)
+@console.group(invoke_without_command=True)
 @_STATE
-@click.option(
+@console.option(
     "--listen",
     metavar="HOST:PORT",
     default="127.0.0.1:6443",
     show_default=True,
     help="Address to listen on; port 0: any free port.",
 )
-@click.option(
+@console.option(
     "--profile",
     "profile_name",
     default="documents",
     show_default=True,
     help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
 )
-@click.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
-@click.option(
+@console.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
+@console.option(
     "--audit-log-path",
     "--audit-log",
     "audit_log",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=console.Path(dir_okay=False),
     help="Write an audit.k8s.io/v1 event for each change, exec and error; at most 11 files of 100 MiB.",
 )
-@click.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
-@click.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
+@console.option(
+    "--service-cluster-ip-range",
+    metavar="CIDR",
+    default="10.96.0.0/12",
+    show_default=True,
+    help="Addresses for Services.",
+)
+@console.option(
+    "--service-node-port-range",
+    metavar="FIRST-LAST",
+    default="30000-32767",
+    show_default=True,
+    help="Node ports for Services.",
+)
+@console.option(
+    "--admission-control-config-file",
+    "admission_config",
+    metavar="FILE",
+    type=console.Path(dir_okay=False, exists=True),
+    help="An AdmissionConfiguration: defaults and exemptions of PodSecurity.",
+)
+@console.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
+@console.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
 @log_options
-@click.pass_context
-def api(context: click.Context, /, state_dir: Path | None, **options: Any) -> None:
+@console.pass_context
+def api(context: console.Context, /, state_dir: Path | None, **options: Any) -> None:
     """Run the API server. The first start creates a CA and an admin kubeconfig, and prints its path.
 
     \b
@@ -64,7 +87,7 @@ def api(context: click.Context, /, state_dir: Path | None, **options: Any) -> No
 
 
 def _announced(url: str, kubeconfig: Path) -> None:
-    click.echo(f"{url}\nKUBECONFIG={kubeconfig}")
+    console.echo(f"{url}\nKUBECONFIG={kubeconfig}")
 
 
 async def run(
@@ -75,6 +98,9 @@ async def run(
     audit_log: Path | None,
     scheduler: bool,
     level: int,
+    service_cluster_ip_range: str = "10.96.0.0/12",
+    service_node_port_range: str = "30000-32767",
+    admission_config: Path | None = None,
     while_stdin: bool = False,
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
@@ -90,14 +116,17 @@ async def run(
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.files.state_dir import write_private
     from plimsoll.logs import log_to_stderr
+    from plimsoll.rules.admission.pod_security import PodSecurity
+    from plimsoll.rules.admission.service_addresses import service_ranges
     from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
 
     host, port = host_and_port(listen)
+    ranges = service_ranges(service_cluster_ip_range, service_node_port_range)
     profile = profile_named(profile_name)
     read = reading(None, profile, {"featureGates": feature_gates} if feature_gates else {})
     for note in read.notes:
-        click.echo(f"plimsoll: {note}", err=True)
+        console.echo(f"plimsoll: {note}", err=True)
     authority = Authority(state)
     authority.prepare(server_names(host))
     log_to_stderr(level)
@@ -106,7 +135,16 @@ async def run(
         audit = None
         if audit_log is not None:
             audit = Audit(stack.enter_context(contextlib.closing(AuditFile(audit_log))))
-        app = control_plane(state, authority, profile, read.config.feature_gates, scheduler=scheduler, audit=audit)
+        app = control_plane(
+            state,
+            authority,
+            profile,
+            read.config.feature_gates,
+            scheduler=scheduler,
+            audit=audit,
+            services=ranges,
+            pod_security=PodSecurity() if admission_config is None else _pod_security(admission_config),
+        )
 
         def announce(url: str) -> None:
             try:
@@ -115,7 +153,7 @@ async def run(
             except OSError as error:  # with a full disk reads are still served; the old file has the last address
                 if error.errno != errno.ENOSPC or not (state / ADMIN_FILE).exists():
                     raise
-                click.echo(f"plimsoll: {state / ADMIN_FILE} is not updated: {error.strerror}", err=True)
+                console.echo(f"plimsoll: {state / ADMIN_FILE} is not updated: {error.strerror}", err=True)
             announced(url, state / ADMIN_FILE)
             freeze_garbage()
 
@@ -123,18 +161,38 @@ async def run(
         await serve(app, Listener(host, port, authority.server_context()), announce, stop)
 
 
-_PASSPHRASE = click.option(
+def _pod_security(file: Path) -> PodSecurity:
+    from plimsoll.codec.yaml.reader import YamlError, read
+    from plimsoll.errors import InvalidConfigError
+    from plimsoll.rules.admission.pod_security_config import pod_security_from
+
+    def document(path: Path) -> Any:
+        try:
+            found = next(read(path.read_bytes()), None)
+        except OSError as error:
+            raise InvalidConfigError("", f"{path}: {error.strerror}") from None
+        if found is None or isinstance(found, YamlError):
+            raise InvalidConfigError("", f"{path}: {found or 'empty'}")
+        return found.value
+
+    try:
+        return pod_security_from(document(file), lambda name: document(file.parent / name))
+    except InvalidConfigError as error:
+        raise console.CommandError(f"--admission-control-config-file {file}: {error}") from None
+
+
+_PASSPHRASE = console.option(
     "--passphrase-file",
     metavar="FILE",
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=console.Path(dir_okay=False, exists=True),
     help="A file with the passphrase, or any secret of at least 12 bytes, that encrypts the backup.",
 )
 
 
 @api.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@console.argument("file", type=console.Path(dir_okay=False))
 @_PASSPHRASE
-@click.pass_obj
+@console.pass_obj
 def backup(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
     """Copy the objects to FILE; the server may be running.
 
@@ -143,15 +201,15 @@ def backup(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> 
     from plimsoll.cli.server.backup import back_up
 
     back_up(default_state(state_dir), file, passphrase_file)
-    click.echo(f"{file}")
+    console.echo(f"{file}")
     if passphrase_file is None:
-        click.echo("plimsoll: without keys and tokens; give --passphrase-file to include them", err=True)
+        console.echo("plimsoll: without keys and tokens; give --passphrase-file to include them", err=True)
 
 
 @api.command()
-@click.argument("file", type=click.Path(path_type=Path, dir_okay=False, exists=True))
+@console.argument("file", type=console.Path(dir_okay=False, exists=True))
 @_PASSPHRASE
-@click.pass_obj
+@console.pass_obj
 def restore(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
     """Restore FILE; the server must not be running. What it replaces is moved aside."""
     from plimsoll.api.auth.sealed_archive import is_sealed
@@ -161,13 +219,13 @@ def restore(state_dir: Path | None, file: Path, passphrase_file: Path | None) ->
     state = default_state(state_dir)
     if is_sealed(file):
         if passphrase_file is None:
-            raise click.UsageError(f"{file} is encrypted: give --passphrase-file FILE")
+            raise console.UsageError(f"{file} is encrypted: give --passphrase-file FILE")
         aside = put_back(state, file, passphrase_file)
     else:
         if passphrase_file is not None:
-            raise click.UsageError(f"{file} is not encrypted: omit --passphrase-file")
+            raise console.UsageError(f"{file} is not encrypted: omit --passphrase-file")
         aside = restore_store(file, state / "store")
-    click.echo("restored" if aside is None else f"restored; the old store is in {aside}")
+    console.echo("restored" if aside is None else f"restored; the old store is in {aside}")
 
 
 @api.group()
@@ -176,12 +234,28 @@ def token() -> None:
 
 
 @token.command("create")
-@click.option("--node", metavar="NAME", help="Print a kubeconfig with a node's certificate.")
-@click.option("--user", metavar="NAME", help="Print a kubeconfig with a bearer token.")
-@click.option("--role", type=click.Choice(["admin", "viewer"]), default="viewer", show_default=True)
-@click.option("--server", metavar="URL", help="Address of the API server.  [default: its last address]")
-@click.pass_obj
-def create_token(state_dir: Path | None, node: str | None, user: str | None, role: str, server: str | None) -> None:
+@console.option("--node", metavar="NAME", help="Print a kubeconfig with a node's certificate.")
+@console.option("--user", metavar="NAME", help="Print a kubeconfig with a bearer token.")
+@console.option(
+    "--role",
+    type=console.Choice(["admin", "viewer", "none"]),
+    default="viewer",
+    show_default=True,
+    help="What the user may do; with none, what RBAC bindings grant.",
+)
+@console.option(
+    "--group", "groups", metavar="NAME", multiple=True, help="A further group of the user, for RBAC bindings."
+)
+@console.option("--server", metavar="URL", help="Address of the API server.  [default: its last address]")
+@console.pass_obj
+def create_token(
+    state_dir: Path | None,
+    node: str | None,
+    user: str | None,
+    role: str,
+    groups: tuple[str, ...],
+    server: str | None,
+) -> None:
     """Create an identity and print its kubeconfig, which is secret."""
     from plimsoll.api.auth.ca import Authority, kubeconfig
     from plimsoll.api.machinery.users import MASTERS, VIEWERS, Tokens
@@ -189,25 +263,26 @@ def create_token(state_dir: Path | None, node: str | None, user: str | None, rol
     from plimsoll.rules.model.names import dns_subdomain_problems
 
     if (node is None) == (user is None):
-        raise click.UsageError("specify --node NAME or --user NAME")
+        raise console.UsageError("specify --node NAME or --user NAME")
     state = default_state(state_dir)
     authority = Authority(state)
     if not authority.ca_file.exists():
-        raise click.ClickException(f"{state} has no CA: start `plimsoll api` once")
+        raise console.CommandError(f"{state} has no CA: start `plimsoll api` once")
     address = state / "address"
     url = server or (address.read_text() if address.exists() else "https://127.0.0.1:6443")
     if node is not None:
         for complaint in dns_subdomain_problems(node):
-            raise click.UsageError(f"--node {node!r}: {complaint}")
-        click.echo(node_kubeconfig(authority, url, node), nl=False)
+            raise console.UsageError(f"--node {node!r}: {complaint}")
+        console.echo(node_kubeconfig(authority, url, node).decode(), nl=False)
         return
     assert user is not None
-    made = Tokens(state).create(user, (MASTERS if role == "admin" else VIEWERS,))
-    click.echo(kubeconfig(url, authority.ca_file.read_bytes(), user, made), nl=False)
+    own = {"admin": (MASTERS,), "viewer": (VIEWERS,), "none": ()}[role]
+    made = Tokens(state).create(user, (*own, *groups))
+    console.echo(kubeconfig(url, authority.ca_file.read_bytes(), user, made).decode(), nl=False)
 
 
 @token.command("list")
-@click.pass_obj
+@console.pass_obj
 def list_tokens(state_dir: Path | None) -> None:
     """List the users that have bearer tokens."""
     from plimsoll.api.machinery.users import Tokens
@@ -216,19 +291,19 @@ def list_tokens(state_dir: Path | None) -> None:
     state = default_state(state_dir)
     rows = [(inert(name),) for name in Tokens(state).names()]
     if not rows:
-        click.echo(f"no tokens in {state}; create one with: plimsoll api token create --user NAME", err=True)
+        console.echo(f"no tokens in {state}; create one with: plimsoll api token create --user NAME", err=True)
     for line in table(rows, ("USER",)) if rows else ():
-        click.echo(line)
+        console.echo(line)
 
 
 @token.command("revoke")
-@click.argument("user")
-@click.pass_obj
+@console.argument("user")
+@console.pass_obj
 def revoke_token(state_dir: Path | None, user: str) -> None:
     """Revoke all bearer tokens of a user at once."""
     from plimsoll.api.machinery.users import Tokens
 
     gone = Tokens(default_state(state_dir)).revoke(user)
     if not gone:
-        raise click.ClickException(f"{user!r} has no token")
-    click.echo(f"{user}: {gone} revoked")
+        raise console.CommandError(f"{user!r} has no token")
+    console.echo(f"{user}: {gone} revoked")

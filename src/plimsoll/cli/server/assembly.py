@@ -6,8 +6,10 @@ import os
 import time
 from pathlib import Path
 
-from plimsoll.api.auth.authenticator import authenticator
+from plimsoll.api.auth.authenticator import Credentials
 from plimsoll.api.auth.ca import Authority, kubeconfig
+from plimsoll.api.auth.encryption import SecretSealing
+from plimsoll.api.handlers.accounts import account_handlers
 from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.handlers.reviews import REVIEWS
 from plimsoll.api.machinery.audit import Audit
@@ -17,7 +19,9 @@ from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
 from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
-from plimsoll.api.server.services import client_of, controllers, running
+from plimsoll.api.server.services import accounts, client_of, controllers, running
+from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
+from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 
@@ -33,20 +37,29 @@ def control_plane(
     *,
     scheduler: bool = True,
     audit: Audit | None = None,
+    services: ServiceRanges = DEFAULT_RANGES,
+    pod_security: PodSecurity = DEFAULT_POD_SECURITY,
 ) -> App:
     calls = NodeCalls(authority)
     streams, metrics = NodeStreams(calls), NodeMetrics(calls)
-    services: list[Service] = [metrics_service, controllers, metrics.service]
+    credentials = Credentials(state)
+    parts: list[Service] = [accounts(credentials), metrics_service, controllers, metrics.service]
     if scheduler:
-        services.append(running("scheduler", _schedule))
+        parts.append(running("scheduler", _schedule))
     return App(
         Options(
             state_directory=state,
-            authenticate=authenticator(state),
+            authenticate=credentials,
             profile=profile,
             gates=gates,
-            services=services,
-            handlers={**REVIEWS, **certificate_requests(authority), **metrics.handlers()},
+            services=parts,
+            service_ranges=services,
+            handlers={
+                **REVIEWS,
+                **account_handlers(credentials),
+                **certificate_requests(authority),
+                **metrics.handlers(),
+            },
             streamers={
                 ("", "pods", "log"): streams.log,
                 **{("", "pods", name): streams.over_http for name in SUBPROTOCOLS},
@@ -54,6 +67,9 @@ def control_plane(
             },
             sockets={("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
             audit=audit,
+            root_ca=authority.ca_file.read_text(),
+            sealing=SecretSealing(state),
+            pod_security=pod_security,
             reserve_bytes=RESERVE_BYTES,
         )
     )

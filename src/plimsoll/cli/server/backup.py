@@ -1,7 +1,8 @@
 """Backup and restore of a control plane: its objects, and with a passphrase also its keys, certificates and tokens.
 
-Without a passphrase a backup is a copy of the store, which has no credentials. With one it is an encrypted file that
-contains everything that a new machine needs: after a restore the old kubeconfigs, node certificates and tokens work.
+Without a passphrase a backup is a copy of the store, in which secrets are encrypted, without their key. With one it is
+an encrypted file that contains everything that a new machine needs: after a restore the old kubeconfigs, node
+certificates and tokens work.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from plimsoll.store.files import ASIDE, put_in_place
 STORE = "store/objects.db"
 # Below the state directory. Kubeconfigs of administrators are written at each start, with the key in pki.
 SECRETS = ("pki/ca.crt", "pki/ca.key", "pki/server.crt", "pki/server.key", "pki/client.crt", "pki/client.key")
+# Keys that exist once they were used: of service account tokens, and of secrets at rest.
+KEYS = ("pki/sa.key", "pki/secrets.key")
 TOKENS = "tokens.json"
 
 
@@ -32,7 +35,7 @@ def back_up(state: Path, file: Path, passphrase_file: Path | None) -> None:
         backup(state / "store", file)
         return
     passphrase = read_passphrase(passphrase_file)
-    secrets = {name: state / name for name in (*SECRETS, TOKENS) if (state / name).exists()}
+    secrets = {name: state / name for name in (*SECRETS, *KEYS, TOKENS) if (state / name).exists()}
     if SECRETS[1] not in secrets:
         raise BackupError(f"{state} has no CA: start `plimsoll api` once")
     new = file.with_name(f"{file.name}.part")
@@ -56,13 +59,13 @@ def put_back(state: Path, file: Path, passphrase_file: Path) -> Path | None:
     with tempfile.TemporaryDirectory(dir=state, prefix=".restore-") as place:
         directory = Path(place)
         names = unseal(file, directory, read_passphrase(passphrase_file))
-        if unknown := set(names) - {STORE, TOKENS, *SECRETS}:
+        if unknown := set(names) - {STORE, TOKENS, *SECRETS, *KEYS}:
             raise BackupError(f"{file} has parts that this version does not know: {', '.join(sorted(unknown))}")
         if STORE not in names or SECRETS[1] not in names:
             raise BackupError(f"{file} has no objects or no CA: it is not a backup of `plimsoll api backup`")
         aside = restore(directory / STORE, state / "store")
         kept = _aside(state)
-        for name in (*SECRETS, TOKENS):
+        for name in (*SECRETS, *KEYS, TOKENS):
             old = state / name
             if old.exists():
                 target = kept / name

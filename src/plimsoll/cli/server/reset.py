@@ -15,8 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.server.lock import Holder, holders
 from plimsoll.cli.terminal import inert
 from plimsoll.errors import PlimsollError
@@ -45,13 +44,13 @@ class Found(NamedTuple):
             yield f"remove  {file}"
 
 
-@click.command("reset")
-@click.option(
+@console.command("reset")
+@console.option(
     "--state-dir",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=console.Path(file_okay=False),
     help="The state directory. [default: $PLIMSOLL_HOME, /var/lib/plimsoll as root]",
 )
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@console.option("--yes", is_flag=True, help="Do not ask.")
 def reset(state_dir: Path | None, yes: bool) -> int:
     """End the cluster of a state directory, and remove its cgroups, mounts, processes, objects and keys.
 
@@ -60,18 +59,18 @@ def reset(state_dir: Path | None, yes: bool) -> int:
     state = state_dir or state_home(dict(os.environ), os.geteuid())
     found = _found(state)
     if not (found.processes or found.cgroups or found.files):
-        click.echo(f"nothing to remove: {state} has no state of plimsoll")
+        console.echo(f"nothing to remove: {state} has no state of plimsoll")
         return 0
     for line in found.lines():
-        click.echo(inert(line))
-    if not yes and not click.confirm("Remove all this?"):
-        click.echo("nothing was changed", err=True)
+        console.echo(inert(line))
+    if not yes and not console.confirm("Remove all this?"):
+        console.echo("nothing was changed", err=True)
         return 1
     problems = asyncio.run(_removed(found))
     for problem in problems:
-        click.echo(f"plimsoll: not removed: {inert(problem)}", err=True)
+        console.echo(f"plimsoll: not removed: {inert(problem)}", err=True)
     if not problems:
-        click.echo(f"{state}: removed{', except what plimsoll did not make' if state.exists() else ''}")
+        console.echo(f"{state}: removed{', except what plimsoll did not make' if state.exists() else ''}")
     return 2 if problems else 0
 
 
@@ -138,7 +137,7 @@ async def _node_removed(home: Path, path: str) -> list[str]:
     from plimsoll.node.embedded_runtime import remove_leftovers
 
     arguments = ["--state-dir", str(home), *(_place(path) if path else ["--simulate"])]
-    options: dict[str, Any] = node.make_context("node", arguments, parent=click.get_current_context()).params
+    options: dict[str, Any] = node.make_context("node", arguments, parent=console.get_current_context()).params
     return await remove_leftovers(opened(options), home)
 
 

@@ -6,8 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.parameters import log_level, log_options
 
 if TYPE_CHECKING:
@@ -15,12 +14,10 @@ if TYPE_CHECKING:
     from plimsoll.rules.profile import Profile
 
 
-@click.command()
-@click.option(
-    "--kubeconfig", type=click.Path(path_type=Path), help="[default: $KUBECONFIG, then the pod's service account]"
-)
-@click.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]")
-@click.option(
+@console.command()
+@console.option("--kubeconfig", type=console.Path(), help="[default: $KUBECONFIG, then the pod's service account]")
+@console.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]")
+@console.option(
     "--profile",
     default="documents",
     show_default=True,
@@ -42,7 +39,7 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: An
     chosen = profile_named(profile)
     access = chosen_access(kubeconfig, context, os.environ)
     log_to_stderr(log_level(options))
-    click.echo(f"scheduling for {access.server}, profile {chosen.name}")
+    console.echo(f"scheduling for {access.server}, profile {chosen.name}")
     asyncio.run(_run(access, chosen))
 
 

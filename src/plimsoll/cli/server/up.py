@@ -11,9 +11,8 @@ import shlex
 from pathlib import Path
 from typing import Any
 
-import click
-
 import plimsoll
+from plimsoll.cli import console
 from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.cli.terminal import Paint, colourful
 from plimsoll.errors import PlimsollError
@@ -40,31 +39,33 @@ TOUR = (
 )
 
 
-@click.command("up")
-@click.option("--tour", is_flag=True, help="Only show examples of `plimsoll explain`; changes nothing on this machine.")
-@click.option("--state-dir", type=click.Path(path_type=Path), help="Directory for objects, keys and logs.")
-@click.option(
+@console.command("up")
+@console.option(
+    "--tour", is_flag=True, help="Only show examples of `plimsoll explain`; changes nothing on this machine."
+)
+@console.option("--state-dir", type=console.Path(), help="Directory for objects, keys and logs.")
+@console.option(
     "--listen", metavar="HOST:PORT", help="Address of the API server. [default: 127.0.0.1:6443, or any free port]"
 )
-@click.option(
+@console.option(
     "--profile",
     default="documents",
     show_default=True,
     help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
 )
-@click.option("--feature-gates", metavar="LIST", default="", help="Feature gates of the API server and the node.")
-@click.option("--capacity", metavar="LIST", help="Capacity of the node: cpu=8,memory=4Gi. [default: this machine]")
-@click.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration for the node.")
-@click.option("--cgroup-root", metavar="PATH", help="The parent cgroup of kubepods. [default: the root]")
-@click.option("--name", metavar="NAME", help="The name of the node. [default: the host name]")
-@click.option("--simulate", is_flag=True, help="Simulate limits; processes are real.")
-@click.option("--fresh", is_flag=True, help="Begin with an empty store: the objects of earlier runs are removed.")
-@click.option(
+@console.option("--feature-gates", metavar="LIST", default="", help="Feature gates of the API server and the node.")
+@console.option("--capacity", metavar="LIST", help="Capacity of the node: cpu=8,memory=4Gi. [default: this machine]")
+@console.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration for the node.")
+@console.option("--cgroup-root", metavar="PATH", help="The parent cgroup of kubepods. [default: the root]")
+@console.option("--name", metavar="NAME", help="The name of the node. [default: the host name]")
+@console.option("--simulate", is_flag=True, help="Simulate limits; processes are real.")
+@console.option("--fresh", is_flag=True, help="Begin with an empty store: the objects of earlier runs are removed.")
+@console.option(
     "--with-containerd",
     is_flag=True,
     help="Run containers with a private containerd in the state directory; installs it if missing (Debian, root).",
 )
-@click.option("--demo/--no-demo", default=True, help="Whether to run the three pods of examples/three-classes.yaml.")
+@console.option("--demo/--no-demo", default=True, help="Whether to run the three pods of examples/three-classes.yaml.")
 @log_options
 def up(tour: bool, **options: Any) -> int:
     """Start a Kubernetes cluster on this machine: API server, scheduler, a node with real limits, three pods.
@@ -83,7 +84,7 @@ def up(tour: bool, **options: Any) -> int:
 
     if options["with_containerd"]:
         if options["simulate"]:
-            raise click.UsageError("--with-containerd creates real cgroups and cannot be combined with --simulate")
+            raise console.UsageError("--with-containerd creates real cgroups and cannot be combined with --simulate")
         import os
 
         from plimsoll.cli.server.up_containerd import own_mounts
@@ -102,21 +103,21 @@ def _shown(sentence: str, words: str, paint: Paint) -> None:
     arguments = [word.format(*[EXAMPLES] * word.count("{}")) for word in shlex.split(words)]
     shown = shlex.join(short_path(word) for word in arguments)
     head = f"{paint(sentence, 'bold')}\n" if sentence else ""
-    click.echo(f"{head}{paint(f'$ plimsoll {shown}', 'cyan')}\n")
+    console.echo(f"{head}{paint(f'$ plimsoll {shown}', 'cyan')}\n")
     code = main(arguments)
     if code:
         raise PlimsollError(f"plimsoll {shown} exited with {code}")
-    click.echo()
+    console.echo()
 
 
 def _next_steps(paint: Paint) -> None:
-    click.echo(paint("Try:", "bold"))
+    console.echo(paint("Try:", "bold"))
     for line in (
         "plimsoll explain YOUR-MANIFEST.yaml",
         "kubectl get pods -A -o json | plimsoll explain -",
         "plimsoll explain YOUR-MANIFEST.yaml --diff documents,1.36",
     ):
-        click.echo(f"  {line}")
+        console.echo(f"  {line}")
 
 
 def short_path(word: str) -> str:

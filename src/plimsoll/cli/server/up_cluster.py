@@ -21,10 +21,10 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
 import msgspec
 
 from plimsoll.api.server.server import listen_problem
+from plimsoll.cli import console
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port, notify, stop_signals
 from plimsoll.cli.node.machine import configures, driver_of, node_name, opened
 from plimsoll.cli.server.lock import taken
@@ -154,7 +154,7 @@ class LocalCluster:
         self._lock = taken(self._state)
         listen, note = _free(self._options.listen or API_LISTEN, chosen=self._options.listen is not None)
         if note:
-            click.echo(self._paint(note, "yellow"))
+            console.echo(self._paint(note, "yellow"))
         if self._options.with_containerd:
             from plimsoll.cli.server.up_containerd import UpContainerd
 
@@ -186,10 +186,10 @@ class LocalCluster:
         self._announce(url, pods, missing, containers, time.monotonic() - started_s)
         assert self._live is not None
         for note in (*limitations, *(() if self._live.driver.simulated else self._live.notes)):
-            click.echo(self._paint(f"   note: {inert(note)}", "dim"))
-        click.echo(self._paint("\nTry:", "bold"))
+            console.echo(self._paint(f"   note: {inert(note)}", "dim"))
+        console.echo(self._paint("\nTry:", "bold"))
         for line in self._next_steps(kubeconfig, missing):
-            click.echo(f"   {self._paint(line, 'cyan')}")
+            console.echo(f"   {self._paint(line, 'cyan')}")
         self.is_up = True
 
     async def _containers(self) -> tuple[dict[str, int], tuple[str, ...]]:
@@ -239,7 +239,7 @@ class LocalCluster:
                     raise
                 reason = str(error.cause)
             sentence = f"limits are simulated and not enforced ({reason}); processes, logs and exec are real"
-            click.echo(self._paint(sentence, "yellow"))
+            console.echo(self._paint(sentence, "yellow"))
         return self._open(simulate=True), True
 
     def _endpoint(self) -> str:
@@ -320,7 +320,7 @@ class LocalCluster:
         if missing:
             found = (await client.ask(everywhere)).get("items") or ()
             for line in problems([pod for pod in found if pod["metadata"]["name"] in missing], self._name):
-                click.echo(self._paint(line, "red"))
+                console.echo(self._paint(line, "red"))
         return [pod for pod in pods if is_ready(pod)], missing
 
     # --- report ---
@@ -339,10 +339,10 @@ class LocalCluster:
         size = f"{setting.machine.cores} CPU, {setting.capacity['memory']} memory"
         state = "is up" if not missing else f"runs, but not the pods {', '.join(sorted(missing))}"
         head = f"Kubernetes {state} (profile {setting.profile.name}), {took_s:.1f} s: node {self._name}"
-        click.echo(paint(f"{head} ({size}; {kernel})", "bold"))
-        click.echo(f"   {url}   (Ctrl-C removes everything except the objects in {self._state})\n")
+        console.echo(paint(f"{head} ({size}; {kernel})", "bold"))
+        console.echo(f"   {url}   (Ctrl-C removes everything except the objects in {self._state})\n")
         for line in printed(node_report(live, pods, containers), live.driver.simulated, paint) if pods else ():
-            click.echo(f"   {line}")
+            console.echo(f"   {line}")
 
     def _next_steps(self, kubeconfig: Path, missing: set[str]) -> Iterator[str]:
         command = Path(sys.executable).with_name("plimsoll")
@@ -438,9 +438,9 @@ def _parsed(arguments: list[str]) -> dict[str, Any]:
     """The options of `plimsoll node`."""
     from plimsoll.cli.node.command import node
 
-    asked = click.get_current_context()
-    try:  # with a copy: click removes the words that it has parsed
-        return node.make_context("node", list(arguments), parent=asked).params
-    except click.UsageError as error:
+    asked = console.get_current_context()
+    try:
+        return node.make_context("node", arguments, parent=asked).params
+    except console.UsageError as error:
         error.ctx = asked  # the user has typed `up`
         raise

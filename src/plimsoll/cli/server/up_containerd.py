@@ -14,8 +14,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import click
-
+from plimsoll.cli import console
 from plimsoll.cli.daemon import DaemonFailedError
 from plimsoll.cli.terminal import Paint
 from plimsoll.errors import PlimsollError
@@ -52,9 +51,9 @@ class UpContainerd:
         """Raises ContainerdFailedError, or PlimsollError if it cannot be installed."""
         await self._installed()
         for left in await asyncio.to_thread(self._daemon.end):  # left by a run that was killed
-            click.echo(self._paint(f"not removed by an earlier run: {left}", "yellow"), err=True)
+            console.echo(self._paint(f"not removed by an earlier run: {left}", "yellow"), err=True)
         names = ", ".join(sorted(_short(name) for image in IMAGES for name in image.names if "localhost" not in name))
-        click.echo(self._paint(f"private containerd in {self._daemon.directory}; local images: {names}", "dim"))
+        console.echo(self._paint(f"private containerd in {self._daemon.directory}; local images: {names}", "dim"))
         await asyncio.to_thread(self.prepare)
         await asyncio.to_thread(self._daemon.start)
         self._guard = _guard(self._daemon.pid)
@@ -87,7 +86,7 @@ class UpContainerd:
             raise PlimsollError(
                 f"--with-containerd needs {packages}, which can be installed automatically only on Debian and as root"
             )
-        click.echo(self._paint(f"installing from Debian's archive: {packages} ({' '.join(INSTALL)})", "yellow"))
+        console.echo(self._paint(f"installing from Debian's archive: {packages} ({' '.join(INSTALL)})", "yellow"))
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         done = await asyncio.to_thread(
             subprocess.run, [*INSTALL, *missing], capture_output=True, text=True, check=False, env=environment

@@ -9,12 +9,17 @@ Defaults are inserted in Go's field order. Parts that need no change are shared 
 
 from __future__ import annotations
 
+import base64
 import re
 from collections.abc import Callable
-from functools import cache
 
+from plimsoll.codec.defaults import services
+from plimsoll.codec.defaults.members import in_go_order, put
 from plimsoll.codec.defaults.resources import with_defaults
+from plimsoll.codec.defaults.workloads import WORKLOADS
 from plimsoll.codec.lean.lean import from_document, lean_pod
+from plimsoll.codec.schema import custom
+from plimsoll.codec.schema.custom import CustomKind
 from plimsoll.codec.schema.schema import SchemaKind, struct
 from plimsoll.rules.admission.limit_range import defaulted_limit_range
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
@@ -52,6 +57,7 @@ _BY_SOURCE: dict[str, JsonObject] = {
     "scaleIO": {"storageMode": "ThinProvisioned", "fsType": "xfs"},
 }
 _TOKEN_SECONDS = 3600
+_RBAC = "rbac.authorization.k8s.io"
 
 
 def defaulted_volume(volume: JsonObject) -> JsonObject:
@@ -107,7 +113,6 @@ _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
 _HOOKS = ("postStart", "preStop")
 _RESOURCES = (("resources", "limits"), ("resources", "requests"))
-_MAX_INT32 = 2**31 - 1
 
 _POD_SPEC: JsonObject = {
     "restartPolicy": "Always",
@@ -138,12 +143,23 @@ def with_kind_defaults(
 
     `stored`: the object that it updates.
     """
+    if isinstance(kind, CustomKind):
+        return custom.with_defaults(kind.schema, document) if kind.has_defaults else document
     if kind.name == "Pod":
         before = lean_pod(stored) if resize_policy and stored is not None else None
         document = with_defaults(document, gates=gates, resize_policy=resize_policy, stored=before).document
-        return {**document, "spec": defaulted_pod_spec(document.get("spec") or {}, is_template=False)}
+        spec = defaulted_pod_spec(document.get("spec") or {}, is_template=False)
+        if spec["terminationGracePeriodSeconds"] < 0:
+            spec["terminationGracePeriodSeconds"] = 1
+        return {**document, "spec": spec}
+    if workload := WORKLOADS.get(kind.name):
+        return workload(document, _template_spec)
     change = _BY_KIND.get(kind.name)
     return document if change is None else change(document)
+
+
+def _template_spec(spec: JsonObject) -> JsonObject:
+    return defaulted_pod_spec(spec, is_template=True)
 
 
 def defaulted_pod_spec(spec: JsonObject, *, is_template: bool) -> JsonObject:
@@ -217,52 +233,6 @@ def _handler(handler: JsonObject) -> JsonObject:
     return {**handler, "httpGet": put("core.HTTPGetAction", handler["httpGet"], _HTTP)}
 
 
-def _with_template(document: JsonObject, name: str, defaults: JsonObject) -> JsonObject:
-    spec = put(name, document.get("spec") or {}, defaults)
-    template = spec.get("template") or {}
-    pod_spec = defaulted_pod_spec(template.get("spec") or {}, is_template=True)
-    return {**document, "spec": {**spec, "template": {**template, "spec": pod_spec}}}
-
-
-def _replica_set(document: JsonObject) -> JsonObject:
-    return _with_template(document, "apps.ReplicaSetSpec", {"replicas": 1})
-
-
-def _deployment(document: JsonObject) -> JsonObject:
-    spec = document.get("spec") or {}
-    strategy = put("apps.DeploymentStrategy", spec.get("strategy") or {}, {"type": "RollingUpdate"})
-    if strategy["type"] == "RollingUpdate":
-        rolling = put(
-            "apps.RollingUpdateDeployment",
-            strategy.get("rollingUpdate") or {},
-            {"maxUnavailable": "25%", "maxSurge": "25%"},
-        )
-        strategy = {**strategy, "rollingUpdate": rolling}
-    spec = put("apps.DeploymentSpec", {**spec, "strategy": strategy}, {})
-    defaults = {"replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600}
-    return _with_template({**document, "spec": spec}, "apps.DeploymentSpec", defaults)
-
-
-def _job(document: JsonObject) -> JsonObject:
-    spec = document.get("spec") or {}
-    policy = spec.get("podFailurePolicy")
-    defaults: JsonObject = {
-        "parallelism": 1,
-        "backoffLimit": 6 if spec.get("backoffLimitPerIndex") is None else _MAX_INT32,
-        "completionMode": "NonIndexed",
-        "suspend": False,
-        "podReplacementPolicy": "Failed" if policy else "TerminatingOrFailed",
-    }
-    if spec.get("parallelism") is None and spec.get("completions") is None:
-        defaults["completions"] = 1
-    document = _with_template(document, "batch.JobSpec", defaults)
-    labels = ((document["spec"]["template"].get("metadata") or {}).get("labels")) or {}
-    metadata = document.get("metadata") or {}
-    if labels and not metadata.get("labels"):
-        document = {**document, "metadata": put("meta.ObjectMeta", metadata, {"labels": labels})}
-    return document
-
-
 def _limit_range(document: JsonObject) -> JsonObject:
     items = (document.get("spec") or {}).get("limits") or ()
     if not items:
@@ -298,19 +268,62 @@ def _priority_class(document: JsonObject) -> JsonObject:
     return {**document, "preemptionPolicy": document.get("preemptionPolicy") or "PreemptLowerPriority"}
 
 
+def _binding(document: JsonObject) -> JsonObject:
+    """Subjects and the role are in RBAC's group, unless they are service accounts."""
+    changed: JsonObject = {}
+    if reference := document.get("roleRef"):
+        changed["roleRef"] = {**reference, "apiGroup": reference.get("apiGroup") or _RBAC}
+    if subjects := document.get("subjects"):
+        changed["subjects"] = [
+            {**each, "apiGroup": _RBAC} if each.get("kind") in ("User", "Group") and not each.get("apiGroup") else each
+            for each in subjects
+        ]
+    return {**document, **changed}
+
+
+def _secret(document: JsonObject) -> JsonObject:
+    """`stringData` is only written: its texts become members of `data`, in place of older ones."""
+    texts = document.get("stringData") or {}
+    changed: JsonObject = {"type": document.get("type") or "Opaque"}
+    if texts:
+        encoded = {key: base64.b64encode(text.encode(errors="surrogatepass")).decode() for key, text in texts.items()}
+        changed["data"] = {**(document.get("data") or {}), **encoded}
+    filled = {name: value for name, value in document.items() if name != "stringData"}
+    return in_go_order("core.Secret", {**filled, **changed})
+
+
 def _runtime_class(document: JsonObject) -> JsonObject:
     return _with_lists(document, ("overhead", "podFixed"))
 
 
+def _service(document: JsonObject) -> JsonObject:
+    spec = document.get("spec") or {}
+    given = {name: value for name, value in spec.items() if value not in (None, "")}
+    if "sessionAffinityConfig" in services.service_defaults(given):
+        given.pop("sessionAffinityConfig", None)
+    if ports := given.get("ports"):
+        given["ports"] = [_service_port(port) for port in ports]
+    return {**document, "spec": put("core.ServiceSpec", given, services.service_defaults(given))}
+
+
+def _service_port(port: JsonObject) -> JsonObject:
+    defaults = services.port_defaults(port)
+    given = {name: value for name, value in port.items() if name not in defaults or value}
+    return put("core.ServicePort", given, defaults)
+
+
 _BY_KIND: dict[str, Callable[[JsonObject], JsonObject]] = {
-    "ReplicaSet": _replica_set,
-    "Deployment": _deployment,
-    "Job": _job,
     "LimitRange": _limit_range,
     "ResourceQuota": _resource_quota,
     "Node": _node,
     "PriorityClass": _priority_class,
     "RuntimeClass": _runtime_class,
+    "Secret": _secret,
+    "RoleBinding": _binding,
+    "ClusterRoleBinding": _binding,
+    "Service": _service,
+    "Endpoints": services.endpoints,
+    "EndpointSlice": services.endpoint_slice,
 }
 
 
@@ -335,24 +348,3 @@ def _rounded(amounts: dict[str, str]) -> dict[str, str]:
     if not any(each.is_fine for each in quantities.values()):
         return amounts
     return {name: str(each.rounded_to_milli()) for name, each in quantities.items()}
-
-
-def put(name: str, document: JsonObject, defaults: JsonObject) -> JsonObject:
-    """The document of a struct (by its name in the tables) with the members that it lacks; itself, if it lacks none."""
-    missing = {field: value for field, value in defaults.items() if document.get(field) is None}
-    return in_go_order(name, {**document, **missing}) if missing else document
-
-
-def in_go_order(name: str, document: JsonObject) -> JsonObject:
-    """Known members in Go's order, then the others."""
-    return {each: document[each] for each in sorted(document, key=_place_in(name))}
-
-
-class _Places(dict[str, int]):
-    def __missing__(self, _: str) -> int:
-        return len(self)
-
-
-@cache
-def _place_in(name: str) -> Callable[[str], int]:
-    return _Places((field, place) for place, field in enumerate(struct(name).fields)).__getitem__

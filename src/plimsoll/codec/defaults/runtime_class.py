@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from plimsoll.codec.defaults.objects import put
+from plimsoll.codec.defaults.members import put
 from plimsoll.rules.admission.runtime_class import with_runtime_class
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod

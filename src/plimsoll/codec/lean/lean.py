@@ -8,7 +8,6 @@ number as the quantity text it was written with, and collects every error with i
 
 from __future__ import annotations
 
-import json
 import types
 from collections.abc import Callable
 from decimal import Decimal
@@ -61,6 +60,8 @@ def lean_pod(document: dict[str, Any]) -> Pod:
 
 def json_document(data: bytes | str) -> Any:
     """Parsed JSON whose numbers keep their text; raises InvalidObjectError if it is not JSON."""
+    import json
+
     try:
         return json.loads(data, parse_int=NumberText, parse_float=NumberText, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
@@ -239,6 +240,8 @@ def _mistyped(value: Any, path: str, wanted: str, problems: _Problems) -> None:
 
 
 def _shown(value: Any) -> str:
+    import json
+
     try:
         text = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
     except RecursionError:

@@ -22,8 +22,8 @@ from plimsoll.codec.manifests.unknown_fields import CONTAINER, POD_SPEC, RESOURC
 
 _LISTS = ("initContainers", "containers")
 _STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
-_BLOCK = re.compile(r"( *)(?:containers|initContainers):\s*(?:#.*)?$")
-_BARE_NAME = re.compile(r"( *)name:(\s|$)")
+_BLOCK = r"( *)(?:containers|initContainers):\s*(?:#.*)?$"
+_BARE_NAME = r"( *)name:(\s|$)"
 _IMAGE = "assumed"
 
 
@@ -107,12 +107,12 @@ def with_list_items(text: str) -> tuple[str, list[int]]:
             continue
         if outer >= 0 and indent <= outer:
             outer = inner = -1
-        bare = _BARE_NAME.match(line)
+        bare = re.match(_BARE_NAME, line)
         if outer >= 0 and bare and inner in (-1, indent):
             inner = indent
             lines[place] = f"{bare[1]}- {line.lstrip()}"
             changed.append(place + 1)
-        elif (block := _BLOCK.match(line)) is not None:
+        elif (block := re.match(_BLOCK, line)) is not None:
             outer, inner = len(block[1]), -1
     return "\n".join(lines), changed
 

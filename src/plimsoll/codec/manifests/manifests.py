@@ -26,7 +26,7 @@ TEMPLATES: dict[str, Path] = {
     "PodTemplate": ("template",),
 }
 MAX_LISTS = 20  # Lists are not nested in practice; far below Python's own limit
-_STEP = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]|\[([^\]]*)\]")
+_STEP = r"\.?([^.\[\]]+)|\[(\d+)\]|\[([^\]]*)\]"
 
 
 class FoundPod(msgspec.Struct, frozen=True):
@@ -129,7 +129,7 @@ def written_path(path: Path) -> str:
 def path_steps(field: str) -> Path:
     """`spec.containers[0].resources.limits[cpu]` → its steps, to find a line."""
     steps: list[str | int] = []
-    for match in _STEP.finditer(field):
+    for match in re.finditer(_STEP, field):
         name, index, key = match.groups()
         steps.append(int(index) if index is not None else key if key is not None else name)
     return tuple(steps)

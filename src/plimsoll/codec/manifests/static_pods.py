@@ -22,10 +22,11 @@ from plimsoll.codec.schema.schema import KINDS
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.errors import InvalidObjectError, PlimsollError, StructuredError
 from plimsoll.rules.admission.validation import create_errors
-from plimsoll.rules.lifecycle.environment import referenced_config_maps
+from plimsoll.rules.lifecycle.api_objects import references
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION, SOURCE_ANNOTATION, Pod
-from plimsoll.rules.model.runnable import RunPod, volume_kind
+from plimsoll.rules.model.run_volumes import volume_kind
+from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.resources.defaulting import BUILT_IN, defaulted
 
 HASH_ANNOTATION, SEEN_ANNOTATION = "kubernetes.io/config.hash", "kubernetes.io/config.seen"
@@ -140,8 +141,11 @@ def _check(document: JsonObject, body: bytes, where: str) -> None:
 
 
 def _from_api(pod: RunPod) -> str:
-    if referenced_config_maps(pod):
+    named = references(pod)
+    if named.config_maps:
         return "configmaps"
+    if named.secrets:
+        return "secrets"
     if pod.spec.service_account_name:
         return "serviceaccounts"
     return next((_API_VOLUMES[kind] for kind in map(volume_kind, pod.spec.volumes) if kind in _API_VOLUMES), "")

@@ -9,6 +9,7 @@ kubectl caches by URL.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from functools import cache
 
 import msgspec
@@ -40,6 +41,10 @@ _NAMED_SCALARS: dict[str, tuple[str, JsonObject]] = {
         {"description": "A time (RFC 3339) with six decimals.", "type": "string", "format": "date-time"},
     ),
     "Duration": (f"{_META}.Duration", {"description": "A duration, such as 20s.", "type": "string"}),
+    "JSON": (
+        "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.JSON",
+        {"description": "Any JSON value.", "x-kubernetes-preserve-unknown-fields": True},
+    ),
     "FieldsV1": (f"{_META}.FieldsV1", {"description": "A set of fields.", "type": "object"}),
 }
 _SCALARS: dict[str, JsonObject] = {
@@ -65,10 +70,16 @@ _DESCRIPTIONS = {
 }
 
 
-def openapi_index() -> bytes:
-    """The answer to GET /openapi/v3."""
-    paths = {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={openapi_hash(path)}"} for path in _kinds_by_path()}
+def openapi_index(custom: Mapping[str, bytes] | None = None) -> bytes:
+    """The answer to GET /openapi/v3; `custom`: the documents of custom kinds by their path."""
+    hashes = {path: openapi_hash(path) for path in _kinds_by_path()}
+    hashes |= {path: document_hash(document) for path, document in (custom or {}).items()}
+    paths = {path: {"serverRelativeURL": f"/openapi/v3/{path}?hash={hashes[path]}"} for path in sorted(hashes)}
     return msgspec.json.encode({"paths": paths})
+
+
+def document_hash(document: bytes) -> str:
+    return hashlib.sha256(document).hexdigest().upper()
 
 
 def openapi_paths() -> tuple[str, ...]:
@@ -85,7 +96,7 @@ def openapi_document(path: str) -> bytes | None:
 def openapi_hash(path: str) -> str:
     """The content hash of that document (ETag, `?hash=`), or empty."""
     document = openapi_document(path)
-    return "" if document is None else hashlib.sha256(document).hexdigest().upper()
+    return "" if document is None else document_hash(document)
 
 
 @cache
@@ -105,11 +116,11 @@ def _document(path: str) -> bytes:
     paths: JsonObject = {}
     kinds = _kinds_by_path()[path]
     for kind in kinds:
-        _add(schemas, kind.root)
+        add_struct(schemas, kind.root)
         if kind.plural:
-            paths |= _paths(path, kind)
+            paths |= paths_of(path, kind, _reference(kind.table))
     for kind in kinds:
-        schemas[_name(kind.table)]["x-kubernetes-group-version-kind"] = [_group_version_kind(kind)]
+        schemas[struct_name(kind.table)]["x-kubernetes-group-version-kind"] = [group_version_kind(kind)]
     document = {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": kinds[0].version},
@@ -119,14 +130,16 @@ def _document(path: str) -> bytes:
     return msgspec.json.encode(document)
 
 
-def _group_version_kind(kind: SchemaKind) -> JsonObject:
+def group_version_kind(kind: SchemaKind) -> JsonObject:
     return {"group": kind.group, "kind": kind.name, "version": kind.version}
 
 
-def _paths(path: str, kind: SchemaKind) -> JsonObject:
+def paths_of(path: str, kind: SchemaKind, reference: str) -> JsonObject:
+    """The operations on one kind; `reference` is its schema."""
     collection = f"/{path}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"/{path}/{kind.plural}"
-    body = {"*/*": {"schema": {"$ref": _reference(kind.table)}}}
-    patch = {type_: {"schema": {"type": "object"}} for type_ in _PATCH_TYPES}
+    body = {"*/*": {"schema": {"$ref": reference}}}
+    types = _PATCH_TYPES if kind.table else _PATCH_TYPES[:-1]
+    patch = {type_: {"schema": {"type": "object"}} for type_ in types}
     return {
         collection: {
             "get": _operation(kind, "list", ()),
@@ -163,25 +176,25 @@ def _operation(kind: SchemaKind, action: str, options: tuple[str, ...], body: Js
         ],
         "responses": {"200": {"description": "OK"}},
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": _group_version_kind(kind),
+        "x-kubernetes-group-version-kind": group_version_kind(kind),
     }
     if body is not None:
         operation["requestBody"] = {"content": body, "required": True}
     return operation
 
 
-def _name(table: str) -> str:
+def struct_name(table: str) -> str:
     group, _, name = table.partition(".")
     return f"{_PACKAGES.get(group, f'io.k8s.api.{group}.v1')}.{name}"
 
 
 def _reference(table: str) -> str:
-    return f"#/components/schemas/{_name(table)}"
+    return f"#/components/schemas/{struct_name(table)}"
 
 
-def _add(schemas: JsonObject, kind: StructType) -> None:
+def add_struct(schemas: JsonObject, kind: StructType) -> None:
     """A struct and all structs that it refers to."""
-    name = _name(kind.name)
+    name = struct_name(kind.name)
     if name in schemas:
         return
     properties: JsonObject = {}
@@ -219,7 +232,7 @@ def _property(schemas: JsonObject, field: Field) -> JsonObject:
 
 def _schema(schemas: JsonObject, kind: Type) -> JsonObject:
     if kind.form == "object":
-        _add(schemas, struct(kind.struct))
+        add_struct(schemas, struct(kind.struct))
         return {"allOf": [{"$ref": _reference(kind.struct)}]}
     if kind.item is not None:
         inner = _schema(schemas, kind.item)

@@ -8,7 +8,9 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.codec.patch.field_sets import element_by_keys, element_by_value
+from plimsoll.codec.schema.custom import EMBEDDED, CustomKind, is_preserved, item_schema
 from plimsoll.codec.schema.schema import Field, SchemaKind, StructType, Type, struct
+from plimsoll.rules.model.json_object import JsonObject
 
 _SCALARS = {"string": "string", "bytes": "string", "bool": "boolean", "int32": "numeric", "int64": "numeric"}
 
@@ -22,6 +24,7 @@ class Shape(msgspec.Struct, frozen=True, eq=False):
     fields: dict[str, Field] | None = None
     item: Type | None = None
     keys: tuple[str, ...] = ()
+    deduced: bool = False  # no schema: maps are merged, everything else has one owner
     known: dict[str, Shape] = msgspec.field(default_factory=dict)  # cached members
 
     def member(self, name: str) -> Shape | None:
@@ -74,7 +77,68 @@ ANY = Shape("any")
 
 
 def root_shape(kind: SchemaKind) -> Shape:
+    if isinstance(kind, CustomKind):
+        shape: Shape | None = kind.known.get("shape")
+        if shape is None:
+            shape = kind.known["shape"] = structural_shape(kind.schema, is_resource=True)
+        return shape
     return _struct_shape(kind.root)
+
+
+class StructuralShape(Shape, frozen=True, eq=False):
+    """By the schema of a custom kind: `named` are its properties, `others` any further member."""
+
+    named: dict[str, Shape] = {}
+    others: Shape | None = None
+    elements: Shape | None = None
+    defaults: dict[str, Any] = {}
+
+    def member(self, name: str) -> Shape | None:
+        return self.named.get(name, DEDUCED if self.deduced else self.others)
+
+    def is_named(self, name: str) -> bool:
+        return name in self.named
+
+    def element(self) -> Shape:
+        return self.elements or ANY
+
+    def _default(self, key: str) -> Any:
+        element = self.element()
+        if not isinstance(element, StructuralShape) or key not in element.defaults:
+            raise KeyError(key)
+        return element.defaults[key]
+
+
+DEDUCED = StructuralShape("map", deduced=True)
+_STRUCTURAL_SCALARS = {"string": "string", "boolean": "boolean", "integer": "numeric", "number": "numeric"}
+
+
+def structural_shape(schema: JsonObject, *, is_resource: bool = False) -> Shape:
+    """Lists are atomic unless the schema gives them keys or makes them sets."""
+    kind = schema.get("type")
+    if kind == "array":
+        type_ = schema.get("x-kubernetes-list-type") or "atomic"
+        keys = tuple(schema.get("x-kubernetes-list-map-keys") or ()) if type_ == "map" else ()
+        element = structural_shape(schema.get("items") or {})
+        return StructuralShape("list", atomic=type_ == "atomic", keys=keys, elements=element)
+    if schema.get("x-kubernetes-int-or-string") or kind in _STRUCTURAL_SCALARS:
+        return Shape("scalar", scalar=_STRUCTURAL_SCALARS.get(str(kind), "untyped"))
+    properties = schema.get("properties") or {}
+    named = {name: structural_shape(inner) for name, inner in properties.items()}
+    if is_resource or schema.get(EMBEDDED):
+        scalar = Shape("scalar", scalar="string")
+        named |= {"apiVersion": scalar, "kind": scalar, "metadata": _struct_shape(struct("meta.ObjectMeta"))}
+    items = item_schema(schema)
+    others = None if items is None else structural_shape(items)
+    if is_preserved(schema):
+        others = DEDUCED
+        if not named:
+            return DEDUCED
+    if kind is None and not named and others is None:
+        return ANY
+    defaults = {name: inner["default"] for name, inner in properties.items() if "default" in inner}
+    is_atomic = schema.get("x-kubernetes-map-type") == "atomic"
+    return StructuralShape("map", atomic=is_atomic, named=named, others=others, defaults=defaults)
 
 
 @cache
@@ -90,7 +154,7 @@ def type_shape(kind: Type) -> Shape:
         return Shape("list", atomic=True, item=kind.item)
     if kind.form == "map":
         return Shape("map", item=kind.item)
-    if kind.form == "FieldsV1":
+    if kind.form in ("FieldsV1", "JSON"):
         return ANY
     return Shape("scalar", scalar=_SCALARS.get(kind.form, "untyped"))
 

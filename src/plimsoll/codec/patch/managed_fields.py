@@ -16,6 +16,7 @@ import msgspec
 from plimsoll.codec.patch import field_sets
 from plimsoll.codec.patch.list_types import root_shape
 from plimsoll.codec.patch.merge import Comparison, compare, set_fields
+from plimsoll.codec.schema.custom import CustomKind
 from plimsoll.codec.schema.decode import decode_document
 from plimsoll.codec.schema.schema import SchemaKind
 from plimsoll.rules.model.json_object import JsonObject
@@ -117,7 +118,9 @@ def _creator(kind: SchemaKind, after: JsonObject, manager: str, now: str) -> Own
     """The creator of an object owns all fields that it sets; the same as `updated` from an empty object, in one
     walk."""
     taken = set_fields(root_shape(kind), empty_object(kind), without_owners(after))
-    own = field_sets.difference(field_sets.without_branch(taken, _STATUS), _NEVER_OWNED)
+    if not _may_write_status(kind):
+        taken = field_sets.without_branch(taken, _STATUS)
+    own = field_sets.difference(taken, _NEVER_OWNED)
     return {Manager(UPDATE, manager, kind.api_version): FieldOwner(own, kind.api_version, now)} if own else {}
 
 
@@ -211,10 +214,19 @@ def changed_fields(kind: SchemaKind, before: JsonObject | None, after: JsonObjec
     return within(kind, subresource, compare(root_shape(kind), old, new))
 
 
-@cache
 def empty_object(kind: SchemaKind) -> JsonObject:
     """The object that a create starts from: fields that are always printed exist already, so they have no owner."""
+    return decode_document(kind, {}).document if isinstance(kind, CustomKind) else _empty_object(kind)
+
+
+@cache
+def _empty_object(kind: SchemaKind) -> JsonObject:
     return decode_document(kind, {}).document
+
+
+def _may_write_status(kind: SchemaKind) -> bool:
+    """Through the object itself: only where /status is not served."""
+    return isinstance(kind, CustomKind) and not kind.has_status
 
 
 def within(kind: SchemaKind, subresource: str, changes: Comparison) -> Comparison:
@@ -239,7 +251,7 @@ def _written(kind: SchemaKind, subresource: str, fields: field_sets.FieldSet) ->
         for path in _NOT_BY_STATUS.get(kind.name, ()):
             fields = field_sets.without_branch(fields, path)
         return fields
-    return fields if subresource else field_sets.without_branch(fields, _STATUS)
+    return fields if subresource or _may_write_status(kind) else field_sets.without_branch(fields, _STATUS)
 
 
 def _is_resized(path: field_sets.Path) -> bool:

@@ -182,7 +182,7 @@ def _check(kind: SchemaKind, applied: JsonObject) -> None:
 
 
 def _problems(shape: Shape, value: Any, at: str) -> Iterator[str]:
-    if value is None or shape.form == "any":
+    if value is None or shape.form == "any" or shape.deduced:
         return
     if shape.form == "scalar":
         if not _is_scalar(shape.scalar, value):

@@ -113,6 +113,8 @@ def _special(kind: Type, data: bytes) -> Any:
         return [_value(kind.item or _STRING, value) for number, value in fields(data) if number == 1]
     if not data and kind.form in ("Time", "MicroTime"):
         return None
+    if kind.form == "JSON":
+        raise ProtobufError("schemas of CustomResourceDefinitions are read as JSON or YAML, not as protobuf")
     members = dict(fields(data))
     if kind.form == "Quantity":
         return as_text(members.get(1, b"")) or "0"

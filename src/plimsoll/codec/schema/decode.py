@@ -13,15 +13,18 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from plimsoll.codec.lean.lean import NumberText
 from plimsoll.codec.schema import fast_decode
+from plimsoll.codec.schema.custom import METADATA, CustomKind, metadata_fields, pruned
 from plimsoll.codec.schema.schema import KINDS, SchemaKind
 from plimsoll.codec.schema.tolerant_decode import DecodeStoppedError, Members, Walk, json_name, plain
-from plimsoll.codec.yaml.json_stream import JsonStreamError, is_deeper, stream, without_surrogates
+from plimsoll.codec.yaml.json_stream import is_deeper, stream, without_surrogates
+from plimsoll.codec.yaml.read_error import ReadError
 from plimsoll.errors import InvalidQuantityError, PlimsollError, StructuredError
 from plimsoll.rules.model.json_object import JsonObject
 
@@ -50,6 +53,8 @@ class Decoded(msgspec.Struct, frozen=True):
 
 def decode(kind: SchemaKind, data: bytes) -> Decoded:
     """A JSON request body; raises DecodeError. Missing apiVersion and kind are set; `null` is an empty object."""
+    if isinstance(kind, CustomKind):
+        return _decode_custom(kind, data)
     try:
         document = fast_decode.to_document(fast_decode.from_json(kind, data))
         if not may_repeat_keys(data) and not _is_odd(document):
@@ -65,6 +70,8 @@ def decode(kind: SchemaKind, data: bytes) -> Decoded:
 
 def decode_document(kind: SchemaKind, document: JsonObject) -> Decoded:
     """The same for a document already in memory (after a patch, from YAML or protobuf); raises DecodeError."""
+    if isinstance(kind, CustomKind):
+        return _custom_document(kind, document, None, ())
     try:
         found = fast_decode.to_document(fast_decode.from_builtins(kind, document))
         if not _is_odd(found):
@@ -72,6 +79,47 @@ def decode_document(kind: SchemaKind, document: JsonObject) -> Decoded:
     except (msgspec.ValidationError, InvalidQuantityError, RecursionError):
         pass
     return _walked(kind, document, None)
+
+
+def _decode_custom(kind: CustomKind, data: bytes) -> Decoded:
+    try:
+        value = read_pairs(data)
+    except JsonError as error:
+        raise _unrecognized(kind, data, str(error)) from None
+    return _custom_document(kind, plain(value), data, tuple(_duplicates(value, "")))
+
+
+def _duplicates(value: Any, path: str) -> Iterator[str]:
+    """Of pairs: `duplicate field "spec.x"`, each once."""
+    if isinstance(value, Members):
+        seen: dict[str, int] = {}
+        for name, member in value:
+            here = f"{path}.{name}" if path else name
+            seen[name] = seen.get(name, 0) + 1
+            if seen[name] == 2:
+                yield f'duplicate field "{here}"'
+            yield from _duplicates(member, here)
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from _duplicates(member, f"{path}[{index}]")
+
+
+def _custom_document(kind: CustomKind, value: Any, data: bytes | None, doubled: tuple[str, ...]) -> Decoded:
+    value = {} if value is None else value
+    if data is None and is_deeper(value, MAX_DEPTH):
+        raise _unhandled(kind, kind.name, kind.version, "exceeded max depth")
+    _check_type_meta(kind, value, data)
+    try:
+        metadata = decode_document(METADATA, {"metadata": value.get("metadata")})
+    except DecodeError as error:
+        raise _unhandled(kind, kind.name, kind.version, error.detail) from None
+    found, unknown = pruned(kind.schema, value)
+    known = metadata_fields()
+    own = {name: each for name, each in metadata.document["metadata"].items() if name in known}
+    rest = {name: each for name, each in found.items() if name not in ("apiVersion", "kind", "metadata")}
+    document = {"kind": kind.name, "apiVersion": kind.api_version, "metadata": own, **rest}
+    problems = doubled + tuple(each for each in metadata.problems if each not in doubled)
+    return Decoded(document, problems + tuple(f'unknown field "{path}"' for path in unknown))
 
 
 def _is_odd(document: JsonObject) -> bool:
@@ -164,7 +212,7 @@ def syntax_error(text: str) -> str:
     """The message of Go's json.Unmarshal for a text that is not JSON."""
     found = list(stream(text, MAX_DEPTH))
     first = found[0] if found else None
-    if isinstance(first, JsonStreamError):
+    if isinstance(first, ReadError):
         # Go's stream readers and its Unmarshal have different messages here.
         return first.message.replace("unexpected EOF", "unexpected end of JSON input")
     if first is None:

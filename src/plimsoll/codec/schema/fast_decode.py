@@ -34,6 +34,7 @@ _SCALARS: dict[str, Any] = {
     "MicroTime": Annotated[str, Meta(pattern=f"^{CANONICAL}\\.[0-9]{{6}}Z$")],
     "Duration": str,
     "FieldsV1": dict[str, Any],
+    "JSON": Any,
 }
 _ZEROS: dict[str, Any] = {"string": "", "bool": False, "int32": 0, "int64": 0, "bytes": "", "Duration": "0s"}
 
@@ -93,7 +94,7 @@ def _member(field: Field) -> tuple[Any, Any]:
     if form in ("Time", "MicroTime") and not field.pointer:
         default = {"default_factory": _nothing} if field.always else {"default": None}
         return hint | None, msgspec.field(name=field.name, **default)
-    if field.pointer or form in ("FieldsV1", "list"):
+    if field.pointer or form in ("FieldsV1", "JSON", "list"):
         return _optional(hint, field)
     if form == "Quantity":
         return hint, msgspec.field(name=field.name, default_factory=lambda: QUANTITIES["0"])

@@ -4,7 +4,7 @@ The tables in `codec.schema` describe the API of Kubernetes 1.36. A line without
 (`core.PodSpec`), its name in Go's error messages (`v1.PodSpec`), optionally `atomic`, and after `|` its description.
 Indented lines are its fields in Go's order: name, protobuf number, type, flags, description.
 
-    type    string bool int32 int64 bytes Quantity IntOrString Time MicroTime Duration FieldsV1, a struct,
+    type    string bool int32 int64 bytes Quantity IntOrString Time MicroTime Duration FieldsV1 JSON (any), a struct,
             `[]T`, `{T}` (a map); `/v1.PodPhase` is the Go name of the type where it is not the plain one
     *       a pointer in Go: an explicit zero is kept (elsewhere it is dropped)
     !       printed even when it is absent: as zero, `{}`, or null for lists, times and pointers
@@ -24,7 +24,18 @@ from typing import Literal
 import msgspec
 
 Scalar = Literal[
-    "string", "bool", "int32", "int64", "bytes", "Quantity", "IntOrString", "Time", "MicroTime", "Duration", "FieldsV1"
+    "string",
+    "bool",
+    "int32",
+    "int64",
+    "bytes",
+    "Quantity",
+    "IntOrString",
+    "Time",
+    "MicroTime",
+    "Duration",
+    "FieldsV1",
+    "JSON",
 ]
 Form = Literal[Scalar, "object", "list", "map"]
 _SCALARS = frozenset(Scalar.__args__)  # type: ignore[attr-defined]
@@ -70,7 +81,7 @@ class StructType(msgspec.Struct, frozen=True, eq=False):
 
 
 class SchemaKind(msgspec.Struct, frozen=True):
-    """A served kind. `root` is its struct."""
+    """A served kind. `root` is its struct; a custom kind has a schema instead (`codec.schema.custom`)."""
 
     group: str
     version: str
@@ -95,15 +106,33 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind(_CORE, "v1", "Namespace", "namespaces", False, "core.Namespace"),
     SchemaKind(_CORE, "v1", "Event", "events", True, "core.Event"),
     SchemaKind(_CORE, "v1", "ConfigMap", "configmaps", True, "core.ConfigMap"),
+    SchemaKind(_CORE, "v1", "Secret", "secrets", True, "core.Secret"),
     SchemaKind(_CORE, "v1", "ServiceAccount", "serviceaccounts", True, "core.ServiceAccount"),
     SchemaKind(_CORE, "v1", "LimitRange", "limitranges", True, "core.LimitRange"),
     SchemaKind(_CORE, "v1", "ResourceQuota", "resourcequotas", True, "core.ResourceQuota"),
     SchemaKind(_CORE, "v1", "Binding", "bindings", True, "core.Binding"),
+    SchemaKind(_CORE, "v1", "Service", "services", True, "core.Service"),
+    SchemaKind(_CORE, "v1", "Endpoints", "endpoints", True, "core.Endpoints"),
     SchemaKind(_CORE, "v1", "DeleteOptions", "", True, "meta.DeleteOptions"),
+    SchemaKind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True, "discovery.EndpointSlice"),
     SchemaKind(_EVENTS, "v1", "Event", "events", True, "events.Event"),
+    SchemaKind(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        False,
+        "apiextensions.CustomResourceDefinition",
+    ),
     SchemaKind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "scheduling.PriorityClass"),
     SchemaKind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, "node.RuntimeClass"),
     SchemaKind("coordination.k8s.io", "v1", "Lease", "leases", True, "coordination.Lease"),
+    SchemaKind(_CORE, "v1", "ReplicationController", "replicationcontrollers", True, "core.ReplicationController"),
+    SchemaKind(_CORE, "v1", "PodTemplate", "podtemplates", True, "core.PodTemplate"),
+    SchemaKind(_APPS, "v1", "ControllerRevision", "controllerrevisions", True, "apps.ControllerRevision"),
+    SchemaKind(_APPS, "v1", "DaemonSet", "daemonsets", True, "apps.DaemonSet"),
+    SchemaKind(_APPS, "v1", "StatefulSet", "statefulsets", True, "apps.StatefulSet"),
+    SchemaKind("batch", "v1", "CronJob", "cronjobs", True, "batch.CronJob"),
     SchemaKind(_APPS, "v1", "ReplicaSet", "replicasets", True, "apps.ReplicaSet"),
     SchemaKind(_APPS, "v1", "Deployment", "deployments", True, "apps.Deployment"),
     SchemaKind("batch", "v1", "Job", "jobs", True, "batch.Job"),
@@ -111,29 +140,28 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind("policy", "v1", "Eviction", "", True, "policy.Eviction"),
     SchemaKind("policy", "v1beta1", "Eviction", "", True, "policy.Eviction"),
     SchemaKind("autoscaling", "v1", "Scale", "", True, "autoscaling.Scale"),
-    SchemaKind(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectAccessReview",
-        "selfsubjectaccessreviews",
-        False,
-        "authorization.SelfSubjectAccessReview",
+    *(
+        SchemaKind("authorization.k8s.io", "v1", name, f"{name.lower()}s", namespaced, f"authorization.{name}")
+        for name, namespaced in (
+            ("LocalSubjectAccessReview", True),
+            ("SelfSubjectAccessReview", False),
+            ("SelfSubjectRulesReview", False),
+            ("SubjectAccessReview", False),
+        )
     ),
-    SchemaKind(
-        "authorization.k8s.io",
-        "v1",
-        "SelfSubjectRulesReview",
-        "selfsubjectrulesreviews",
-        False,
-        "authorization.SelfSubjectRulesReview",
+    *(
+        SchemaKind("authentication.k8s.io", "v1", name, f"{name.lower()}s", False, f"authentication.{name}")
+        for name in ("SelfSubjectReview", "TokenReview")
     ),
-    SchemaKind(
-        "authentication.k8s.io",
-        "v1",
-        "SelfSubjectReview",
-        "selfsubjectreviews",
-        False,
-        "authentication.SelfSubjectReview",
+    SchemaKind("authentication.k8s.io", "v1", "TokenRequest", "", True, "authentication.TokenRequest"),
+    *(
+        SchemaKind("rbac.authorization.k8s.io", "v1", name, f"{name.lower()}s", namespaced, f"rbac.{name}")
+        for name, namespaced in (
+            ("ClusterRole", False),
+            ("ClusterRoleBinding", False),
+            ("Role", True),
+            ("RoleBinding", True),
+        )
     ),
     SchemaKind(
         "certificates.k8s.io",
@@ -162,11 +190,36 @@ def schema(api_version: str, kind: str) -> SchemaKind:
 @cache
 def _blocks() -> dict[str, list[str]]:
     """The lines of each struct, by its name."""
-    from plimsoll.codec.schema import cluster, container, meta, pod, pod_parts, volumes, workloads
+    from plimsoll.codec.schema import (
+        accounts,
+        cluster,
+        container,
+        controllers,
+        extensions,
+        meta,
+        pod,
+        pod_parts,
+        services,
+        volumes,
+        workloads,
+    )
 
+    modules = (
+        meta,
+        pod,
+        pod_parts,
+        container,
+        volumes,
+        cluster,
+        extensions,
+        services,
+        workloads,
+        controllers,
+        accounts,
+    )
     blocks: dict[str, list[str]] = {}
     lines: list[str] = []
-    for module in (meta, pod, pod_parts, container, volumes, cluster, workloads):
+    for module in modules:
         for line in module.TABLE.splitlines():
             if line.startswith(" "):
                 lines.append(line)

@@ -25,7 +25,7 @@ MAX_PROBLEMS = 100  # of one document; Go stops there, too
 _INTEGER = re.compile(r"-?(0|[1-9][0-9]*)")
 _BOUNDS = {"int32": 2**31, "int64": 2**63}
 _LONGEST_INTEGER = 20  # characters of an int64
-_KEPT = ("object", "FieldsV1")  # never empty to Go: pointers
+_KEPT = ("object", "FieldsV1", "JSON")  # never empty to Go: pointers
 _ZEROS: tuple[Any, ...] = ("", 0, False, [], {})
 _ZERO_TIMES = (ZERO, ZERO_MICRO)
 _ABSENT = object()
@@ -129,7 +129,7 @@ class Walk:
         form = kind.form
         if form == "Quantity":
             return _quantity(value)
-        if form == "FieldsV1":
+        if form in ("FieldsV1", "JSON"):
             return plain(value)
         if form == "IntOrString":
             if type(value) is str:

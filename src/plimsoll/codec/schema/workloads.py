@@ -1,4 +1,4 @@
-"""apps/v1, batch/v1, policy/v1, autoscaling/v1, reviews and metrics."""
+"""apps/v1, batch/v1, policy/v1, autoscaling/v1 and metrics."""
 
 TABLE = """
 apps.ReplicaSet v1.ReplicaSet | A number of pods that are all alike.
@@ -150,89 +150,6 @@ autoscaling.ScaleSpec v1.ScaleSpec | What is wanted.
 autoscaling.ScaleStatus v1.ScaleStatus | What there is.
   replicas 1 int32! required | How many pods there are.
   selector 2 string | The pods, as a text.
-authorization.SelfSubjectAccessReview v1.SelfSubjectAccessReview | Asks whether oneself may do something.
-  metadata 1 meta.ObjectMeta! | Not used.
-  spec 2 authorization.SelfSubjectAccessReviewSpec! required | The question.
-  status 3 authorization.SubjectAccessReviewStatus! | The answer.
-authorization.SelfSubjectAccessReviewSpec v1.SelfSubjectAccessReviewSpec | The question.
-  resourceAttributes 1 authorization.ResourceAttributes | About a resource.
-  nonResourceAttributes 2 authorization.NonResourceAttributes | About a path.
-authorization.ResourceAttributes v1.ResourceAttributes | What is to be done with which resource.
-  namespace 1 string | The namespace; empty means all.
-  verb 2 string | The verb, such as get.
-  group 3 string | The group.
-  version 4 string | The version.
-  resource 5 string | The resource, such as pods.
-  subresource 6 string | The subresource.
-  name 7 string | The name; empty means all.
-  fieldSelector 8 authorization.FieldSelectorAttributes | Only objects with these fields.
-  labelSelector 9 authorization.LabelSelectorAttributes | Only objects with these labels.
-authorization.FieldSelectorAttributes v1.FieldSelectorAttributes | A field selector.
-  rawSelector 1 string | As a text.
-  requirements 2 []meta.FieldSelectorRequirement | In parts.
-authorization.LabelSelectorAttributes v1.LabelSelectorAttributes | A label selector.
-  rawSelector 1 string | As a text.
-  requirements 2 []meta.LabelSelectorRequirement | In parts.
-authorization.NonResourceAttributes v1.NonResourceAttributes | A path.
-  path 1 string | The path.
-  verb 2 string | The verb.
-authorization.SubjectAccessReviewStatus v1.SubjectAccessReviewStatus | The answer.
-  allowed 1 bool! required | Whether it is allowed.
-  denied 4 bool | Whether it is denied outright.
-  reason 2 string | Why.
-  evaluationError 3 string | What went wrong on the way.
-authorization.SelfSubjectRulesReview v1.SelfSubjectRulesReview | Asks what oneself may do in a namespace.
-  metadata 1 meta.ObjectMeta! | Not used.
-  spec 2 authorization.SelfSubjectRulesReviewSpec! required | The question.
-  status 3 authorization.SubjectRulesReviewStatus! | The answer.
-authorization.SelfSubjectRulesReviewSpec v1.SelfSubjectRulesReviewSpec | The question.
-  namespace 1 string | The namespace.
-authorization.SubjectRulesReviewStatus v1.SubjectRulesReviewStatus | The answer.
-  resourceRules 1 []authorization.ResourceRule! required | What may be done with resources.
-  nonResourceRules 2 []authorization.NonResourceRule! required | What may be done with paths.
-  incomplete 3 bool! required | Whether there is more than rules can say.
-  evaluationError 4 string | What that is.
-authorization.ResourceRule v1.ResourceRule | Verbs and what they may be used on.
-  verbs 1 []string! required | The verbs; * means all.
-  apiGroups 2 []string | The groups.
-  resources 3 []string | The resources, with their subresources.
-  resourceNames 4 []string | Only objects with these names.
-authorization.NonResourceRule v1.NonResourceRule | Verbs and the paths they may be used on.
-  verbs 1 []string! required | The verbs; * means all.
-  nonResourceURLs 2 []string | The paths.
-authentication.SelfSubjectReview v1.SelfSubjectReview | Asks who one is.
-  metadata 1 meta.ObjectMeta! | Not used.
-  status 2 authentication.SelfSubjectReviewStatus! | The answer.
-authentication.SelfSubjectReviewStatus v1.SelfSubjectReviewStatus | The answer.
-  userInfo 1 authentication.UserInfo! | The user.
-authentication.UserInfo v1.UserInfo | A user.
-  username 1 string | Name.
-  uid 2 string | Identity.
-  groups 3 []string | Groups.
-  extra 4 {[]string} | Further facts.
-certificates.CertificateSigningRequest v1.CertificateSigningRequest | Asks for a certificate.
-  metadata 1 meta.ObjectMeta! | Name and other metadata.
-  spec 2 certificates.CertificateSigningRequestSpec! | What is requested, and by whom.
-  status 3 certificates.CertificateSigningRequestStatus! | The answer.
-certificates.CertificateSigningRequestSpec v1.CertificateSigningRequestSpec | What is requested, and by whom.
-  request 1 bytes! required | The request itself, PKCS#10 in PEM.
-  signerName 7 string! required | Who shall sign it.
-  expirationSeconds 8 int32* | How long the certificate shall last.
-  usages 5 []string/v1.KeyUsage | What the key is for.
-  username 2 string | Who asks; written by the server.
-  uid 3 string | Identity of who asks; written by the server.
-  groups 4 []string | Groups of who asks; written by the server.
-  extra 6 {[]string} | Further facts about who asks.
-certificates.CertificateSigningRequestStatus v1.CertificateSigningRequestStatus | The answer.
-  conditions 1 []certificates.CertificateSigningRequestCondition map=type | Approved, Denied or Failed.
-  certificate 2 bytes | The certificate in PEM.
-certificates.CertificateSigningRequestCondition v1.CertificateSigningRequestCondition | A word about the answer.
-  type 1 string/v1.RequestConditionType! required | Approved, Denied or Failed.
-  status 6 string/v1.ConditionStatus! required | True, False or Unknown.
-  reason 2 string | One word for it.
-  message 3 string | The same in a sentence.
-  lastUpdateTime 4 Time! | When it was last changed.
-  lastTransitionTime 5 Time! | When the status last changed.
 metrics.PodMetrics v1beta1.PodMetrics | What a pod uses.
   metadata 1 meta.ObjectMeta! | Name of the pod.
   timestamp 2 Time! required | When it was measured.

@@ -31,7 +31,7 @@ from typing import Any, Final
 import msgspec
 
 from plimsoll.codec.yaml import libyaml
-from plimsoll.codec.yaml.json_stream import MAX_DUPLICATES, JsonStreamError, Path
+from plimsoll.codec.yaml.read_error import MAX_DUPLICATES, Path, ReadError
 from plimsoll.codec.yaml.scalars import MERGE_TAG, Scalar, ScalarError, json_number, key_text, resolve, shortened
 
 UNKNOWN_ESCAPE: Final = "found unknown escape character"  # libyaml's message
@@ -50,7 +50,7 @@ _SHARE_FALLS_TO: Final = 4_000_000
 
 # What libyaml's reader refuses. Compiled at the first error, because that takes milliseconds.
 _CONTROL: Final = "[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
-_ESCAPE: Final = re.compile(r"\\(.)", re.DOTALL)
+_ESCAPE: Final = r"\\(.)"
 _MERGE: Final = "<<"
 _SHOWN_KEY: Final = 60  # characters
 
@@ -90,7 +90,7 @@ class _Frame(msgspec.Struct):
 
 
 class Builder:
-    """Builds `root`, the value of one document, or raises JsonStreamError. `start` is where its content starts.
+    """Builds `root`, the value of one document, or raises ReadError. `start` is where its content starts.
 
     With `locate`, members are pairs (offset, value). `hidden` maps the placeholders in the text to what they replace.
     """
@@ -106,7 +106,7 @@ class Builder:
         self._anchors: dict[str, _Anchor] = {}
         self._decoded = 1  # go-yaml counts the document too
         self._aliased = 0
-        self._failure: JsonStreamError | None = None
+        self._failure: ReadError | None = None
         self._has_unsupported = False
         self._has_slash_escape = "\\/" in text
         self._hidden = hidden
@@ -117,10 +117,10 @@ class Builder:
             self._consume(parser)
         except libyaml.ReaderError as error:
             found = re.search(_CONTROL, self.text)
-            raise JsonStreamError(error.reason, found.start() if found else 0) from error
+            raise ReadError(error.reason, found.start() if found else 0) from error
         except (libyaml.ScannerError, libyaml.ParserError) as error:
             mark: Any = error.problem_mark
-            raise JsonStreamError(str(error.problem), mark.index) from error
+            raise ReadError(str(error.problem), mark.index) from error
         finally:
             parser.dispose()
         if self._failure is not None:
@@ -148,7 +148,7 @@ class Builder:
             if count % _EVENTS_PER_CHECK == 0 and len(self._stack) > _HARMLESS_DEPTH:
                 work += len(self._stack) * _EVENTS_PER_CHECK
                 if work > _MAX_DEEP_WORK:
-                    raise JsonStreamError("the document is too large for its depth", event.start_mark.index)
+                    raise ReadError("the document is too large for its depth", event.start_mark.index)
 
     def _on_scalar(self, event: Any) -> None:
         offset = event.start_mark.index
@@ -174,7 +174,7 @@ class Builder:
     def _on_start(self, kind: type[dict[str, Any] | list[Any]], event: Any) -> None:
         offset = event.start_mark.index
         if len(self._stack) >= self.max_depth:
-            raise JsonStreamError(f"exceeded max depth of {self.max_depth}", offset)
+            raise ReadError(f"exceeded max depth of {self.max_depth}", offset)
         frame = _Frame(kind(), event.flow_style, offset, self._decoded)
         # go-yaml decodes the maps of a list under `<<`, but not the list.
         if not (kind is list and self._stack and self._stack[-1].merging):
@@ -194,7 +194,7 @@ class Builder:
         offset = event.start_mark.index
         anchor = self._anchors.get(event.anchor)
         if anchor is None:
-            raise JsonStreamError(f"unknown anchor '{shortened(event.anchor)}' referenced", offset)
+            raise ReadError(f"unknown anchor '{shortened(event.anchor)}' referenced", offset)
         if anchor.weight == 0:
             self._fail(f"anchor '{shortened(event.anchor)}' value contains itself", offset)
         self._decoded += anchor.weight
@@ -215,19 +215,19 @@ class Builder:
     def _fail(self, message: str, offset: int) -> None:
         """Record the first build error; parsing continues, because a later syntax error takes precedence."""
         if self._failure is None:
-            self._failure = JsonStreamError(message, offset)
+            self._failure = ReadError(message, offset)
 
     def _check_escapes(self, event: Any) -> None:
         """libyaml accepts `\\/` as a slash, as in YAML 1.2; go-yaml does not (Y2)."""
         start = event.start_mark.index
-        for escape in _ESCAPE.finditer(self.text, start, event.end_mark.index):
+        for escape in re.compile(_ESCAPE, re.DOTALL).finditer(self.text, start, event.end_mark.index):
             if escape[1] == "/":
-                raise JsonStreamError(UNKNOWN_ESCAPE, escape.start())
+                raise ReadError(UNKNOWN_ESCAPE, escape.start())
 
-    def _stray_question_mark(self, offset: int) -> JsonStreamError:
+    def _stray_question_mark(self, offset: int) -> ReadError:
         """In a flow collection go-yaml ends a plain scalar at `?`, and a key cannot start there: `[http://x?y]`."""
         closing = "}" if isinstance(self._stack[-1].value, dict) else "]"
-        return JsonStreamError(f"did not find expected ',' or '{closing}'", self.text.index("?", offset))
+        return ReadError(f"did not find expected ',' or '{closing}'", self.text.index("?", offset))
 
     def _awaits_key(self) -> bool:
         return bool(self._stack) and self._stack[-1].key is None and type(self._stack[-1].value) is dict
@@ -315,7 +315,7 @@ class Builder:
         while copying:
             original, twin, depth = copying.pop()
             if depth > self.max_depth:
-                raise JsonStreamError(f"exceeded max depth of {self.max_depth}", offset)
+                raise ReadError(f"exceeded max depth of {self.max_depth}", offset)
             for key, member in _members(original):
                 twin[key] = member
                 if isinstance(member, (dict, list)):
@@ -334,7 +334,7 @@ class Builder:
                     walking.append(member)
         if found:
             first = min(found, key=lambda unsupported: (unsupported.stage, unsupported.offset))
-            raise JsonStreamError(first.message, first.offset)
+            raise ReadError(first.message, first.offset)
 
 
 def _shell(value: Any) -> Any:

@@ -22,12 +22,10 @@ from typing import Any, Final
 
 import msgspec
 
+from plimsoll.codec.yaml.read_error import MAX_DUPLICATES, Path, ReadError
 from plimsoll.codec.yaml.scalars import json_number, shortened
 
-Path = tuple[str | int, ...]
-
 MAX_RECOVERIES: Final = 50  # from syntax errors; with more of them this is not JSON
-MAX_DUPLICATES: Final = 100  # reported for one document; bounded, because each has its whole path
 
 _BLANKS: Final = re.compile(r"[ \t\r\n]*")
 _NEXT_OBJECT: Final = re.compile(r"^\{", re.MULTILINE)
@@ -45,16 +43,6 @@ _PAIR_ESCAPE: Final = r"(?<!\\)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]"
 _LONGEST_INT64: Final = 20  # characters, with the sign
 
 
-class JsonStreamError(Exception):
-    """Why a value cannot be read, and where. `end` is the end of a value that is at least well-formed."""
-
-    def __init__(self, message: str, offset: int) -> None:
-        super().__init__(message)
-        self.message = message
-        self.offset = offset
-        self.end: int | None = None
-
-
 class JsonValue(msgspec.Struct):
     """One value of a stream. `duplicates` are the repeated keys, each with its path and offset."""
 
@@ -64,14 +52,14 @@ class JsonValue(msgspec.Struct):
     duplicates: list[tuple[Path, int]] = msgspec.field(default_factory=list)
 
 
-def stream(text: str, max_depth: int) -> Iterator[JsonValue | JsonStreamError]:
+def stream(text: str, max_depth: int) -> Iterator[JsonValue | ReadError]:
     """All values of a JSON stream; an error takes the place of an invalid value."""
     at = _skip_blanks(text, 0)
     recoveries = 0
     while at < len(text) and recoveries <= MAX_RECOVERIES:
         try:
             item = _decode(text, at, max_depth)
-        except JsonStreamError as error:
+        except ReadError as error:
             yield error
             recoveries += error.end is None
             at = _next_object(text, max(error.offset, at + 1)) if error.end is None else error.end
@@ -184,7 +172,7 @@ class _Scanner:
         self.at = start
         self.max_depth = max_depth
         self.locate = locate
-        self.overflow: JsonStreamError | None = None  # Go checks numbers only after the syntax
+        self.overflow: ReadError | None = None  # Go checks numbers only after the syntax
         self.stack: list[_Frame] = []
         self.duplicates: list[tuple[Path, int]] = []
 
@@ -286,7 +274,7 @@ class _Scanner:
             return raw[1:-1]
         return without_surrogates(json.loads(raw))
 
-    def _broken_string(self) -> JsonStreamError:
+    def _broken_string(self) -> ReadError:
         good = re.compile(_BROKEN_STRING).match(self.text, self.at)
         self.at = good.end() if good else self.at
         if self._peek() != "\\":
@@ -312,10 +300,10 @@ class _Scanner:
         try:
             return _float(match[0]) if match[2] else _int(match[0])
         except ValueError as error:
-            self.overflow = self.overflow or JsonStreamError(str(error), start)
+            self.overflow = self.overflow or ReadError(str(error), start)
             return 0
 
-    def _broken_number(self) -> JsonStreamError:
+    def _broken_number(self) -> ReadError:
         good = re.compile(_BROKEN_NUMBER).match(self.text, self.at)
         self.at = good.end() if good else self.at
         self._peek()
@@ -333,9 +321,9 @@ class _Scanner:
             return self.text[self.at]
         except IndexError:
             # The error is on the last line with text.
-            raise JsonStreamError("unexpected EOF", len(self.text.rstrip()) - 1) from None
+            raise ReadError("unexpected EOF", len(self.text.rstrip()) - 1) from None
 
-    def _invalid(self, where: str) -> JsonStreamError:
+    def _invalid(self, where: str) -> ReadError:
         char = self.text[self.at]
         shown = "\\'" if char == "'" else char if char.isprintable() else ascii(char)[1:-1]
-        return JsonStreamError(f"invalid character '{shown}' {where}", self.at)
+        return ReadError(f"invalid character '{shown}' {where}", self.at)

@@ -9,7 +9,6 @@ the whole package as usual.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import sys
 from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -70,7 +69,9 @@ class _ReaderError(Exception):
 def _extension() -> Any:
     if "yaml" in sys.modules:
         return importlib.import_module("yaml._yaml")
-    spec = importlib.util.find_spec("yaml")
+    # `importlib.util` has this too, and imports more than it.
+    found = (finder.find_spec("yaml", None) for finder in sys.meta_path)
+    spec = next((each for each in found if each is not None), None)
     if spec is None:
         raise ModuleNotFoundError("No module named 'yaml'", name="yaml")
     package: Any = ModuleType("yaml")

@@ -32,9 +32,8 @@ from typing import Any, Final
 
 import msgspec
 
-from plimsoll.codec.yaml import json_stream
 from plimsoll.codec.yaml.builder import UNKNOWN_ESCAPE, Builder
-from plimsoll.codec.yaml.json_stream import JsonStreamError, Path
+from plimsoll.codec.yaml.read_error import Path, ReadError
 from plimsoll.codec.yaml.scalars import shortened
 from plimsoll.errors import StructuredError
 
@@ -46,12 +45,12 @@ _GO_BLANKS: Final = "\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + 
 _JSON_START: Final = re.compile(f"[{_GO_BLANKS}]*{{")
 _SEPARATOR: Final = re.compile(r"^---([^\n]*)\n?", re.MULTILINE)
 _NOTHING: Final = frozenset(["", "\n", "---\n"])  # no parser needed
-_LINE_BREAK: Final = re.compile(r"\r\n?|\n")
+_LINE_BREAK: Final = r"\r\n?|\n"
 # Placeholders for what libyaml must not see: private use characters, which manifests hardly ever contain.
 _HIDDEN_COLON, _HIDDEN_BACKSLASH, _HIDDEN_BOM = "\uf5f5", "\uf5f6", "\uf5f7"
-_STAND_IN: Final = re.compile(f"[{_HIDDEN_COLON}{_HIDDEN_BACKSLASH}{_HIDDEN_BOM}]")
+_STAND_IN: Final = f"[{_HIDDEN_COLON}{_HIDDEN_BACKSLASH}{_HIDDEN_BOM}]"
 _SHOW_HIDDEN: Final = str.maketrans({_HIDDEN_COLON: ":", _HIDDEN_BACKSLASH: "", _HIDDEN_BOM: "\ufeff"})
-_BOM_AT_LINE_START: Final = re.compile("(?<=[\n\r\x85\u2028\u2029])\ufeff")
+_BOM_AT_LINE_START: Final = "(?<=[\n\r\x85\u2028\u2029])\ufeff"
 _MAX_HIDDEN: Final = 100
 _MAX_REPARSED: Final = 4 << 20  # characters
 _JSON_TYPES: Final[dict[type, str]] = {str: "string", bool: "bool", int: "number", float: "number", list: "array"}
@@ -101,8 +100,26 @@ def read(data: bytes, max_depth: int = MAX_DEPTH) -> Iterator[YamlDocument | Yam
         return
     source = _Source(_decoded(data))
     results = _read_json if _JSON_START.match(source.text) else _read_yaml
-    for index, result in enumerate(results(source, max_depth), 1):
-        if isinstance(result, JsonStreamError):
+    yield from _documents(source, results(source, max_depth))
+
+
+def read_body(data: bytes, max_depth: int = MAX_DEPTH) -> YamlDocument | YamlError | None:
+    """The first document of a request body with a YAML media type, None without any.
+
+    An API server reads it as YAML also if it starts with a brace: commas may trail and comments are allowed. What is
+    JSON is read as JSON, which is the same and faster.
+    """
+    source = _Source(_decoded(data))
+    if _JSON_START.match(source.text):
+        found = list(_read_json(source, max_depth))
+        if len(found) == 1 and isinstance(found[0], _Parsed):
+            return next(_documents(source, iter(found)))
+    return next(_documents(source, _read_yaml(source, max_depth)), None)
+
+
+def _documents(source: _Source, results: Iterator[_Parsed | ReadError]) -> Iterator[YamlDocument | YamlError]:
+    for index, result in enumerate(results, 1):
+        if isinstance(result, ReadError):
             yield YamlError(result.message, index, source.line(result.offset))
         elif not isinstance(result.value, dict):
             kind = _JSON_TYPES[type(result.value)]
@@ -132,7 +149,7 @@ class _Source:
     def line(self, offset: int) -> int:
         if self._line_starts is None:
             self._line_starts = array("Q", [0])
-            self._line_starts.extend(match.end() for match in _LINE_BREAK.finditer(self.text))
+            self._line_starts.extend(match.end() for match in re.compile(_LINE_BREAK).finditer(self.text))
         return bisect_right(self._line_starts, offset)
 
 
@@ -165,18 +182,20 @@ class _Parsed(msgspec.Struct):
     places: _Places
 
 
-def _read_json(source: _Source, max_depth: int) -> Iterator[_Parsed | JsonStreamError]:
+def _read_json(source: _Source, max_depth: int) -> Iterator[_Parsed | ReadError]:
+    from plimsoll.codec.yaml import json_stream
+
     for item in json_stream.stream(source.text, max_depth):
-        if isinstance(item, JsonStreamError):
+        if isinstance(item, ReadError):
             yield item
         elif item.value is not None:
             locate = partial(json_stream.located, source.text, item.start, max_depth)
             yield _Parsed(item.value, item.duplicates, _Places(source, 0, item.start, locate))
 
 
-def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | JsonStreamError]:
+def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | ReadError]:
     for piece in _pieces(source.text):
-        if isinstance(piece, JsonStreamError):
+        if isinstance(piece, ReadError):
             yield piece
             continue
         start, text = piece
@@ -184,10 +203,10 @@ def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | JsonStream
             continue
         try:
             builder = _built(text, max_depth)
-        except JsonStreamError as problem:
+        except ReadError as problem:
             # An error at the end is on the last line with text.
             at = problem.offset if problem.offset < len(text) else max(0, len(text.rstrip()) - 1)
-            yield JsonStreamError(problem.message, start + at)
+            yield ReadError(problem.message, start + at)
             continue
         if builder.root is not None:
             duplicates = [(path, start + offset) for path, offset in builder.duplicates]
@@ -195,14 +214,14 @@ def _read_yaml(source: _Source, max_depth: int) -> Iterator[_Parsed | JsonStream
             yield _Parsed(builder.root, duplicates, places)
 
 
-def _pieces(text: str) -> Iterator[tuple[int, str] | JsonStreamError]:
+def _pieces(text: str) -> Iterator[tuple[int, str] | ReadError]:
     """The text between separators, each with its offset (Y4).
 
     kubectl loses the document before a bad separator and everything after it. Plimsoll loses only the one that it
     starts.
     """
     start = 0
-    spoiled: JsonStreamError | None = None
+    spoiled: ReadError | None = None
     for separator in _SEPARATOR.finditer(text):
         bad = _bad_separator(separator)
         if spoiled is not None:
@@ -215,11 +234,11 @@ def _pieces(text: str) -> Iterator[tuple[int, str] | JsonStreamError]:
     yield spoiled if spoiled is not None else _piece(text, start, len(text))
 
 
-def _bad_separator(separator: re.Match[str]) -> JsonStreamError | None:
+def _bad_separator(separator: re.Match[str]) -> ReadError | None:
     rest = separator[1].strip(_GO_BLANKS)
     if not rest or rest.startswith("#"):
         return None
-    return JsonStreamError(f"invalid Yaml document separator: {shortened(rest)}", separator.start())
+    return ReadError(f"invalid Yaml document separator: {shortened(rest)}", separator.start())
 
 
 def _piece(text: str, start: int, end: int) -> tuple[int, str]:
@@ -236,16 +255,16 @@ def _built(text: str, max_depth: int, locate: bool = False) -> Builder:
     a plain scalar in a flow collection (`[a:]`), and `\\'` in double quotes. Large texts get fewer attempts. libyaml
     also skips a byte order mark at the start of any line, where go-yaml sees a character.
     """
-    can_hide = not _STAND_IN.search(text)
+    can_hide = not re.search(_STAND_IN, text)
     trials = min(_MAX_HIDDEN, 1 + _MAX_REPARSED // (len(text) + 1)) if can_hide else 0
     if can_hide and "\ufeff" in text:
-        text = _BOM_AT_LINE_START.sub(_HIDDEN_BOM, text)
+        text = re.compile(_BOM_AT_LINE_START).sub(_HIDDEN_BOM, text)
     while True:
-        has_hidden = can_hide and _STAND_IN.search(text) is not None
+        has_hidden = can_hide and re.search(_STAND_IN, text) is not None
         builder = Builder(text, max_depth, locate, hidden=_SHOW_HIDDEN if has_hidden else None)
         try:
             builder.build()
-        except JsonStreamError as problem:
+        except ReadError as problem:
             stand_in = _stand_in(problem, text)
             if stand_in is None or trials == 0:
                 raise
@@ -255,7 +274,7 @@ def _built(text: str, max_depth: int, locate: bool = False) -> Builder:
             return builder
 
 
-def _stand_in(problem: JsonStreamError, text: str) -> str | None:
+def _stand_in(problem: ReadError, text: str) -> str | None:
     if problem.message == "found unexpected ':'":
         return _HIDDEN_COLON
     if problem.message == UNKNOWN_ESCAPE and text.startswith("\\'", problem.offset):

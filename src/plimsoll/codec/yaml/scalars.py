@@ -17,11 +17,8 @@ The tables are 06 Y1 and Y2.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import math
 import re
-import struct
 from typing import Final
 
 Scalar = None | bool | int | float | str
@@ -50,23 +47,23 @@ _WORDS: Final[dict[str, Scalar]] = {
 _NUMBER_STARTS: Final = frozenset("+-.0123456789")
 
 # Go's strconv.ParseInt with base 0. A lone leading zero means octal.
-_INTEGER: Final = re.compile(
+_INTEGER: Final = (
     r"([+-]?)(?:0[xX](?P<hex>[0-9a-fA-F]+)|0[bB](?P<bin>[01]+)|0[oO]?(?P<oct>[0-7]+)|(?P<dec>0|[1-9][0-9]*))"
 )
 # go-yaml's second attempt at binary accepts a sign inside: `0b-11` is −3.
-_BINARY_SIGN_INSIDE: Final = re.compile(r"0b([+-][01]+)")
-_FLOAT: Final = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_BINARY_SIGN_INSIDE: Final = r"0b([+-][01]+)"
+_FLOAT: Final = r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?"
 # A text that starts with a dot is passed to strconv.ParseFloat, which accepts underscores only between digits.
-_DOT_FLOAT: Final = re.compile(r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?")
+_DOT_FLOAT: Final = r"\.[0-9]+(?:_[0-9]+)*(?:[eE][-+]?[0-9]+(?:_[0-9]+)*)?"
 _BASES: Final = {"hex": 16, "bin": 2, "oct": 8, "dec": 10}
 _MAX_DIGITS: Final = 64  # of a 64-bit number in base 2
 
-_TIMESTAMP: Final = re.compile(
+_TIMESTAMP: Final = (
     r"([0-9]{4})-([0-9]{1,2})-([0-9]{1,2})"
     r"(?:(?: |(?P<t>[Tt]))([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})(?:[.,][0-9]+)?"
     r"(?(t)(?:Z|[+-]([0-9]{2}):([0-9]{2}))))?"
 )
-_BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
+_BASE64: Final = r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?"
 _SHOWN_CHARACTERS: Final = 60
 
 
@@ -96,21 +93,21 @@ def plain(text: str) -> Scalar:
 
 def _number(text: str) -> int | float | str:
     if text[0] == ".":
-        return _finite(text, text) if _DOT_FLOAT.fullmatch(text) else text
+        return _finite(text, text) if re.fullmatch(_DOT_FLOAT, text) else text
     digits = text.replace("_", "")
     integer = _integer(digits)
     if integer is not None:
         return integer
-    if _FLOAT.fullmatch(digits):
+    if re.fullmatch(_FLOAT, digits):
         return _finite(digits, text)
-    if match := _BINARY_SIGN_INSIDE.fullmatch(digits):
+    if match := re.fullmatch(_BINARY_SIGN_INSIDE, digits):
         number = int(match[1], 2)
         return number if INT64_MIN <= number <= INT64_MAX else text
     return text
 
 
 def _integer(digits: str) -> int | None:
-    match = _INTEGER.fullmatch(digits)
+    match = re.fullmatch(_INTEGER, digits)
     if match is None or match.lastgroup is None:
         return None
     magnitude = match[match.lastgroup].lstrip("0") or "0"
@@ -146,8 +143,11 @@ def _short_tag(value: Scalar) -> str:
 
 def _binary(text: str) -> str:
     packed = text.replace("\n", "").replace("\r", "")
-    if not _BASE64.fullmatch(packed):
+    if not re.fullmatch(_BASE64, packed):
         raise ScalarError("!!binary value contains invalid base64 data")
+    import base64
+    import binascii
+
     try:
         data = base64.b64decode(packed, validate=True)
     except binascii.Error as error:
@@ -156,7 +156,7 @@ def _binary(text: str) -> str:
 
 
 def _is_timestamp(text: str) -> bool:
-    match = _TIMESTAMP.fullmatch(text)
+    match = re.fullmatch(_TIMESTAMP, text)
     if match is None:
         return False
     year, month, day = (int(match[group]) for group in (1, 2, 3))
@@ -217,6 +217,8 @@ def _float32_text(value: float) -> str:
 
 
 def _float32(value: float) -> float:
+    import struct
+
     try:
         (single,) = struct.unpack("<f", struct.pack("<f", value))
     except OverflowError:

@@ -2,7 +2,7 @@
 
 The only place that spells labels, annotations and log paths (03 §12). It also writes a few small files that containers
 get as mounts: /etc/hosts; /etc/hostname and /etc/resolv.conf if the runtime creates none; and the file for the
-termination message. No service account token is mounted.
+termination message.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from plimsoll.node.volumes.pod_dirs import (
 )
 from plimsoll.rules.lifecycle.environment import expanded
 from plimsoll.rules.lifecycle.host_files import NodeNames, dns_of, hostname, hosts_text, pod_dns, resolv_text
-from plimsoll.rules.lifecycle.security_context import LOCALHOST, security_values
+from plimsoll.rules.lifecycle.security_context import LOCALHOST, Abilities, sandbox_values, security_values
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import DEFAULT_MESSAGE_PATH, RunContainer, RunPod, grace_period_s
+from plimsoll.rules.node.security_admission import sysctls
 from plimsoll.runtime.interface import ContainerMount, ContainerSpec, CriResources, Image, SandboxSpec, Security
 
 POD_NAME, POD_NAMESPACE, POD_UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"
@@ -52,7 +53,7 @@ class NodePaths(msgspec.Struct, frozen=True):
     makes_etc: bool = True
     bounds_files: bool = False
     seccomp_default: str = "RuntimeDefault"
-    has_selinux: bool = False
+    abilities: Abilities = Abilities()
 
 
 def node_names() -> NodeNames:
@@ -77,6 +78,8 @@ def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, paths: NodePaths
         labels={**(metadata.labels or {}), **_pod_labels(metadata)},
         annotations=metadata.annotations or {},
         privileged=any(_is_privileged(container) for container in (*spec.init_containers, *spec.containers)),
+        security=Security(**msgspec.structs.asdict(sandbox_values(pod))),
+        sysctls=sysctls(pod),
     )
 
 
@@ -100,7 +103,7 @@ def container_spec(
 ) -> ContainerSpec:
     """`mounts`: of its volumes. Raises ContainerConfigError, and OSError if a file cannot be written."""
     name = checked_label(container.name, "container")
-    security = security_values(pod, container, image.user, has_selinux=paths.has_selinux)
+    security = security_values(pod, container, image.user, paths.abilities)
     if security.user is None and image.user is not None:  # a group can only be set together with a user
         security = msgspec.structs.replace(security, user=image.user)
     security = msgspec.structs.replace(security, seccomp=_seccomp(security.seccomp, paths))

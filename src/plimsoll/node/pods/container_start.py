@@ -6,7 +6,7 @@ kubelet's reason, and is retried later. `rules.lifecycle.pod_actions` decides wh
 
 from __future__ import annotations
 
-import asyncio
+import logging
 
 import msgspec
 
@@ -14,16 +14,19 @@ from plimsoll.errors import ContainerConfigError, PlimsollError
 from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.node.pods.container_spec import container_spec
+from plimsoll.node.pods.hooks import run_hook
 from plimsoll.node.pods.image_manager import ERR_NEVER_PULL, PodImages
-from plimsoll.node.pods.prober import ProbeTarget, run_probe
+from plimsoll.node.pods.pod_http import ProbeTarget
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.volumes.volumes import ReadyVolumes
-from plimsoll.rules.lifecycle.environment import ConfigMaps, Surroundings, environment, referenced_config_maps
-from plimsoll.rules.lifecycle.events import ContainerEvents
-from plimsoll.rules.lifecycle.probes import ProbeResult
+from plimsoll.rules.lifecycle.api_objects import PodObjects
+from plimsoll.rules.lifecycle.environment import Surroundings, environment
+from plimsoll.rules.lifecycle.events import ContainerEvents, hook_without_tls, pod_reference
 from plimsoll.rules.model.observed import CriResources, Start, StartFailure
 from plimsoll.rules.model.runnable import Hook, RunContainer, RunPod, container_named
-from plimsoll.runtime.interface import Image, ImageError, RuntimeCallError, SandboxSpec
+from plimsoll.runtime.interface import ContainerMount, Image, ImageError, RuntimeCallError, SandboxSpec
+
+log = logging.getLogger(__name__)
 
 HOOK_MAX_S = 3600.0
 FAILED_HOOK_GRACE_S = 2.0
@@ -34,7 +37,7 @@ class Prepared(msgspec.Struct, frozen=True):
     """What all containers of a pod share, resolved for one sync."""
 
     volumes: ReadyVolumes
-    config_maps: ConfigMaps
+    objects: PodObjects
     surroundings: Surroundings
 
     def with_ips(self, pod_ips: tuple[str, ...]) -> Prepared:
@@ -61,13 +64,9 @@ class Starter:
 
     async def prepare(self, pod: RunPod, pod_ips: tuple[str, ...], *, fresh: bool = False) -> Prepared:
         """Create or refresh its volumes. Raises VolumeError if one cannot be set up."""
-        names = sorted(referenced_config_maps(pod))
-        config_maps = await self._node.config_maps.named(pod.metadata.namespace, names, fresh=fresh) if names else {}
+        objects = await self._node.objects.objects(pod, fresh=fresh)
         surroundings = msgspec.structs.replace(self._node.surroundings, pod_ips=pod_ips)
-        volumes = self._node.volumes.set_up(pod, config_maps, surroundings)
-        for note in volumes.notes:
-            self._node.events.emit(pod, "Warning", note.reason, note.message)
-        return Prepared(volumes, config_maps, surroundings)
+        return Prepared(self._node.volumes.set_up(pod, objects, surroundings), objects, surroundings)
 
     async def start(self, pod: RunPod, what: ContainerStart) -> StartFailure | None:
         """None: it runs. Errors of the runtime and of its image are returned as a failure."""
@@ -84,6 +83,8 @@ class Starter:
                 return self._failure(pod, events, "ImageInspectError", error.reason)
             try:
                 container_id = await self._create(pod, container, image, what)
+            except ImageError as error:  # of an image volume
+                return self._image_failure(pod, container, events, error)
             except (ContainerConfigError, ApiError, UnreachableError) as error:
                 return self._failure(pod, events, "CreateContainerConfigError", str(error))
             except (PlimsollError, OSError) as error:
@@ -97,7 +98,8 @@ class Starter:
         if not self._node.is_remote:  # the embedded runtime may lack the capability to set it
             await self._check_score(pod, container, events, container_id, what.resources.oom_score_adj)
         hook = container.lifecycle.post_start if container.lifecycle is not None else None
-        if hook is None or (await self.hook(container, container_id, what.sandbox_id, hook, HOOK_MAX_S)).is_success:
+        ips = what.prepared.surroundings.pod_ips
+        if hook is None or await self.hook(pod, container, container_id, what.sandbox_id, ips, hook, HOOK_MAX_S):
             return None
         self._node.events.emit_lifecycle(pod, events.post_start_failed())
         self._node.events.emit_lifecycle(pod, events.killing("FailedPostStartHook"))
@@ -120,10 +122,13 @@ class Starter:
 
     async def _create(self, pod: RunPod, container: RunContainer, image: Image, what: ContainerStart) -> str:
         prepared = what.prepared
-        variables = environment(pod, container, prepared.config_maps, prepared.surroundings, profile=self._node.profile)
+        variables = environment(pod, container, prepared.objects, prepared.surroundings, profile=self._node.profile)
         for note in variables.notes:
             self._node.events.emit(pod, "Warning", note.reason, note.message)
-        mounts = self._node.volumes.mounts(pod, container, prepared.volumes.by_name, variables.variables)
+        handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)
+        ready = prepared.volumes.by_name
+        mounts = self._node.volumes.mounts(pod, container, ready, variables.variables, handler)
+        mounts = await self._with_images(pod, mounts)
         spec = container_spec(
             pod,
             container,
@@ -138,6 +143,17 @@ class Starter:
             target_id=await self._target_id(pod, container.target_container_name),
         )
         return await self._node.runtime.make_container(what.sandbox, what.sandbox_id, spec)
+
+    async def _with_images(self, pod: RunPod, mounts: tuple[ContainerMount, ...]) -> tuple[ContainerMount, ...]:
+        """Image volumes with the images that the runtime has for them, pulled by their policy."""
+        found = []
+        for mount in mounts:
+            if mount.image:
+                policies = {each.image.reference: each.image.pull_policy for each in pod.spec.volumes if each.image}
+                image = await self.images.of_volume(mount.image, policies.get(mount.image, ""))
+                mount = msgspec.structs.replace(mount, image=image.ref)
+            found.append(mount)
+        return tuple(found)
 
     async def _target_id(self, pod: RunPod, name: str) -> str:
         """Of the running container whose processes an ephemeral one sees; "" without a name."""
@@ -163,16 +179,24 @@ class Starter:
         return StartFailure(reason, why)
 
     async def hook(
-        self, container: RunContainer, container_id: str, sandbox_id: str, hook: Hook, timeout_s: float
-    ) -> ProbeResult:
-        if hook.sleep is not None:
-            await asyncio.sleep(min(hook.sleep.seconds, timeout_s))
-            return ProbeResult(True)
-        target = ProbeTarget(self._node.runtime, sandbox_id, container_id, container, "", self._node.profile)
-        try:
-            return await run_probe(target, hook, timeout_s)
-        except (PlimsollError, OSError) as error:
-            return ProbeResult(False, _text(error))
+        self,
+        pod: RunPod,
+        container: RunContainer,
+        container_id: str,
+        sandbox_id: str,
+        pod_ips: tuple[str, ...],
+        hook: Hook,
+        timeout_s: float,
+    ) -> bool:
+        """Whether it has succeeded."""
+        ip = pod_ips[0] if pod_ips else ""
+        target = ProbeTarget(self._node.runtime, sandbox_id, container_id, container, ip, self._node.profile)
+        result = await run_hook(target, hook, timeout_s)
+        if result.fell_back:
+            self._node.events.emit_lifecycle(pod, hook_without_tls(result.fell_back))
+        if not result.is_success:
+            log.debug("hook of pod %s, container %s: %s", pod_reference(pod.metadata), container.name, result.why)
+        return result.is_success
 
 
 def _text(error: PlimsollError | OSError) -> str:

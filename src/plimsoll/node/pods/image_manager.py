@@ -46,6 +46,16 @@ class PodImages:
         prefetched = self._prefetched.pop(container.name, None)
         return await (self._ensure(pod, container, events) if prefetched is None else prefetched)
 
+    async def of_volume(self, reference: str, policy: str) -> Image:
+        """The image of an image volume. Raises ImageError."""
+        if policy != "Always" or self._node.keeps_images:
+            try:
+                return await self._node.runtime.image(reference, has_command=True, pull=False)
+            except ImageError:
+                if policy == "Never":
+                    raise ImageError(reference, never_pull_message(reference), ERR_NEVER_PULL) from None
+        return await self._node.runtime.image(reference, has_command=True, pull=True)
+
     async def _ensure(self, pod: RunPod, container: RunContainer, events: ContainerEvents) -> Image:
         return await (self._pulled if self._node.is_remote else self._local)(pod, container, events)
 

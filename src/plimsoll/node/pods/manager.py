@@ -126,10 +126,8 @@ class Pods:
             if change.kind == "DELETED":
                 self._deleted(change)
                 continue
-            try:
-                pod = run_pod_from_json(change.body)
-            except PlimsollError as error:
-                log.error("pod %s/%s cannot be read: %s", *change.key, error)
+            pod = _readable(change)
+            if pod is None:
                 continue
             if pod.metadata.uid in self.workers:
                 self._changed(pod, change.body)
@@ -176,8 +174,12 @@ class Pods:
         self._reporter.forget(change.uid)
         self._undecided.pop(change.uid, None)
         worker = self.workers.get(change.uid)
-        if worker is not None:
-            worker.remove()
+        if worker is None:
+            return
+        pod = _readable(change)
+        if pod is not None and pod.metadata.deletion_timestamp is not None:
+            worker.update(pod, _STATUS.decode(change.body).status, change.body)  # it may end sooner than was known
+        worker.remove()
 
     # --- admission ---
 
@@ -369,6 +371,16 @@ class Pods:
                 self.workers[uid].wake()
 
 
+def _readable(change: ObjectChange) -> RunPod | None:
+    if not change.body:
+        return None
+    try:
+        return run_pod_from_json(change.body)
+    except PlimsollError as error:
+        log.error("pod %s/%s cannot be read: %s", *change.key, error)
+        return None
+
+
 def resources_differ(before: RunPod, after: RunPod) -> bool:
     """Whether a new version requests other resources than the one before (03 §7)."""
     return not same_pod_level(before.spec.resources, after.spec.resources) or any(
@@ -383,14 +395,20 @@ class _Counted(msgspec.Struct, frozen=True):
     pod: RunPod
     status: RunStatus | None
     record: PodRecord
+    is_removed: bool
+
+    def is_of(self, worker: PodWorker, record: PodRecord) -> bool:
+        is_same = self.pod is worker.pod and self.status is worker.status and self.record is record
+        return is_same and self.is_removed == worker.is_removed
 
 
 class Allocated:
     """What is allocated on this node, kept as a sum, so that a verdict need not add up all pods each time.
 
-    A pod counts as long as it is active: admitted by the node, not ended and not being terminated by it. Before each
-    answer every pod is compared with what it was counted by (the pod, its status, its record; all three are replaced,
-    never changed), and only those that have changed are counted again. So no caller has to report a change.
+    A pod counts as long as it is active: admitted by the node, not ended, not being terminated by it, and not removed
+    from the API server (a forced deletion frees its place at once, as for the scheduler). Before each answer every pod
+    is compared with what it was counted by (the pod, its status, its record; all three are replaced, never changed),
+    and only those that have changed are counted again. So no caller has to report a change.
     """
 
     def __init__(self, checkpoint: Checkpoint, workers: Mapping[str, PodWorker]) -> None:
@@ -403,7 +421,7 @@ class Allocated:
         changed, counted, records = [], self._counted, self._checkpoint.all()
         for uid, worker in self._workers.items():
             now, record = counted.get(uid), records.get(uid, NO_RECORD)
-            if now is None or now.pod is not worker.pod or now.status is not worker.status or now.record is not record:
+            if now is None or not now.is_of(worker, record):
                 changed.append(uid)
         if changed:
             self._count(changed)
@@ -419,9 +437,9 @@ class Allocated:
         removed, added = [], []
         for uid in uids:
             worker, record = self._workers[uid], self._checkpoint.get(uid)
-            counted[uid] = _Counted(worker.pod, worker.status, record)
+            counted[uid] = _Counted(worker.pod, worker.status, record, worker.is_removed)
             load = self._load.residents.get(uid)
-            if record.allocation is None or record.verdict is not None or worker.is_over:
+            if record.allocation is None or record.verdict is not None or worker.is_over or worker.is_removed:
                 if load is not None:
                     removed.append(uid)
             elif load is None or load.pod is not worker.allocated_pod(record.allocation):

@@ -10,7 +10,8 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
 from plimsoll.errors import PlimsollError
-from plimsoll.node.pods.prober import ProbeTarget, run_probe
+from plimsoll.node.pods.pod_http import ProbeTarget
+from plimsoll.node.pods.prober import run_probe
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.rules.lifecycle.events import ContainerEvents
 from plimsoll.rules.lifecycle.probes import (
@@ -52,6 +53,7 @@ class PodProbes:
         self.results = {key: results for key, results in self.results.items() if key in ids}
         self._started = {key: event for key, event in self._started.items() if key in ids}
         sandbox = observed.sandbox()
+        ip = next(iter(self._node.pod_ips(pod, observed)), "")
         for key, (container, running) in wanted.items():
             if key in self._tasks or (is_ending and key[1] != "Readiness") or sandbox is None:
                 continue
@@ -61,7 +63,7 @@ class PodProbes:
                 running.sandbox_id or sandbox.id,
                 running.id,
                 container,
-                sandbox.ip,
+                ip,
                 self._node.profile,
             )
             self._tasks[key] = self._group.create_task(self._probe(pod, target, running, key[1], state))

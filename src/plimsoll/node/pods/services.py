@@ -17,14 +17,14 @@ from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.volumes.config_maps import ConfigMapCache
+from plimsoll.node.volumes.object_cache import ObjectCache
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.model.observed import ObservedPod, PodActions, SyncState
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import Profile
-from plimsoll.runtime.interface import ContainerRuntime
+from plimsoll.runtime.interface import Runtime
 
 ComputeActions = Callable[[RunPod, ObservedPod, SyncState, float], PodActions]
 
@@ -33,7 +33,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     """`keeps_images`: a present image is never pulled again, whatever its policy."""
 
     config: NodeConfig
-    runtime: ContainerRuntime
+    runtime: Runtime
     view: RuntimeView
     checkpoint: Checkpoint
     cgroups: PodCgroups
@@ -42,7 +42,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     pinning: CpuPinning
     resizes: Resizes
     volumes: Volumes
-    config_maps: ConfigMapCache
+    objects: ObjectCache
     runtime_classes: RuntimeClasses
     paths: NodePaths
     surroundings: Surroundings
@@ -61,3 +61,9 @@ class NodeServices(msgspec.Struct, frozen=True):
     def is_remote(self) -> bool:
         """A daemon behind CRI, which also pulls images and assigns addresses; its calls take longer."""
         return self.runtime.makes_cgroups
+
+    def pod_ips(self, pod: RunPod, observed: ObservedPod) -> tuple[str, ...]:
+        sandbox = observed.sandbox()
+        if sandbox is not None and sandbox.ip:
+            return (sandbox.ip,)
+        return self.surroundings.host_ips if pod.spec.host_network else ()

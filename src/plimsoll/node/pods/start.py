@@ -19,7 +19,8 @@ from plimsoll.node.resize.actuator import PodResize
 from plimsoll.rules.lifecycle.events import sandbox_failed
 from plimsoll.rules.lifecycle.security_context import without_effect
 from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure
-from plimsoll.rules.model.runnable import RunPod, containers_of
+from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.resize.allocation import actuated_after
 from plimsoll.runtime.interface import RuntimeCallError, SandboxSpec
 
 Note = Callable[[RunPod, Start, StartFailure | None], None]
@@ -42,7 +43,7 @@ class PodStart:
         for start in actions.starts:
             if container_id := self._node.runtime.container_id(sandbox, start.name, start.attempt):
                 ids[start.name] = start.resume_id or container_id
-        prepared = await self._starter.prepare(pod, self.pod_ips(pod, observed))
+        prepared = await self._starter.prepare(pod, self._node.pod_ips(pod, observed))
         try:
             self._starter.images.prefetch(pod, actions.starts)
             paths, sandbox_id = await self._node.containers.start(
@@ -66,19 +67,14 @@ class PodStart:
 
     async def refresh_volumes(self, pod: RunPod, observed: ObservedPod) -> None:
         """Update the files of a running pod to what the API server has now."""
-        await self._starter.prepare(pod, self.pod_ips(pod, observed), fresh=True)
-
-    def pod_ips(self, pod: RunPod, observed: ObservedPod) -> tuple[str, ...]:
-        sandbox = observed.sandbox()
-        if sandbox is not None and sandbox.ip:
-            return (sandbox.ip,)
-        return self._node.surroundings.host_ips if pod.spec.host_network else ()
+        await self._starter.prepare(pod, self._node.pod_ips(pod, observed), fresh=True)
 
     async def _sandbox(self, pod: RunPod, actions: PodActions, spec: SandboxSpec) -> str:
         if actions.sandbox_attempt is None:
             return actions.sandbox_id
         self._node.meters.started_pods.add()
-        if sentence := without_effect(pod, has_selinux=self._node.paths.has_selinux):
+        abilities = self._node.paths.abilities
+        for sentence in without_effect(pod, has_selinux=abilities.has_selinux or abilities.applies_profiles):
             self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
             handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)
@@ -101,17 +97,16 @@ class PodStart:
     def _save(self, pod: RunPod, observed: ObservedPod, starts: Iterable[Start], ids: Mapping[str, str]) -> None:
         """Save the resources they start with, and the OOM kills that the pod's cgroup has counted so far."""
         record = self._node.checkpoint.get(self._uid)
-        resources = {container.name: container.resources for container in containers_of(pod)}
-        actuated = {**record.actuated, **{start.name: resources[start.name] for start in starts}}
         bases = record.oom_bases
         if self._node.containers.scopes_may_vanish:
             count = self._node.cgroups.readings.pod_oom_kills(self._uid) or 0
             new = {ids.get(start.name) or oom_base_key(start.name, start.attempt): count for start in starts}
             live = {*ids.values(), *(oom_base_key(each.name, each.attempt) for each in observed.live())}
             bases = {key: base for key, base in bases.items() if key in live} | new
-        pending = self._actuator.pending(pod, observed)
-        pod_level = record.actuated_pod if pending.pod_level else pod.spec.resources
-        self._node.checkpoint.put(self._uid, actuated=actuated, actuated_pod=pod_level, oom_bases=bases)
+        before = record.actuated_sizes(pod_level=self._node.config.policy.gates.pod_level_resize)
+        is_pending = self._actuator.pending(pod, observed).pod_level
+        sizes = actuated_after(before, pod, (start.name for start in starts), pod_level=not is_pending)
+        self._node.checkpoint.put_actuated(self._uid, sizes, oom_bases=bases)
 
 
 def _attempt(observed: ObservedPod, actions: PodActions) -> int:

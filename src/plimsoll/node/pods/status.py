@@ -19,8 +19,8 @@ from plimsoll.rules.model.observed import ObservedPod, SyncState
 from plimsoll.rules.model.pod_status import RunCondition, RunStatus
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.resize.conditions import ResizeConditions, resize_conditions, resize_word
-from plimsoll.rules.resize.status import status_resources
-from plimsoll.rules.resources.effective import pod_requests
+from plimsoll.rules.resize.status import pod_status_resources
+from plimsoll.rules.resources.effective import pod_limits, pod_requests
 
 
 class PodReports:
@@ -87,12 +87,17 @@ class PodReports:
         self._reporter.finish(pod.metadata.uid, pod.metadata.namespace, pod.metadata.name)
 
     def _pod_level(self, record: PodRecord, pod: RunPod, observed: ObservedPod) -> dict[str, Any]:
-        """Resources of the pod as a whole, if it has some and they can be resized (03 §3.2)."""
-        own = pod.spec.resources
-        if own is None or not self._gates.pod_level_resize:
+        """Resources of the pod as a whole, of every pod whose resources can be resized there (03 §3.2)."""
+        if not self._gates.pod_level_resize:
             return {}
-        reported = self._readings.pod_kernel_values(lean_pod_of(pod)) if observed.live() else None
-        shown = status_resources(own, running=reported is not None, reported=reported, actuated=record.actuated_pod)
         # Overhead is added to both wherever they are counted (01 E-11).
         allocated = pod_requests(pod, gates=self._gates, overhead=False)
+        reported = self._readings.pod_kernel_values(lean_pod_of(pod)) if observed.live() else None
+        shown = pod_status_resources(
+            pod.spec.resources,
+            allocated,
+            pod_limits(pod, gates=self._gates, overhead=False),
+            reported,
+            record.actuated_pod,
+        )
         return {"resources": shown, "allocated_resources": allocated}

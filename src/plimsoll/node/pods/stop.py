@@ -45,7 +45,8 @@ class PodEnd:
         wanted = []
         for kill in kills:
             container = container_named(pod, kill.name)
-            hook = container.lifecycle.pre_stop if container is not None and container.lifecycle is not None else None
+            lifecycle = container.lifecycle if container is not None and kill.grace_s > 0 else None
+            hook = lifecycle.pre_stop if lifecycle is not None else None
             wanted.append(Stop(kill.id, kill.name, kill.grace_s, hook))
         await self.stop(pod, observed, wanted, {kill.id: kill.message for kill in kills})
 
@@ -93,8 +94,8 @@ class PodEnd:
         if stop.pre_stop is not None and container is not None and sandbox is not None and stop.id not in self._hooked:
             self._hooked.add(stop.id)
             left_s = max(1.0, stop.grace_s - (clock() - began_s))
-            result = await self._starter.hook(container, stop.id, sandbox.id, stop.pre_stop, left_s)
-            if not result.is_success:
+            ips = self._node.pod_ips(pod, observed)
+            if not await self._starter.hook(pod, container, stop.id, sandbox.id, ips, stop.pre_stop, left_s):
                 self._node.events.emit_lifecycle(pod, events.pre_stop_failed())
         await self._node.runtime.stop_container(stop.id, stop_grace_s(stop.grace_s, clock() - began_s))
 
@@ -108,6 +109,7 @@ class PodEnd:
         await self.stop_sandboxes(observed)
         if self._is_released:
             return
+        self._node.objects.forget(pod.metadata.uid)
         await self._node.cgroups.remove(pod.metadata.uid)
         # In a thread: a large volume takes seconds to remove.
         await asyncio.to_thread(remove_pod_files, self._node.paths.state, pod.metadata.uid)

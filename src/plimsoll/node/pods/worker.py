@@ -29,9 +29,9 @@ from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.pods.start import PodStart
 from plimsoll.node.pods.stop import PodEnd
 from plimsoll.node.resize.actuator import PodResize
+from plimsoll.rules.lifecycle.api_objects import NO_REFERENCES, references
 from plimsoll.rules.lifecycle.backoff import ERR_IMAGE_PULL, backoff_key
 from plimsoll.rules.lifecycle.conditions import OWN_CONDITIONS, PASSING_CONDITIONS
-from plimsoll.rules.lifecycle.environment import referenced_config_maps
 from plimsoll.rules.lifecycle.events import deadline_exceeded, sync_failed
 from plimsoll.rules.lifecycle.pod_actions import after_sync, pull_failed, start_failed, started, without_stale_probes
 from plimsoll.rules.lifecycle.termination import deadline_verdict, has_ended, is_ending, stops
@@ -79,7 +79,8 @@ class PodWorker:
         self._timer: asyncio.TimerHandle | None = None
         self._backoff = ExponentialBackoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._retries: dict[str, tuple[float, float]] = {}  # container → not before, next pause
-        self._is_removed = self._is_gone = self._is_finished = False
+        self.is_removed = False  # by the API server; it may still have to end here
+        self._is_gone = self._is_finished = False
         self.released = asyncio.Event()  # none of its processes runs, and its resources are free
         self.after: tuple[PodWorker, ...] = ()  # pods that are terminated to make room for it
 
@@ -110,7 +111,7 @@ class PodWorker:
 
     def remove(self) -> None:
         """The API server has deleted it."""
-        self._is_removed = True
+        self.is_removed = True
         if not self._is_ending():
             self.interrupt()
         self._wake.set()
@@ -165,7 +166,7 @@ class PodWorker:
 
     def _is_ending(self) -> bool:
         verdict = self._node.checkpoint.get(self.uid).verdict
-        return self._is_removed or is_ending(self.pod, self.status, verdict)
+        return self.is_removed or is_ending(self.pod, self.status, verdict)
 
     async def _sync(self) -> None:
         # An accepted resize is actuated first, with the last observation: that needs no answer from the runtime.
@@ -257,7 +258,7 @@ class PodWorker:
         return rest, min(self._retries[name][0] for name in waiting)
 
     async def _act(self, pod: RunPod, observed: ObservedPod, actions: PodActions) -> None:
-        if actions.kills or (actions.kill_pod and observed.live()):
+        if actions.kills or actions.restarts_all or (actions.kill_pod and observed.live()):
             # A stop may take its whole grace period.
             self._report(observed, must_be_seen=bool(self._state.restart_to_resize) and self._actuator.is_news())
         if actions.kill_pod:
@@ -266,6 +267,8 @@ class PodWorker:
         elif actions.kills:
             await self._end.kill(pod, observed, actions.kills)
         await self._end.remove_containers(actions.forget)
+        if actions.restarts_all:
+            self._report((await self._observe())[1])
         if actions.sandbox_attempt is None and not actions.starts:
             return
         with self._reported_if_slower(SLOW_CRI_START_S if self._node.is_remote else SLOW_START_S, observed):
@@ -295,7 +298,7 @@ class PodWorker:
     async def refresh_volumes(self) -> None:
         """Update the files of a running pod to what the API server has now."""
         pod = self._allocated()
-        if self._is_ending() or not self.observed.live() or not referenced_config_maps(pod):
+        if self._is_ending() or not self.observed.live() or references(pod) == NO_REFERENCES:
             return
         await self._start.refresh_volumes(pod, self.observed)
 
@@ -308,13 +311,13 @@ class PodWorker:
             pod, observed = await self._observe()
             if observed.live():
                 raise RuntimeCallError("stop", f"{len(observed.live())} containers of {self.title} still run")
-        if not self._is_removed:
+        if not self.is_removed:
             self._report(observed, is_final=True)
         self._requeue(None)
         await self._end.release(pod, observed)
         self._node.pinning.wake()
         self.released.set()
-        if self._is_removed:
+        if self.is_removed:
             await self._end.forget(pod, observed)
             self._is_gone = True
         elif pod.metadata.deletion_timestamp is not None and not self._is_finished:
@@ -348,7 +351,7 @@ class PodWorker:
         if status.phase == RUNNING and self._new_since_s is not None:
             self._node.meters.pod_start_s.observe(self._node.clock() - self._new_since_s)
             self._new_since_s = None
-        if not self._is_removed and not self._is_finished:
+        if not self.is_removed and not self._is_finished:
             self._node.reports.send(pod, self.known_status, status, must_be_seen=must_be_seen)
         return status
 

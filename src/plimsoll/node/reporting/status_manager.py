@@ -23,7 +23,7 @@ from plimsoll.aio import ExponentialBackoff
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, UnreachableError, UnusableAnswerError
-from plimsoll.rules.lifecycle.conditions import PASSING_CONDITIONS
+from plimsoll.rules.lifecycle.conditions import PASSING_CONDITIONS, is_of_node
 from plimsoll.rules.model.json_object import JsonObject
 
 log = logging.getLogger(__name__)
@@ -252,8 +252,9 @@ _REMOVED = frozenset({"reason", "message", "resize", "resources", "allocatedReso
 def status_patch(before: JsonObject, after: JsonObject) -> JsonObject | None:
     """The strategic merge patch from one status to another; None where they are equal.
 
-    Conditions merge by type: only those that differ are sent, and one that the node no longer sets is deleted. A new
-    lastProbeTime alone is not sent, but is part of another change.
+    Conditions merge by type: only those of the node that differ are sent, and one that it no longer sets is deleted.
+    Conditions of others are never sent: they may have changed since `after` was computed. A new lastProbeTime alone is
+    not sent, but is part of another change.
     """
     change: JsonObject = {}
     for key, value in after.items():
@@ -282,7 +283,8 @@ def _conditions_patch(
     changed = [
         {**dict.fromkeys(stored.get(condition["type"], ())), **condition}  # removed members are null
         for condition in after
-        if _plain(stored.get(condition["type"], {}), without_probe_time) != _plain(condition, without_probe_time)
+        if is_of_node(condition["type"], condition.get("reason") or "")
+        and _plain(stored.get(condition["type"], {}), without_probe_time) != _plain(condition, without_probe_time)
     ]
     gone = PASSING_CONDITIONS.intersection(stored) - {condition["type"] for condition in after}
     return changed + [{"$patch": "delete", "type": kind} for kind in sorted(gone)]

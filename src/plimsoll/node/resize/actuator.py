@@ -13,6 +13,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Collection, Iterable
 
+import msgspec
+
 from plimsoll.cgroups.engine.executor import StepError
 from plimsoll.cgroups.engine.shrink import ShrinkError
 from plimsoll.errors import PlimsollError
@@ -24,11 +26,18 @@ from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.rules.cgroups.steps import Write
 from plimsoll.rules.model.gates import Gates
-from plimsoll.rules.model.objects import MEMORY, Pod, Resources
+from plimsoll.rules.model.objects import MEMORY, NO_RESOURCES, Container, Pod
 from plimsoll.rules.model.observed import LifecycleEvent, ObservedPod
 from plimsoll.rules.model.runnable import RunPod, containers_of
-from plimsoll.rules.quantity import ZERO
-from plimsoll.rules.resize.allocation import Allocation, allocated_pod
+from plimsoll.rules.quantity import from_units
+from plimsoll.rules.resize.allocation import (
+    Allocation,
+    actuated_after,
+    allocated_pod,
+    kept_sizes,
+    whole_amount,
+    with_pod_limits,
+)
 from plimsoll.rules.resize.steps import MemoryCheck, PendingActuation, is_resize_in_progress, pending_actuation
 
 RETRY_S, RETRY_JITTER = 10.0, 0.5
@@ -92,8 +101,7 @@ class PodResize:
 
     def cgroup_pod(self, allocated: RunPod, unchanged: Collection[str]) -> Pod:
         """As its cgroups are to be sized, if these containers keep their actuated resources."""
-        actuated = self._record().actuated
-        sizes = {name: actuated[name] for name in unchanged if name in actuated}
+        sizes = kept_sizes(self._actuated(), unchanged, allocated.spec.resources)
         return lean_pod_of(allocated_pod(allocated, Allocation(sizes)) if sizes else allocated)
 
     def _scored_pod(self, allocated: RunPod, containers: Collection[str]) -> Pod:
@@ -160,8 +168,10 @@ class PodResize:
             if self._pods.shrinks_safely:  # otherwise the error is the kubelet's own check, in the same words
                 check = MemoryCheck(self._limit_bytes(allocated, name, error), name or None)
                 text = f"{check.text(self._pods.readings.memory_used(self._uid) or 0)}: {cause}"
-            limits = {container.name: _memory_limit(container.resources) for container in pending.in_place}
+            limits = {container.name: self._memory_limit(allocated, container) for container in pending.in_place}
             self._lowered = {each: limit for each, limit in limits.items() if limit and each == (name or each)}
+            if name and cause.lowered_to is not None:
+                self._mark_lowered(name, cause.lowered_to)
         self._report(allocated, self._resizes.failed(allocated, text))
 
     def _limit_bytes(self, allocated: RunPod, name: str, error: PlimsollError) -> int:
@@ -169,16 +179,26 @@ class PodResize:
         if isinstance(error, StepError) and isinstance(error.step, Write):
             return int(error.step.value)
         if name:
-            return next(_memory_limit(each.resources) for each in containers_of(allocated) if each.name == name)
+            return next(self._memory_limit(allocated, each) for each in containers_of(allocated) if each.name == name)
         return self._pods.workloads.of(lean_pod_of(allocated)).values.memory_bytes or 0
 
     def _mark(self, allocated: RunPod, names: Iterable[str], *, pod_level: bool = False) -> None:
-        resources = {container.name: container.resources for container in containers_of(allocated)}
-        actuated = {**self._record().actuated, **{name: resources[name] for name in names}}
-        changes: dict[str, object] = {"actuated": actuated}
-        if pod_level:
-            changes["actuated_pod"] = allocated.spec.resources
-        self._checkpoint.put(self._uid, **changes)
+        sizes = actuated_after(self._actuated(), allocated, names, pod_level=pod_level)
+        self._checkpoint.put_actuated(self._uid, sizes)
+
+    def _mark_lowered(self, name: str, limit_bytes: int) -> None:
+        """The limit is between the old and the new one: whatever is allocated next has to be written."""
+        before = self._record().actuated
+        own = before.get(name, NO_RESOURCES)
+        limits = {**(own.limits or {}), MEMORY: from_units(limit_bytes, "BinarySI")}
+        size = msgspec.structs.replace(own, limits=limits)
+        self._checkpoint.put(self._uid, actuated={**before, name: size})
+
+    def _memory_limit(self, allocated: RunPod, container: Container) -> int:
+        size = container.resources
+        if self._gates.pod_level_resize:
+            size = with_pod_limits(size, allocated.spec.resources)
+        return whole_amount(size.limits, MEMORY)
 
     # ---
 
@@ -190,13 +210,8 @@ class PodResize:
         return self._checkpoint.get(self._uid)
 
     def _actuated(self) -> Allocation:
-        record = self._record()
-        return Allocation(record.actuated, self._gates.pod_level_resize, record.actuated_pod)
+        return self._record().actuated_sizes(pod_level=self._gates.pod_level_resize)
 
 
 def _running(observed: ObservedPod) -> set[str]:
     return {container.name for container in observed.containers if container.phase == "running"}
-
-
-def _memory_limit(resources: Resources) -> int:
-    return (resources.limits or {}).get(MEMORY, ZERO).value

@@ -328,7 +328,7 @@ class RuntimeCgroups:
         """The actuated resources; a pending resize must not leak into the update of memory.high."""
         record = self._checkpoint.get(pod.metadata.uid)
         allocated = pod if record.allocation is None else allocated_pod(pod, record.allocation)
-        return allocated_pod(allocated, Allocation(record.actuated, self._gates.pod_level_resize, record.actuated_pod))
+        return allocated_pod(allocated, record.actuated_sizes(pod_level=self._gates.pod_level_resize))
 
     # --- CPUs ---
 

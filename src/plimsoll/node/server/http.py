@@ -16,7 +16,7 @@ import logging
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from http import HTTPStatus
 from typing import Any, Protocol
 from urllib.parse import parse_qs, unquote
@@ -24,7 +24,7 @@ from urllib.parse import parse_qs, unquote
 import httptools
 import msgspec
 
-from plimsoll.aio import cancel_all
+from plimsoll.aio import cancel_all, connection_ended
 from plimsoll.errors import StructuredError
 
 HEAD_BYTES, HEAD_S, IDLE_S, HANDSHAKE_S = 16384, 10.0, 120.0, 10.0
@@ -195,7 +195,7 @@ class _Connection:
         headers = [("Content-Type", stream.content_type), ("Transfer-Encoding", "chunked")]
         self._writer.write(_head(200, headers))
         sending = asyncio.create_task(self._send(stream.pieces))
-        disconnected = asyncio.create_task(self._disconnected())
+        disconnected = asyncio.create_task(connection_ended(self._writer))
         try:
             await asyncio.wait((sending, disconnected), return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
@@ -213,11 +213,6 @@ class _Connection:
                 await self._writer.drain()
         self._writer.write(b"0\r\n\r\n")
         await self._writer.drain()
-
-    async def _disconnected(self) -> None:
-        with suppress(OSError, ssl.SSLError):
-            # Shielded: cancelling this task would cancel the future of the connection itself.
-            await asyncio.shield(self._writer.wait_closed())
 
 
 class _Head:

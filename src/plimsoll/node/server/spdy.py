@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
+from plimsoll.aio import connection_ended
 from plimsoll.codec.spdy import (
     PROTOCOL,
     VERSION_HEADER,
@@ -98,9 +99,7 @@ class SpdyChannels:
 
     async def gone(self) -> None:
         """Return when the connection is lost."""
-        with suppress(OSError):
-            # Shielded: cancelling this wait must not cancel the connection's own future.
-            await asyncio.shield(self._writer.wait_closed())
+        await connection_ended(self._writer)
 
     async def _receive(self) -> bool:
         """Read once and take in what came; False at the end of the connection."""

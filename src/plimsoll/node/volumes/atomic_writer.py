@@ -71,6 +71,8 @@ def _is_same(top: int, file: VolumeFile, group: int | None) -> bool:
         status = os.fstat(fd)
         if status.st_mode & 0o7777 != _mode(file, group) or (group is not None and status.st_gid != group):
             return False
+        if file.user is not None and status.st_uid != file.user:
+            return False
         return status.st_size == len(file.data) and opened.read() == file.data
 
 
@@ -96,8 +98,8 @@ def _write(top: int, file: VolumeFile, group: int | None) -> None:
     fd = os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=top)
     with os.fdopen(fd, "wb") as opened:
         opened.write(file.data)
-        if group is not None:
-            os.fchown(fd, -1, group)
+        if group is not None or file.user is not None:
+            os.fchown(fd, -1 if file.user is None else file.user, -1 if group is None else group)
         os.fchmod(fd, _mode(file, group))
 
 

@@ -10,8 +10,8 @@ else the node's allocatable memory. The tmpfs is mounted on the host, below the 
 supervisor shares this mount namespace and binds it into containers.
 
 A subPath is opened inside its volume, where links must not lead outside, and pinned by a bind mount of that file or
-directory: a later replacement by a container has no effect. A hostPath is resolved here, and refused if it would expose
-the state directory (keys, sockets, volumes of other pods).
+directory: a later replacement by a container has no effect. A hostPath is any path of the machine, as with a kubelet:
+the namespace's Pod Security level decides who may use it. The embedded runtime covers the agent's own files in it.
 
 All calls block for a few file operations; removing a large volume may take seconds, so run it in a thread.
 """
@@ -21,7 +21,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -32,19 +32,22 @@ from plimsoll.linux.mounts import BIND, NODEV, NOSUID, mount
 from plimsoll.node.volumes.atomic_writer import publish
 from plimsoll.node.volumes.pod_dirs import checked_label, make_directory, pod_directory, unmount
 from plimsoll.rules.gotext import quoted
-from plimsoll.rules.lifecycle.environment import ConfigMaps, EnvironmentNote, Surroundings, strictly_expanded
+from plimsoll.rules.lifecycle.api_objects import PodObjects
+from plimsoll.rules.lifecycle.environment import Surroundings, strictly_expanded
 from plimsoll.rules.lifecycle.security_context import container_path, fs_group
 from plimsoll.rules.lifecycle.volumes import VolumeError, check_kind, mounted_volumes, volume_files
 from plimsoll.rules.model.objects import MEMORY, EmptyDir, Pod
-from plimsoll.rules.model.runnable import HostPath, RunContainer, RunPod, RunVolume, VolumeMount, volume_kind
+from plimsoll.rules.model.run_volumes import HostPath, RunVolume, VolumeMount, volume_kind
+from plimsoll.rules.model.runnable import RunContainer, RunPod
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resources.effective import pod_limits
 from plimsoll.rules.resources.values import declared_limits
-from plimsoll.runtime.interface import ContainerMount
+from plimsoll.runtime.interface import ContainerMount, Propagation, RuntimeFeatures
 
 _PLUGIN = {
     "emptyDir": "kubernetes.io~empty-dir",
     "configMap": "kubernetes.io~configmap",
+    "secret": "kubernetes.io~secret",
     "downwardAPI": "kubernetes.io~downward-api",
     "projected": "kubernetes.io~projected",
 }
@@ -56,32 +59,35 @@ class Ready(msgspec.Struct, frozen=True):
     """A volume that can be mounted."""
 
     path: str
-    read_only: bool = False  # its content comes from the API
+    read_only: bool = False  # its content comes from the API, or from an image
     may_grow: bool = True  # a missing subPath is created
+    image: str = ""  # the reference of an image volume, which the runtime mounts
 
 
 class ReadyVolumes(msgspec.Struct, frozen=True):
     by_name: dict[str, Ready] = {}
-    notes: tuple[EnvironmentNote, ...] = ()
     changed: tuple[str, ...] = ()  # names of volumes with new content
 
 
 class Volumes:
-    """`state`: the node's state directory. `hidden`: further paths that no hostPath may expose.
+    """`state`: the node's state directory. `hidden`: paths that the runtime covers in every container, so that a
+    hostPath in them would be empty. `features`: of the runtime."""
 
-    `covered`: the runtime covers them inside a larger hostPath, which is then accepted.
-    """
-
-    def __init__(self, state: Path, hidden: Sequence[Path] = (), *, covered: bool = False) -> None:
+    def __init__(
+        self,
+        state: Path,
+        hidden: Sequence[Path] = (),
+        *,
+        features: Callable[[], RuntimeFeatures] = RuntimeFeatures,
+    ) -> None:
         self.state = state
-        self._covered = covered
-        self._hidden = tuple(os.path.realpath(path) for path in (state, *hidden))
+        self._features = features
+        self._hidden = tuple(os.path.realpath(path) for path in hidden)
 
-    def set_up(self, pod: RunPod, config_maps: ConfigMaps, surroundings: Surroundings) -> ReadyVolumes:
+    def set_up(self, pod: RunPod, objects: PodObjects, surroundings: Surroundings) -> ReadyVolumes:
         """Set up all volumes that containers of the pod (with its allocated resources) mount. Raises VolumeError at the
         first that cannot be created."""
         ready: dict[str, Ready] = {}
-        notes: list[EnvironmentNote] = []
         changed: list[str] = []
         for volume in mounted_volumes(pod):
             kind = check_kind(volume)
@@ -90,28 +96,36 @@ class Volumes:
                     ready[volume.name] = self._empty_dir(pod, volume, volume.empty_dir, surroundings)
                 elif volume.host_path is not None:
                     ready[volume.name] = self._host_path(volume, volume.host_path)
+                elif volume.image is not None:
+                    if not self._features().image_volumes:
+                        raise VolumeError(volume.name, "this container runtime does not mount images")
+                    ready[volume.name] = Ready("", read_only=True, may_grow=False, image=volume.image.reference)
                 else:
-                    files = volume_files(volume, pod, config_maps, surroundings)
+                    files = volume_files(volume, pod, objects, surroundings)
                     path = self._make_directory(pod, volume, kind)
                     with closing_fd(os.open(path, _DIRECTORY)) as directory:
-                        if publish(directory, files.files, fs_group(pod)):
+                        if publish(directory, files, fs_group(pod)):
                             changed.append(volume.name)
-                    notes.extend(files.notes)
                     ready[volume.name] = Ready(str(path), read_only=True, may_grow=False)
             except OSError as error:
                 raise VolumeError(volume.name, _reason(error)) from error
-        return ReadyVolumes(ready, tuple(notes), tuple(changed))
+        return ReadyVolumes(ready, tuple(changed))
 
     def mounts(
-        self, pod: RunPod, container: RunContainer, ready: Mapping[str, Ready], variables: Mapping[str, str]
+        self,
+        pod: RunPod,
+        container: RunContainer,
+        ready: Mapping[str, Ready],
+        variables: Mapping[str, str],
+        handler: str = "",
     ) -> tuple[ContainerMount, ...]:
-        """The mounts of a container, outer paths first. Raises ContainerConfigError."""
+        """The mounts of a container, outer paths first. `handler`: of its RuntimeClass. Raises ContainerConfigError."""
         if container.volume_devices:
             raise ContainerConfigError(
                 f"{container_path(pod, container)}.volumeDevices: block devices are not supported by this node"
             )
         mounts = [
-            self._mount(pod, container, index, volume_mount, ready, variables)
+            self._mount(pod, container, index, volume_mount, ready, variables, handler)
             for index, volume_mount in enumerate(container.volume_mounts)
         ]
         return tuple(sorted(mounts, key=lambda mounted: mounted.container_path.count("/")))
@@ -149,7 +163,8 @@ class Volumes:
             allocatable = surroundings.allocatable.get(MEMORY, ZERO).value
             size = memory_volume_bytes(pod, source, allocatable)
             group = fs_group(pod)
-            owner = "mode=0777" if group is None else f"mode=2777,gid={group}"
+            # A tmpfs has the sticky bit, as with a kubelet, and its subPaths have its mode.
+            owner = "mode=1777" if group is None else f"mode=3777,gid={group}"
             mount("tmpfs", str(path), "tmpfs", NOSUID | NODEV, f"{owner},size={size}" if size else owner)
         return Ready(str(path))
 
@@ -176,9 +191,8 @@ class Volumes:
     def _check_exposed(self, volume: str, path: str) -> None:
         resolved = os.path.realpath(path)
         for hidden in self._hidden:
-            shared = os.path.commonpath((resolved, hidden))
-            if shared == hidden or (shared == resolved and not self._covered):
-                detail = f"hostPath {path} would expose {hidden}, which is hidden from pods: use another path"
+            if os.path.commonpath((resolved, hidden)) == hidden:
+                detail = f"hostPath {path} is in {hidden}, which the embedded runtime hides from pods: use another path"
                 raise VolumeError(volume, detail)
 
     # --- mounts of a container ---
@@ -191,12 +205,9 @@ class Volumes:
         volume_mount: VolumeMount,
         ready: Mapping[str, Ready],
         variables: Mapping[str, str],
+        handler: str,
     ) -> ContainerMount:
         at = f"{container_path(pod, container)}.volumeMounts[{index}]"
-        if volume_mount.mount_propagation not in (None, "", "None"):
-            raise ContainerConfigError(f"{at}.mountPropagation: not supported by this node, remove it")
-        if volume_mount.recursive_read_only == "Enabled":
-            raise ContainerConfigError(f"{at}.recursiveReadOnly: not supported by this node, remove it")
         volume = ready.get(volume_mount.name)
         if volume is None:
             name = volume_mount.name
@@ -206,9 +217,26 @@ class Volumes:
         sub_path = volume_mount.sub_path
         if volume_mount.sub_path_expr:
             sub_path = strictly_expanded(volume_mount.sub_path_expr, variables)
+        if volume.image:
+            return ContainerMount("", target, True, image=volume.image, image_sub_path=sub_path)
         if sub_path:
             source = self._pinned(pod, container, index, volume_mount.name, volume, sub_path)
-        return ContainerMount(source, target, volume_mount.read_only or volume.read_only)
+        return ContainerMount(
+            source,
+            target,
+            volume_mount.read_only or volume.read_only,
+            _propagation(volume_mount, at),
+            self._is_recursive(volume_mount, handler),
+        )
+
+    def _is_recursive(self, volume_mount: VolumeMount, handler: str) -> bool:
+        """Whether mounts below a read-only one are read-only as well."""
+        mode = volume_mount.recursive_read_only
+        is_supported = handler in self._features().recursive_read_only
+        if mode == "Enabled" and not is_supported:
+            reason = f"volume {quoted(volume_mount.name)}: not supported by the container runtime"
+            raise ContainerConfigError(f"failed to resolve recursive read-only mode: {reason}")
+        return mode == "Enabled" or (mode == "IfPossible" and is_supported and volume_mount.read_only)
 
     def _pinned(self, pod: RunPod, container: RunContainer, index: int, name: str, volume: Ready, sub_path: str) -> str:
         directory = pod_directory(self.state, pod.metadata.uid) / _SUBPATHS / checked_label(name, "volume")
@@ -220,11 +248,8 @@ class Volumes:
             reason = "it leads outside the volume" if error.errno == errno.EXDEV else _reason(error)
             raise ContainerConfigError(f"{failure}: {sub_path}: {reason}") from error
         try:
-            # Sockets and devices of the host are refused here, too.
-            if not stat.S_ISDIR(mode := os.fstat(fd).st_mode) and not stat.S_ISREG(mode):
-                raise ContainerConfigError(f"{failure}: {sub_path}: neither a directory nor a file")
             unmount(target)
-            _make_mount_point(target, is_directory=stat.S_ISDIR(mode))
+            _make_mount_point(target, is_directory=stat.S_ISDIR(os.fstat(fd).st_mode))
             mount(f"/proc/self/fd/{fd}", str(target), "", BIND)
         except OSError as error:
             raise ContainerConfigError(f"{failure}: {_reason(error)}") from error
@@ -294,21 +319,40 @@ def _inside(mount_path: str, at: str) -> str:
     return path
 
 
+_PROPAGATION: dict[str | None, Propagation] = {
+    None: "None",
+    "": "None",
+    "None": "None",
+    "HostToContainer": "HostToContainer",
+    "Bidirectional": "Bidirectional",
+}
+
+
+def _propagation(volume_mount: VolumeMount, at: str) -> Propagation:
+    found = _PROPAGATION.get(volume_mount.mount_propagation)
+    if found is None:
+        raise ContainerConfigError(
+            f"invalid MountPropagation mode: {quoted(volume_mount.mount_propagation or '')}: {at}"
+        )
+    return found
+
+
 _TYPES = {
     "Directory": (stat.S_ISDIR, "a directory"),
     "DirectoryOrCreate": (stat.S_ISDIR, "a directory"),
     "File": (stat.S_ISREG, "a file"),
     "FileOrCreate": (stat.S_ISREG, "a file"),
+    "Socket": (stat.S_ISSOCK, "a socket file"),
+    "CharDevice": (stat.S_ISCHR, "a character device"),
+    "BlockDevice": (stat.S_ISBLK, "a block device"),
 }
 
 
 def _check_type(volume: str, source: HostPath, mode: int) -> None:
     if source.type and source.type not in _TYPES:
-        raise VolumeError(volume, f"hostPath.type {source.type}: sockets and devices of the host are not supported")
+        raise VolumeError(volume, f"{source.type} is an invalid volume type")
     if source.type and not _TYPES[source.type][0](mode):
         raise VolumeError(volume, _wrong_type(source))
-    if stat.S_ISSOCK(mode) or stat.S_ISCHR(mode) or stat.S_ISBLK(mode):
-        raise VolumeError(volume, f"hostPath {source.path}: sockets and devices of the host are not supported")
 
 
 def _wrong_type(source: HostPath) -> str:

@@ -27,6 +27,16 @@ def without_resize_fields(new: JsonObject, stored: JsonObject | None) -> JsonObj
     return changed
 
 
+def without_restart_rules(new: JsonObject) -> JsonObject:
+    """The pod with the gate ContainerRestartRules off."""
+    spec = new.get("spec") or {}
+    lists = {
+        name: spec[name] for name in _LISTS if any(each.get("restartPolicyRules") for each in spec.get(name) or ())
+    }
+    dropped = {name: [_without(each, ("restartPolicyRules",)) for each in found] for name, found in lists.items()}
+    return {**new, "spec": {**spec, **dropped}} if dropped else new
+
+
 def _uses_resize(pod: JsonObject) -> bool:
     spec = pod.get("spec") or {}
     return any(each.get("resizePolicy") for name in _LISTS for each in spec.get(name) or [])

@@ -11,6 +11,7 @@ from plimsoll.rules.model.names import (
     dns_subdomain_problems,
     generated_name_problems,
     label_value_problems,
+    path_segment_problems,
     qualified_name_problems,
     size_bytes,
 )
@@ -19,14 +20,16 @@ from plimsoll.rules.model.objects import Metadata
 MAX_ANNOTATION_BYTES = 256 * 1024
 
 
-def metadata_errors(metadata: Metadata, *, dots: bool = True) -> list[FieldError]:
-    """For an object whose name is a DNS subdomain, as for most kinds; without `dots`, a label (namespaces)."""
+def metadata_errors(metadata: Metadata, *, dots: bool = True, is_path: bool = False) -> list[FieldError]:
+    """For an object whose name is a DNS subdomain, as for most kinds; without `dots`, a label (namespaces); with
+    `is_path`, anything that can be a part of a path (roles)."""
     errors: list[FieldError] = []
     name, prefix, namespace = metadata.name, metadata.generate_name, metadata.namespace
-    if prefix:
+    if prefix and not is_path:
         errors += _misnamed("metadata.generateName", prefix, generated_name_problems(prefix))
     if name:
-        if problems := dns_subdomain_problems(name) if dots else dns_label_problems(name):
+        named = path_segment_problems if is_path else dns_subdomain_problems if dots else dns_label_problems
+        if problems := named(name):
             errors += _misnamed("metadata.name", name, problems)
     elif not prefix:
         errors.append(FieldError("FieldValueRequired", "metadata.name", "name or generateName is required"))

@@ -7,9 +7,10 @@ them. Two rules are stricter than Kubernetes': a node changes neither finalizers
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
+from plimsoll.rules.gotext import quoted
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import MIRROR_ANNOTATION
 
@@ -164,6 +165,44 @@ def pod_status_refusal(node: str, old: JsonObject, new: JsonObject) -> str:
         return f'node "{node}" cannot update finalizers through pod status'
     claims = [(each.get("status") or {}).get("resourceClaimStatuses") or [] for each in (old, new)]
     return "" if claims[0] == claims[1] else f'node "{node}" cannot update resource claim statues'
+
+
+# --- tokens of service accounts ---
+
+
+def token_refusal(node: str, spec: JsonObject, pod: JsonObject | None, api_audiences: Collection[str]) -> str:
+    """A node requests tokens only for its own pods, and only for audiences that a volume of the pod names.
+
+    `pod`: the pod of the bound object reference, if it exists.
+    """
+    bound = spec.get("boundObjectRef") or {}
+    if bound.get("apiVersion") != "v1" or bound.get("kind") != "Pod" or not bound.get("name"):
+        return "node requested token not bound to a pod"
+    uid = bound.get("uid") or ""
+    if not uid:
+        return "node requested token with a pod binding without a uid"
+    if pod is None:
+        return f'pods "{bound["name"]}" not found'
+    if pod["metadata"]["uid"] != uid:
+        return (
+            f"the UID in the bound object reference ({uid}) does not match the UID in record. The object might have "
+            "been deleted and then recreated"
+        )
+    if (pod.get("spec") or {}).get("nodeName") != node:
+        return "node requested token bound to a pod scheduled on a different node"
+    allowed = set(_token_audiences(pod, api_audiences))
+    for audience in spec.get("audiences") or ():
+        if audience not in allowed:
+            return f"audience {quoted(audience)} not found in pod spec volume"
+    return ""
+
+
+def _token_audiences(pod: JsonObject, api_audiences: Collection[str]) -> Iterator[str]:
+    for volume in (pod.get("spec") or {}).get("volumes") or ():
+        for source in (volume.get("projected") or {}).get("sources") or ():
+            token = source.get("serviceAccountToken")
+            if token is not None:
+                yield from [token["audience"]] if token.get("audience") else api_audiences
 
 
 # --- the Node ---

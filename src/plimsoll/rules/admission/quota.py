@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import OBJECT_COUNTS
 from plimsoll.rules.model.objects import (
     CPU,
@@ -141,7 +142,22 @@ def _in_scope(scope: ScopeRequirement, pod: Pod) -> bool:
         case "PriorityClass":
             name = pod.spec.priority_class_name
             return matches_label(SelectorTerm("class", scope.operator, scope.values), {"class": name} if name else {})
+        case "CrossNamespacePodAffinity":
+            return refers_to_namespaces(pod)
     return False
+
+
+def refers_to_namespaces(pod: Pod) -> bool:
+    """Whether a pod affinity or anti-affinity names namespaces or selects them."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return False
+    return any(
+        bool(term.namespaces) or term.namespace_selector is not None
+        for each in (affinity.pod_affinity, affinity.pod_anti_affinity)
+        if each is not None
+        for term in (*each.required, *(weighted.pod_affinity_term for weighted in each.preferred))
+    )
 
 
 def is_terminating(pod: Pod) -> bool:
@@ -203,6 +219,10 @@ def charged(quotas: Sequence[ResourceQuota], pod: Pod, profile: Profile, old: Po
     return Charge(tuple(after))
 
 
+def one_of(names: Iterable[str]) -> ResourceList:
+    return dict.fromkeys(names, _ONE)
+
+
 def object_names(group: str, plural: str) -> tuple[str, ...]:
     """The names under which a quota may limit the number of objects: `count/deployments.apps`; some have a short
     name."""
@@ -210,18 +230,45 @@ def object_names(group: str, plural: str) -> tuple[str, ...]:
     return (plural, full) if not group and plural in OBJECT_COUNTS else (full,)
 
 
-def charged_object(quotas: Sequence[ResourceQuota], names: Iterable[str]) -> Charge:
-    """Charge one more object that is not a pod. Scopes concern pods, so quotas with scopes do not apply."""
+NODE_PORTS, LOAD_BALANCERS = "services.nodeports", "services.loadbalancers"
+SERVICE_COUNTS = frozenset({NODE_PORTS, LOAD_BALANCERS})
+
+
+def service_usage(service: JsonObject) -> ResourceList:
+    """What a service is charged for beside being an object: node ports and load balancers."""
+    spec = service.get("spec") or {}
+    ports = spec.get("ports") or []
+    match spec.get("type"):
+        case "NodePort":
+            return {NODE_PORTS: from_units(len(ports))}
+        case "LoadBalancer":
+            allocated = len(ports) if spec.get("allocateLoadBalancerNodePorts") is not False else 0
+            named = sum(1 for port in ports if port.get("nodePort"))
+            return {LOAD_BALANCERS: _ONE, NODE_PORTS: from_units(max(allocated, named))}
+    return {}
+
+
+def services_used(services: Iterable[JsonObject], hard: Iterable[str]) -> dict[str, str]:
+    """`status.used` of node ports and load balancers, as far as the quota limits them."""
+    total: ResourceList = dict.fromkeys(SERVICE_COUNTS & set(hard), ZERO)
+    for service in services:
+        own = service_usage(service)
+        total = added(total, {name: own[name] for name in total.keys() & own.keys()})
+    return {name: str(amount) for name, amount in total.items()}
+
+
+def charged_object(quotas: Sequence[ResourceQuota], charges: ResourceList) -> Charge:
+    """Charge for an object that is not a pod. Scopes concern pods, so quotas with scopes do not apply."""
     before = tuple(quotas)
     after: list[ResourceQuota] = []
     for quota in before:
-        bounded = sorted((quota.status.hard or _EMPTY).keys() & set(names))
+        bounded = sorted((quota.status.hard or _EMPTY).keys() & charges.keys())
         if not bounded or any(_scopes(quota)):
             after.append(quota)
             continue
         if not (quota.status.used or _EMPTY).keys() >= set(bounded):
             return Charge(before, f"status unknown for quota: {quota.metadata.name}, resources: {','.join(bounded)}")
-        used, refusal = _used_after(quota, dict.fromkeys(bounded, _ONE))
+        used, refusal = _used_after(quota, {name: charges[name] for name in bounded})
         if refusal:
             return Charge(before, refusal)
         after.append(msgspec.structs.replace(quota, status=ResourceQuotaStatus(quota.status.hard, used)))

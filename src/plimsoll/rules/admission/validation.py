@@ -19,6 +19,7 @@ import msgspec
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.metadata import label_errors, metadata_errors
+from plimsoll.rules.admission.restart_rules import restart_errors
 from plimsoll.rules.admission.tolerations import toleration_errors
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.names import (
@@ -236,15 +237,12 @@ def _check_containers(errors: _Errors, spec: PodSpec, relaxed: Relaxation, gates
         path = f"spec.containers[{index}]"
         _check_container(errors, container, path, never, relaxed)
         _check_unique(errors, names, container, path)
-        if container.restart_policy is not None:
-            errors.append(_forbidden(f"{path}.restartPolicy", "may not be set for non-init containers"))
+        errors += restart_errors(container, path, gates, is_init=False)
     _check_host_ports(errors, spec.containers)
     for index, container in enumerate(spec.init_containers):
         path = f"spec.initContainers[{index}]"
         _check_container(errors, container, path, never, relaxed)
-        policy = container.restart_policy
-        if policy is not None and policy != "Always":
-            errors.append(_unsupported(f"{path}.restartPolicy", policy, ("Always",)))
+        errors += restart_errors(container, path, gates, is_init=True)
         _check_unique(errors, names, container, path)
         # One init container runs at a time: only its own ports can collide, and Kubernetes reports them at index 0.
         _check_host_ports(errors, (container,), "spec.initContainers")

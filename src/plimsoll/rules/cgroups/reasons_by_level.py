@@ -395,7 +395,7 @@ def score_steps(pod: Pod, container: Container, qos: QoSClass, score: int, setti
     extra = pod_share_bytes(pod, setting.policy) if policy.gates.pod_level and policy.pod_level_oom_share else 0
     request, capacity = memory_request_bytes(container), policy.memory_capacity_bytes
     text, plain = _score_step(request, extra, capacity), burstable_score(request + extra, capacity)
-    if is_sidecar(container) and policy.sidecar_oom_rule:
+    if container in pod.spec.init_containers and is_sidecar(container) and policy.sidecar_oom_rule:
         least = smallest_request_bytes(pod)
         other = burstable_score(least + extra, capacity)
         if other < plain:

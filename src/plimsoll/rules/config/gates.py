@@ -39,6 +39,7 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 GATES = (
+    Gate("ContainerRestartRules", True, "Containers may have a restart policy and restart rules of their own."),
     Gate("CustomCPUCFSQuotaPeriod", False, "cpuCFSQuotaPeriod may differ from 100ms."),
     Gate("DRANodeAllocatableResources", False, "Devices may replace cpu and memory in a pod's requests."),
     Gate("HugepageAwareEviction", False, "memory.available is reduced by the node's huge pages."),
@@ -60,6 +61,7 @@ GATES = (
         lacks="critical pods no longer preempt on the node, but the scheduler does not preempt for them either",
     ),
     Gate("KubeletAllocatedPodsEndpoint", False, "The node serves its pods with what is allocated at /allocatedPods."),
+    Gate("KubeletCrashLoopBackOffMax", True, "crashLoopBackOff.maxContainerRestartPeriod counts."),
     Gate("MemoryQoS", False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
     Gate("NodeSwap", True, "Containers may use swap, by memorySwap.swapBehavior."),
     Gate(
@@ -72,6 +74,8 @@ GATES = (
     Gate("PodLevelResourcesFixDefaulting", False, "Pod-level limits are defaulted too, and requests in more cases."),
     Gate("PodLevelResourcesFixKubeletQOSClass", False, "An empty `spec.resources` does not decide the QoS class."),
     Gate("QOSReserved", False, "qosReserved limits the lower QoS classes."),
+    Gate("ReduceDefaultCrashLoopBackOffDecay", False, "Crash back-off begins with 1 s and ends at 1 minute."),
+    Gate("RestartAllContainersOnContainerExits", True, "A restart rule may restart all containers of a pod."),
     Gate("SidecarContainers", True, "Init containers with restartPolicy Always run beside the others.", True),
 )
 KNOWN_GATES = {gate.name: gate for gate in GATES}

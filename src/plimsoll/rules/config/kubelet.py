@@ -32,6 +32,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     kubelet_cgroups: str
     system_cgroups: str
     seccomp_default: bool
+    allowed_unsafe_sysctls: tuple[str, ...]
     # Reserved resources
     system_reserved: ResourceList
     kube_reserved: ResourceList

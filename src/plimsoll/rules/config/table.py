@@ -9,8 +9,6 @@ Defaults are the same in all profiles unless `changed` says otherwise; `None` me
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 
 from plimsoll.rules.config.field_types import KIND_WORDS, Kind
@@ -259,12 +257,14 @@ ROWS: tuple[Row, ...] = (
     Row("seccompDefault", "boolean", False, "--seccomp-default",
         "Containers without a seccompProfile get RuntimeDefault; always so with the embedded runtime.",
         "seccomp_default"),
+    Row("allowedUnsafeSysctls", "texts", [], "--allowed-unsafe-sysctls",
+        "Sysctls that pods may set besides the safe ones; a name, or a prefix that ends with *.",
+        "allowed_unsafe_sysctls"),
 
     # Without effect: runtime, network, volumes
     Row("imageServiceEndpoint", "text", "", "--image-service-endpoint", "Socket of the image service, if it differs."),
     Row("runtimeRequestTimeout", "duration", "2m", "--runtime-request-timeout", "Timeout of requests to the runtime."),
     Row("userNamespaces.idsPerPod", "long", 65536, "", "Users and groups mapped per pod."),
-    Row("allowedUnsafeSysctls", "texts", [], "--allowed-unsafe-sysctls", "Sysctls that pods may set."),
     Row("clusterDomain", "text", "", "--cluster-domain", "DNS domain of the cluster."),
     Row("clusterDNS", "texts", [], "--cluster-dns", "DNS servers of the cluster."),
     Row("resolvConf", "text", "/etc/resolv.conf", "--resolv-conf", "Resolver file that pods inherit."),
@@ -363,6 +363,8 @@ def _shown(value: object) -> str:
         return ""
     if isinstance(value, dict):
         return ", ".join(f"{name} {text}" for name, text in value.items())
+    import json
+
     return _code(value if isinstance(value, str) else json.dumps(value))
 
 

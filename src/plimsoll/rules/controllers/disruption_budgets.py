@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from plimsoll.rules.controllers.replicasets import is_ready
+from plimsoll.rules.controllers.pods import is_ready
 from plimsoll.rules.model.json_object import JsonObject
 
 

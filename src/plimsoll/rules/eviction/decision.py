@@ -16,17 +16,10 @@ import msgspec
 from plimsoll.rules.config.thresholds import FsLayout, Threshold
 from plimsoll.rules.eviction.assessment import EVICTED, RESOURCE_OF, Observation, eviction_grace_s, wanted
 from plimsoll.rules.eviction.ranking import PIDS, Ranked, ranked, reason_before, victim
+from plimsoll.rules.eviction.storage_limits import storage_limits
 from plimsoll.rules.eviction.usage import ContainerUsage, PodUsage
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
-from plimsoll.rules.model.objects import (
-    EPHEMERAL_STORAGE,
-    MEMORY,
-    MEMORY_MEDIUM,
-    Pod,
-    ResourceList,
-    is_critical,
-    is_sidecar,
-)
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, MEMORY_MEDIUM, Pod, is_critical
 from plimsoll.rules.quantity import NANO_PER_UNIT, ZERO, Quantity, from_units
 from plimsoll.rules.resources.effective import pod_level_set, pod_limits
 
@@ -81,16 +74,6 @@ def _pod_storage_finding(pod: Pod, usage: PodUsage, gates: Gates) -> LimitFindin
         return None
     text = f"Pod ephemeral local storage usage exceeds the total limit of containers {limit}. "
     return LimitFinding(pod, POD_STORAGE_LIMIT, text)
-
-
-def storage_limits(pod: Pod, gates: Gates) -> ResourceList:
-    """Container → the ephemeral-storage limit that the node evicts for."""
-    sidecars = filter(is_sidecar, pod.spec.init_containers) if gates.sidecar_storage_limits else ()
-    return {
-        container.name: limit
-        for container in (*sidecars, *pod.spec.containers)
-        if (limit := (container.resources.limits or {}).get(EPHEMERAL_STORAGE))
-    }
 
 
 def _container_storage_finding(pod: Pod, usage: PodUsage, layout: FsLayout, gates: Gates) -> LimitFinding | None:

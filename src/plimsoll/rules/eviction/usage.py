@@ -16,7 +16,7 @@ from plimsoll.rules.config.thresholds import FsLayout
 from plimsoll.rules.model.objects import Pod, Volume
 
 if TYPE_CHECKING:  # the many structs of `runnable` would slow down the start of `explain`
-    from plimsoll.rules.model.runnable import RunVolume
+    from plimsoll.rules.model.run_volumes import RunVolume
 
 # The kernel shows "no limit" as a limit beyond this.
 UNLIMITED_ABOVE_BYTES = 1 << 62

@@ -14,7 +14,8 @@ from itertools import chain, pairwise, repeat
 from operator import sub
 from typing import TypeVar
 
-from plimsoll.rules.explain.batch_walk import Amounts, ContainerRow, Figures, OomAdjustment, figures
+from plimsoll.rules.explain.batch_amounts import Amounts
+from plimsoll.rules.explain.batch_walk import ContainerRow, Figures, OomAdjustment, figures
 from plimsoll.rules.explain.plan import ContainerPlan, Placement, PodPlan, pod_plan
 from plimsoll.rules.model.cgroup_names import UNKNOWN_UID, below
 from plimsoll.rules.model.kernel import CgroupVersion

@@ -11,6 +11,15 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from plimsoll.rules.explain.batch_amounts import (
+    NOTHING,
+    Amounts,
+    add_others,
+    in_bounds,
+    others_whole,
+    thousandths,
+    whole,
+)
 from plimsoll.rules.model.objects import (
     CPU,
     MEMORY,
@@ -32,8 +41,6 @@ from plimsoll.rules.resources.oom_score import surplus_share
 from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, class_of, pod_level_class
 from plimsoll.rules.resources.values import declared_limits
 
-Amounts = dict[str, int]
-
 # A container: name, cpu for its shares, memory request, cpu limit, own memory limit, and memory limit (its own or pod
 # level's). Milli-cores and bytes, 0 for none.
 ContainerRow = tuple[str, int, int, int, int, int]
@@ -47,20 +54,6 @@ OomAdjustment = tuple[int, list[bool]]
 Figures = tuple[QoSClass, Amounts, Amounts, int | None, int | None, OomAdjustment | None, bool]
 
 COMPUTE = frozenset({CPU, MEMORY})
-
-
-def thousandths(resources: ResourceList | None) -> Amounts:
-    return {name: each.tally for name, each in resources.items()} if resources else {}
-
-
-def in_bounds(amounts: Amounts) -> bool:
-    """No amount is negative (`Quantity.tally`) or beyond 63 bits."""
-    return not amounts or max(amounts.values()) <= MAX_INT64
-
-
-def whole(amounts: Amounts) -> Amounts:
-    """Thousandths → whole units: cpu in milli-cores, others in bytes or pieces, rounded up (Q-13)."""
-    return {name: each if name == CPU else -(-each // 1000) for name, each in amounts.items()}
 
 
 def figures_by_name(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures | None:
@@ -186,9 +179,6 @@ def _bytes(amounts: Amounts) -> int:
     return -(-amounts.get(MEMORY, 0) // 1000)
 
 
-_NOTHING: ResourceList = {}
-
-
 def figures(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures | None:
     """The pod's figures; one row per container is appended to `asks`, init containers first.
 
@@ -217,16 +207,23 @@ def figures(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures |
     return figures_by_name(pod, asks, policy)
 
 
-def _plain(
-    pod: Pod, spec: PodSpec, asks: list[ContainerRow], block: Resources | None, policy: NodePolicy
-) -> Figures | None:
+# Sums over all containers: cpu and memory requested and limited in thousandths; which of the four any container names;
+# whether every container has a cpu and a memory limit; other resources requested and limited, and the same at the
+# moment of each ordinary init container; whether only cpu and memory are named.
+Sums = tuple[
+    int, int, int, int, bool, bool, bool, bool, bool, bool, Amounts, Amounts, list[tuple[Amounts, Amounts]], bool
+]
+
+
+def _sums(spec: PodSpec, asks: list[ContainerRow], first: int) -> Sums:
+    """One row per container is appended to `asks`, which has `first` rows so far."""
     requested: Amounts = {}
     limited: Amounts = {}
-    moments: list[tuple[Amounts, Amounts]] = []  # other resources of ordinary init containers, each at its moment
+    moments: list[tuple[Amounts, Amounts]] = []
     cpu_request = memory_request = cpu_limit = memory_limit = 0
     asks_cpu = asks_memory = caps_cpu = caps_memory = False
     every_cpu = every_memory = only_compute = True
-    init_containers, first = spec.init_containers, len(asks)
+    init_containers = spec.init_containers
     for container in init_containers + spec.containers if init_containers else spec.containers:
         resources = container.resources
         requests, limits = resources.requests, resources.limits
@@ -268,11 +265,28 @@ def _plain(
             only_compute = False
             if len(asks) - first < len(init_containers) and container.restart_policy != "Always":
                 then = dict(requested), dict(limited)  # beside the sidecars before it
-                _add_others(limits, requests, *then)
+                add_others(limits, requests, *then)
                 moments.append(then)
             else:
-                _add_others(limits, requests, requested, limited)
+                add_others(limits, requests, requested, limited)
         asks.append((container.name, cpu_ask, memory_ask, cpu_cap, memory_cap, memory_cap))
+    return (
+        cpu_request, memory_request, cpu_limit, memory_limit,
+        asks_cpu, asks_memory, caps_cpu, caps_memory, every_cpu, every_memory,
+        requested, limited, moments, only_compute,
+    )  # fmt: skip
+
+
+def _plain(
+    pod: Pod, spec: PodSpec, asks: list[ContainerRow], block: Resources | None, policy: NodePolicy
+) -> Figures | None:
+    """The figures from one pass; None if the pod needs `figures_by_name`."""
+    init_containers, first = spec.init_containers, len(asks)
+    (
+        cpu_request, memory_request, cpu_limit, memory_limit,
+        asks_cpu, asks_memory, caps_cpu, caps_memory, every_cpu, every_memory,
+        requested, limited, moments, only_compute,
+    ) = _sums(spec, asks, first)  # fmt: skip
     if cpu_request + memory_request + cpu_limit + memory_limit > MAX_INT64:
         return None
     qos = pod.status.qos_class or class_of(
@@ -297,7 +311,7 @@ def _plain(
     overhead = spec.overhead
     if block is None and not overhead:
         memory_request, memory_limit = -(-memory_request // 1000), -(-memory_limit // 1000)
-        if not only_compute and not _others_whole(requested, limited):
+        if not only_compute and not others_whole(requested, limited):
             return None
     if asks_cpu:
         requested[CPU] = cpu_request
@@ -314,11 +328,10 @@ def _plain(
     if overhead:
         if not (only_compute and overhead.keys() <= COMPUTE):
             return finished(pod, qos, requested, limited, 0, [] if apart is None else apart[1], policy)
-        more = thousandths(overhead)
-        requested, limited = added(requested, more), with_overhead(limited, more)
-        if not (in_bounds(requested) and in_bounds(limited)):
+        totals = _with_overhead(requested, limited, overhead)
+        if totals is None:
             return None
-        requested, limited = whole(requested), whole(limited)
+        requested, limited = totals
     if qos == BEST_EFFORT:
         return qos, requested, limited, None, None, apart, only_compute
     return (
@@ -330,6 +343,13 @@ def _plain(
         apart,
         only_compute,
     )
+
+
+def _with_overhead(requested: Amounts, limited: Amounts, overhead: ResourceList) -> tuple[Amounts, Amounts] | None:
+    """Totals of cpu and memory in thousandths → whole totals with the overhead; None if they are out of bounds."""
+    more = thousandths(overhead)
+    requested, limited = added(requested, more), with_overhead(limited, more)
+    return (whole(requested), whole(limited)) if in_bounds(requested) and in_bounds(limited) else None
 
 
 def _worst_moment(
@@ -392,7 +412,7 @@ def _under_pod_level(
 
 
 def _names(resources: Resources, name: str) -> bool:
-    return name in (resources.requests or _NOTHING) or name in (resources.limits or _NOTHING)
+    return name in (resources.requests or NOTHING) or name in (resources.limits or NOTHING)
 
 
 def _all_whole(asks: list[ContainerRow], memory_request: int, memory_limit: int) -> bool:
@@ -400,34 +420,3 @@ def _all_whole(asks: list[ContainerRow], memory_request: int, memory_limit: int)
     return (
         sum([ask[2] for ask in asks]) * 1000 == memory_request and sum([ask[4] for ask in asks]) * 1000 == memory_limit
     )
-
-
-def _add_others(
-    limits: ResourceList | None, requests: ResourceList | None, requested: Amounts, limited: Amounts
-) -> None:
-    """Add other resources than cpu and memory; a missing request is the limit (D-1)."""
-    requests = requests or _NOTHING
-    for name, quantity in requests.items():
-        if name != CPU and name != MEMORY:
-            requested[name] = requested.get(name, 0) + quantity.tally
-    if limits:
-        for name, quantity in limits.items():
-            if name != CPU and name != MEMORY:
-                limited[name] = limited.get(name, 0) + quantity.tally
-                if name not in requests:
-                    requested[name] = requested.get(name, 0) + quantity.tally
-
-
-def _others_whole(requested: Amounts, limited: Amounts) -> bool:
-    """Convert other resources than cpu and memory from thousandths to whole units; False if that is impossible.
-
-    Every limited resource is also requested (D-1).
-    """
-    for name, amount in requested.items():
-        limit = limited.get(name, 0)
-        if amount + limit > MAX_INT64 or not has_page_size(name):
-            return False
-        requested[name] = -(-amount // 1000)
-        if name in limited:
-            limited[name] = -(-limit // 1000)
-    return True

@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from plimsoll.rules.cgroups.desired import Workload
-from plimsoll.rules.eviction.decision import EvictionCandidate
+from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.objects import MEMORY, QoSClass, container_fields, listed
 from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED
 
+if TYPE_CHECKING:
+    from plimsoll.rules.eviction.decision import EvictionCandidate
+
 _RANKS: dict[QoSClass, int] = {BEST_EFFORT: 0, BURSTABLE: 1, GUARANTEED: 2}
-RESIZE_GATE = "InPlacePodVerticalScaling"
+RESIZE_GATE, MEMORY_QOS_GATE = "InPlacePodVerticalScaling", "MemoryQoS"
 
 
 def class_order_note(order: Sequence[EvictionCandidate], classes: Mapping[str, QoSClass]) -> str | None:
@@ -45,6 +50,13 @@ def memory_high_notes(work: Workload, setting: NodeConfig) -> Iterator[str]:
             yield f"{field} ({container.name}): memory.high is not set, because the memory request equals the limit"
         elif not (limit or request or setting.policy.high_without_request):
             yield f"{field} ({container.name}): memory.high is not set, because it has neither memory request nor limit"
+
+
+def memory_qos_gate_note(profile: Profile) -> str | None:
+    """Where a node of this profile writes memory.high only if its configuration says so (02 §6.1)."""
+    if default_config(profile).feature_gates.get(MEMORY_QOS_GATE):
+        return None
+    return f"feature gate {MEMORY_QOS_GATE} is off by default here; a node writes this value only if it is set"
 
 
 def resize_notes(setting: NodeConfig, *, cpus_change: bool) -> Iterator[str]:

@@ -8,8 +8,8 @@ import msgspec
 
 from plimsoll.rules.cgroups.desired import EVERYTHING, Cgroup, Shown, Workload, desired_tree
 from plimsoll.rules.cgroups.reasons import human_bytes
-from plimsoll.rules.eviction.decision import storage_limits
 from plimsoll.rules.eviction.ranking import ranking_request
+from plimsoll.rules.eviction.storage_limits import storage_limits
 from plimsoll.rules.explain.advice import (
     AdvisedChange,
     guaranteed_changes,

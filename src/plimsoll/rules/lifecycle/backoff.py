@@ -10,6 +10,8 @@ Pull back-off counts from the last failed pull instead.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from plimsoll.rules.gotext import quoted
@@ -30,8 +32,11 @@ DEFAULT_LIMITS = BackoffLimits()
 REDUCED_LIMITS = BackoffLimits(1.0, 60.0)  # gate ReduceDefaultCrashLoopBackOffDecay
 
 
-def limits_with_max(max_s: float, limits: BackoffLimits = DEFAULT_LIMITS) -> BackoffLimits:
-    """`crashLoopBackOff.maxContainerRestartPeriod`."""
+def crash_limits(gates: Mapping[str, bool], max_s: float) -> BackoffLimits:
+    """By the feature gates; `max_s`: `crashLoopBackOff.maxContainerRestartPeriod`, whose default follows them, too."""
+    limits = REDUCED_LIMITS if gates["ReduceDefaultCrashLoopBackOffDecay"] else DEFAULT_LIMITS
+    if not gates["KubeletCrashLoopBackOffMax"] or max_s == DEFAULT_LIMITS.max_s:
+        return limits
     return BackoffLimits(min(limits.initial_s, max_s), max_s)
 
 

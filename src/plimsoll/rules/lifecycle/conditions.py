@@ -15,11 +15,19 @@ from plimsoll.rules.model.runnable import RunPod
 DISRUPTION_TARGET = "DisruptionTarget"
 READY_TO_START, INITIALIZED, READY = "PodReadyToStartContainers", "Initialized", "Ready"
 CONTAINERS_READY, SCHEDULED = "ContainersReady", "PodScheduled"
-OWN_CONDITIONS = frozenset({READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED})
+ALL_RESTARTING = "AllContainersRestarting"
+OWN_CONDITIONS = frozenset({READY_TO_START, INITIALIZED, READY, CONTAINERS_READY, SCHEDULED, ALL_RESTARTING})
 # The agent reports these only while they are true.
 PASSING_CONDITIONS = frozenset({"PodResizePending", "PodResizeInProgress", "Enforced"})
 
+BY_NODE = "TerminationByKubelet"  # the reason of DisruptionTarget if the node has set it
+
 POD_COMPLETED, POD_FAILED = "PodCompleted", "PodFailed"
+
+
+def is_of_node(type_: str, reason: str) -> bool:
+    """Whether a node writes this condition. All others belong to other controllers, such as readiness gates."""
+    return type_ in OWN_CONDITIONS or type_ in PASSING_CONDITIONS or (type_ == DISRUPTION_TARGET and reason == BY_NODE)
 
 
 class ConditionInputs(msgspec.Struct, frozen=True):
@@ -76,6 +84,15 @@ def pod_ready(inputs: ConditionInputs, others: Iterable[RunCondition]) -> RunCon
         elif status != "True":
             unready.append(f'the status of pod readiness gate {name} is not "True", but {status}')
     return inputs.condition(READY, False, "ReadinessGatesNotReady", ", ".join(unready)) if unready else containers
+
+
+def all_restarting(inputs: ConditionInputs, *, is_restarting: bool) -> RunCondition:
+    """Of a pod with a rule that restarts all containers (1.36)."""
+    reason = {SUCCEEDED: POD_COMPLETED, FAILED: POD_FAILED}.get(inputs.phase, "")
+    if reason or not is_restarting:
+        return inputs.condition(ALL_RESTARTING, False, reason)
+    message = "container exited with restart policy rule"
+    return inputs.condition(ALL_RESTARTING, True, "RestartAllContainersStarted", message)
 
 
 def containers_ready(inputs: ConditionInputs, type_: str = CONTAINERS_READY) -> RunCondition:

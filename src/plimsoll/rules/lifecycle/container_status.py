@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from plimsoll.rules.lifecycle.pod_actions import may_restart
 from plimsoll.rules.lifecycle.probes import is_ready, is_started
+from plimsoll.rules.lifecycle.restarts import RESTARTING_ALL, may_restart
 from plimsoll.rules.model.objects import Resources, is_sidecar
 from plimsoll.rules.model.observed import NO_RESULTS, ContainerKind, ObservedContainer, ObservedPod, SyncState
 from plimsoll.rules.model.pod_status import (
@@ -34,6 +34,8 @@ STATUS_UNKNOWN = "ContainerStatusUnknown"
 UNKNOWN_EXIT_CODE = 137
 NOT_LOCATED_AT_END = "The container could not be located when the pod was terminated"
 NOT_LOCATED = "The container could not be located when the pod was deleted.  The container used to be Running"
+
+REMOVED_TO_RESTART = "The container is removed because RestartAllContainers in place"
 
 MAX_MESSAGE_BYTES = 4096
 MAX_LOG_MESSAGE_BYTES = 2048
@@ -64,6 +66,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     is_ending: bool  # being stopped: no container is ready or waits to be started
     allocated: Mapping[str, Resources]
     shows_allocated: bool = True
+    is_restarting_all: bool = False  # records are removed because a rule restarts all containers
 
 
 def container_statuses(
@@ -107,6 +110,16 @@ def _is_reported_lost(context: StatusContext, run: ObservedContainer, before: Ru
 def _without_runs(
     context: StatusContext, container: RunContainer, before: RunContainerStatus | None
 ) -> RunContainerStatus:
+    if before is not None and context.is_restarting_all and before.state.waiting is None:
+        ended = Terminated(UNKNOWN_EXIT_CODE, 0, RESTARTING_ALL, REMOVED_TO_RESTART)
+        return RunContainerStatus(
+            name=container.name,
+            image=container.image,
+            state=RunState(waiting=Waiting(RESTARTING_ALL, REMOVED_TO_RESTART)),
+            last_state=RunState(terminated=ended),
+            restart_count=before.restart_count + 1,
+            volume_mounts=_mounts(context, container),
+        )
     if before is not None and before.state.terminated is not None:
         return before
     has_init = bool(context.pod.spec.init_containers)

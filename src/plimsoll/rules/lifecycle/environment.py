@@ -2,7 +2,7 @@
 
 First every `envFrom` in order, then every `env` in order; later values replace earlier ones. A literal value may refer
 to an earlier variable: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`; a reference to an unknown name
-stays unchanged. Values from a field, a resource or a ConfigMap are never expanded.
+stays unchanged. Values from a field, a resource, a ConfigMap or a Secret are never expanded.
 
 A missing source is a ContainerConfigError with the kubelet's message, unless it is optional: then the variable is
 omitted.
@@ -17,25 +17,22 @@ import msgspec
 
 from plimsoll.errors import ContainerConfigError
 from plimsoll.rules.gotext import quoted
+from plimsoll.rules.lifecycle.api_objects import Keyed, PodObjects, data_of, not_found
 from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList, listed
+from plimsoll.rules.model.run_volumes import ResourceField
 from plimsoll.rules.model.runnable import (
     ConfigMap,
     EnvFrom,
     EnvSource,
     KeyOf,
-    ResourceField,
     RunContainer,
     RunPod,
     container_named,
-    containers_of,
 )
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.quantity import ZERO, from_units
 
-ConfigMaps = Mapping[str, ConfigMap]  # of the pod's namespace, by name
-
 INVALID_NAMES = "InvalidEnvironmentVariableNames"
-_SECRETS = "no secrets are served here: use a config map, or the variable's value"
 _ONE = from_units(1)
 
 _NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
@@ -67,7 +64,7 @@ class Environment(msgspec.Struct, frozen=True):
 def environment(
     pod: RunPod,
     container: RunContainer,
-    config_maps: ConfigMaps,
+    objects: PodObjects,
     surroundings: Surroundings,
     *,
     profile: Profile = DEFAULT_PROFILE,
@@ -76,13 +73,13 @@ def environment(
     variables: dict[str, str] = {}
     notes: list[EnvironmentNote] = []
     for source in container.env_from:
-        notes.extend(_take_all(source, pod.metadata.namespace, config_maps, variables, profile))
+        notes.extend(_take_all(source, pod.metadata.namespace, objects, variables, profile))
     for variable in container.env:
         value: str | None = variable.value
         if value:
             value = expanded(value, variables)
         elif variable.value_from is not None:
-            value = _resolved(variable.value_from, variable.name, pod, container, config_maps, surroundings)
+            value = _resolved(variable.value_from, variable.name, pod, container, objects, surroundings)
         if value is None:
             continue
         if not variable.name or "=" in variable.name or "\0" in variable.name + value:
@@ -116,67 +113,55 @@ def _expanded(text: str, value: Callable[[str], str]) -> str:
     return _REFERENCE.sub(lambda match: "$" if match[1] else value(match[2]), text)
 
 
-def referenced_config_maps(pod: RunPod) -> frozenset[str]:
-    """The names of all ConfigMaps that the pod's containers and volumes refer to."""
-    return frozenset(name for name in _named(pod) if name)
-
-
-def _named(pod: RunPod) -> Iterator[str]:
-    for container in containers_of(pod):
-        for source in container.env_from:
-            if source.config_map_ref is not None:
-                yield source.config_map_ref.name
-        for variable in container.env:
-            if variable.value_from is not None and variable.value_from.config_map_key_ref is not None:
-                yield variable.value_from.config_map_key_ref.name
-    for volume in pod.spec.volumes:
-        if volume.config_map is not None:
-            yield volume.config_map.name
-        for projection in volume.projected.sources if volume.projected is not None else ():
-            if projection.config_map is not None:
-                yield projection.config_map.name
-
-
 # --- envFrom ---
 
 
 def _take_all(
-    source: EnvFrom, namespace: str, config_maps: ConfigMaps, variables: dict[str, str], profile: Profile
+    source: EnvFrom, namespace: str, objects: PodObjects, variables: dict[str, str], profile: Profile
 ) -> Iterator[EnvironmentNote]:
-    if source.secret_ref is not None and not source.secret_ref.optional:
-        raise ContainerConfigError(f"{not_found('secret', source.secret_ref.name)}: {_SECRETS}")
-    if source.config_map_ref is None:
-        return
-    name = source.config_map_ref.name
-    config_map = config_maps.get(name)
-    if config_map is None:
-        if source.config_map_ref.optional:
-            return
-        raise ContainerConfigError(not_found("configmap", name))
+    for reference, kind, found in (
+        (source.config_map_ref, "configMap", objects.config_maps),
+        (source.secret_ref, "secret", objects.secrets),
+    ):
+        if reference is None:
+            continue
+        keyed = found.get(reference.name)
+        if keyed is None:
+            if reference.optional:
+                continue
+            raise ContainerConfigError(not_found(kind.lower(), reference.name))
+        invalid = _take_keys(source.prefix, _texts(keyed, kind), variables, profile)
+        if invalid:
+            yield EnvironmentNote(
+                INVALID_NAMES,
+                f"Keys [{', '.join(sorted(invalid))}] from the EnvFrom {kind} {namespace}/{reference.name} were "
+                "skipped since they are considered invalid environment variable names.",
+            )
+
+
+def _take_keys(prefix: str, texts: Mapping[str, str], variables: dict[str, str], profile: Profile) -> list[str]:
+    """The names that cannot be variables."""
     invalid: list[str] = []
-    for key, value in (config_map.data or {}).items():
-        prefixed = source.prefix + key
+    for key, value in texts.items():
+        prefixed = prefix + key
         is_name = is_variable_name(prefixed) if profile.invalid_variables_skipped else prefixed and "=" not in prefixed
         if is_name and "\0" not in prefixed + value:
             variables[prefixed] = value
         else:
             invalid.append(prefixed)
-    if invalid:
-        yield EnvironmentNote(
-            INVALID_NAMES,
-            f"Keys [{', '.join(sorted(invalid))}] from the EnvFrom configMap {namespace}/{name} were skipped since "
-            "they are considered invalid environment variable names.",
-        )
+    return invalid
+
+
+def _texts(keyed: Keyed, kind: str) -> Mapping[str, str]:
+    """What may become variables: of a ConfigMap `data` only; the bytes of a Secret are text."""
+    if isinstance(keyed, ConfigMap):
+        return keyed.data or {}
+    return {key: data.decode("utf-8", "surrogateescape") for key, data in data_of(keyed, kind).items()}
 
 
 def is_variable_name(text: str) -> bool:
     """The rule of 1.27 for keys as variables; `.` and names that begin with `..` are invalid."""
     return _NAME.fullmatch(text) is not None and text != "." and not text.startswith("..")
-
-
-def not_found(kind: str, name: str) -> str:
-    """The API server's message."""
-    return f"{kind} {quoted(name)} not found"
 
 
 # --- valueFrom ---
@@ -187,7 +172,7 @@ def _resolved(
     variable: str,
     pod: RunPod,
     container: RunContainer,
-    config_maps: ConfigMaps,
+    objects: PodObjects,
     surroundings: Surroundings,
 ) -> str | None:
     """None: optional and missing."""
@@ -196,25 +181,24 @@ def _resolved(
     if source.resource_field_ref is not None:
         return resource_value(pod, container, source.resource_field_ref, surroundings.allocatable)
     if source.config_map_key_ref is not None:
-        return _key_value(source.config_map_key_ref, pod.metadata.namespace, config_maps)
+        return _key_value(source.config_map_key_ref, "ConfigMap", objects.config_maps, pod.metadata.namespace)
     if source.secret_key_ref is not None:
-        if source.secret_key_ref.optional:
-            return None
-        raise ContainerConfigError(f"{not_found('secret', source.secret_key_ref.name)}: {_SECRETS}")
+        return _key_value(source.secret_key_ref, "Secret", objects.secrets, pod.metadata.namespace)
     raise ContainerConfigError(
-        f"environment variable {quoted(variable)}: valueFrom supports fieldRef, resourceFieldRef and configMapKeyRef"
+        f"environment variable {quoted(variable)}: valueFrom supports fieldRef, resourceFieldRef, configMapKeyRef and "
+        "secretKeyRef"
     )
 
 
-def _key_value(reference: KeyOf, namespace: str, config_maps: ConfigMaps) -> str | None:
-    config_map = config_maps.get(reference.name)
-    if config_map is None:
+def _key_value(reference: KeyOf, kind: str, found: Mapping[str, Keyed], namespace: str) -> str | None:
+    keyed = found.get(reference.name)
+    if keyed is None:
         if reference.optional:
             return None
-        raise ContainerConfigError(not_found("configmap", reference.name))
-    value = (config_map.data or {}).get(reference.key)
+        raise ContainerConfigError(not_found(kind.lower(), reference.name))
+    value = _texts(keyed, kind).get(reference.key)
     if value is None and not reference.optional:
-        raise ContainerConfigError(f"couldn't find key {reference.key} in ConfigMap {namespace}/{reference.name}")
+        raise ContainerConfigError(f"couldn't find key {reference.key} in {kind} {namespace}/{reference.name}")
     return value
 
 

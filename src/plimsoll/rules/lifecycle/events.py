@@ -117,6 +117,11 @@ def sandbox_changed() -> LifecycleEvent:
     return LifecycleEvent("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 
 
+def hook_without_tls(address: str) -> LifecycleEvent:
+    message = f"request to HTTPS lifecycle hook {address} got HTTP response, retry with HTTP succeeded"
+    return LifecycleEvent("LifecycleHTTPFallback", message, "Warning")
+
+
 def sync_failed(error: str) -> LifecycleEvent:
     return LifecycleEvent("FailedSync", f"Error: {error}", "Warning")
 

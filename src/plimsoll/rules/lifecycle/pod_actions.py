@@ -12,6 +12,7 @@ agent that was killed at any point continues:
   (03 §10), is killed and started again in the same sync.
 * Ephemeral containers start as soon as there is a sandbox, whatever the others do, and never again.
 * If no container runs or will run, kill the pod, sidecars and ephemeral containers included.
+* If a restart rule says so, kill all containers, remove their records and start from the beginning (`restarts`).
 
 Each start is subject to crash back-off and pull back-off; a container in back-off waits with the kubelet's message.
 
@@ -37,6 +38,14 @@ from plimsoll.rules.lifecycle.backoff import (
     waits_until_s,
 )
 from plimsoll.rules.lifecycle.events import ContainerEvents, sandbox_changed
+from plimsoll.rules.lifecycle.restarts import (
+    causes_of_restart_of_all,
+    is_restarted,
+    may_restart,
+    restart_of_all,
+    runs_once,
+    survives_failure,
+)
 from plimsoll.rules.lifecycle.termination import deadline_s, kill_grace_s
 from plimsoll.rules.model.objects import Container, is_sidecar
 from plimsoll.rules.model.observed import (
@@ -55,7 +64,7 @@ from plimsoll.rules.model.observed import (
     Wait,
 )
 from plimsoll.rules.model.pod_status import RunContainerStatus, RunStatus
-from plimsoll.rules.model.runnable import NEVER, ON_FAILURE, RunContainer, RunPod, container_kind
+from plimsoll.rules.model.runnable import ALWAYS, NEVER, RunContainer, RunPod, container_kind
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resize.steps import restart_message
 
@@ -63,17 +72,6 @@ from plimsoll.rules.resize.steps import restart_message
 def definition_of(container: Container) -> str:
     """A change of this restarts the container. In a running pod only the image can change."""
     return f"{container.name}={container.image}"
-
-
-def may_restart(container: RunContainer, pod: RunPod, newest: ObservedContainer | None) -> bool:
-    """Whether this container would be started if it does not run (04 §11)."""
-    if pod.metadata.deletion_timestamp is not None or (newest is not None and newest.phase == "running"):
-        return False
-    if newest is None or newest.phase in ("unknown", "created") or is_sidecar(container):
-        return True
-    if pod.spec.restart_policy == NEVER:
-        return False
-    return not (pod.spec.restart_policy == ON_FAILURE and newest.exit_code == 0)
 
 
 def compute_pod_actions(
@@ -113,7 +111,7 @@ class _Sync:
         self.limits, self.profile = limits, profile
         self.sandbox = seen.sandbox()
         self.status = memory.status if memory.status is not None else pod.status
-        self.may_fail_again = pod.spec.restart_policy != NEVER
+        self.policy = pod.spec.restart_policy or ALWAYS
         self.kills: dict[str, Kill] = {}
         self.to_start: list[RunContainer] = []
         self.starts: list[Start] = []
@@ -125,6 +123,8 @@ class _Sync:
     def actions(self) -> PodActions:
         if self.pod.metadata.deletion_timestamp is not None:
             return self._end()
+        if causes := causes_of_restart_of_all(self.pod, self.seen):
+            return restart_of_all(self.pod, self.seen, causes, self._sandbox_id())
         if self._needs_sandbox():
             return self._new_sandbox()
         for container in self.seen.live():
@@ -158,7 +158,7 @@ class _Sync:
     def _new_sandbox(self) -> PodActions:
         """All containers are killed with the old sandbox and start from the beginning in the new one."""
         attempt = 0 if self.sandbox is None else self.sandbox.attempt + 1
-        if not self.may_fail_again and attempt and self.seen.containers:
+        if self.policy == NEVER and attempt and self.seen.containers:
             return self._end()
         ordinary = [container for container in self.pod.spec.containers if not self._is_done(container)]
         if not ordinary and any(self.seen.newest(container.name) is not None for container in self.pod.spec.containers):
@@ -173,7 +173,7 @@ class _Sync:
     def _is_done(self, container: RunContainer) -> bool:
         newest = self.seen.newest(container.name)
         has_succeeded = newest is not None and newest.phase == "exited" and newest.exit_code == 0
-        return has_succeeded and self.pod.spec.restart_policy == ON_FAILURE
+        return has_succeeded and runs_once(container, self.policy)
 
     def _here(self, name: str) -> ObservedContainer | None:
         """The newest of that name, if it belongs to the current sandbox."""
@@ -232,8 +232,9 @@ class _Sync:
                 return False, True, False
             if newest.exit_code == 0:
                 return True, False, False
-            return False, self.may_fail_again, not self.may_fail_again
-        if not sidecar and not self.may_fail_again:
+            again = is_restarted(container, self.policy, newest.exit_code)
+            return False, again, not again
+        if not sidecar and not survives_failure(container, self.policy):
             return False, False, True
         self._kill(newest, 'Init container is in "unknown" state, try killing it before restart', "unknown")
         return False, True, False
@@ -285,7 +286,7 @@ class _Sync:
                 keeps = True
                 continue
             reason, message = why
-            if reason == "resize" or self.may_fail_again or reason == "definition":
+            if reason in ("resize", "definition") or survives_failure(container, self.policy):
                 keeps = True
                 self.to_start.append(container)
                 message = message if reason == "resize" else f"{message}, will be restarted"

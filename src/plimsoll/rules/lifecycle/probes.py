@@ -15,15 +15,18 @@ from typing import Literal
 import msgspec
 
 from plimsoll.rules.gotext import quoted
-from plimsoll.rules.lifecycle.events import ContainerEvents
+from plimsoll.rules.lifecycle.events import ContainerEvents, duration_text
 from plimsoll.rules.model.observed import NO_RESULTS, LifecycleEvent, ObservedContainer, ProbeResults
 from plimsoll.rules.model.pod_status import RunContainerStatus
-from plimsoll.rules.model.runnable import HttpGet, Probe, RunContainer, TcpSocket
+from plimsoll.rules.model.runnable import GrpcAction, HttpGet, Probe, RunContainer, TcpSocket
 from plimsoll.rules.profile import Profile
 
 ProbeKind = Literal["Startup", "Liveness", "Readiness"]
 KINDS: tuple[ProbeKind, ...] = ("Startup", "Liveness", "Readiness")
 MAX_OUTPUT_BYTES = 10 * 1024
+# Of the gRPC health protocol, by number (https://github.com/grpc/grpc/blob/master/doc/health-checking.md).
+HEALTH_STATUSES = ("UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN")
+_GRPC_DEADLINE_EXCEEDED, _GRPC_UNIMPLEMENTED = 4, 12
 
 
 class ProbeResult(msgspec.Struct, frozen=True):
@@ -141,7 +144,33 @@ def exec_timeout(command: tuple[str, ...], timeout_s: int, profile: Profile) -> 
     return ProbeResult(False, f"command {command_text} timed out")
 
 
-def port_number(action: HttpGet | TcpSocket, container: RunContainer) -> int | None:
+def grpc_health(status: int) -> ProbeResult:
+    """Of a health check that was answered."""
+    if status == HEALTH_STATUSES.index("SERVING"):
+        return ProbeResult(True, "service healthy")
+    name = HEALTH_STATUSES[status] if 0 <= status < len(HEALTH_STATUSES) else str(status)
+    return ProbeResult(False, f"service unhealthy (responded with {quoted(name)})")
+
+
+def grpc_timeout(address: str, timeout_s: float, *, is_connected: bool) -> ProbeResult:
+    within = duration_text(timeout_s)
+    if is_connected:
+        return ProbeResult(False, f"timeout: health rpc did not complete within {within}")
+    why = "context deadline exceeded"
+    return ProbeResult(False, f"timeout: failed to connect service {quoted(address)} within {within}: {why}")
+
+
+def grpc_failure(code: int, message: str, text: str, timeout_s: float) -> ProbeResult:
+    """Of a health check that ended with another status than OK; `text` is the whole error."""
+    if code == _GRPC_UNIMPLEMENTED:
+        protocol = "this server does not implement the grpc health protocol (grpc.health.v1.Health)"
+        return ProbeResult(False, f"error: {protocol}: {message}")
+    if code == _GRPC_DEADLINE_EXCEEDED:
+        return grpc_timeout("", timeout_s, is_connected=True)
+    return ProbeResult(False, f"error: health rpc probe failed: {text}")
+
+
+def port_number(action: HttpGet | TcpSocket | GrpcAction, container: RunContainer) -> int | None:
     """A named port is one of the container's ports; None if there is no such port."""
     port = action.port
     if isinstance(port, str):

@@ -1,15 +1,13 @@
-"""securityContext of pod and container → the values for the runtime, or the reason why not; other refused settings.
+"""securityContext of pod and container → the values for the runtime, or the reason why not.
 
-A container's field overrides the pod's. Supported: runAsUser, runAsGroup, runAsNonRoot, supplementalGroups, fsGroup
-(as a group of every process, and as the group of volumes), capabilities, privileged, readOnlyRootFilesystem,
-allowPrivilegeEscalation, seccompProfile. Every other field is refused with its path, because a setting that promises
-protection and does nothing is worse than none. Values that change nothing are accepted: an `Unconfined` AppArmor
-profile, the `Default` proc mount, and fsGroupChangePolicy, which Kubernetes does not apply to the volumes that this
-node supports. SELinux options are accepted where the kernel has no SELinux, as a kubelet does; `without_effect` has a
-sentence about them.
+A container's field overrides the pod's. Every field reaches the runtime; what a runtime cannot do is refused with the
+field's path (`Abilities`), because a setting that promises protection and does nothing is worse than none. SELinux
+options are accepted where the kernel has no SELinux, as by a kubelet, and `without_effect` has a sentence about them.
+windowsOptions mean nothing on Linux. fsGroupChangePolicy has no effect on the volumes that this node supports, as in
+Kubernetes.
 
-Privileges cannot be gained unless the manifest allows it (`allowPrivilegeEscalation: true`, or `privileged`); the
-default of Kubernetes is to allow it.
+A process may gain privileges (by a set-user-ID program) unless allowPrivilegeEscalation is false. Kubernetes:
+pkg/kubelet/kuberuntime/security_context.go, pkg/securitycontext/util.go.
 """
 
 from __future__ import annotations
@@ -25,33 +23,51 @@ from plimsoll.rules.model.runnable import (
     RunPod,
     SeccompProfile,
     SecurityContext,
+    SeLinuxOptions,
     containers_of,
 )
 
 LOCALHOST = "localhost/"
-_UNCONFINED = {"type": "Unconfined"}
+MERGE, STRICT = "Merge", "Strict"
+UNMASKED = "Unmasked"
+_UNCONFINED = "Unconfined"
 _APP_ARMOR_ANNOTATION = "container.apparmor.security.beta.kubernetes.io/"
+_ANNOTATED = {"unconfined": _UNCONFINED, "runtime/default": "RuntimeDefault"}
 _NOTHING = SecurityContext()
 _NOTHING_OF_POD = PodSecurityContext()
+
+
+class Abilities(msgspec.Struct, frozen=True):
+    """What the kernel and the runtime can do. A runtime behind CRI gets profiles and labels, and applies them."""
+
+    has_selinux: bool = False
+    applies_profiles: bool = True  # AppArmor profiles and SELinux labels
+
+
+FULL_ABILITIES = Abilities()
 
 
 class SecurityValues(msgspec.Struct, frozen=True):
     user: int | None = None  # None: the image's, or root
     group: int | None = None
     groups: tuple[int, ...] = ()
+    groups_policy: str = MERGE  # or Strict: without the groups of the user in the image
     add_capabilities: tuple[str, ...] = ()
     drop_capabilities: tuple[str, ...] = ()
     privileged: bool = False
-    no_new_privileges: bool = True
+    no_new_privileges: bool = False
     read_only_root: bool = False
+    unmasked_proc: bool = False
     seccomp: str = ""  # RuntimeDefault, Unconfined or localhost/<profile>; empty: the default of the node
+    app_armor: str = ""  # the same, of AppArmor; empty: the default of the runtime
+    se_linux: SeLinuxOptions | None = None
 
 
 def security_values(
-    pod: RunPod, container: RunContainer, image_user: int | None = None, *, has_selinux: bool = False
+    pod: RunPod, container: RunContainer, image_user: int | None = None, abilities: Abilities = FULL_ABILITIES
 ) -> SecurityValues:
     """Raises ContainerConfigError with every refused field, or if runAsNonRoot is set and the user is root."""
-    refused = [*_refused_by_pod(pod, has_selinux), *_refused_by_container(pod, container, has_selinux)]
+    refused = [*_refused_by_pod(pod, abilities), *_refused_by_container(pod, container, abilities)]
     if refused:
         listed = ", ".join(refused)
         raise ContainerConfigError(
@@ -63,18 +79,47 @@ def security_values(
     _check_non_root(pod, container, own, shared, user, image_user)
     fs_group = () if shared.fs_group is None else (shared.fs_group,)
     capabilities = own.capabilities
-    privileged = bool(own.privileged)
     return SecurityValues(
         user=user,
         group=shared.run_as_group if own.run_as_group is None else own.run_as_group,
-        groups=tuple(dict.fromkeys((*shared.supplemental_groups, *fs_group))),
+        groups=tuple(dict.fromkeys((*fs_group, *shared.supplemental_groups))),
+        groups_policy=shared.supplemental_groups_policy or MERGE,
         add_capabilities=capabilities.add if capabilities is not None else (),
         drop_capabilities=capabilities.drop if capabilities is not None else (),
-        privileged=privileged,
-        no_new_privileges=not (privileged or own.allow_privilege_escalation),
+        privileged=bool(own.privileged),
+        no_new_privileges=own.allow_privilege_escalation is False,
         read_only_root=bool(own.read_only_root_filesystem),
+        unmasked_proc=own.proc_mount == UNMASKED,
         seccomp=_seccomp(own.seccomp_profile or shared.seccomp_profile),
+        app_armor=_app_armor(pod, container),
+        se_linux=own.se_linux_options or shared.se_linux_options,
     )
+
+
+def sandbox_values(pod: RunPod) -> SecurityValues:
+    """Of the sandbox, which runs the runtime's own program: the pod's settings, and a seccomp filter of the runtime."""
+    shared = pod.spec.security_context or _NOTHING_OF_POD
+    fs_group = () if shared.fs_group is None else (shared.fs_group,)
+    return SecurityValues(
+        user=shared.run_as_user,
+        group=shared.run_as_group,
+        groups=(*fs_group, *shared.supplemental_groups),
+        groups_policy=shared.supplemental_groups_policy or MERGE,
+        seccomp="RuntimeDefault",
+        se_linux=shared.se_linux_options,
+    )
+
+
+def _app_armor(pod: RunPod, container: RunContainer) -> str:
+    """The container's field, else the annotation of older releases, else the pod's field."""
+    own = (container.security_context or _NOTHING).app_armor_profile
+    named = (pod.metadata.annotations or {}).get(_APP_ARMOR_ANNOTATION + container.name)
+    if own is None and named:
+        return _ANNOTATED.get(named, named)
+    profile = own or (pod.spec.security_context or _NOTHING_OF_POD).app_armor_profile
+    if profile is None:
+        return ""
+    return LOCALHOST + profile.localhost_profile if profile.type == "Localhost" else profile.type
 
 
 def _seccomp(profile: SeccompProfile | None) -> str:
@@ -107,8 +152,18 @@ def _check_non_root(
         raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {which}")
 
 
-def without_effect(pod: RunPod, *, has_selinux: bool) -> str:
-    """A sentence about what the pod asks for and this node accepts without doing it; empty where there is nothing."""
+def only_user(pod: RunPod) -> int | None:
+    """The user of all containers, if every one of them has the same runAsUser: who owns the pod's tokens."""
+    shared = pod.spec.security_context or _NOTHING_OF_POD
+    users = set()
+    for container in containers_of(pod):
+        own = container.security_context or _NOTHING
+        users.add(shared.run_as_user if own.run_as_user is None else own.run_as_user)
+    return users.pop() if len(users) == 1 else None
+
+
+def without_effect(pod: RunPod, *, has_selinux: bool) -> list[str]:
+    """Sentences about what the pod asks for and this node accepts without doing it."""
     contexts: list[tuple[str, SecurityContext | PodSecurityContext | None]] = [("spec", pod.spec.security_context)]
     contexts += [(container_path(pod, each), each.security_context) for each in containers_of(pod)]
     fields = [
@@ -116,61 +171,44 @@ def without_effect(pod: RunPod, *, has_selinux: bool) -> str:
         for at, context in contexts
         if context is not None and context.se_linux_options is not None and not has_selinux
     ]
-    return f"{', '.join(fields)}: no effect, SELinux is not enabled on this node" if fields else ""
+    ports = [
+        f"{container_path(pod, each)}.ports[{place}].hostPort"
+        for each in containers_of(pod)
+        for place, port in enumerate(each.ports)
+        if port.host_port and not pod.spec.host_network
+    ]
+    reasons = ((fields, "SELinux is not enabled on this node"), (ports, "this node forwards no ports to pods"))
+    return [f"{', '.join(paths)}: no effect, {reason}" for paths, reason in reasons if paths]
 
 
 def app_armor_profiles(pod: RunPod) -> bool:
     """Whether a container asks for an AppArmor profile, by field or by the annotation of older releases."""
-    annotations = pod.metadata.annotations or {}
-    shared = pod.spec.security_context or _NOTHING_OF_POD
-    for container in containers_of(pod):
-        own = container.security_context or _NOTHING
-        profile = own.app_armor_profile or shared.app_armor_profile
-        if profile is None and (named := annotations.get(_APP_ARMOR_ANNOTATION + container.name)):
-            profile = {"type": "Unconfined" if named == "unconfined" else named}
-        if profile is not None and profile != _UNCONFINED and not own.privileged:
-            return True
-    return False
+    return any(
+        _app_armor(pod, container) not in ("", _UNCONFINED) and not (container.security_context or _NOTHING).privileged
+        for container in containers_of(pod)
+    )
 
 
-def _refused_by_pod(pod: RunPod, has_selinux: bool) -> Iterator[str]:
-    if pod.spec.host_users is False:
-        yield "spec.hostUsers"
+def _refused_by_pod(pod: RunPod, abilities: Abilities) -> Iterator[str]:
     if pod.spec.resource_claims:
         yield "spec.resourceClaims"
     context = pod.spec.security_context
-    if context is None:
-        return
-    at = "spec.securityContext"
-    if context.sysctls:
-        yield f"{at}.sysctls"
-    if context.supplemental_groups_policy:
-        yield f"{at}.supplementalGroupsPolicy"
-    if context.se_linux_change_policy and has_selinux:
-        yield f"{at}.seLinuxChangePolicy"
-    yield from _refused_profiles(context, at, has_selinux)
+    if context is not None:
+        yield from _refused_labels(context, "spec.securityContext", abilities)
 
 
-def _refused_by_container(pod: RunPod, container: RunContainer, has_selinux: bool) -> Iterator[str]:
-    if container.restart_policy_rules:
-        yield f"{container_path(pod, container)}.restartPolicyRules"
-    if container.restart_policy and container in pod.spec.containers:
-        yield f"{container_path(pod, container)}.restartPolicy"
+def _refused_by_container(pod: RunPod, container: RunContainer, abilities: Abilities) -> Iterator[str]:
     context = container.security_context
-    if context is None:
+    if context is not None:
+        yield from _refused_labels(context, f"{container_path(pod, container)}.securityContext", abilities)
+
+
+def _refused_labels(context: SecurityContext | PodSecurityContext, at: str, abilities: Abilities) -> Iterator[str]:
+    if abilities.applies_profiles:
         return
-    at = f"{container_path(pod, container)}.securityContext"
-    if context.proc_mount not in (None, "", "Default"):
-        yield f"{at}.procMount"
-    yield from _refused_profiles(context, at, has_selinux)
-
-
-def _refused_profiles(context: SecurityContext | PodSecurityContext, at: str, has_selinux: bool) -> Iterator[str]:
-    if context.se_linux_options is not None and has_selinux:
+    if context.se_linux_options is not None and abilities.has_selinux:
         yield f"{at}.seLinuxOptions"
-    if context.windows_options is not None:
-        yield f"{at}.windowsOptions"
-    if context.app_armor_profile is not None and context.app_armor_profile != _UNCONFINED:
+    if context.app_armor_profile is not None and context.app_armor_profile.type != _UNCONFINED:
         yield f"{at}.appArmorProfile"
 
 

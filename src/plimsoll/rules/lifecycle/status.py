@@ -12,11 +12,14 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from plimsoll.rules.lifecycle.conditions import (
+    ALL_RESTARTING,
+    BY_NODE,
     DISRUPTION_TARGET,
     OWN_CONDITIONS,
     PASSING_CONDITIONS,
     SCHEDULED,
     ConditionInputs,
+    all_restarting,
     containers_ready,
     initialized,
     pod_ready,
@@ -29,6 +32,7 @@ from plimsoll.rules.lifecycle.container_status import (
     has_started,
     with_short_messages,
 )
+from plimsoll.rules.lifecycle.restarts import RESTARTING_ALL, causes_of_restart_of_all, is_restarted, may_restart_all
 from plimsoll.rules.lifecycle.termination import FINAL_PHASES, TerminationVerdict, is_ending
 from plimsoll.rules.model.objects import ResourceList, Resources, is_sidecar, is_static
 from plimsoll.rules.model.observed import ObservedPod, SyncState
@@ -41,8 +45,9 @@ from plimsoll.rules.model.pod_status import (
     RunCondition,
     RunContainerStatus,
     RunStatus,
+    Terminated,
 )
-from plimsoll.rules.model.runnable import ALWAYS, NEVER, RunPod
+from plimsoll.rules.model.runnable import ALWAYS, RunContainer, RunPod
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.timestamps import rfc3339
@@ -83,8 +88,9 @@ def pod_status(
     """
     before = memory.status if memory.status is not None else pod.status
     ending = is_final or is_ending(pod, before, verdict)
+    restarting = not ending and _is_restarting_all(pod, seen, before)
     context = StatusContext(
-        pod, seen, memory, node.profile, node.runtime_name, ending, allocated or {}, node.shows_allocated
+        pod, seen, memory, node.profile, node.runtime_name, ending, allocated or {}, node.shows_allocated, restarting
     )
     spec = pod.spec
     count = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)
@@ -196,13 +202,13 @@ def _phase(
 def phase_of(pod: RunPod, statuses: tuple[RunContainerStatus, ...], *, is_final: bool = False) -> str:
     """From the containers alone."""
     by_name = {each.name: each for each in statuses}
-    tally = _Tally()
+    tally = _Tally(pod.spec.restart_policy or ALWAYS)
     for container in pod.spec.init_containers:
         status = by_name.get(container.name)
-        tally.count_sidecar(status) if is_sidecar(container) else tally.count_init(status)
+        tally.count_sidecar(status) if is_sidecar(container) else tally.count_init(container, status)
     for container in pod.spec.containers:
-        tally.count(by_name.get(container.name))
-    if tally.failed_inits and pod.spec.restart_policy == NEVER:
+        tally.count(container, by_name.get(container.name))
+    if tally.failed_inits:
         return FAILED
     begun = any(
         status.state.running is not None or status.state.terminated is not None
@@ -218,28 +224,28 @@ def phase_of(pod: RunPod, statuses: tuple[RunContainerStatus, ...], *, is_final:
     has_succeeded = tally.stopped == tally.succeeded
     if is_final and not is_static(pod):
         return SUCCEEDED if has_succeeded else FAILED
-    if (pod.spec.restart_policy or ALWAYS) == ALWAYS:
+    if tally.restarting:
         return RUNNING
-    if has_succeeded:
-        return SUCCEEDED
-    return FAILED if pod.spec.restart_policy == NEVER else RUNNING
+    return SUCCEEDED if has_succeeded else FAILED
 
 
 class _Tally:
-    """Containers by state. A waiting container that has terminated before counts as stopped."""
+    """Containers by state. A waiting container that has terminated before counts as stopped. `failed_inits` and
+    `restarting`: stopped, and not or to be started again."""
 
-    def __init__(self) -> None:
+    def __init__(self, policy: str) -> None:
+        self._policy = policy
         self.pending_inits = self.failed_inits = 0
-        self.unknown = self.running = self.waiting = self.stopped = self.succeeded = 0
+        self.unknown = self.running = self.waiting = self.stopped = self.succeeded = self.restarting = 0
 
-    def count_init(self, status: RunContainerStatus | None) -> None:
+    def count_init(self, container: RunContainer, status: RunContainerStatus | None) -> None:
         ended = None if status is None else status.state.terminated
         if status is not None and ended is None and status.state.running is None:
             ended = status.last_state.terminated
         if ended is None:
             self.pending_inits += 1
         elif ended.exit_code != 0:
-            self.failed_inits += 1
+            self.failed_inits += not self._is_restarted(container, ended)
 
     def count_sidecar(self, status: RunContainerStatus | None) -> None:
         """A terminated sidecar is not counted."""
@@ -252,7 +258,10 @@ class _Tally:
             self.pending_inits += 1
             self.waiting += 1
 
-    def count(self, status: RunContainerStatus | None) -> None:
+    def _is_restarted(self, container: RunContainer, ended: Terminated) -> bool:
+        return ended.reason == RESTARTING_ALL or is_restarted(container, self._policy, ended.exit_code)
+
+    def count(self, container: RunContainer, status: RunContainerStatus | None) -> None:
         if status is None:
             self.unknown += 1
         elif status.state.running is not None:
@@ -260,8 +269,10 @@ class _Tally:
         elif status.state.terminated is not None:
             self.stopped += 1
             self.succeeded += status.state.terminated.exit_code == 0
+            self.restarting += self._is_restarted(container, status.state.terminated)
         elif status.last_state.terminated is not None:
             self.stopped += 1
+            self.restarting += self._is_restarted(container, status.last_state.terminated)
         else:
             self.waiting += 1
 
@@ -307,7 +318,7 @@ def _conditions(
         disruption = RunCondition(
             DISRUPTION_TARGET,
             "True",
-            "TerminationByKubelet",
+            BY_NODE,
             verdict.condition_message or verdict.message,
             observed_generation=generation,
         )
@@ -319,7 +330,19 @@ def _conditions(
         conditions.append(ready_to_start(inputs, seen))
     conditions.append(initialized(inputs))
     ready = pod_ready(inputs, conditions)
-    return [*conditions, ready, containers_ready(inputs), inputs.condition(SCHEDULED, True)]
+    conditions += [ready, containers_ready(inputs), inputs.condition(SCHEDULED, True)]
+    if may_restart_all(pod):
+        conditions.append(all_restarting(inputs, is_restarting=bool(causes_of_restart_of_all(pod, seen))))
+    return conditions
+
+
+def _is_restarting_all(pod: RunPod, seen: ObservedPod, before: RunStatus) -> bool:
+    """Until the containers that a restart rule has ended are started again; their records are removed before."""
+    if not may_restart_all(pod):
+        return False
+    was = any(each.type == ALL_RESTARTING and each.status == "True" for each in before.conditions)
+    has_records = any(seen.newest(each.name) for each in (*pod.spec.init_containers, *pod.spec.containers))
+    return bool(causes_of_restart_of_all(pod, seen)) or (was and not has_records)
 
 
 def _dated(

@@ -1,45 +1,36 @@
-"""Volumes whose files come from the API: ConfigMaps, the downward API, and projected volumes.
+"""Volumes whose files come from the API: ConfigMaps, Secrets, the downward API, and projected volumes.
 
-A volume and the objects that it refers to determine its files. Messages are the kubelet's. Sources that this node does
-not support (secrets, claims, …) are refused with the field's name, so that no pod waits without a message. Only the
-service account token of a projected volume is omitted with a warning: nearly every pod of a cluster has one and few
-read it.
+A volume and the objects that it refers to determine its files. Messages are the kubelet's. Kinds that this node does
+not support (claims, CSI, network file systems, …) are refused with the field's name, so that no pod waits without a
+message.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Iterable
 
 import msgspec
 
 from plimsoll.errors import ContainerConfigError, PlimsollError, StructuredError
 from plimsoll.rules.gotext import quoted
-from plimsoll.rules.lifecycle.environment import (
-    ConfigMaps,
-    EnvironmentNote,
-    Surroundings,
-    field_value,
-    not_found,
-    resource_value,
-)
-from plimsoll.rules.model.runnable import (
-    ConfigMap,
+from plimsoll.rules.lifecycle.api_objects import Keyed, PodObjects, bundle_wanted, data_of, not_found, token_wanted
+from plimsoll.rules.lifecycle.environment import Surroundings, field_value, resource_value
+from plimsoll.rules.lifecycle.security_context import fs_group, only_user
+from plimsoll.rules.model.run_volumes import (
+    BundleProjection,
     ConfigMapVolume,
     DownwardFile,
     KeyToPath,
     ProjectedVolume,
-    RunPod,
     RunVolume,
-    containers_of,
+    SecretVolume,
     volume_kind,
 )
+from plimsoll.rules.model.runnable import RunPod, containers_of
 
 DEFAULT_MODE = 0o644
-MADE_FROM_API = ("configMap", "downwardAPI", "projected")
-SUPPORTED = ("emptyDir", "hostPath", *MADE_FROM_API)
-TOKEN_LEFT_OUT = "ServiceAccountTokenIgnored"
+MADE_FROM_API = ("configMap", "secret", "downwardAPI", "projected")
+SUPPORTED = ("emptyDir", "hostPath", *MADE_FROM_API, "image")
 
 _MAX_PATH_BYTES = 4096
 
@@ -60,11 +51,7 @@ class VolumeFile(msgspec.Struct, frozen=True):
     path: str  # relative to the volume, without `..`
     data: bytes
     mode: int = DEFAULT_MODE
-
-
-class VolumeFiles(msgspec.Struct, frozen=True):
-    files: tuple[VolumeFile, ...] = ()
-    notes: tuple[EnvironmentNote, ...] = ()
+    user: int | None = None  # its owner; None: root
 
 
 def mounted_volumes(pod: RunPod) -> tuple[RunVolume, ...]:
@@ -74,7 +61,7 @@ def mounted_volumes(pod: RunPod) -> tuple[RunVolume, ...]:
 
 
 def check_kind(volume: RunVolume) -> str:
-    """The volume's kind; raises VolumeError for an unsupported one."""
+    """The volume's kind; raises VolumeError for one that this node does not support."""
     kind = volume_kind(volume)
     if kind not in SUPPORTED:
         shown = kind or "an unknown kind"
@@ -82,63 +69,66 @@ def check_kind(volume: RunVolume) -> str:
     return kind
 
 
-def volume_files(volume: RunVolume, pod: RunPod, config_maps: ConfigMaps, surroundings: Surroundings) -> VolumeFiles:
+def volume_files(
+    volume: RunVolume, pod: RunPod, objects: PodObjects, surroundings: Surroundings
+) -> tuple[VolumeFile, ...]:
     """The current files of a volume from the API; raises VolumeError."""
     files: tuple[VolumeFile, ...] = ()
-    notes: tuple[EnvironmentNote, ...] = ()
     try:
         if volume.config_map is not None:
-            files = _of_config_map(volume.config_map, config_maps, volume.config_map.default_mode)
+            files = _of_config_map(volume.config_map, objects, volume.config_map.default_mode)
+        elif volume.secret is not None:
+            files = _of_secret(volume.secret, objects, volume.secret.default_mode)
         elif volume.downward_api is not None:
             files = _of_downward_api(volume.downward_api.items, pod, surroundings, volume.downward_api.default_mode)
         elif volume.projected is not None:
-            files, notes = _of_projected(volume.projected, pod, config_maps, surroundings)
+            files = _of_projected(volume.projected, pod, objects, surroundings)
     except (ContainerConfigError, _VolumeFileError) as problem:
         raise VolumeError(volume.name, str(problem)) from None
     by_path = {file.path: file for file in files}  # the last source wins
     _check_no_file_is_a_directory(volume.name, by_path)
-    return VolumeFiles(tuple(by_path.values()), notes)
+    return tuple(by_path.values())
 
 
 class _VolumeFileError(PlimsollError):
     pass
 
 
-def _of_config_map(
-    volume: ConfigMapVolume, config_maps: ConfigMaps, default_mode: int | None
+def _of_config_map(volume: ConfigMapVolume, objects: PodObjects, default_mode: int | None) -> tuple[VolumeFile, ...]:
+    found = objects.config_maps.get(volume.name)
+    missing_key = "configmap references non-existent config key"
+    return _of_keys("configmap", volume.name, found, volume.items, volume.optional, missing_key, default_mode)
+
+
+def _of_secret(
+    volume: SecretVolume | ConfigMapVolume, objects: PodObjects, default_mode: int | None
 ) -> tuple[VolumeFile, ...]:
-    config_map = config_maps.get(volume.name)
-    if config_map is None:
-        if volume.optional:
+    name = volume.secret_name if isinstance(volume, SecretVolume) else volume.name
+    missing_key = "references non-existent secret key"
+    return _of_keys("secret", name, objects.secrets.get(name), volume.items, volume.optional, missing_key, default_mode)
+
+
+def _of_keys(
+    kind: str,
+    name: str,
+    found: Keyed | None,
+    items: tuple[KeyToPath, ...],
+    optional: bool,
+    missing_key: str,
+    default_mode: int | None,
+) -> tuple[VolumeFile, ...]:
+    if found is None:
+        if optional:
             return ()
-        raise _VolumeFileError(not_found("configmap", volume.name))
-    items = volume.items or tuple(KeyToPath(key, key) for key in _keys(config_map))
+        raise _VolumeFileError(not_found(kind, name))
+    data = data_of(found, kind)
     files = []
-    for item in items:
-        data = _data(config_map, item.key)
-        if data is None:
-            if volume.optional:
-                continue
-            raise _VolumeFileError(f"configmap references non-existent config key: {item.key}")
-        files.append(_file(item.path, data, item.mode, default_mode))
+    for item in items or tuple(KeyToPath(key, key) for key in data):
+        if item.key in data:
+            files.append(_file(item.path, data[item.key], item.mode, default_mode))
+        elif not optional:
+            raise _VolumeFileError(f"{missing_key}: {item.key}")
     return tuple(files)
-
-
-def _keys(config_map: ConfigMap) -> list[str]:
-    return [*(config_map.data or {}), *(config_map.binary_data or {})]
-
-
-def _data(config_map: ConfigMap, key: str) -> bytes | None:
-    text = (config_map.data or {}).get(key)
-    if text is not None:
-        return text.encode("utf-8", "surrogatepass")
-    encoded = (config_map.binary_data or {}).get(key)
-    if encoded is None:
-        return None
-    try:
-        return base64.b64decode(encoded, validate=True)
-    except binascii.Error:
-        raise _VolumeFileError(f"binaryData[{key}] of the config map is not base64") from None
 
 
 def _of_downward_api(
@@ -157,28 +147,48 @@ def _of_downward_api(
 
 
 def _of_projected(
-    volume: ProjectedVolume, pod: RunPod, config_maps: ConfigMaps, surroundings: Surroundings
-) -> tuple[tuple[VolumeFile, ...], tuple[EnvironmentNote, ...]]:
+    volume: ProjectedVolume, pod: RunPod, objects: PodObjects, surroundings: Surroundings
+) -> tuple[VolumeFile, ...]:
     files: list[VolumeFile] = []
-    notes: list[EnvironmentNote] = []
     for source in volume.sources:
         if source.config_map is not None:
-            files.extend(_of_config_map(source.config_map, config_maps, volume.default_mode))
+            files.extend(_of_config_map(source.config_map, objects, volume.default_mode))
+        elif source.secret is not None:
+            files.extend(_of_secret(source.secret, objects, volume.default_mode))
         elif source.downward_api is not None:
             files.extend(_of_downward_api(source.downward_api.items, pod, surroundings, volume.default_mode))
         elif source.service_account_token is not None:
-            path = source.service_account_token.get("path")
-            notes.append(
-                EnvironmentNote(TOKEN_LEFT_OUT, f"This node does not mount service account tokens: {path} is omitted")
-            )
-        elif source.secret is not None and source.secret.get("optional") is True:
-            continue
+            wanted = token_wanted(source)
+            if wanted not in objects.tokens:
+                raise _VolumeFileError(objects.token_failures.get(wanted, "failed to fetch token"))
+            token = objects.tokens[wanted]
+            files.append(_private(source.service_account_token.path, token, pod, volume.default_mode))
+        elif source.cluster_trust_bundle is not None:
+            anchors = _trust_anchors(source.cluster_trust_bundle, objects)
+            files.append(_private(source.cluster_trust_bundle.path, anchors, pod, volume.default_mode))
         else:
-            raise _VolumeFileError(
-                "projected volumes support configMap and downwardAPI on this node: remove secret, clusterTrustBundle "
-                "and podCertificate"
-            )
-    return tuple(files), tuple(notes)
+            raise _VolumeFileError("podCertificate is not supported by this node: remove the source")
+    return tuple(files)
+
+
+def _trust_anchors(source: BundleProjection, objects: PodObjects) -> str:
+    if not source.name and not source.signer_name:
+        raise _VolumeFileError("ClusterTrustBundle projection requires either name or signerName to be set")
+    anchors = objects.bundles.get(bundle_wanted(source))
+    if anchors is None and not source.optional:
+        if source.name:
+            what = not_found("clustertrustbundle.certificates.k8s.io", source.name)
+            raise _VolumeFileError(f"while getting ClusterTrustBundle: {what}")
+        raise _VolumeFileError("combination of signerName and labelSelector matched zero ClusterTrustBundles")
+    return anchors or ""
+
+
+def _private(path: str, text: str, pod: RunPod, default_mode: int | None) -> VolumeFile:
+    """Of the only user who needs it, where the pod names one, or of the group of its volumes."""
+    user = only_user(pod)
+    is_private = user is not None or fs_group(pod) is not None
+    mode = 0o600 if is_private else _mode(default_mode)
+    return VolumeFile(_checked(path), text.encode(), mode, user)
 
 
 def _file(path: str, data: bytes, mode: int | None, default_mode: int | None) -> VolumeFile:

@@ -24,6 +24,8 @@ class Gates(msgspec.Struct, frozen=True):
     fixed_defaulting: bool = False  # PodLevelResourcesFixDefaulting
     fixed_class: bool = False  # PodLevelResourcesFixKubeletQOSClass
     in_place: bool = True  # InPlacePodVerticalScaling
+    restart_rules: bool = True  # ContainerRestartRules
+    restart_all: bool = True  # RestartAllContainersOnContainerExits
     # Rows of the profile
     class_from_status: bool = True
     class_per_container: bool = False
@@ -64,5 +66,7 @@ def resolved_gates(feature_gates: Mapping[str, bool], profile: Profile) -> Gates
         claims=feature_gates["DRANodeAllocatableResources"],
         fixed_defaulting=feature_gates["PodLevelResourcesFixDefaulting"],
         fixed_class=feature_gates["PodLevelResourcesFixKubeletQOSClass"],
+        restart_rules=feature_gates["ContainerRestartRules"],
+        restart_all=feature_gates["RestartAllContainersOnContainerExits"],
         **{row: getattr(profile, row) for row in _ROWS},
     )

@@ -31,12 +31,7 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_QUALIFIED})?"
-_is_label = re.compile(_LABEL).fullmatch
-_is_subdomain = re.compile(_SUBDOMAIN).fullmatch
-_is_qualified = re.compile(_QUALIFIED).fullmatch
-_is_label_value = re.compile(_LABEL_VALUE).fullmatch
 _CONFIG_MAP_KEY = "[-._a-zA-Z0-9]+"
-_is_config_map_key = re.compile(_CONFIG_MAP_KEY).fullmatch
 
 _EMPTY = "must be non-empty"
 _DOTS = "must not contain dots"
@@ -99,6 +94,18 @@ def size_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
 
 
+def path_segment_problems(name: str) -> Problems:
+    """Roles and bindings: any name that a path can have."""
+    if name in (".", ".."):
+        return (f"may not be '{name}'",)
+    return tuple(f"may not contain '{letter}'" for letter in "/%" if letter in name)
+
+
+def decoded_bytes(text: str) -> int:
+    """Of valid base64: three bytes for four characters, without the padding."""
+    return len(text) // 4 * 3 - text[-2:].count("=")
+
+
 # --- texts (R-4) ---
 
 
@@ -106,16 +113,16 @@ def size_bytes(text: str) -> int:
 def dns_label_problems(text: str) -> Problems:
     """A container's or namespace's name."""
     found = (_too_long(MAX_LABEL_BYTES),) if size_bytes(text) > MAX_LABEL_BYTES else ()
-    if _is_label(text):
+    if re.fullmatch(_LABEL, text):
         return found
-    return (*found, _DOTS if _is_subdomain(text) else _LABEL_RULE)
+    return (*found, _DOTS if re.fullmatch(_SUBDOMAIN, text) else _LABEL_RULE)
 
 
 @lru_cache(4096)
 def dns_subdomain_problems(text: str) -> Problems:
     """A pod's or node's name."""
     found = (_too_long(MAX_SUBDOMAIN_BYTES),) if size_bytes(text) > MAX_SUBDOMAIN_BYTES else ()
-    return found if _is_subdomain(text) else (*found, _SUBDOMAIN_RULE)
+    return found if re.fullmatch(_SUBDOMAIN, text) else (*found, _SUBDOMAIN_RULE)
 
 
 @lru_cache(4096)
@@ -132,7 +139,7 @@ def qualified_name_problems(text: str) -> Problems:
         found.append(f"name part {_EMPTY}")
     elif size_bytes(name) > MAX_LABEL_BYTES:
         found.append(f"name part {_too_long(MAX_LABEL_BYTES)}")
-    if not _is_qualified(name):
+    if not re.fullmatch(_QUALIFIED, name):
         found.append(f"name part {_QUALIFIED_RULE}")
     return tuple(found)
 
@@ -140,14 +147,14 @@ def qualified_name_problems(text: str) -> Problems:
 @lru_cache(4096)
 def label_value_problems(text: str) -> Problems:
     found = (_too_long(MAX_LABEL_BYTES),) if size_bytes(text) > MAX_LABEL_BYTES else ()
-    return found if _is_label_value(text) else (*found, _LABEL_VALUE_RULE)
+    return found if re.fullmatch(_LABEL_VALUE, text) else (*found, _LABEL_VALUE_RULE)
 
 
 @lru_cache(4096)
 def config_map_key_problems(text: str) -> Problems:
     """A key of a ConfigMap, which becomes the name of a file."""
     found = [_too_long(MAX_SUBDOMAIN_BYTES)] if size_bytes(text) > MAX_SUBDOMAIN_BYTES else []
-    if not _is_config_map_key(text):
+    if not re.fullmatch(_CONFIG_MAP_KEY, text):
         found.append(_CONFIG_MAP_KEY_RULE)
     if text in (".", ".."):
         found.append(f"must not be '{text}'")

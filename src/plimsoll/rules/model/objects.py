@@ -68,11 +68,22 @@ class Port(Lean, frozen=True, gc=False):
     protocol: str = "TCP"
 
 
+class ExitCodes(Lean, frozen=True, gc=False):
+    operator: str = ""
+    values: tuple[Int32, ...] = ()
+
+
+class RestartRule(Lean, frozen=True, gc=False):
+    action: str = ""
+    exit_codes: ExitCodes | None = None
+
+
 class Container(Lean, frozen=True, gc=False):
     name: str = ""
     image: str = ""
     resources: Resources = NO_RESOURCES
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] = ()
     resize_policy: tuple[ResizePolicy, ...] = ()
     ports: tuple[Port, ...] = ()
 

@@ -205,6 +205,7 @@ class PodActions(msgspec.Struct, frozen=True):
     backoffs: Mapping[str, Backoff] = {}  # entries to put into the state
     events: tuple[LifecycleEvent, ...] = ()
     requeue_s: float | None = None  # when time alone changes the result
+    restarts_all: bool = False  # a restart rule ends all containers; the status must show it
 
     @property
     def is_idle(self) -> bool:

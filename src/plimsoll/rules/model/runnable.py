@@ -11,7 +11,6 @@ import msgspec
 
 from plimsoll.rules.model.objects import (
     Container,
-    EmptyDir,
     Int,
     Int32,
     Lean,
@@ -22,9 +21,7 @@ from plimsoll.rules.model.objects import (
 )
 from plimsoll.rules.model.observed import ContainerKind
 from plimsoll.rules.model.pod_status import RunStatus
-from plimsoll.rules.quantity import Quantity
-
-RefusedField = dict[str, object]  # a setting of which only the presence matters
+from plimsoll.rules.model.run_volumes import ObjectField, RefusedField, ResourceField, RunVolume, VolumeMount
 
 ALWAYS, ON_FAILURE, NEVER = "Always", "OnFailure", "Never"
 DEFAULT_GRACE_S = 30
@@ -37,17 +34,6 @@ class RunPort(Port, frozen=True, gc=False):
 
 
 # Environment
-
-
-class ObjectField(Lean, frozen=True, gc=False):
-    field_path: str = ""
-    api_version: str = ""
-
-
-class ResourceField(Lean, frozen=True, gc=False):
-    resource: str = ""
-    container_name: str = ""
-    divisor: Quantity | None = None
 
 
 class KeyOf(Lean, frozen=True, gc=False):
@@ -89,6 +75,13 @@ class ConfigMap(Lean, frozen=True, gc=False):
     metadata: Metadata = Metadata()
     data: dict[str, str] | None = None
     binary_data: dict[str, str] | None = None  # base64, as in the document
+
+
+class Secret(Lean, frozen=True, gc=False):
+    """The data that containers read."""
+
+    metadata: Metadata = Metadata()
+    data: dict[str, str] | None = None  # base64
 
 
 # Probes and hooks
@@ -159,6 +152,23 @@ class SeccompProfile(Lean, frozen=True, gc=False):
     localhost_profile: str = ""
 
 
+class AppArmorProfile(Lean, frozen=True, gc=False):
+    type: str = ""
+    localhost_profile: str = ""
+
+
+class SeLinuxOptions(Lean, frozen=True, gc=False):
+    user: str = ""
+    role: str = ""
+    type: str = ""
+    level: str = ""
+
+
+class Sysctl(Lean, frozen=True, gc=False):
+    name: str = ""
+    value: str = ""
+
+
 class Capabilities(Lean, frozen=True, gc=False):
     add: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
@@ -175,10 +185,10 @@ class SecurityContext(Lean, frozen=True, gc=False):
     read_only_root_filesystem: bool | None = None
     allow_privilege_escalation: bool | None = None
     proc_mount: str | None = None
-    se_linux_options: RefusedField | None = None
+    se_linux_options: SeLinuxOptions | None = None
     windows_options: RefusedField | None = None
     seccomp_profile: SeccompProfile | None = None
-    app_armor_profile: RefusedField | None = None
+    app_armor_profile: AppArmorProfile | None = None
 
 
 class PodSecurityContext(Lean, frozen=True, gc=False):
@@ -189,111 +199,12 @@ class PodSecurityContext(Lean, frozen=True, gc=False):
     supplemental_groups_policy: str | None = None
     fs_group: Int | None = None
     fs_group_change_policy: str | None = None
-    sysctls: tuple[RefusedField, ...] = ()
-    se_linux_options: RefusedField | None = None
+    sysctls: tuple[Sysctl, ...] = ()
+    se_linux_options: SeLinuxOptions | None = None
     windows_options: RefusedField | None = None
     seccomp_profile: SeccompProfile | None = None
-    app_armor_profile: RefusedField | None = None
+    app_armor_profile: AppArmorProfile | None = None
     se_linux_change_policy: str | None = None
-
-
-# Volumes
-
-
-class VolumeMount(Lean, frozen=True, gc=False):
-    name: str = ""
-    mount_path: str = ""
-    read_only: bool = False
-    sub_path: str = ""
-    sub_path_expr: str = ""
-    mount_propagation: str | None = None
-    recursive_read_only: str | None = None
-
-
-class HostPath(Lean, frozen=True, gc=False):
-    path: str = ""
-    type: str = ""
-
-
-class KeyToPath(Lean, frozen=True, gc=False):
-    key: str = ""
-    path: str = ""
-    mode: Int32 | None = None
-
-
-class ConfigMapVolume(Lean, frozen=True, gc=False):
-    name: str = ""
-    items: tuple[KeyToPath, ...] = ()
-    default_mode: Int32 | None = None
-    optional: bool = False
-
-
-class DownwardFile(Lean, frozen=True, gc=False):
-    path: str = ""
-    field_ref: ObjectField | None = None
-    resource_field_ref: ResourceField | None = None
-    mode: Int32 | None = None
-
-
-class DownwardApiVolume(Lean, frozen=True, gc=False):
-    items: tuple[DownwardFile, ...] = ()
-    default_mode: Int32 | None = None
-
-
-class DownwardProjection(Lean, frozen=True, gc=False):
-    items: tuple[DownwardFile, ...] = ()
-
-
-class Projection(Lean, frozen=True, gc=False):
-    """One source of a projected volume; most pods have one for the service account token."""
-
-    config_map: ConfigMapVolume | None = None
-    downward_api: DownwardProjection | None = msgspec.field(name="downwardAPI", default=None)
-    secret: RefusedField | None = None
-    service_account_token: RefusedField | None = None
-    cluster_trust_bundle: RefusedField | None = None
-    pod_certificate: RefusedField | None = None
-
-
-class ProjectedVolume(Lean, frozen=True, gc=False):
-    sources: tuple[Projection, ...] = ()
-    default_mode: Int32 | None = None
-
-
-class RunVolume(Lean, frozen=True, gc=False):
-    """The fields of `objects.Volume` with their contents, for mounting; `volume_kind` names the one that is set."""
-
-    name: str = ""
-    empty_dir: EmptyDir | None = None
-    host_path: HostPath | None = None
-    config_map: ConfigMapVolume | None = None
-    downward_api: DownwardApiVolume | None = msgspec.field(name="downwardAPI", default=None)
-    projected: ProjectedVolume | None = None
-    secret: RefusedField | None = None
-    persistent_volume_claim: RefusedField | None = None
-    ephemeral: RefusedField | None = None
-    csi: RefusedField | None = None
-    image: RefusedField | None = None
-    nfs: RefusedField | None = None
-    iscsi: RefusedField | None = None
-    fc: RefusedField | None = None
-    rbd: RefusedField | None = None
-    cephfs: RefusedField | None = None
-    cinder: RefusedField | None = None
-    glusterfs: RefusedField | None = None
-    flocker: RefusedField | None = None
-    quobyte: RefusedField | None = None
-    storageos: RefusedField | None = None
-    git_repo: RefusedField | None = None
-    flex_volume: RefusedField | None = None
-    azure_disk: RefusedField | None = None
-    azure_file: RefusedField | None = None
-    vsphere_volume: RefusedField | None = None
-    portworx_volume: RefusedField | None = None
-    scale_io: RefusedField | None = msgspec.field(name="scaleIO", default=None)
-    gce_persistent_disk: RefusedField | None = None
-    photon_persistent_disk: RefusedField | None = None
-    aws_elastic_block_store: RefusedField | None = None
 
 
 # The pod
@@ -309,7 +220,6 @@ class RunContainer(Container, frozen=True, gc=False):
     ports: tuple[RunPort, ...] = ()
     volume_mounts: tuple[VolumeMount, ...] = ()
     volume_devices: tuple[RefusedField, ...] = ()
-    restart_policy_rules: tuple[RefusedField, ...] = ()
     liveness_probe: Probe | None = None
     readiness_probe: Probe | None = None
     startup_probe: Probe | None = None
@@ -376,17 +286,6 @@ class RunPod(Pod, frozen=True, gc=False):
     metadata: RunMetadata = RunMetadata()
     spec: RunSpec = RunSpec()
     status: RunStatus = RunStatus()
-
-
-_KNOWN_BY = {each.name: each.encode_name for each in msgspec.structs.fields(RunVolume) if each.name != "name"}
-
-
-def volume_kind(volume: RunVolume) -> str:
-    """As in the manifest (`emptyDir`, `persistentVolumeClaim`); "" if no known kind is set."""
-    for field, wire in _KNOWN_BY.items():
-        if getattr(volume, field) is not None:
-            return wire
-    return ""
 
 
 def containers_of(pod: RunPod) -> tuple[RunContainer, ...]:

@@ -8,7 +8,7 @@ overwritten; all other parts come from the spec immediately, without a decision.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -17,6 +17,7 @@ from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import (
     CPU,
+    MEMORY,
     MEMORY_MEDIUM,
     NO_RESOURCES,
     Container,
@@ -37,6 +38,7 @@ class Allocation(msgspec.Struct, frozen=True):
     holds_pod_level: bool = False
     pod_level: Resources | None = None
     volumes: dict[str, Quantity] = {}  # sizeLimit of memory-backed volumes, with their feature gate
+    inherited: dict[str, Resources] = {}  # of actuated containers: limits they have from another block than `pod_level`
 
 
 def allocation_of(pod: Pod, gates: Gates = DEFAULT_GATES) -> Allocation:
@@ -118,6 +120,49 @@ def is_allocated(pod: Pod, allocation: Allocation) -> bool:
         same_resources(container.resources, allocation.containers.get(container.name, container.resources))
         for container in all_containers(pod.spec)
     )
+
+
+def with_pod_limits(resources: Resources, pod_level: Resources | None) -> Resources:
+    """A container without a cpu or memory limit has that of the pod level (02 §4.4)."""
+    inherited = pod_limits_of(pod_level).limits or {}
+    own = resources.limits or {}
+    missing = {name: limit for name, limit in inherited.items() if not own.get(name)}
+    return msgspec.structs.replace(resources, limits={**own, **missing}) if missing else resources
+
+
+def pod_limits_of(pod_level: Resources | None) -> Resources:
+    """The limits that containers inherit."""
+    limits = (pod_level.limits if pod_level is not None else None) or {}
+    return Resources(limits={name: limits[name] for name in (CPU, MEMORY) if limits.get(name)} or None)
+
+
+def actuated_size(actuated: Allocation, name: str) -> Resources:
+    """Of one container, with the limits it has from the pod level. Without a record nothing is known of it."""
+    own = actuated.containers.get(name, NO_RESOURCES)
+    return with_pod_limits(own, actuated.inherited.get(name, actuated.pod_level))
+
+
+def kept_sizes(actuated: Allocation, names: Iterable[str], pod_level: Resources | None) -> dict[str, Resources]:
+    """What these containers have, to be written into a pod with this block: their own resources, and the limits that
+    they would otherwise take from it."""
+    sizes = {}
+    for name in names:
+        if name in actuated.containers:
+            own, size = actuated.containers[name], actuated_size(actuated, name)
+            sizes[name] = own if size == with_pod_limits(own, pod_level) else size
+    return sizes
+
+
+def actuated_after(actuated: Allocation, allocated: Pod, names: Iterable[str], *, pod_level: bool) -> Allocation:
+    """The record after these containers, and with `pod_level` the pod's own cgroup, got what is allocated."""
+    spec, names = allocated.spec, tuple(names)
+    resources = {each.name: each.resources for each in (*all_containers(spec), *spec.ephemeral_containers)}
+    containers = {**actuated.containers, **{name: resources[name] for name in names}}
+    block = spec.resources if pod_level else actuated.pod_level
+    before, now = pod_limits_of(actuated.pod_level), pod_limits_of(spec.resources)
+    limits = {name: now if name in names else actuated.inherited.get(name, before) for name in containers}
+    inherited = {name: each for name, each in limits.items() if each != pod_limits_of(block)}
+    return msgspec.structs.replace(actuated, containers=containers, pod_level=block, inherited=inherited)
 
 
 def all_containers(spec: PodSpec) -> tuple[Container, ...]:

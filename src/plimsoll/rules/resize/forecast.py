@@ -31,7 +31,7 @@ from plimsoll.rules.model.objects import (
 )
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO, Quantity, from_units
-from plimsoll.rules.resize.allocation import Allocation, all_containers, allocation_of
+from plimsoll.rules.resize.allocation import Allocation, all_containers, allocation_of, with_pod_limits
 from plimsoll.rules.resize.headroom import LargestRequest, PodRemoval, leaving, most_that_fits, short_of, with_request
 from plimsoll.rules.resize.nearest_request import is_change, nearest_requests
 from plimsoll.rules.resize.steps import pending_actuation, tightened_memory
@@ -287,12 +287,13 @@ def _running(pod: Pod) -> set[str]:
 
 def _unsafe(allocated: Pod, new: Pod, in_place: Sequence[Container], used: Mapping[str, int]) -> Iterable[UnsafeShrink]:
     """New or lower limits that are not above the current usage; a container that restarts begins with none."""
-    before = {container.name: container.resources for container in all_containers(allocated.spec)}
+    level, new_level = allocated.spec.resources, new.spec.resources
+    before = {each.name: with_pod_limits(each.resources, level) for each in all_containers(allocated.spec)}
     for container in in_place:
-        limit = tightened_memory(before[container.name], container.resources)
+        limit = tightened_memory(before[container.name], with_pod_limits(container.resources, new_level))
         if limit and used.get(container.name, 0) >= limit:
             yield _shrink(container.name, limit, used[container.name])
-    limit = tightened_memory(allocated.spec.resources or NO_RESOURCES, new.spec.resources or NO_RESOURCES)
+    limit = tightened_memory(level or NO_RESOURCES, new_level or NO_RESOURCES)
     if limit and sum(used.values()) >= limit:
         yield _shrink("", limit, sum(used.values()))
 

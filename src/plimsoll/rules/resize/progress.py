@@ -29,6 +29,7 @@ from plimsoll.rules.resources.cpu import LEAST_LIMIT_MILLI, SYSTEMD_STEP_MILLI
 Stage = Literal["proposed", "deferred", "infeasible", "allocated", "kernel", "reported", "ended"]
 STAGES: tuple[Stage, ...] = ("proposed", "allocated", "kernel", "reported")
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
+ENFORCED = "Enforced"  # Plimsoll's own condition, False on a node that cannot write cgroups
 _STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}
 _ENDED = ("Succeeded", "Failed")
 LARGEST_PAGE_BYTES = 1 << 16  # the kernel rounds limits down to whole pages
@@ -40,6 +41,7 @@ class ResizeProgress(msgspec.Struct, frozen=True):
     stage: Stage
     message: str = ""  # of the node
     restarts: int = 0
+    unenforced: str = ""  # why the node writes no limits; empty if it does
 
 
 PendingVerdict = tuple[str, ...]
@@ -67,6 +69,8 @@ class _Reading:
         conditions = {str(condition.get("type")): condition for condition in found if isinstance(condition, dict)}
         self.pending, in_progress = conditions.get(PENDING), conditions.get(IN_PROGRESS)
         self.message = str((in_progress or {}).get("message") or "")
+        enforced = conditions.get(ENFORCED) or {}
+        self.unenforced = str(enforced.get("message") or "") if enforced.get("status") == "False" else ""
         self.is_active = in_progress is not None or self.pending is not None or bool(self.word)
         self.generation = int(self.metadata.get("generation") or 0)
         self.is_outdated = (
@@ -117,7 +121,7 @@ def progress(pod: JsonObject, earlier: PendingVerdict = ()) -> ResizeProgress:
     reading = _Reading(pod, earlier)
     restarts = sum(int(status.get("restartCount") or 0) for status in reading.status.get("containerStatuses") or ())
     stage, message = next((stage, message) for applies, stage, message in _ROWS if applies(reading))
-    return ResizeProgress(stage, message(reading), restarts)
+    return ResizeProgress(stage, message(reading), restarts, reading.unenforced)
 
 
 def _observed(condition: JsonObject, generation: int) -> bool:

@@ -1,4 +1,4 @@
-"""The resources in a container's status (03 §9).
+"""The resources in the status of a container and of a pod (03 §9).
 
 The runtime reports the actual values in the kernel's units: shares, quota and period, a memory limit. Converted back to
 cores and bytes, they replace the allocated values one by one, where they are known. No runtime reports a memory
@@ -46,6 +46,28 @@ def status_resources(
         _shown(allocated.limits, limits, before.limits, MIN_LIMIT_MILLI),
         allocated.claims,
     )
+
+
+def pod_status_resources(
+    own: Resources | None,
+    requests: ResourceList,
+    limits: ResourceList,
+    reported: Values | None,
+    actuated: Resources | None,
+) -> Resources:
+    """`resources` of a pod's status: what its cgroup has while it runs, the effective resources (01 §6) otherwise.
+
+    `own`: the pod-level block, which a pod need not have. `reported` is None while the pod has no cgroup.
+    """
+    if reported is None:
+        return Resources(requests or None, limits or None)
+    block = own if own is not None else Resources()
+    allocated = Resources(block.requests or {}, block.limits or {}, block.claims)
+    shown = status_resources(allocated, running=True, reported=reported, actuated=actuated)
+    found = dict(shown.requests or {})
+    if MEMORY not in found and MEMORY in requests:
+        found[MEMORY] = requests[MEMORY]
+    return Resources(found or None, shown.limits or None, shown.claims)
 
 
 # The cgroup files that a container's status is computed from.

@@ -5,9 +5,11 @@ shrinks after them, and containers that shrink come before those that grow: so t
 every moment. A container whose resize policy is RestartContainer is not updated: it is killed before these steps and
 started after them.
 
-The allocated resources are compared with the actuated ones, never with what the kernel reports. An executor carries out
-the steps in order and stops at the first failure. Every success is recorded as actuated, so the next plan contains only
-the rest.
+The allocated resources are compared with the actuated ones, never with what the kernel reports. A container without a
+limit has that of the pod level, so it is resized with the pod, or restarted if its policy says so.
+
+An executor carries out the steps in order and stops at the first failure. Every success is recorded as actuated, so the
+next plan contains only the rest.
 
 `resize_writes` lists the control files. Their values are the difference of two desired trees, before and after the
 resize, in the order of the steps. Files that no step writes (of a restarted container, of QoS class and node cgroups,
@@ -26,7 +28,15 @@ from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, NO_RESOURCES, Container, Pod, ResourceList, Resources, is_sidecar
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.rules.resize.allocation import Allocation, allocation_of, resizable_containers, restarts_for, whole_amount
+from plimsoll.rules.resize.allocation import (
+    Allocation,
+    actuated_size,
+    allocation_of,
+    resizable_containers,
+    restarts_for,
+    whole_amount,
+    with_pod_limits,
+)
 from plimsoll.rules.resources.files import controller_of, file_map
 from plimsoll.rules.resources.values import UNLIMITED, Values
 
@@ -114,7 +124,8 @@ def is_resize_in_progress(
     """Whether allocated resources are not actuated yet (03 §8). Init containers that are not sidecars do not count."""
     sidecars = (container for container in allocated.spec.init_containers if is_sidecar(container))
     lasting = (*sidecars, *allocated.spec.containers)
-    if any(_differs(each.resources, _actuated(actuated, each)) for each in lasting if each.name in running):
+    sizes = (_sizes(allocated, actuated, each, gates) for each in lasting if each.name in running)
+    if any(_differs(*size) for size in sizes):
         return True
     return _pod_level_differs(allocated, actuated, gates)
 
@@ -136,9 +147,9 @@ def pending_actuation(
     restarts: list[Container] = []
     in_place: list[Container] = []
     for container in resizable_containers(allocated, gates):
-        before = _actuated(actuated, container)
-        if container.name in running and _differs(container.resources, before):
-            (restarts if _must_restart(container, before) else in_place).append(container)
+        after, before = _sizes(allocated, actuated, container, gates)
+        if container.name in running and _differs(after, before):
+            (restarts if _must_restart(container, after, before) else in_place).append(container)
     return PendingActuation(tuple(restarts), tuple(in_place), _pod_level_differs(allocated, actuated, gates))
 
 
@@ -165,7 +176,8 @@ def resize_plan(
     restarts = tuple(container.name for container in pending.restarts)
     whole_pod = bool(restarts) or after_failure or pending.pod_level
     pod = _known(current)
-    memory, cpu = (_ordered(_changes(pending.in_place, actuated, name)) for name in _RESIZED)
+    sizes = [(each, *_sizes(allocated, actuated, each, gates)) for each in pending.in_place]
+    memory, cpu = (_ordered(_changes(sizes, name)) for name in _RESIZED)
     checks = _memory_checks(memory, pod, desired) if memory or restarts else []
     steps: list[Step] = []
     if memory or whole_pod:
@@ -254,9 +266,11 @@ def _added_or_lowered(old: int | None, new: int) -> bool:
 # --- containers ---
 
 
-def _actuated(actuated: Allocation, container: Container) -> Resources:
-    """Without a record everything counts as new: at worst one unnecessary update."""
-    return actuated.containers.get(container.name, NO_RESOURCES)
+def _sizes(allocated: Pod, actuated: Allocation, container: Container, gates: Gates) -> tuple[Resources, Resources]:
+    """Allocated and actuated. Without a record everything counts as new: at worst one unnecessary update."""
+    if gates.pod_level_resize:
+        return with_pod_limits(container.resources, allocated.spec.resources), actuated_size(actuated, container.name)
+    return container.resources, actuated.containers.get(container.name, NO_RESOURCES)
 
 
 def _figures(resources: Resources, name: str) -> tuple[int, int]:
@@ -268,19 +282,17 @@ def _differs(left: Resources, right: Resources) -> bool:
     return any(_figures(left, name) != _figures(right, name) for name in _RESIZED)
 
 
-def _must_restart(container: Container, actuated: Resources) -> bool:
+def _must_restart(container: Container, allocated: Resources, actuated: Resources) -> bool:
     """One changed resource with the policy RestartContainer restarts the container for all of them (03 §3.1)."""
     return any(
-        restarts_for(container, name) and _figures(container.resources, name) != _figures(actuated, name)
-        for name in _RESIZED
+        restarts_for(container, name) and _figures(allocated, name) != _figures(actuated, name) for name in _RESIZED
     )
 
 
-def _changes(containers: Iterable[Container], actuated: Allocation, name: str) -> list[_Change]:
+def _changes(sizes: Iterable[tuple[Container, Resources, Resources]], name: str) -> list[_Change]:
     found = []
-    for container in containers:
-        before = _actuated(actuated, container)
-        (old_limit, old_request), (new_limit, new_request) = _figures(before, name), _figures(container.resources, name)
+    for container, after, before in sizes:
+        (old_limit, old_request), (new_limit, new_request) = _figures(before, name), _figures(after, name)
         if (old_limit, old_request) != (new_limit, new_request):
             grows = new_limit > old_limit if new_limit != old_limit else new_request > old_request
             found.append(_Change(container, before, grows, old_limit, new_limit))

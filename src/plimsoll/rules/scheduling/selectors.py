@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from plimsoll.rules.model.objects import LabelSelector, Node, NodeSelectorTerm, Pod, SelectorTerm, Taint, Toleration
 from plimsoll.rules.quantity import MAX_INT64
 
-_GO_INTEGER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_GO_INTEGER = r"[+-]?[0-9]+"
 
 
 def is_tolerated(taint: Taint, tolerations: Iterable[Toleration]) -> bool:
@@ -77,7 +77,7 @@ def matches_label(term: SelectorTerm, labels: Mapping[str, str]) -> bool:
 
 def go_integer(text: str) -> int | None:
     """A 64-bit integer as Go parses it, or None."""
-    if _GO_INTEGER.fullmatch(text) is None or len(text) > 40:
+    if re.fullmatch(_GO_INTEGER, text, re.ASCII) is None or len(text) > 40:
         return None
     number = int(text)
     return number if -MAX_INT64 - 1 <= number <= MAX_INT64 else None
@@ -119,3 +119,15 @@ def selects(selector: LabelSelector | None, labels: Mapping[str, str] | None) ->
     """A disruption budget's selector: an empty one selects nothing either, and none selects a pod without labels."""
     is_empty = selector is None or not (selector.match_labels or selector.match_expressions)
     return bool(labels) and not is_empty and matches_selector(selector, labels)
+
+
+def selector_text(selector: LabelSelector) -> str:
+    """As a query has it: `a=1,b in (2,3),!c`."""
+    parts = [f"{key}={value}" for key, value in sorted((selector.match_labels or {}).items())]
+    words = {"In": "in", "NotIn": "notin"}
+    for term in selector.match_expressions:
+        if term.operator in words:
+            parts.append(f"{term.key} {words[term.operator]} ({','.join(sorted(term.values))})")
+        else:
+            parts.append(f"!{term.key}" if term.operator == "DoesNotExist" else term.key)
+    return ",".join(parts)

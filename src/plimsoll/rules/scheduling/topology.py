@@ -156,11 +156,20 @@ class _Constraint:
 class Topology:
     """Pod affinity and topology spread for one waiting pod against the cluster as it is in this cycle."""
 
-    def __init__(self, pod: Pod, loads: Sequence[NodeLoad], namespaces: Namespaces | None = None) -> None:
+    def __init__(
+        self,
+        pod: Pod,
+        loads: Sequence[NodeLoad],
+        namespaces: Namespaces | None = None,
+        defaults: Sequence[TopologySpreadConstraint] = (),
+    ) -> None:
+        """`defaults`: the constraints of a pod that has none; nodes without their labels are scored, too."""
         self._pod, self._loads, self._namespaces = pod, {load.name: load for load in loads}, namespaces or {}
         self._required = _terms(pod, affinity_of(pod))
         self._forbidden = _terms(pod, anti_affinity_of(pod))
-        wanted = [(_Constraint(pod, each), each.when_unsatisfiable) for each in pod.spec.topology_spread_constraints]
+        own = pod.spec.topology_spread_constraints
+        self._is_defaulted = not own
+        wanted = [(_Constraint(pod, each), each.when_unsatisfiable) for each in own or defaults]
         self._hard = [constraint for constraint, policy in wanted if policy == "DoNotSchedule"]
         self._soft = [constraint for constraint, policy in wanted if policy != "DoNotSchedule"]
         self._counts = _Counts(len(self._hard))
@@ -257,20 +266,22 @@ class Topology:
 
     def _spread_counts(self, constraint: _Constraint, nodes: Sequence[NodeLoad]) -> dict[str, float]:
         """By node: matching pods in its place, weighted by the number of places, so that small keys do not dominate."""
-        if constraint.key == HOSTNAME:
-            counts = {load.name: constraint.count(self._pod, load) for load in nodes}
+        key = constraint.key
+        labelled = [load for load in nodes if key in _labels(load)]
+        if key == HOSTNAME:
+            counts = {load.name: constraint.count(self._pod, load) for load in labelled}
             places = len(nodes)
         else:
             by_value: Counter[str] = Counter()
             for load in self._loads.values():
-                if self._has_keys(load) and constraint.includes(self._pod, load):
-                    by_value[_labels(load)[constraint.key]] += constraint.count(self._pod, load)
-            counts = {load.name: by_value[_labels(load)[constraint.key]] for load in nodes}
-            places = len({_labels(load)[constraint.key] for load in nodes})
+                if key in _labels(load) and self._has_keys(load) and constraint.includes(self._pod, load):
+                    by_value[_labels(load)[key]] += constraint.count(self._pod, load)
+            counts = {load.name: by_value[_labels(load)[key]] for load in labelled}
+            places = len({_labels(load).get(key, "") for load in nodes})  # without the label: one more
         return {name: count * math.log(places + 2) + constraint.max_skew - 1 for name, count in counts.items()}
 
     def _has_keys(self, load: NodeLoad) -> bool:
-        return all(constraint.key in _labels(load) for constraint in self._soft)
+        return self._is_defaulted or all(constraint.key in _labels(load) for constraint in self._soft)
 
     def affinity_scores(self, nodes: Sequence[NodeLoad]) -> list[int]:
         """0…100 for each node by preferred terms, of the waiting pod and of the pods that run."""

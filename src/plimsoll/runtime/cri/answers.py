@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TypeVar
 
@@ -12,11 +13,19 @@ from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.requests import POD_UID
-from plimsoll.runtime.interface import ContainerPhase, CriResources, Image, ObservedContainer, ObservedSandbox
+from plimsoll.runtime.interface import (
+    ContainerPhase,
+    CriResources,
+    Image,
+    ObservedContainer,
+    ObservedSandbox,
+    RuntimeFeatures,
+)
 
 T = TypeVar("T", bound=msgspec.Struct)
 PHASES: dict[int, ContainerPhase] = {m.CREATED: "created", m.RUNNING: "running", m.EXITED: "exited"}
 _SECOND = 1e9
+_VERSION = re.compile(r"v?(\d+)\.(\d+)")
 _START_ERROR = "StartError"  # containerd's
 _REFUSED_BY_OCI = ("OCI runtime", "runc create failed", "crun:")  # the OCI runtime tried: no such command, and so on
 _UNSAID = ("Completed", "Error")  # these add nothing to the exit code
@@ -172,6 +181,20 @@ def health_from(answer: m.StatusResponse) -> Health:
             for row in failed
             if row.type in _NOT_READY
         ),
+    )
+
+
+def features_from(answer: m.StatusResponse, name: str, version: str) -> RuntimeFeatures:
+    """Older runtimes report none. containerd mounts images since 2.1, CRI-O since 1.31."""
+    first = {"containerd": (2, 1), "cri-o": (1, 31)}.get(name)
+    found = _VERSION.match(version)
+    reported = answer.features or m.RuntimeFeatures()
+    handlers = [(each.name, each.features or m.RuntimeHandlerFeatures()) for each in answer.runtime_handlers]
+    return RuntimeFeatures(
+        strict_groups=reported.supplemental_groups_policy,
+        user_namespaces=frozenset(name for name, features in handlers if features.user_namespaces),
+        recursive_read_only=frozenset(name for name, features in handlers if features.recursive_read_only_mounts),
+        image_volumes=first is not None and found is not None and (int(found[1]), int(found[2])) >= first,
     )
 
 

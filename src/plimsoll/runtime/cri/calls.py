@@ -15,6 +15,7 @@ import msgspec
 
 from plimsoll.codec.protobuf.structs import decode, encode
 from plimsoll.codec.protobuf.wire import ProtobufError
+from plimsoll.runtime.cri import exec_messages as em
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.grpc import INTERNAL, UNAVAILABLE, GrpcClient, GrpcError, GrpcUnavailableError, Headers
@@ -72,9 +73,9 @@ REMOVE_CONTAINER = CriCall("RuntimeService/RemoveContainer", m.Empty, 120, repea
 UPDATE_RESOURCES = CriCall("RuntimeService/UpdateContainerResources", m.Empty, 60, repeats=True)
 LIST_CONTAINER_STATS = CriCall("RuntimeService/ListContainerStats", im.ListContainerStatsResponse, 30)
 REOPEN_LOG = CriCall("RuntimeService/ReopenContainerLog", m.Empty, 30, repeats=True)
-EXEC_SYNC = CriCall("RuntimeService/ExecSync", m.ExecSyncResponse, 10)  # in addition to the command's own timeout
-EXEC = CriCall("RuntimeService/Exec", m.StreamingResponse, 30)
-ATTACH = CriCall("RuntimeService/Attach", m.StreamingResponse, 30)
+EXEC_SYNC = CriCall("RuntimeService/ExecSync", em.ExecSyncResponse, 10)  # in addition to the command's own timeout
+EXEC = CriCall("RuntimeService/Exec", em.StreamingResponse, 30)
+ATTACH = CriCall("RuntimeService/Attach", em.StreamingResponse, 30)
 IMAGE_STATUS = CriCall("ImageService/ImageStatus", im.ImageStatusResponse, 30, repeats=True)
 LIST_IMAGES = CriCall("ImageService/ListImages", im.ListImagesResponse, 30, repeats=True)
 PULL_IMAGE = CriCall("ImageService/PullImage", im.PullImageResponse, 600, repeats=True)

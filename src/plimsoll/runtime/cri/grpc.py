@@ -3,7 +3,7 @@
 A call is one HTTP/2 stream: headers that name the method, one message with a prefix of five bytes (a flag, its length),
 answers framed the same way, and trailers with the status. One connection carries all calls; it is made for the
 first one and again after it broke. A broken connection fails every call on it (UNAVAILABLE); the caller decides whether
-to retry. `GrpcUnavailableError` means that nothing was sent.
+to retry. `GrpcUnavailableError` means that nothing was sent. `unary_over` makes one call over any connected socket.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Mapping
 from functools import partial
 from urllib.parse import unquote
@@ -74,13 +75,7 @@ class GrpcClient:
             async with asyncio.timeout(deadline_s):
                 connection = await self._connected()
                 call = await connection.start(method, request, deadline_s, headers)
-                answer = await call.received.get()
-                if isinstance(answer, GrpcError):
-                    raise answer if answer.code else GrpcError(INTERNAL, "an answer without a message")
-                end = await call.received.get()
-                if isinstance(end, GrpcError) and end.code:
-                    raise end
-                return answer
+                return await call.only_answer()
         except TimeoutError:
             if call is None:
                 raise GrpcUnavailableError(f"{self.socket_path}: not connected within {deadline_s:g} s") from None
@@ -123,6 +118,18 @@ class GrpcClient:
             return self._connection
 
 
+async def unary_over(
+    connected: socket.socket, authority: str, method: str, request: bytes, deadline_s: float, headers: Headers = ()
+) -> bytes:
+    """One call on a connection of its own, which is closed afterwards. The caller limits the time."""
+    loop = asyncio.get_running_loop()
+    _, connection = await loop.create_connection(partial(_Connection, authority=authority), sock=connected)
+    try:
+        return await (await connection.start(method, request, deadline_s, headers)).only_answer()
+    finally:
+        connection.fail("closed by us")
+
+
 class _Call:
     """What was received for one stream: messages, and at the end a GrpcError, with code OK on success."""
 
@@ -133,6 +140,15 @@ class _Call:
         self.ended = False
         self._buffer = bytearray()
         self._http_status = ""
+
+    async def only_answer(self) -> bytes:
+        answer = await self.received.get()
+        if isinstance(answer, GrpcError):
+            raise answer if answer.code else GrpcError(INTERNAL, "an answer without a message")
+        end = await self.received.get()
+        if isinstance(end, GrpcError) and end.code:
+            raise end
+        return answer
 
     def take_headers(self, headers: Mapping[str, str]) -> None:
         self._http_status = headers.get(":status", self._http_status)
@@ -196,8 +212,8 @@ class _Keepalive:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, *, outlives_us: bool = False) -> None:
-        self._outlives_us = outlives_us
+    def __init__(self, *, outlives_us: bool = False, authority: str = "localhost") -> None:
+        self._outlives_us, self._authority = outlives_us, authority
         self._keepalive: _Keepalive | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._transport: asyncio.Transport | None = None
@@ -246,7 +262,7 @@ class _Connection(asyncio.Protocol):
             (":method", "POST"),
             (":scheme", "http"),
             (":path", method),
-            (":authority", "localhost"),
+            (":authority", self._authority),
             ("te", "trailers"),
             ("content-type", "application/grpc"),
             *more,

@@ -16,6 +16,8 @@ POD, CONTAINER, NODE, TARGET = 0, 1, 2, 3  # NamespaceMode
 SANDBOX_READY = 0  # PodSandboxState
 CREATED, RUNNING, EXITED, UNKNOWN = 0, 1, 2, 3  # ContainerState
 SYSTEMD, CGROUPFS = 0, 1  # CgroupDriver
+MERGE, STRICT = 0, 1  # SupplementalGroupsPolicy
+PROPAGATION = {"None": 0, "HostToContainer": 1, "Bidirectional": 2}  # MountPropagation
 CONTAINERD_NAMESPACE = "k8s.io"  # where containerd keeps what was made through CRI
 _IN_ORDER = (
     "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM TRAP "
@@ -68,9 +70,25 @@ class RuntimeStatus(Message, frozen=True):
     conditions: Annotated[tuple[RuntimeCondition, ...], 1] = ()
 
 
+class RuntimeHandlerFeatures(Message, frozen=True):
+    recursive_read_only_mounts: Annotated[bool, 1] = False
+    user_namespaces: Annotated[bool, 2] = False
+
+
+class RuntimeHandler(Message, frozen=True):
+    name: Annotated[str, 1] = ""
+    features: Annotated[RuntimeHandlerFeatures | None, 2] = None
+
+
+class RuntimeFeatures(Message, frozen=True):
+    supplemental_groups_policy: Annotated[bool, 1] = False
+
+
 class StatusResponse(Message, frozen=True):
     status: Annotated[RuntimeStatus | None, 1] = None
     info: Annotated[dict[str, str], 2] = {}
+    runtime_handlers: Annotated[tuple[RuntimeHandler, ...], 3] = ()
+    features: Annotated[RuntimeFeatures | None, 4] = None
 
 
 class LinuxRuntimeConfiguration(Message, frozen=True):
@@ -126,21 +144,53 @@ class PodSandboxMetadata(Message, frozen=True):
     attempt: Annotated[int, 4] = 0
 
 
+class IDMapping(Message, frozen=True):
+    host_id: Annotated[int, 1] = 0
+    container_id: Annotated[int, 2] = 0
+    length: Annotated[int, 3] = 0
+
+
+class UserNamespace(Message, frozen=True):
+    mode: Annotated[int, 1] = POD
+    uids: Annotated[tuple[IDMapping, ...], 2] = ()
+    gids: Annotated[tuple[IDMapping, ...], 3] = ()
+
+
 class NamespaceOption(Message, frozen=True):
     network: Annotated[int, 1] = POD
     pid: Annotated[int, 2] = POD
     ipc: Annotated[int, 3] = POD
     target_id: Annotated[str, 4] = ""
+    userns_options: Annotated[UserNamespace | None, 5] = None
+
+
+class SELinuxOption(Message, frozen=True):
+    user: Annotated[str, 1] = ""
+    role: Annotated[str, 2] = ""
+    type: Annotated[str, 3] = ""
+    level: Annotated[str, 4] = ""
+
+
+class SecurityProfile(Message, frozen=True):
+    profile_type: Annotated[int, 1] = 0  # RuntimeDefault, Unconfined, Localhost
+    localhost_ref: Annotated[str, 2] = ""
 
 
 class LinuxSandboxSecurityContext(Message, frozen=True):
     namespace_options: Annotated[NamespaceOption | None, 1] = None
+    selinux_options: Annotated[SELinuxOption | None, 2] = None
+    run_as_user: Annotated[Int64Value | None, 3] = None
+    supplemental_groups: Annotated[tuple[int, ...], 5] = ()
     privileged: Annotated[bool, 6] = False
+    run_as_group: Annotated[Int64Value | None, 8] = None
+    seccomp: Annotated[SecurityProfile | None, 9] = None
+    supplemental_groups_policy: Annotated[int, 11] = MERGE
 
 
 class LinuxPodSandboxConfig(Message, frozen=True):
     cgroup_parent: Annotated[str, 1] = ""
     security_context: Annotated[LinuxSandboxSecurityContext | None, 2] = None
+    sysctls: Annotated[dict[str, str], 3] = {}
 
 
 class PodSandboxConfig(Message, frozen=True):
@@ -229,6 +279,13 @@ class CriMount(Message, frozen=True):
     container_path: Annotated[str, 1] = ""
     host_path: Annotated[str, 2] = ""
     readonly: Annotated[bool, 3] = False
+    selinux_relabel: Annotated[bool, 4] = False
+    propagation: Annotated[int, 5] = 0
+    uidMappings: Annotated[tuple[IDMapping, ...], 6] = ()
+    gidMappings: Annotated[tuple[IDMapping, ...], 7] = ()
+    recursive_read_only: Annotated[bool, 8] = False
+    image: Annotated[ImageSpec | None, 9] = None
+    image_sub_path: Annotated[str, 10] = ""
 
 
 class Capability(Message, frozen=True):
@@ -236,23 +293,22 @@ class Capability(Message, frozen=True):
     drop_capabilities: Annotated[tuple[str, ...], 2] = ()
 
 
-class SecurityProfile(Message, frozen=True):
-    profile_type: Annotated[int, 1] = 0  # RuntimeDefault, Unconfined, Localhost
-    localhost_ref: Annotated[str, 2] = ""
-
-
 class LinuxContainerSecurityContext(Message, frozen=True):
     capabilities: Annotated[Capability | None, 1] = None
     privileged: Annotated[bool, 2] = False
     namespace_options: Annotated[NamespaceOption | None, 3] = None
+    selinux_options: Annotated[SELinuxOption | None, 4] = None
     run_as_user: Annotated[Int64Value | None, 5] = None
     readonly_rootfs: Annotated[bool, 7] = False
     supplemental_groups: Annotated[tuple[int, ...], 8] = ()
     no_new_privs: Annotated[bool, 11] = False
     run_as_group: Annotated[Int64Value | None, 12] = None
+    apparmor_profile: Annotated[str, 9] = ""  # for runtimes that do not know field 16
     masked_paths: Annotated[tuple[str, ...], 13] = ()
     readonly_paths: Annotated[tuple[str, ...], 14] = ()
     seccomp: Annotated[SecurityProfile | None, 15] = None
+    apparmor: Annotated[SecurityProfile | None, 16] = None
+    supplemental_groups_policy: Annotated[int, 17] = MERGE
 
 
 class LinuxContainerConfig(Message, frozen=True):
@@ -361,41 +417,3 @@ class ContainerEventResponse(Message, frozen=True):
     container_id: Annotated[str, 1] = ""
     container_event_type: Annotated[int, 2] = 0
     pod_sandbox_status: Annotated[PodSandboxStatus | None, 4] = None
-
-
-# Processes beside a container
-
-
-class ExecSyncRequest(Message, frozen=True):
-    container_id: Annotated[str, 1] = ""
-    cmd: Annotated[tuple[str, ...], 2] = ()
-    timeout: Annotated[int, 3] = 0
-
-
-class ExecSyncResponse(Message, frozen=True):
-    stdout: Annotated[bytes, 1] = b""
-    stderr: Annotated[bytes, 2] = b""
-    exit_code: Annotated[int, 3] = 0
-
-
-class ExecRequest(Message, frozen=True):
-    container_id: Annotated[str, 1] = ""
-    cmd: Annotated[tuple[str, ...], 2] = ()
-    tty: Annotated[bool, 3] = False
-    stdin: Annotated[bool, 4] = False
-    stdout: Annotated[bool, 5] = False
-    stderr: Annotated[bool, 6] = False
-
-
-class AttachRequest(Message, frozen=True):
-    container_id: Annotated[str, 1] = ""
-    stdin: Annotated[bool, 2] = False
-    tty: Annotated[bool, 3] = False
-    stdout: Annotated[bool, 4] = False
-    stderr: Annotated[bool, 5] = False
-
-
-class StreamingResponse(Message, frozen=True):
-    """Of Exec and Attach: where the streams are."""
-
-    url: Annotated[str, 1] = ""

@@ -5,21 +5,22 @@ from __future__ import annotations
 import msgspec
 
 from plimsoll.codec.protobuf.structs import Unsigned
+from plimsoll.linux.masked_paths import READ_ONLY, masked_paths
 from plimsoll.rules.lifecycle.security_context import LOCALHOST
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.interface import ContainerSpec, CriResources, SandboxSpec, Security
+from plimsoll.runtime.interface import (
+    ContainerMount,
+    ContainerSpec,
+    CriResources,
+    SandboxSpec,
+    Security,
+    UserRange,
+)
 
 POD_NAME, POD_NAMESPACE, POD_UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"
 RESTART_COUNT = "io.kubernetes.container.restartCount"
 TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
-
-# A runtime masks only what the request lists: the kubelet's lists for containers without privileges.
-MASKED_PATHS = (
-    "/proc/asound", "/proc/acpi", "/proc/kcore", "/proc/keys", "/proc/latency_stats", "/proc/timer_list",
-    "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware", "/sys/devices/virtual/powercap",
-)  # fmt: skip
-READONLY_PATHS = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
 def sandbox_config(spec: SandboxSpec) -> m.PodSandboxConfig:
@@ -32,8 +33,16 @@ def sandbox_config(spec: SandboxSpec) -> m.PodSandboxConfig:
         linux=m.LinuxPodSandboxConfig(
             cgroup_parent=spec.cgroup_parent,
             security_context=m.LinuxSandboxSecurityContext(
-                namespace_options=namespaces(spec), privileged=spec.privileged
+                namespace_options=namespaces(spec),
+                selinux_options=_selinux(spec.security),
+                run_as_user=_number(spec.security.user if spec.security.group is None else spec.security.user or 0),
+                run_as_group=_number(spec.security.group),
+                supplemental_groups=spec.security.groups,
+                supplemental_groups_policy=_groups_policy(spec.security),
+                privileged=spec.privileged,
+                seccomp=security_profile("RuntimeDefault"),
             ),
+            sysctls=dict(spec.sysctls),
         ),
     )
 
@@ -49,10 +58,7 @@ def container_config(sandbox: SandboxSpec, spec: ContainerSpec) -> m.ContainerCo
         args=spec.args,
         working_dir=spec.working_dir,
         envs=tuple(m.KeyValue(key=key, value=value.encode()) for key, value in spec.environment.items()),
-        mounts=tuple(
-            m.CriMount(container_path=mount.container_path, host_path=mount.host_path, readonly=mount.read_only)
-            for mount in spec.mounts
-        ),
+        mounts=tuple(_mount(mount, sandbox.users, relabel=bool(spec.security.se_linux)) for mount in spec.mounts),
         labels={**spec.labels, **_pod_labels(sandbox), CONTAINER_NAME: spec.name},
         annotations={**annotations, **spec.annotations},
         log_path=spec.log_path,
@@ -87,24 +93,76 @@ def linux_resources(resources: CriResources) -> m.LinuxContainerResources:
 def security_context(sandbox: SandboxSpec, security: Security, target_id: str = "") -> m.LinuxContainerSecurityContext:
     # CRI takes a group only beside a user; the agent resolves the image's user, without one it is root.
     user = 0 if security.user is None and security.group is not None else security.user
+    is_open = security.privileged or security.unmasked_proc  # a runtime masks only what the request lists
     return m.LinuxContainerSecurityContext(
         capabilities=m.Capability(
             add_capabilities=security.add_capabilities, drop_capabilities=security.drop_capabilities
         ),
         privileged=security.privileged,
         namespace_options=namespaces(sandbox, target_id),
-        run_as_user=None if user is None else m.Int64Value(value=user),
-        run_as_group=None if security.group is None else m.Int64Value(value=security.group),
+        selinux_options=_selinux(security),
+        run_as_user=_number(user),
+        run_as_group=_number(security.group),
         readonly_rootfs=security.read_only_root,
         supplemental_groups=security.groups,
+        supplemental_groups_policy=_groups_policy(security),
         no_new_privs=security.no_new_privileges and not security.privileged,
-        masked_paths=() if security.privileged else MASKED_PATHS,
-        readonly_paths=() if security.privileged else READONLY_PATHS,
-        seccomp=None if security.privileged else seccomp_profile(security.seccomp),
+        masked_paths=() if is_open else masked_paths(),
+        readonly_paths=() if is_open else READ_ONLY,
+        seccomp=None if security.privileged else security_profile(security.seccomp),
+        apparmor=security_profile(security.app_armor) if security.app_armor else None,
+        apparmor_profile=_app_armor_name(security.app_armor),
     )
 
 
-def seccomp_profile(profile: str) -> m.SecurityProfile:
+def _mount(mount: ContainerMount, users: UserRange | None, *, relabel: bool) -> m.CriMount:
+    if mount.image:
+        return m.CriMount(
+            container_path=mount.container_path,
+            readonly=True,
+            image=m.ImageSpec(image=mount.image),
+            image_sub_path=mount.image_sub_path,
+        )
+    mappings = _mappings(users)
+    return m.CriMount(
+        container_path=mount.container_path,
+        host_path=mount.host_path,
+        readonly=mount.read_only,
+        selinux_relabel=relabel,
+        propagation=m.PROPAGATION[mount.propagation],
+        uidMappings=mappings,
+        gidMappings=mappings,
+        recursive_read_only=mount.recursive_read_only,
+    )
+
+
+def _number(value: int | None) -> m.Int64Value | None:
+    return None if value is None else m.Int64Value(value=value)
+
+
+def _selinux(security: Security) -> m.SELinuxOption | None:
+    options = security.se_linux
+    if options is None:
+        return None
+    return m.SELinuxOption(user=options.user, role=options.role, type=options.type, level=options.level)
+
+
+def _groups_policy(security: Security) -> int:
+    return m.STRICT if security.groups_policy == "Strict" else m.MERGE
+
+
+def _mappings(users: UserRange | None) -> tuple[m.IDMapping, ...]:
+    if users is None:
+        return ()
+    return (m.IDMapping(host_id=users.first, length=users.length),)
+
+
+def _app_armor_name(profile: str) -> str:
+    """As runtimes before CRI's field 16 have it."""
+    return {"RuntimeDefault": "runtime/default", "Unconfined": "unconfined"}.get(profile, profile)
+
+
+def security_profile(profile: str) -> m.SecurityProfile:
     if profile.startswith(LOCALHOST):
         return m.SecurityProfile(profile_type=2, localhost_ref=profile.removeprefix(LOCALHOST))
     return m.SecurityProfile(profile_type=0 if profile == "RuntimeDefault" else 1)
@@ -118,6 +176,9 @@ def namespaces(spec: SandboxSpec, target_id: str = "") -> m.NamespaceOption:
         network=m.NODE if spec.host_network else m.POD,
         pid=m.NODE if spec.host_pid else m.POD if spec.share_process_namespace else m.CONTAINER,
         ipc=m.NODE if spec.host_ipc else m.POD,
+        userns_options=None
+        if spec.users is None
+        else m.UserNamespace(mode=m.POD, uids=_mappings(spec.users), gids=_mappings(spec.users)),
     )
 
 

@@ -1,4 +1,4 @@
-"""`CriRuntime`: containerd or CRI-O behind the ContainerRuntime protocol.
+"""`CriRuntime`: containerd or CRI-O behind the `Runtime` protocol.
 
 Creation is attempted first: a runtime that already has the pod's sandbox, or the container of that attempt, refuses the
 name, and then the existing one is returned. Changes come from the runtime's events where it sends them; otherwise its
@@ -24,6 +24,7 @@ from plimsoll.linux.namespaces import NET, open_namespace, setns
 from plimsoll.rules.eviction.usage import FsUsage
 from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.runtime.cri import answers, calls, containerd_task, requests
+from plimsoll.runtime.cri import exec_messages as em
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.calls import CallRefusedError, CriCall, CriClient
@@ -39,6 +40,7 @@ from plimsoll.runtime.interface import (
     ImageError,
     ObservedContainer,
     RuntimeCallError,
+    RuntimeFeatures,
     RuntimeSnapshot,
     SandboxSpec,
 )
@@ -64,6 +66,7 @@ class CriRuntime:
         self.cgroup_driver: Driver | None = None  # as RuntimeConfig reports it; None before containerd 2.0
         self.configured_driver: Driver | None = None  # as its configuration shows it, if at all
         self.sandbox_image = ""
+        self.features = RuntimeFeatures()
         self._handler = handler
         self._socket_path = socket_path.removeprefix("unix://")
         self._pid = 0
@@ -83,6 +86,7 @@ class CriRuntime:
         status = await self._client.ask(calls.STATUS, m.StatusRequest(verbose=True))
         self.configured_driver = self.cgroup_driver or answers.driver_configured(status.info, self._handler)
         self.sandbox_image = answers.sandbox_image_configured(status.info)
+        self.features = answers.features_from(status, self.name, self.version)
 
     async def close(self) -> None:
         self._changes.close()
@@ -280,7 +284,7 @@ class CriRuntime:
     ) -> ExecResult:
         """CRI counts whole seconds, so the timeout is rounded up."""
         whole_s = max(1, math.ceil(timeout_s))
-        request = m.ExecSyncRequest(container_id=container_id, cmd=command, timeout=whole_s)
+        request = em.ExecSyncRequest(container_id=container_id, cmd=command, timeout=whole_s)
         try:
             done = await self._client.ask(calls.EXEC_SYNC, request, extra_s=whole_s)
         except CallRefusedError as refused:
@@ -290,17 +294,17 @@ class CriRuntime:
         return ExecResult(done.exit_code, (done.stdout + done.stderr)[:max_output_bytes])
 
     async def exec(self, container_id: str, command: tuple[str, ...], *, stdin: bool, tty: bool) -> ExecSession:
-        request = m.ExecRequest(
+        request = em.ExecRequest(
             container_id=container_id, cmd=command, tty=tty, stdin=stdin, stdout=True, stderr=not tty
         )
         return await self._stream(calls.EXEC, request, stdin=stdin, tty=tty)
 
     async def attach(self, container_id: str, *, stdin: bool, tty: bool) -> ExecSession:
-        request = m.AttachRequest(container_id=container_id, stdin=stdin, tty=tty, stdout=True, stderr=not tty)
+        request = em.AttachRequest(container_id=container_id, stdin=stdin, tty=tty, stdout=True, stderr=not tty)
         return await self._stream(calls.ATTACH, request, stdin=stdin, tty=tty)
 
     async def _stream(
-        self, call: CriCall[m.StreamingResponse], request: msgspec.Struct, *, stdin: bool, tty: bool
+        self, call: CriCall[em.StreamingResponse], request: msgspec.Struct, *, stdin: bool, tty: bool
     ) -> ExecSession:
         from plimsoll.runtime.cri.exec import ExecStream  # most agents never need it
 

@@ -1,4 +1,4 @@
-"""The embedded runtime: the calls of `interface.ContainerRuntime`, made to the supervisor.
+"""The embedded runtime: the calls of `interface.Runtime`, made to the supervisor.
 
 The supervisor is detached: if the agent is killed, containers keep running. Ids are derived from the pod, so they are
 known beforehand. `limitations` says in whole sentences what this machine does not allow.
@@ -32,6 +32,7 @@ from plimsoll.runtime.interface import (
     ImageError,
     ObservedContainer,
     RuntimeCallError,
+    RuntimeFeatures,
     SandboxSpec,
 )
 from plimsoll.runtime.supervisor import images as bundled
@@ -65,17 +66,19 @@ def plan_document(spec: ContainerSpec) -> dict[str, object]:
         "working_dir": spec.working_dir,
         "root": program.root,
         "expose": program.expose,
-        "binds": [(mount.host_path, mount.container_path, mount.read_only) for mount in spec.mounts],
+        "binds": [(mount.host_path, mount.container_path, mount.read_only, mount.propagation) for mount in spec.mounts],
         "identity": (
             security.user or 0,
-            security.group or 0,
+            security.group,
             security.groups,
             capabilities.mask(granted),
             security.no_new_privileges and not security.privileged,
+            security.groups_policy != "Strict",
         ),
         "seccomp": _seccomp_program(spec, granted),
         "privileged": security.privileged,
         "read_only_root": security.read_only_root,
+        "unmasked": security.unmasked_proc,
         "stdin": spec.stdin,
         "stdin_once": spec.stdin_once,
         "tty": spec.tty,
@@ -115,7 +118,7 @@ def _digest(*words: str) -> str:
 _HANDLERS = ("", "plimsoll", "runc")
 _SANDBOX_FIELDS = (
     "pod_uid", "name", "namespace", "attempt", "hostname", "host_network", "host_pid", "host_ipc",
-    "share_process_namespace", "log_directory", "cgroup_parent",
+    "share_process_namespace", "log_directory", "cgroup_parent", "sysctls",
 )  # fmt: skip
 
 
@@ -128,6 +131,7 @@ class ProcessRuntime(SupervisorClient):
     name = "plimsoll"
     version = plimsoll.__version__
     makes_cgroups = False
+    features = RuntimeFeatures(recursive_read_only=frozenset(_HANDLERS), profiles=False)
 
     def __init__(
         self,

@@ -26,8 +26,8 @@ from typing import Any, NamedTuple, NoReturn
 
 from plimsoll.linux import capabilities, mounts, namespaces, seccomp
 from plimsoll.linux.nice import reset_priority
-from plimsoll.runtime.supervisor import rootfs
-from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, LaunchPlan
+from plimsoll.runtime.supervisor import host_mounts, rootfs
+from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, Identity, LaunchPlan
 
 CANNOT_RUN, START_ERROR = "ContainerCannotRun", "StartError"
 NOT_FOUND, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
@@ -95,12 +95,14 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
         namespaces.setns(fd, kind)
     if place.view is not None:
         namespaces.unshare(namespaces.CGROUP)  # after the cgroups were entered: they become its root
-        rootfs.enter(_with_shm(place, place.view))
+        rootfs.enter(_with_shm(place, _with_cgroups(place, place.view)))
     environment = completed_environment(plan, place.hostname)
     if plan.tty:
         streams = _terminal(notes, plan.identity.user)
     _streams(streams, plan.identity.user)
-    if plan.seccomp and not plan.identity.no_new_privileges:
+    # Without root, a filter needs no_new_privs; there are hardly any privileges to gain, either.
+    stays_as_is = plan.identity.no_new_privileges or os.geteuid() != 0
+    if plan.seccomp and not stays_as_is:
         install_seccomp(plan)  # it takes the privileges that are given up next
     _give_up_privileges(plan, isolated=place.view is not None or bool(place.join))
     # After setuid, which would clear it. The kernel reparents the children of a dead process before it sends this
@@ -115,7 +117,7 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
         raise StartError(NOT_STARTED, START_ERROR, f"working directory {where}: {error.strerror}") from None
     _reset_signals()
     program = found_program(plan.argv[0], environment.get("PATH", DEFAULT_PATH))
-    if plan.seccomp and plan.identity.no_new_privileges:
+    if plan.seccomp and stays_as_is:
         install_seccomp(plan)
     try:
         os.execve(program, plan.argv, environment)
@@ -162,15 +164,37 @@ def completed_environment(plan: LaunchPlan, hostname: str) -> dict[str, str]:
 
 def home_of(user: int) -> str:
     """From the container's own /etc/passwd, as runc does."""
-    try:
-        with open("/etc/passwd", encoding="utf-8", errors="surrogateescape") as file:
-            for line in file:
-                fields = line.rstrip("\n").split(":")
-                if len(fields) >= 6 and fields[2] == str(user):
-                    return fields[5] or "/"
-    except OSError:
-        pass
+    entry = _account(user)
+    if len(entry) >= 6:
+        return entry[5] or "/"
     return "/root" if user == 0 else "/"
+
+
+def container_groups(who: Identity) -> tuple[int, tuple[int, ...]]:
+    """The first group and the others, as containerd merges the pod's with those of the image: a user without a group
+    has that of /etc/passwd, and those that /etc/group lists it in."""
+    account = _account(who.user)
+    own = int(account[3]) if len(account) > 3 and account[3].isdecimal() else 0
+    group = own if who.group is None else who.group
+    groups = list(who.groups)
+    if who.merges_groups and account:
+        for fields in _lines("/etc/group"):
+            if len(fields) >= 4 and fields[2].isdecimal() and account[0] in fields[3].split(","):
+                groups.append(int(fields[2]))
+    return group, tuple(dict.fromkeys(groups))
+
+
+def _account(user: int) -> list[str]:
+    """The line of /etc/passwd; empty where there is none."""
+    return next((fields for fields in _lines("/etc/passwd") if len(fields) >= 3 and fields[2] == str(user)), [])
+
+
+def _lines(path: str) -> list[list[str]]:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return [line.rstrip("\n").split(":") for line in file]
+    except OSError:
+        return []
 
 
 def set_oom_score(want: int) -> int:
@@ -211,6 +235,13 @@ def _enter_cgroup(directory: int) -> None:
         os.close(fd)
 
 
+def _with_cgroups(place: ChildPlacement, view: rootfs.RootView) -> rootfs.RootView:
+    if view.cgroups or not place.cgroups:
+        return view
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return view._replace(hierarchies=host_mounts.v1_hierarchies(place.cgroups, file))
+
+
 def _with_shm(place: ChildPlacement, view: rootfs.RootView) -> rootfs.RootView:
     """Enter a new mount namespace with the pod's /dev/shm, cloned from the namespace that keeps it."""
     tree = -1
@@ -218,8 +249,9 @@ def _with_shm(place: ChildPlacement, view: rootfs.RootView) -> rootfs.RootView:
         namespaces.setns(place.shm_namespace, namespaces.MOUNT)
         tree = mounts.clone_tree("/", recursive=False)
         namespaces.setns(place.host_mounts, namespaces.MOUNT)
+    shared = host_mounts.shared_trees(view.binds, 0 if view.privileged else mounts.NODEV)
     namespaces.unshare(namespaces.MOUNT)
-    return view._replace(shm_tree=tree)
+    return view._replace(shm_tree=tree, shared_trees=shared)
 
 
 def _terminal(notes: socket.socket, user: int) -> Streams:
@@ -248,17 +280,19 @@ def _streams(streams: Streams, user: int) -> None:
 
 def _give_up_privileges(plan: LaunchPlan, *, isolated: bool) -> None:
     who = plan.identity
-    if os.geteuid() == 0:
+    is_root = os.geteuid() == 0
+    if is_root:
+        group, groups = container_groups(who) if isolated else (who.group or 0, who.groups)
         if isolated:
             capabilities.limit_bounding_set(who.capabilities)
-        _set_groups(who.groups, who.group)
-        os.setresgid(who.group, who.group, who.group)
+        _set_groups(groups, group)
+        os.setresgid(group, group, group)
         os.setresuid(who.user, who.user, who.user)
         if isolated:
             # A user other than root has no effective ones, whatever was added: Kubernetes has no ambient capabilities.
             mask = who.capabilities if who.user == 0 else 0
             capabilities.set_own(mask, mask)
-    if who.no_new_privileges:
+    if who.no_new_privileges or not is_root:
         namespaces.no_new_privileges()
 
 
@@ -273,11 +307,7 @@ def _set_groups(groups: tuple[int, ...], own: int) -> None:
 
 
 def install_seccomp(plan: LaunchPlan) -> None:
-    try:
-        seccomp.install(binascii.a2b_base64(plan.seccomp))
-    except PermissionError:
-        reason = "without root, a seccomp filter needs allowPrivilegeEscalation: false; else use the profile Unconfined"
-        raise StartError(NOT_STARTED, START_ERROR, reason) from None
+    seccomp.install(binascii.a2b_base64(plan.seccomp))
 
 
 def _reset_signals() -> None:

@@ -223,6 +223,7 @@ class Containers:
             self._settings.overlay,
             outside=self._supervisor,
             cgroups=in_cgroup and self._settings.unified,
+            unmasked=plan.unmasked,
         )
 
     def _open_streams(self, container: ContainerRecord, sandbox: Sandbox, plan: LaunchPlan) -> child.Streams:

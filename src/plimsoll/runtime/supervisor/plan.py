@@ -10,20 +10,25 @@ from typing import Any, NamedTuple
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
+PRIVATE, TWO_WAY = "None", "Bidirectional"  # mountPropagation
+
+
 class Bind(NamedTuple):
     host_path: str
     container_path: str
     read_only: bool = False
+    propagation: str = PRIVATE
 
 
 class Identity(NamedTuple):
     """The process's user, groups and the most capabilities it may have."""
 
     user: int = 0
-    group: int = 0
+    group: int | None = 0  # None: that of the user in the container's /etc/passwd
     groups: tuple[int, ...] = ()
     capabilities: int = 0  # a mask
     no_new_privileges: bool = True
+    merges_groups: bool = False  # also the groups of the user in the container's /etc/group
 
 
 class LaunchPlan(NamedTuple):
@@ -37,6 +42,7 @@ class LaunchPlan(NamedTuple):
     seccomp: str = ""  # a BPF program in base64; "": no filter
     privileged: bool = False
     read_only_root: bool = False
+    unmasked: bool = False  # /proc
     stdin: bool = False
     stdin_once: bool = False
     tty: bool = False
@@ -50,6 +56,6 @@ def plan_from(document: dict[str, Any]) -> LaunchPlan:
     fields["argv"] = tuple(map(str, fields["argv"]))
     fields["expose"] = tuple(fields.get("expose", ()))
     fields["binds"] = tuple(Bind(*bind) for bind in fields.get("binds", ()))
-    user, group, groups, capabilities, no_new = fields.get("identity", Identity())
-    fields["identity"] = Identity(user, group, tuple(groups), capabilities, no_new)
+    user, group, groups, *others = fields.get("identity", Identity())
+    fields["identity"] = Identity(user, group, tuple(groups), *others)
     return LaunchPlan(**fields)

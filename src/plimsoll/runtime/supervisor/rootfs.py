@@ -24,23 +24,17 @@ from enum import Enum
 from typing import Literal, NamedTuple
 
 from plimsoll.linux import mounts
+from plimsoll.linux.masked_paths import READ_ONLY, masked_paths
 from plimsoll.linux.mounts import NODEV, NOEXEC, NOSUID, RDONLY
 from plimsoll.runtime.supervisor.host_view import program_directories
-from plimsoll.runtime.supervisor.plan import Bind
+from plimsoll.runtime.supervisor.plan import PRIVATE, Bind
 
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 DISKS = frozenset((
     "ext2", "ext3", "ext4", "xfs", "btrfs", "zfs", "f2fs", "jfs", "reiserfs", "bcachefs", "erofs", "squashfs",
     "overlay", "hostfs", "virtiofs", "9p", "nfs", "nfs4",
 ))  # fmt: skip
-# As runc masks them: they show or change the state of the whole machine.
-MASKED = (
-    "/proc/asound", "/proc/acpi", "/proc/interrupts", "/proc/kcore", "/proc/keys", "/proc/latency_stats",
-    "/proc/timer_list", "/proc/timer_stats", "/proc/sched_debug", "/proc/scsi", "/sys/firmware",
-    "/sys/devices/virtual/powercap",
-)  # fmt: skip
 _ESCAPES = (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\"))  # in mountinfo
-READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
 class RootView(NamedTuple):
@@ -56,6 +50,9 @@ class RootView(NamedTuple):
     overlay: bool = True
     shm_tree: int = -1  # the pod's /dev/shm, a detached mount
     cgroups: bool = False  # mount the container's own part of cgroup v2, read-only
+    hierarchies: tuple[tuple[str, str], ...] = ()  # the same of cgroup v1: directory, options of the mount
+    unmasked: bool = False  # /proc without what hides and protects parts of it
+    shared_trees: tuple[int, ...] = ()  # of the binds with propagation, cloned from the host's mount namespace
     outside: int = 1  # a process in the host's network namespace, to list its sockets
 
 
@@ -74,6 +71,7 @@ class Source(Enum):
     HOST = "a clone of `path` on the host, taken before the pivot"
     BLANK = "an empty read-only directory or file, as `path` on the host is one or the other"
     SHM = "the pod's /dev/shm"
+    TREE = "a tree that was cloned before this mount namespace was made, so that it receives mounts of the host"
     NEW = "a new file system of type `kind`; `path` is its name in mountinfo"
     SELF = "the container's own `path`, bound onto itself"
     FLAGS = "no mount: set `flags` on the one that is there"
@@ -88,6 +86,7 @@ class Mount(NamedTuple):
     kind: str = ""
     options: str = ""
     recursive: bool = True
+    tree: int = -1
     missing: Literal["fail", "skip", "create"] = "fail"  # what to do where the target does not exist
 
 
@@ -100,7 +99,8 @@ def enter(view: RootView) -> None:
 
 
 def read_host(view: RootView) -> Host:
-    masked = () if view.privileged else tuple(path for path in MASKED if os.path.exists(path))
+    is_open = view.privileged or view.unmasked
+    masked = () if is_open else tuple(path for path in masked_paths() if os.path.exists(path))
     shown = view.binds if view.root else (*view.binds, *(Bind(path, path, True) for path in view.expose))
     secrets = tuple(seen_through(shown, view.secret))
     if view.root:
@@ -116,20 +116,29 @@ def read_host(view: RootView) -> Host:
 def prepare(view: RootView, host: Host) -> tuple[Mount, ...]:
     """Every mount on top of the root, in the order in which it is attached. A later one covers an earlier one."""
     nodev = 0 if view.privileged else NODEV
+    is_open = view.privileged or view.unmasked
+    shared = iter(view.shared_trees)
     return (
         *(Mount(path, Source.HOST, path, RDONLY | nodev, recursive=False) for path in host.disks),
         *_covers(view, host),
         *_system_directories(view),
         *(Mount(path, Source.BLANK, path) for path in host.masked),
-        *(Mount(path, Source.SELF, path, RDONLY, missing="skip") for path in READ_ONLY if not view.privileged),
+        *(Mount(path, Source.SELF, path, RDONLY, missing="skip") for path in READ_ONLY if not is_open),
         *(
             Mount(path, Source.HOST, path, RDONLY | nodev, missing="create")
             for path in view.expose
             if not view.root and (not is_below(path, host.programs) or is_below(path, host.hidden))
         ),
         *(
-            Mount(path, Source.HOST, host_path, nodev | (RDONLY if read_only else 0), missing="create")
-            for host_path, path, read_only in view.binds
+            Mount(
+                bind.container_path,
+                Source.HOST if bind.propagation == PRIVATE else Source.TREE,
+                bind.host_path,
+                nodev | (RDONLY if bind.read_only else 0),
+                tree=-1 if bind.propagation == PRIVATE else next(shared),
+                missing="create",
+            )
+            for bind in view.binds
         ),
         *(Mount(target, Source.BLANK, path) for target, path in host.secrets),
         *(Mount(path, Source.FLAGS, "", RDONLY) for path in host.programs if view.read_only and view.overlay),
@@ -153,6 +162,8 @@ def stage(view: RootView, host: Host, planned: tuple[Mount, ...]) -> list[int]:
             trees[number] = _clone("empty" if os.path.isdir(mount.path) else "nothing", RDONLY)
         elif mount.source is Source.SHM:
             trees[number] = view.shm_tree
+        elif mount.source is Source.TREE:
+            trees[number] = mount.tree
     nodev = 0 if view.privileged else NODEV
     if view.overlay:
         _overlay(view.root or view.base, "root", "", nodev)
@@ -229,11 +240,16 @@ def disk_mounts(mountinfo: Iterable[str]) -> set[str]:
     is_disk: dict[str, bool] = {}
     for line in mountinfo:
         place, _, what = line.partition(" - ")
-        path = place.split(" ")[4]
-        for escape, character in _ESCAPES:
-            path = path.replace(escape, character)
+        path = unescaped(place.split(" ")[4])
         is_disk[path] = what.split(" ")[0] in DISKS
     return {path for path, disk in is_disk.items() if disk and path != "/"}
+
+
+def unescaped(path: str) -> str:
+    """As mountinfo writes it → as it is."""
+    for escape, character in _ESCAPES:
+        path = path.replace(escape, character)
+    return path
 
 
 def seen_through(binds: Iterable[Bind], secret: Iterable[str]) -> list[tuple[str, str]]:
@@ -269,8 +285,14 @@ def _system_directories(view: RootView) -> Iterator[Mount]:
     yield _new("proc", "/proc", "proc", safe)
     yield _new("sysfs", "/sys", "sysfs", safe | (0 if view.privileged else RDONLY))
     if view.cgroups:
-        yield _new("cgroup", "/sys/fs/cgroup", "cgroup2", safe)
-        if not view.privileged:  # not as a flag of `mount`: the file system itself is the host's too
+        yield from _own_cgroup("/sys/fs/cgroup", "cgroup2", "", view)
+    elif view.hierarchies:
+        yield _new("plimsoll", "/sys/fs/cgroup", "tmpfs", safe, "mode=755,size=64k")
+        for name, options in view.hierarchies:
+            yield from _own_cgroup(f"/sys/fs/cgroup/{name}", "cgroup", options, view)
+            for controller in options.split(",") if "," in options else ():
+                yield Mount(f"/sys/fs/cgroup/{controller}", Source.LINK, name)
+        if not view.privileged:
             yield Mount("/sys/fs/cgroup", Source.FLAGS, "", RDONLY)
     if view.privileged:
         yield Mount("/dev", Source.HOST, "/dev", missing="create")
@@ -288,6 +310,13 @@ def _system_directories(view: RootView) -> Iterator[Mount]:
         yield Mount("/dev/shm", Source.SHM, "", missing="create")
     else:
         yield _new("shm", "/dev/shm", "tmpfs", safe, "mode=1777,size=64m")
+
+
+def _own_cgroup(path: str, kind: str, options: str, view: RootView) -> Iterator[Mount]:
+    """In the container's own cgroup namespace, whose root is its cgroup."""
+    yield _new("cgroup", path, kind, NOSUID | NODEV | NOEXEC, options)
+    if not view.privileged:  # not as a flag of `mount`: the file system itself is the host's too
+        yield Mount(path, Source.FLAGS, "", RDONLY)
 
 
 def _new(name: str, target: str, kind: str, flags: int, options: str = "") -> Mount:

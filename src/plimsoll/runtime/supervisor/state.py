@@ -44,6 +44,7 @@ class Sandbox:
         "pids",
         "share_pids",
         "shm",
+        "sysctls",
     )
 
     def __init__(self, record: JournalRecord) -> None:
@@ -61,6 +62,7 @@ class Sandbox:
         self.host_pid: bool = record.get("host_pid", False)
         self.host_ipc: bool = record.get("host_ipc", False)
         self.share_pids: bool = record.get("share_process_namespace", False)
+        self.sysctls: dict[str, str] = record.get("sysctls", {})
         self.namespaces: dict[int, int] = {}  # kind → fd
         self.shm = -1  # a mount namespace whose root is the pod's /dev/shm
         self.pids = -1  # the pod's pid namespace, where it is shared

@@ -221,4 +221,11 @@ async def test_what_has_no_effect_is_a_warning(tmp_path: Path) -> None:
         assert answer.code == 201, answer.body
         for field in spec:
             assert any(f"spec.{field}: no effect" in warning for warning in answer.warnings), (field, answer.warnings)
+        ports = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 8081}]
+        container = {"name": "c", "image": "i", "ports": ports}
+        answer = await ask("POST", PODS, pod("port", containers=[container]))
+        (warning,) = answer.warnings
+        assert "spec.containers[0].ports[1].hostPort: no effect without hostNetwork" in warning
+        own = {"name": "c", "image": "i", "ports": [{"containerPort": 81, "hostPort": 81}]}
+        assert (await ask("POST", PODS, pod("host", containers=[own], hostNetwork=True))).warnings == []
         assert (await ask("POST", PODS, pod("plain"))).warnings == []

@@ -7,15 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.api.auth.node_authorizer import Attributes
-from plimsoll.api.auth.roles import (
-    ResourceRule,
-    denial,
-    may_read_path,
-    rules_of,
-    verdict,
-)
+from plimsoll.api.auth.node_authorizer import node_verdict
+from plimsoll.api.auth.roles import denial, is_allowed, may_read_path, verdict
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, Tokens, User, authenticate_user
+from plimsoll.rules.access.rbac import Attributes
 from tests.unit.api.api_client import api
 
 ADMIN = User("admin", frozenset({"system:masters", "system:authenticated"}))
@@ -43,6 +38,8 @@ ROWS = [
     (VIEWER, Attributes("get", "pods", subresource="exec", name="p"), "deny"),
     (VIEWER, Attributes("get", "nodes", subresource="proxy", name="n1"), "deny"),
     (VIEWER, Attributes("patch", "pods", name="p"), "deny"),
+    (VIEWER, Attributes("get", "secrets", namespace="default", name="s"), "deny"),
+    (VIEWER, Attributes("list", "deployments", "apps"), "allow"),
     (NO_ROLE, Attributes("get", "pods", name="p"), "deny"),
     (NO_ROLE, Attributes("create", "selfsubjectaccessreviews", "authorization.k8s.io"), "allow"),
     (ANONYMOUS, Attributes("create", "selfsubjectaccessreviews", "authorization.k8s.io"), "deny"),
@@ -89,29 +86,34 @@ ROWS = [
 
 @pytest.mark.parametrize(
     ("user", "attributes", "expected"),
-    ROWS,
-    ids=[f"{u.name}-{a.verb}-{a.resource}-{i}" for i, (u, a, _) in enumerate(ROWS)],
+    [row for row in ROWS if row[0] in (NODE, NAMELESS)],
+    ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_verdict(user: User, attributes: Attributes, expected: str) -> None:
-    assert verdict(user, attributes, RELATIONS).allowed is (expected == "allow")
+def test_what_a_node_may_do(user: User, attributes: Attributes, expected: str) -> None:
+    assert node_verdict(user.node, attributes, RELATIONS).allowed is (expected == "allow")
 
 
-@pytest.mark.parametrize(
-    ("user", "path", "expected"),
-    [
-        (ANONYMOUS, "/livez", "allow"),
-        (ANONYMOUS, "/readyz/ping", "allow"),
-        (ANONYMOUS, "/version", "allow"),
-        (ANONYMOUS, "/api", "deny"),
-        (ANONYMOUS, "/metrics", "deny"),
-        (NO_ROLE, "/apis", "allow"),
-        (NO_ROLE, "/metrics", "deny"),
-        (NODE, "/openapi/v3", "allow"),
-        (VIEWER, "/metrics", "allow"),
-    ],
-)
-def test_paths(user: User, path: str, expected: str) -> None:
-    assert may_read_path(user, path) is (expected == "allow")
+async def test_what_the_default_roles_allow(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        cluster = ask.app.cluster
+        for user, attributes, expected in [row for row in ROWS if row[0] not in (NODE, NAMELESS)]:
+            assert is_allowed(user, attributes, cluster) is (expected == "allow"), (user.name, attributes)
+            assert verdict(user, attributes, cluster).allowed is (expected == "allow"), (user.name, attributes)
+        for user, path, expected in PATHS:
+            assert may_read_path(user, path, cluster) is (expected == "allow"), (user.name, path)
+
+
+PATHS = [
+    (ANONYMOUS, "/livez", "allow"),
+    (ANONYMOUS, "/readyz/ping", "allow"),
+    (ANONYMOUS, "/version", "allow"),
+    (ANONYMOUS, "/api", "deny"),
+    (ANONYMOUS, "/metrics", "deny"),
+    (NO_ROLE, "/apis", "allow"),
+    (NO_ROLE, "/metrics", "deny"),
+    (NODE, "/openapi/v3", "allow"),
+    (VIEWER, "/metrics", "allow"),
+]
 
 
 def test_denial_has_the_message_of_kubernetes() -> None:
@@ -142,37 +144,6 @@ def test_a_token_made_elsewhere_works_at_once(tmp_path: Path) -> None:
     server, command = Tokens(tmp_path), Tokens(tmp_path)
     assert authenticate_user("", None, server) == ANONYMOUS
     assert server.user(command.create("admin", ("system:masters",))) == ADMIN
-
-
-def test_rules_of_an_admin() -> None:
-    rules = rules_of(ADMIN, "default")
-    assert (rules.resources, rules.paths[0].paths) == ((ResourceRule(("*",), ("*",), ("*",)),), ("*",))
-
-
-@pytest.mark.parametrize("user", [VIEWER, NODE, NO_ROLE], ids=lambda user: user.name)
-def test_rules_agree_with_verdicts(user: User) -> None:
-    """Whatever a rule allows is allowed, and what no rule allows is not, but for pods of a node's own."""
-    rules = rules_of(user, "kube-node-lease")
-    said = {
-        (verb, rule.groups[0], resource, rule.names)
-        for rule in rules.resources
-        for verb in rule.verbs
-        for resource in rule.resources
-    }
-    for verb, group, shown, names in said:
-        resource, _, subresource = shown.partition("/")
-        name = names[0] if names else "some"
-        assert verdict(user, Attributes(verb, resource, group, subresource, "kube-node-lease", name)).allowed
-    assert ("list", "", "pods", ()) in said or user is not VIEWER
-    removed = {resource for verb, _, resource, names in said if verb in ("delete", "deletecollection") and not names}
-    assert removed == ({"pods"} if user is NODE else set()), "NodeRestriction limits them to the node's own"
-    assert bool(rules.beyond) == (user is NODE)
-
-
-def test_what_a_node_may_do_with_itself() -> None:
-    rules = rules_of(NODE, "default").resources
-    assert any(rule.verbs == ("patch", "update") and "nodes/status" in rule.resources for rule in rules)
-    assert not any("leases" in rule.resources for rule in rules)  # those lie in kube-node-lease
 
 
 async def test_rules_review(tmp_path: Path) -> None:

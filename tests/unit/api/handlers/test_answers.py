@@ -158,8 +158,9 @@ def test_aggregated_pods() -> None:
 def test_aggregated_groups_have_names_and_versions() -> None:
     groups = json.loads(discovery("h:1").aggregated["/apis"].body)["items"]
     assert {each["metadata"]["name"] for each in groups} == {
-        "apps", "authentication.k8s.io", "authorization.k8s.io", "batch", "certificates.k8s.io", "coordination.k8s.io", "events.k8s.io", "metrics.k8s.io",
-        "node.k8s.io", "policy", "scheduling.k8s.io",
+        "apiextensions.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io", "batch", "certificates.k8s.io",
+        "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "metrics.k8s.io", "node.k8s.io", "policy",
+        "rbac.authorization.k8s.io", "scheduling.k8s.io",
     }  # fmt: skip
     assert all(version["freshness"] == "Current" for each in groups for version in each["versions"])
 
@@ -214,7 +215,14 @@ async def test_pages(tmp_path: Path) -> None:
         assert (await ask("GET", "/version")).json["minor"] == "36"
         for path in ("/healthz", "/livez", "/readyz", "/readyz/store"):
             assert ((await ask("GET", path)).body, (await ask("GET", path)).code) == (b"ok", 200)
-        assert (await ask("GET", "/readyz?verbose")).body == b"[+]ping ok\n[+]store ok\nreadyz check passed\n"
+        shown = (await ask("GET", "/readyz?verbose")).body.decode().splitlines()
+        assert shown == [
+            "[+]ping ok",
+            "[+]store ok",
+            "[+]poststarthook/start-system-namespaces-controller ok",
+            "[+]poststarthook/scheduling/bootstrap-system-priority-classes ok",
+            "readyz check passed",
+        ]
         for path in ("/foo", "/apis/foo", "/apis/foo/v1", "/api/v2"):
             said = await ask("GET", path)
             assert (said.code, said.headers["content-type"], said.body) == (

@@ -17,6 +17,7 @@ import yaml
 from plimsoll.api.machinery.cluster import Limits
 from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, NODES, VIEWERS, User
 from plimsoll.api.server import connection as connection_module
+from plimsoll.api.server import fairness as fairness_module
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.server import Listener, serving
 from tests.unit.api.api_client import PODS, pod
@@ -143,7 +144,8 @@ async def test_beyond_the_reserve_nothing_is_answered(tmp_path: Path, monkeypatc
         kept = [await opened(url) for _ in range(2)]
         for _, writer in kept:
             writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n")  # a head that is not complete keeps it open
-        reader, _ = await opened(url)
+        reader, writer = await opened(url)
+        writer.write(b"G")
         with pytest.raises((ConnectionResetError, asyncio.IncompleteReadError)):
             await reader.readexactly(1)
 
@@ -287,3 +289,39 @@ async def test_a_large_list_arrives_whole(tmp_path: Path) -> None:
                     assert named == sorted(f"p{number}" for number in range(20))
                     if "yaml" in form:  # the text that one document of all items has
                         assert found.text == yaml.dump(document, Dumper=yaml.CSafeDumper, allow_unicode=True)
+
+
+async def test_more_headers_than_any_client_sends_are_refused(tmp_path: Path) -> None:
+    async with served(tmp_path) as (_, url):
+        reader, writer = await opened(url)
+        writer.write(b"GET /readyz HTTP/1.1\r\nHost: x\r\n" + b"a:\r\n" * 10_000 + b"\r\n")
+        assert (await answer(reader))[0] == 400
+        assert await reader.read() == b""
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        pytest.param("/api/v1/nothing", 404, id="no such kind"),
+        pytest.param("/api/v1/pods/p", 404, id="no namespace"),
+        pytest.param("/api/v1/namespaces/default/pods/p/status/x", 404, id="no such subresource"),
+        pytest.param("/nothing", 404, id="no such page"),
+        pytest.param(f"{PODS}?x={'y' * 8_000}", 200, id="a long URL"),
+    ],
+)
+async def test_what_is_no_request_for_an_object_counts_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, code: int
+) -> None:
+    monkeypatch.setattr(fairness_module, "PAUSE_S", 1.0)
+    async with served(tmp_path, Limits(user_burst=10, user_per_s=0.001)) as (_, url):
+        reader, writer = await opened(url)
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
+        for _ in range(12):
+            writer.write(request(path))
+            got, _, _ = await answer(reader)
+            if loop.time() >= began_s + 1.0:
+                break
+            assert got == code
+        else:
+            raise AssertionError("no request had to wait")

@@ -100,3 +100,10 @@ def test_reserved_cgroups_that_are_missing(host: Hierarchies, there: set[str], t
     found: list[Any] = list(missing_cgroups(tree("cpu.shares", "memory.limit_in_bytes"), host, there.__contains__))
     assert len(found) == (text is not None)
     assert text is None or text in found[0]
+
+
+@pytest.mark.parametrize(("profile", "is_noted"), [("documents", True), ("1.36", True), ("1.37", False)])
+def test_the_gate_of_memory_qos(profile: str, is_noted: bool) -> None:
+    """000-01: the documents turn it on; a node does so by default from 1.37 on."""
+    shown = run("explain", "memory-high", "--request", "64Mi", "--limit", "128Mi", "--profile", profile).out
+    assert ("note: feature gate MemoryQoS is off by default here" in shown) is is_noted

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import click
 import pytest
 
+from plimsoll.cli import console
 from plimsoll.cli.node.command import _labels
 
 
@@ -22,5 +22,5 @@ def test_node_labels(text: str, labels: dict[str, str]) -> None:
 
 
 def test_a_label_without_a_value_is_refused() -> None:
-    with pytest.raises(click.UsageError, match="--node-labels: 'disk' is not name=value"):
+    with pytest.raises(console.UsageError, match="--node-labels: 'disk' is not name=value"):
         _labels("a=1,disk")

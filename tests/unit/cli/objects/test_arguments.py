@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import click
 import pytest
 
+from plimsoll.cli import console
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.objects.logs import chosen, log_query
 from plimsoll.cli.objects.metadata import parted
@@ -17,11 +17,11 @@ from plimsoll.cli.verb import Verb, dry_run_option
 from tests.unit.console import run
 
 
-@click.command(cls=Verb)
-@click.argument("words", nargs=-1)
-@click.option("--wait/--no-wait", default=True)
-@click.option("--all", "every", is_flag=True)
-@click.option("-n", "--name")
+@console.command(cls=Verb)
+@console.argument("words", nargs=-1)
+@console.option("--wait/--no-wait", default=True)
+@console.option("--all", "every", is_flag=True)
+@console.option("-n", "--name")
 @dry_run_option("server")
 def probe(**options: Any) -> dict[str, Any]:
     return options
@@ -44,13 +44,13 @@ FLAGS: list[tuple[str, dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("words", "wanted"), FLAGS, ids=[row[0] for row in FLAGS])
 def test_flags_have_values_as_in_kubectl(words: str, wanted: dict[str, Any]) -> None:
-    found = probe.main(words.split(), standalone_mode=False)
+    found = probe.main("probe", words.split())
     assert {name: found[name] for name in wanted} == wanted
 
 
 def test_a_flag_is_true_or_false() -> None:
-    with pytest.raises(click.UsageError, match="--wait=maybe: must be true or false"):
-        probe.main(["--wait=maybe"], standalone_mode=False)
+    with pytest.raises(console.UsageError, match="--wait=maybe: must be true or false"):
+        probe.main("probe", ["--wait=maybe"])
 
 
 def test_changes_follow_the_objects() -> None:
@@ -62,7 +62,7 @@ def test_changes_follow_the_objects() -> None:
 
 @pytest.mark.parametrize("words", [("pod", "web", "a=b", "c"), ("pod", "web", "a=b", "a-"), ("pod", "web", "=b")])
 def test_changes_that_are_none(words: tuple[str, ...]) -> None:
-    with pytest.raises(click.UsageError):
+    with pytest.raises(console.UsageError):
         parted(words)
 
 

@@ -11,9 +11,9 @@ import socket
 import sys
 from pathlib import Path
 
-import click
 import pytest
 
+from plimsoll.cli import console
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port
 from plimsoll.cli.node.machine import driver_of, node_name
 from plimsoll.cli.node_options import NodeQuestion
@@ -66,7 +66,7 @@ def test_the_processes_of_a_pod_are_limited_unless_the_configuration_says_otherw
     config = {"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration"}
     file = tmp_path / "kubelet.json"
     file.write_text(json.dumps(config if own is None else {**config, "podPidsLimit": own}))
-    with click.Context(click.Command("up"), help_option_names=["-h", "--help"]):  # click keeps them
+    with console.Context(console.Command("up")):
         cluster = LocalCluster(UpOptions(state_dir=tmp_path, config_file=str(file)), Paint(False))
         setting, _ = NodeQuestion({**cluster.node_parameters(), "runtime": "process"}).setting()
     assert setting.config.pod_pids_limit == limit
@@ -94,7 +94,7 @@ def test_the_private_containerd_has_the_cgroup_driver_of_the_node(
     file = tmp_path / "kubelet.json"
     file.write_text(json.dumps(config if driver is None else {**config, "cgroupDriver": driver}))
     options = UpOptions(state_dir=tmp_path, config_file=str(file), with_containerd=True)
-    with click.Context(click.Command("up"), help_option_names=["-h", "--help"]):  # click keeps them
+    with console.Context(console.Command("up")):
         parameters = LocalCluster(options, Paint(False)).node_parameters()
     daemon = UpContainerd(tmp_path, Paint(False), driver_of(parameters))
     daemon.prepare()

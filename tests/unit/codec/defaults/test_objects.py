@@ -122,6 +122,12 @@ def test_the_host_network_takes_the_ports() -> None:
     assert template["containers"][0]["ports"] == [{"containerPort": 80, "protocol": "TCP"}]
 
 
+@pytest.mark.parametrize(("sent", "stored"), [(None, 30), (0, 0), (5, 5), (-1, 1), (-(2**63), 1)])
+def test_a_negative_grace_period_becomes_one_second(sent: int | None, stored: int) -> None:
+    found = defaulted(POD, {"spec": {"containers": [], "terminationGracePeriodSeconds": sent}})
+    assert found["spec"]["terminationGracePeriodSeconds"] == stored
+
+
 def test_pod_level_resources_follow_the_gate() -> None:
     spec = {"containers": [{"name": "c"}], "resources": {"limits": {"cpu": "1"}}}
     assert defaulted(POD, {"spec": spec})["spec"]["resources"]["requests"] == {"cpu": "1"}

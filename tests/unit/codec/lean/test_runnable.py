@@ -12,18 +12,8 @@ from plimsoll.codec.lean.runnable import run_pod, run_pod_from_json, status_docu
 from plimsoll.errors import InvalidObjectError
 from plimsoll.rules.model.objects import EmptyDir, Resources
 from plimsoll.rules.model.pod_status import RunCondition, RunContainerStatus, Running, RunState, RunStatus, Terminated
-from plimsoll.rules.model.runnable import (
-    ConfigMapVolume,
-    EnvVar,
-    HostPath,
-    HttpGet,
-    Probe,
-    RunPod,
-    RunVolume,
-    container_named,
-    containers_of,
-    volume_kind,
-)
+from plimsoll.rules.model.run_volumes import ConfigMapVolume, HostPath, RunVolume, volume_kind
+from plimsoll.rules.model.runnable import EnvVar, HttpGet, Probe, RunPod, container_named, containers_of
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resize.allocation import Allocation, allocated_pod
 from plimsoll.rules.resources.qos import qos_class

@@ -9,9 +9,21 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from plimsoll.node.pods.prober import ProbeTarget, run_probe
-from plimsoll.rules.model.runnable import ExecAction, HttpGet, HttpHeader, Probe, RunContainer, RunPort, TcpSocket
+from plimsoll.node.pods.pod_http import ProbeTarget
+from plimsoll.node.pods.prober import run_probe
+from plimsoll.rules.model.runnable import (
+    ExecAction,
+    GrpcAction,
+    HttpGet,
+    HttpHeader,
+    Probe,
+    RunContainer,
+    RunPort,
+    TcpSocket,
+)
+from plimsoll.runtime.cri.grpc import GrpcError
 from plimsoll.runtime.interface import ContainerRuntime, ExecResult, RuntimeCallError
+from tests.unit.runtime.cri.grpc_server import Server, answering
 
 
 class OnTheHost:
@@ -143,3 +155,64 @@ async def test_commands(result: ExecResult, is_success: bool, text: str) -> None
 async def test_a_port_that_has_no_such_name() -> None:
     with pytest.raises(RuntimeCallError, match="no port"):
         await run_probe(place(80), Probe(http_get=HttpGet(port="admin")), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_success", "text"),
+    [
+        pytest.param(b"\x08\x01", True, "service healthy", id="SERVING"),
+        pytest.param(b"\x08\x02", False, 'service unhealthy (responded with "NOT_SERVING")', id="NOT_SERVING"),
+        pytest.param(b"", False, 'service unhealthy (responded with "UNKNOWN")', id="UNKNOWN"),
+        pytest.param(
+            GrpcError(12, "unknown service grpc.health.v1.Health"),
+            False,
+            "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): "
+            "unknown service grpc.health.v1.Health",
+            id="no health service",
+        ),
+        pytest.param(
+            GrpcError(5, "unknown service"),
+            False,
+            "error: health rpc probe failed: rpc error: code = NotFound desc = unknown service",
+            id="unknown service",
+        ),
+    ],
+)
+async def test_grpc_health_checks(answer: bytes | GrpcError, is_success: bool, text: str) -> None:
+    asked: list[bytes] = []
+
+    async def check(_server: Server, request: bytes) -> bytes:
+        asked.append(request)
+        if isinstance(answer, GrpcError):
+            raise answer
+        return answer
+
+    async with answering(None, Check=check) as health:
+        found = await run_probe(place(health.port), Probe(grpc=GrpcAction(health.port, "liveness")), 5.0)
+        assert (found.is_success, found.output, found.error) == (is_success, text, "")
+        assert asked == [b"\x0a\x08liveness"]
+        assert health.headers[":path"] == "/grpc.health.v1.Health/Check"
+        assert health.headers[":authority"] == f"127.0.0.1:{health.port}"
+        assert health.headers["user-agent"] == "kube-probe/1.27"
+
+
+async def test_a_grpc_server_that_is_slow_or_not_there() -> None:
+    async def check(_server: Server, _request: bytes) -> bytes:
+        await asyncio.Event().wait()
+        return b""
+
+    async with answering(None, Check=check) as health:
+        found = await run_probe(place(health.port), Probe(grpc=GrpcAction(health.port)), 0.2)
+        assert (found.is_success, found.output) == (False, "timeout: health rpc did not complete within 200ms")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        found = await run_probe(place(port), Probe(grpc=GrpcAction(port)), 0.2)
+    text = f'timeout: failed to connect service "127.0.0.1:{port}" within 200ms: context deadline exceeded'
+    assert (found.is_success, found.output) == (False, text)
+
+
+async def test_a_grpc_probe_of_a_server_that_speaks_something_else() -> None:
+    async with server(answer(200)) as (port, _):
+        found = await run_probe(place(port), Probe(grpc=GrpcAction(port)), 5.0)
+    assert not found.is_success and found.output.startswith("error: health rpc probe failed: ")

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from plimsoll.codec.lean.runnable import run_pod_from_json
+from plimsoll.kube.reflector import ObjectChange
 from plimsoll.node.pods import worker as worker_module
 from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from tests.unit.node.pods.one_pod_node import UID, PodNode, container
@@ -110,6 +111,25 @@ async def test_a_deleted_pod_is_stopped_removed_and_its_resources_released(tmp_p
         await eventually(lambda: not node.agent.pods.workers)
         assert (node.runtime.containers, node.runtime.sandboxes) == ({}, {})
         assert UID not in node.agent.checkpoint.all()
+
+
+async def test_a_forced_deletion_frees_the_place_at_once_and_stops_soon(tmp_path: Path) -> None:
+    node = PodNode(tmp_path, container("a"), terminationGracePeriodSeconds=600)
+    stopped = asyncio.Event()
+    async with node.running():
+        await node.until_running()
+        pods = node.agent.pods
+        assert UID in pods.load().residents
+        node.runtime.blocked = {f"stop {FIRST} 2": stopped}
+        assert node.api.pod is not None
+        deleted = {"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}
+        body = msgspec.json.encode({**node.api.pod, "metadata": {**node.api.pod["metadata"], **deleted}})
+        pods.take([ObjectChange("DELETED", ("default", "web"), UID, body)])
+        assert UID not in pods.load().residents, "another pod may have its place"
+        await eventually(lambda: f"stop {FIRST} 2" in node.runtime.calls)
+        assert UID in pods.workers and UID not in pods.load().residents
+        stopped.set()
+        await eventually(lambda: not pods.workers)
 
 
 async def test_a_pod_that_the_node_terminates_fails_and_keeps_its_records(tmp_path: Path) -> None:

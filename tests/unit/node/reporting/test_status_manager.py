@@ -36,6 +36,21 @@ CASES = {
         {"conditions": [{**READY, "message": None}]},
     ),
     "a condition of others stays": ({"conditions": [{"type": "Gate", "status": "True"}]}, {"conditions": []}, None),
+    "a gate that was closed meanwhile is not opened again": (
+        {"conditions": [{"type": "Gate", "status": "False"}, {"type": "DisruptionTarget", "reason": "EvictionByAPI"}]},
+        {"conditions": [{"type": "Gate", "status": "True"}, {"type": "DisruptionTarget", "reason": "Preemption"}]},
+        None,
+    ),
+    "a disruption by the node": (
+        {"conditions": [{"type": "Gate", "status": "False"}]},
+        {
+            "conditions": [
+                {"type": "Gate", "status": "True"},
+                {"type": "DisruptionTarget", "reason": "TerminationByKubelet"},
+            ]
+        },
+        {"conditions": [{"type": "DisruptionTarget", "reason": "TerminationByKubelet"}]},
+    ),
     "our own condition goes": (
         {"conditions": [{"type": "PodResizePending", "status": "True"}]},
         {"conditions": []},

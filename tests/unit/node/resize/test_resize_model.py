@@ -337,9 +337,12 @@ class NodeLife(RuleBasedStateMachine):
         )
         if status.get("resize") != word:
             return f"status.resize is {status.get('resize')}"
-        block = record.allocation.pod_level
-        if status.get("resources") != (None if block is None else msgspec.to_builtins(block, enc_hook=str)):
-            return f"{block} is allocated to the pod, {status.get('resources')} is shown"
+        block, level = record.allocation.pod_level, status.get("resources")
+        if (level is not None) != record.allocation.holds_pod_level:
+            return f"{level} is shown of the pod"
+        for kind, amounts in msgspec.to_builtins(block or NO_RESOURCES, enc_hook=str).items():
+            if any((level or {}).get(kind, {}).get(name) != amount for name, amount in (amounts or {}).items()):
+                return f"{block} is allocated to the pod, {level} is shown"
         statuses = (*status.get("initContainerStatuses", ()), *status.get("containerStatuses", ()))
         shown: dict[str, Document] = {each["name"]: each for each in statuses}
         for container in all_containers(worker.pod.spec):

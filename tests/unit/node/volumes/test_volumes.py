@@ -14,12 +14,13 @@ from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError, InvalidNameError
 from plimsoll.node.volumes.pod_dirs import pods_on_disk, remove_pod_files
 from plimsoll.node.volumes.volumes import Ready, Volumes, memory_volume_bytes, open_sub_path
+from plimsoll.rules.lifecycle.api_objects import PodObjects
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.volumes import VolumeError
 from plimsoll.rules.model.objects import EmptyDir
 from plimsoll.rules.model.runnable import ConfigMap, RunPod
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.runtime.interface import ContainerMount
+from plimsoll.runtime.interface import ContainerMount, RuntimeFeatures
 
 AROUND = Surroundings(allocatable={"memory": QUANTITIES["1Gi"]})
 UID = "0c0ffee0-1111-2222-3333-444455556666"
@@ -46,7 +47,7 @@ def volumes(state: Path) -> Volumes:
 
 
 def made(volumes: Volumes, it: RunPod, name: str = "v", **maps: ConfigMap) -> Path:
-    return Path(volumes.set_up(it, maps, AROUND).by_name[name].path)
+    return Path(volumes.set_up(it, PodObjects(maps), AROUND).by_name[name].path)
 
 
 # --- emptyDir ---
@@ -77,7 +78,7 @@ def test_the_group_of_volumes(volumes: Volumes) -> None:
         pytest.skip("giving directories to another group: not root")
     sources = [{"name": "v", "emptyDir": {}}, {"name": "w", "configMap": {"name": "m"}}]
     it = pod(*sources, securityContext={"fsGroup": 4711})
-    ready = volumes.set_up(it, {"m": ConfigMap(data={"k": "x"})}, AROUND).by_name
+    ready = volumes.set_up(it, PodObjects({"m": ConfigMap(data={"k": "x"})}), AROUND).by_name
     for name, mode in (("v", 0o2777), ("w", 0o2775)):
         found = os.stat(ready[name].path)
         assert (found.st_gid, stat.S_IMODE(found.st_mode)) == (4711, mode)
@@ -115,15 +116,15 @@ def test_one_container_without_a_limit_leaves_the_pod_without() -> None:
 
 def test_a_config_map_is_published_and_refreshed(volumes: Volumes) -> None:
     it = pod({"name": "v", "configMap": {"name": "m"}})
-    first = volumes.set_up(it, {"m": ConfigMap(data={"k": "1"})}, AROUND)
+    first = volumes.set_up(it, PodObjects({"m": ConfigMap(data={"k": "1"})}), AROUND)
     path = Path(first.by_name["v"].path)
     assert (first.changed, (path / "k").read_text()) == (("v",), "1")
     assert first.by_name["v"].read_only
-    assert volumes.set_up(it, {"m": ConfigMap(data={"k": "1"})}, AROUND).changed == ()
-    assert volumes.set_up(it, {"m": ConfigMap(data={"k": "2"})}, AROUND).changed == ("v",)
+    assert volumes.set_up(it, PodObjects({"m": ConfigMap(data={"k": "1"})}), AROUND).changed == ()
+    assert volumes.set_up(it, PodObjects({"m": ConfigMap(data={"k": "2"})}), AROUND).changed == ("v",)
     assert (path / "k").read_text() == "2"
     with pytest.raises(VolumeError, match='configmap "m" not found'):
-        volumes.set_up(it, {}, AROUND)
+        volumes.set_up(it, PodObjects(), AROUND)
     assert (path / "k").read_text() == "2", "what is gone from the API stays for those who run"
 
 
@@ -153,9 +154,12 @@ def test_labels_follow_the_pod(volumes: Volumes) -> None:
         ("File", "directory", "is not a file"),
         ("FileOrCreate", "nothing", ""),
         ("FileOrCreate", "file", ""),
-        ("Socket", "socket", "sockets and devices of the host are not supported"),
-        ("", "socket", "sockets and devices of the host are not supported"),
-        ("CharDevice", "file", "sockets and devices of the host are not supported"),
+        ("Socket", "socket", ""),
+        ("Socket", "file", "is not a socket file"),
+        ("", "socket", ""),
+        ("CharDevice", "file", "is not a character device"),
+        ("BlockDevice", "file", "is not a block device"),
+        ("Pipe", "file", "Pipe is an invalid volume type"),
     ],
 )
 def test_host_paths(
@@ -174,7 +178,7 @@ def test_host_paths(
         it = pod({"name": "v", "hostPath": {"path": str(path), "type": kind}})
         if refusal:
             with pytest.raises(VolumeError, match=refusal):
-                volumes.set_up(it, {}, AROUND)
+                volumes.set_up(it, PodObjects(), AROUND)
             return
         assert made(volumes, it) == path
         assert path.is_dir() == (there == "directory" or (there == "nothing" and kind != "FileOrCreate"))
@@ -186,26 +190,27 @@ def test_links_of_the_host_are_resolved(volumes: Volumes, tmp_path: Path) -> Non
     assert made(volumes, pod({"name": "v", "hostPath": {"path": str(tmp_path / "link")}})) == tmp_path / "real"
 
 
-@pytest.mark.parametrize("way", ["itself", "inside", "above", "by a link", "to be made"])
-def test_no_host_path_shows_the_state(state: Path, tmp_path: Path, way: str) -> None:
+@pytest.mark.parametrize("way", ["itself", "inside", "above", "root", "by a link", "to be made"])
+def test_host_paths_and_what_the_embedded_runtime_covers(state: Path, tmp_path: Path, way: str) -> None:
+    """A larger directory is shown, without the covered files; one that would be empty is refused. A runtime that covers
+    nothing gets every path, as from a kubelet."""
     (tmp_path / "link").symlink_to(state)
     paths = {"itself": state, "inside": state / "pods", "above": tmp_path, "by a link": tmp_path / "link" / "x"}
-    path = paths.get(way, state / "new")
+    path = Path("/") if way == "root" else paths.get(way, state / "new")
     it = pod({"name": "v", "hostPath": {"path": str(path), "type": "DirectoryOrCreate" if way == "to be made" else ""}})
-    with pytest.raises(VolumeError, match="which is hidden from pods: use another path"):
-        Volumes(state).set_up(it, {}, AROUND)
-    assert os.listdir(state) == []
-    if way == "above":
-        assert made(Volumes(state, covered=True), it) == tmp_path
+    if way in ("above", "root"):
+        assert made(Volumes(state, (state,)), it) == path
     else:
-        with pytest.raises(VolumeError):
-            Volumes(state, covered=True).set_up(it, {}, AROUND)
+        with pytest.raises(VolumeError, match="which the embedded runtime hides from pods: use another path"):
+            Volumes(state, (state,)).set_up(it, PodObjects(), AROUND)
+        assert os.listdir(state) == []
+    assert made(Volumes(state), it) == Path(os.path.realpath(path))
 
 
 @pytest.mark.parametrize("path", ["relative", "/a/../b", "", "/a\0b"])
 def test_paths_that_are_none(volumes: Volumes, path: str) -> None:
     with pytest.raises(VolumeError, match="must be an absolute path"):
-        volumes.set_up(pod({"name": "v", "hostPath": {"path": path}}), {}, AROUND)
+        volumes.set_up(pod({"name": "v", "hostPath": {"path": path}}), PodObjects(), AROUND)
 
 
 # --- names and kinds ---
@@ -214,7 +219,7 @@ def test_paths_that_are_none(volumes: Volumes, path: str) -> None:
 @pytest.mark.parametrize("uid", ["", ".", "..", "../x", "a/b", "a..b", "a\n", "x" * 200, ".hidden"])
 def test_a_uid_that_is_no_name(volumes: Volumes, state: Path, uid: str) -> None:
     with pytest.raises(InvalidNameError):
-        volumes.set_up(pod({"name": "v", "emptyDir": {}}, uid=uid), {}, AROUND)
+        volumes.set_up(pod({"name": "v", "emptyDir": {}}, uid=uid), PodObjects(), AROUND)
     with pytest.raises(InvalidNameError):
         remove_pod_files(state, uid)
 
@@ -222,15 +227,15 @@ def test_a_uid_that_is_no_name(volumes: Volumes, state: Path, uid: str) -> None:
 @pytest.mark.parametrize("name", ["..", "a/b", "A", "v.new", ""])
 def test_a_volume_name_that_is_none(volumes: Volumes, name: str) -> None:
     with pytest.raises(InvalidNameError):
-        volumes.set_up(pod({"name": name, "emptyDir": {}}), {}, AROUND)
+        volumes.set_up(pod({"name": name, "emptyDir": {}}), PodObjects(), AROUND)
 
 
 @pytest.mark.parametrize(
-    "volume", [{"secret": {"secretName": "s"}}, {"nfs": {"server": "x"}}, {"emptyDir": {"medium": "HugePages"}}, {}]
+    "volume", [{"image": {"reference": "x"}}, {"nfs": {"server": "x"}}, {"emptyDir": {"medium": "HugePages"}}, {}]
 )
 def test_other_kinds_are_refused(volumes: Volumes, volume: dict[str, Any]) -> None:
     with pytest.raises(VolumeError):
-        volumes.set_up(pod({"name": "v", **volume}), {}, AROUND)
+        volumes.set_up(pod({"name": "v", **volume}), PodObjects(), AROUND)
 
 
 # --- mounts ---
@@ -258,13 +263,35 @@ def test_what_a_container_sees(volumes: Volumes) -> None:
     )
 
 
+def test_mounts_by_what_the_runtime_can_do(state: Path) -> None:
+    able = Volumes(
+        state, features=lambda: RuntimeFeatures(recursive_read_only=frozenset({"", "kata"}), image_volumes=True)
+    )
+    read_only = {"name": "v", "mountPath": "/a", "readOnly": True}
+    for mode, expected in (("Enabled", True), ("IfPossible", True), ("Disabled", False), (None, False)):
+        (found,) = mounts(able, {**read_only, "recursiveReadOnly": mode})
+        assert found.recursive_read_only is expected
+    (found,) = mounts(Volumes(state), {**read_only, "recursiveReadOnly": "IfPossible"})
+    assert not found.recursive_read_only
+    for mode in ("None", "HostToContainer", "Bidirectional"):
+        (found,) = mounts(able, {"name": "v", "mountPath": "/a", "mountPropagation": mode})
+        assert found.propagation == mode
+    it = pod(
+        {"name": "i", "image": {"reference": "files:1"}}, mounts=[{"name": "i", "mountPath": "/i", "subPath": "d"}]
+    )
+    ready = able.set_up(it, PodObjects(), AROUND).by_name
+    assert able.mounts(it, it.spec.containers[0], ready, {}) == (
+        ContainerMount("", "/i", read_only=True, image="files:1", image_sub_path="d"),
+    )
+
+
 @pytest.mark.parametrize(
     ("wanted", "container", "message"),
     [
         ({"name": "none", "mountPath": "/a"}, {}, 'cannot find volume "none" to mount into container "c"'),
         ({"name": "v", "mountPath": "/"}, {}, r'volumeMounts\[0\].mountPath "/": cannot be a mount point'),
-        ({"name": "v", "mountPath": "/a", "mountPropagation": "Bidirectional"}, {}, "mountPropagation"),
-        ({"name": "v", "mountPath": "/a", "recursiveReadOnly": "Enabled"}, {}, "recursiveReadOnly"),
+        ({"name": "v", "mountPath": "/a", "mountPropagation": "Both"}, {}, "invalid MountPropagation mode"),
+        ({"name": "v", "mountPath": "/a", "recursiveReadOnly": "Enabled"}, {}, "recursive read-only mode"),
         ({"name": "v", "mountPath": "/a", "subPathExpr": "$(NONE)"}, {}, 'missing value for "NONE"'),
         ({"name": "v", "mountPath": "/a"}, {"volumeDevices": [{"name": "v"}]}, "volumeDevices"),
     ],

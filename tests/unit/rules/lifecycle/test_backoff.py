@@ -11,8 +11,8 @@ from plimsoll.rules.lifecycle.backoff import (
     REDUCED_LIMITS,
     BackoffLimits,
     backoff_key,
+    crash_limits,
     crash_message,
-    limits_with_max,
     next_backoff,
     next_pull_backoff,
     pull_message,
@@ -24,11 +24,17 @@ from plimsoll.rules.model.observed import Backoff
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
 
+GATES = {"ReduceDefaultCrashLoopBackOffDecay": False, "KubeletCrashLoopBackOffMax": True}
+FIXED, REDUCED = {**GATES, "KubeletCrashLoopBackOffMax": False}, {**GATES, "ReduceDefaultCrashLoopBackOffDecay": True}
+
 SEQUENCES = [
     pytest.param(DEFAULT_LIMITS, [10, 20, 40, 80, 160, 300, 300], id="default"),
     pytest.param(REDUCED_LIMITS, [1, 2, 4, 8, 16, 32, 60, 60], id="reduced"),
-    pytest.param(limits_with_max(5), [5, 5, 5], id="max below the first"),
-    pytest.param(limits_with_max(25), [10, 20, 25, 25], id="max 25 s"),
+    pytest.param(crash_limits(GATES, 5), [5, 5, 5], id="max below the first"),
+    pytest.param(crash_limits(FIXED, 25), [10, 20, 40], id="not configurable"),
+    pytest.param(crash_limits(REDUCED, 300), [1, 2, 4, 8, 16, 32, 60, 60], id="reduced by its gate"),
+    pytest.param(crash_limits(REDUCED, 5), [1, 2, 4, 5, 5], id="reduced, max 5 s"),
+    pytest.param(crash_limits(GATES, 25), [10, 20, 25, 25], id="max 25 s"),
 ]
 
 

@@ -10,16 +10,17 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError
+from plimsoll.rules.lifecycle.api_objects import BundleWanted, PodObjects, TokenWanted, references
 from plimsoll.rules.lifecycle.environment import (
     Surroundings,
     environment,
     expanded,
     map_text,
-    referenced_config_maps,
     resource_value,
     strictly_expanded,
 )
-from plimsoll.rules.model.runnable import ConfigMap, ResourceField, RunPod
+from plimsoll.rules.model.run_volumes import ResourceField
+from plimsoll.rules.model.runnable import ConfigMap, RunPod, Secret
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
 
@@ -29,10 +30,13 @@ AROUND = Surroundings(
     ("192.0.2.1",),
     {"cpu": QUANTITIES["4"], "memory": QUANTITIES["8Gi"], "ephemeral-storage": QUANTITIES["10Gi"]},
 )
-MAPS = {
-    "settings": ConfigMap(data={"color": "red", "size": "$(HOME)", "1bad": "x", ".": "y", "a-b.c": "z"}),
-    "empty": ConfigMap(),
-}
+MAPS = PodObjects(
+    {
+        "settings": ConfigMap(data={"color": "red", "size": "$(HOME)", "1bad": "x", ".": "y", "a-b.c": "z"}),
+        "empty": ConfigMap(),
+    },
+    {"login": Secret(data={"user": "cm9vdA==", "1bad": "eA=="}), "broken": Secret(data={"k": "no base64"})},
+)
 
 
 def pod(env: Any = (), env_from: Any = (), **spec: Any) -> RunPod:
@@ -197,6 +201,18 @@ def test_config_maps() -> None:
         assert variables([reference(configMapKeyRef={**missing, "optional": True})]) == {}
 
 
+def test_secrets() -> None:
+    key = {"name": "login", "key": "user"}
+    assert variables([reference(secretKeyRef=key)]) == {"V": "root"}
+    for missing in ({**key, "key": "none"}, {**key, "name": "none"}):
+        assert variables([reference(secretKeyRef={**missing, "optional": True})]) == {}
+    it = pod((), [{"prefix": "S_", "secretRef": {"name": "login"}}])
+    assert environment(it, it.spec.containers[0], MAPS, AROUND).variables == {"S_user": "root", "S_1bad": "x"}
+    it = pod((), [{"secretRef": {"name": "login"}}])
+    (note,) = environment(it, it.spec.containers[0], MAPS, AROUND).notes
+    assert note.message.startswith("Keys [1bad] from the EnvFrom secret ns/login were skipped")
+
+
 def test_all_of_a_config_map() -> None:
     it = pod([{"name": "X_color", "value": "$(X_color)er"}], [{"prefix": "X_", "configMapRef": {"name": "settings"}}])
     found = environment(it, it.spec.containers[0], MAPS, AROUND)
@@ -240,14 +256,26 @@ def test_later_versions_take_every_key() -> None:
         pytest.param(
             [reference(secretKeyRef={"name": "s", "key": "k"})],
             [],
-            'secret "s" not found: no secrets are served here: use a config map, or the variable\'s value',
+            'secret "s" not found',
             id="secret",
         ),
         pytest.param(
             [],
             [{"secretRef": {"name": "s"}}],
-            'secret "s" not found: no secrets are served here: use a config map, or the variable\'s value',
+            'secret "s" not found',
             id="whole secret",
+        ),
+        pytest.param(
+            [reference(secretKeyRef={"name": "login", "key": "k"})],
+            [],
+            "couldn't find key k in Secret ns/login",
+            id="key of a secret",
+        ),
+        pytest.param(
+            [reference(secretKeyRef={"name": "broken", "key": "k"})],
+            [],
+            "data[k] of the Secret is not base64",
+            id="a secret that is not base64",
         ),
         pytest.param([reference(fieldRef={"fieldPath": "spec.x"})], [], "unsupported fieldPath: spec.x", id="field"),
         pytest.param(
@@ -265,7 +293,7 @@ def test_later_versions_take_every_key() -> None:
         pytest.param(
             [reference(fileKeyRef={"path": "x"})],
             [],
-            'environment variable "V": valueFrom supports fieldRef, resourceFieldRef and configMapKeyRef',
+            'environment variable "V": valueFrom supports fieldRef, resourceFieldRef, configMapKeyRef and secretKeyRef',
             id="unknown source",
         ),
     ],
@@ -295,17 +323,57 @@ def test_maps_as_text() -> None:
     assert map_text(None) == ""
 
 
-def test_config_maps_to_fetch() -> None:
+def test_objects_to_fetch() -> None:
     it = run_pod(
         {
             "spec": {
-                "initContainers": [{"name": "i", "envFrom": [{"configMapRef": {"name": "a"}}]}],
-                "containers": [{"name": "c", "env": [reference(configMapKeyRef={"name": "b", "key": "k"})]}],
+                "initContainers": [
+                    {"name": "i", "envFrom": [{"configMapRef": {"name": "a"}}, {"secretRef": {"name": "s1"}}]}
+                ],
+                "containers": [
+                    {
+                        "name": "c",
+                        "env": [
+                            reference(configMapKeyRef={"name": "b", "key": "k"}),
+                            reference(secretKeyRef={"name": "s2", "key": "k"}),
+                        ],
+                    }
+                ],
                 "volumes": [
                     {"name": "v", "configMap": {"name": "d"}},
-                    {"name": "w", "projected": {"sources": [{"configMap": {"name": "e"}}, {"downwardAPI": {}}]}},
+                    {"name": "x", "secret": {"secretName": "s3"}},
+                    {
+                        "name": "w",
+                        "projected": {
+                            "sources": [
+                                {"configMap": {"name": "e"}},
+                                {"downwardAPI": {}},
+                                {"secret": {"name": "s4"}},
+                                {"serviceAccountToken": {"path": "t", "audience": "vault"}},
+                                {"clusterTrustBundle": {"name": "roots", "path": "ca"}},
+                                {
+                                    "clusterTrustBundle": {
+                                        "signerName": "example.com/x",
+                                        "labelSelector": {
+                                            "matchLabels": {"live": "yes"},
+                                            "matchExpressions": [
+                                                {"key": "a", "operator": "In", "values": ["1", "2"]},
+                                                {"key": "b", "operator": "DoesNotExist"},
+                                            ],
+                                        },
+                                        "path": "ca2",
+                                    }
+                                },
+                            ]
+                        },
+                    },
                 ],
             }
         }
     )
-    assert referenced_config_maps(it) == {"a", "b", "d", "e"}
+    found = references(it)
+    assert found.config_maps == {"a", "b", "d", "e"}
+    assert found.secrets == {"s1", "s2", "s3", "s4"}
+    assert found.tokens == {TokenWanted("vault", 3600)}
+    selected = BundleWanted(signer="example.com/x", labels="live=yes,a in (1,2),!b")
+    assert found.bundles == {BundleWanted(name="roots"), selected}

@@ -9,14 +9,25 @@ import pytest
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError
 from plimsoll.rules.lifecycle.security_context import (
+    Abilities,
     SecurityValues,
     app_armor_profiles,
+    only_user,
     security_values,
     without_effect,
 )
+from plimsoll.rules.model.runnable import SeLinuxOptions
+
+EMBEDDED = Abilities(has_selinux=True, applies_profiles=False)
 
 
-def values(own: Any = None, shared: Any = None, image_user: int | None = None, **spec: Any) -> SecurityValues:
+def values(
+    own: Any = None,
+    shared: Any = None,
+    image_user: int | None = None,
+    abilities: Abilities = EMBEDDED,
+    **spec: Any,
+) -> SecurityValues:
     container = {"name": "c", **({} if own is None else {"securityContext": own})}
     pod = run_pod(
         {
@@ -29,7 +40,7 @@ def values(own: Any = None, shared: Any = None, image_user: int | None = None, *
             },
         }
     )
-    return security_values(pod, pod.spec.containers[1], image_user, has_selinux=True)
+    return security_values(pod, pod.spec.containers[1], image_user, abilities)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +56,7 @@ def values(own: Any = None, shared: Any = None, image_user: int | None = None, *
         pytest.param({"runAsUser": 0}, {"runAsUser": 1}, SecurityValues(user=0), id="zero is a value"),
         pytest.param(None, {"runAsUser": 1}, SecurityValues(user=1), id="the pod's"),
         pytest.param(
-            None, {"supplementalGroups": [7, 8], "fsGroup": 8}, SecurityValues(groups=(7, 8)), id="groups, each once"
+            None, {"supplementalGroups": [7, 8], "fsGroup": 8}, SecurityValues(groups=(8, 7)), id="groups, each once"
         ),
         pytest.param(
             {"capabilities": {"add": ["NET_ADMIN"], "drop": ["ALL"]}},
@@ -53,13 +64,9 @@ def values(own: Any = None, shared: Any = None, image_user: int | None = None, *
             SecurityValues(add_capabilities=("NET_ADMIN",), drop_capabilities=("ALL",)),
             id="capabilities",
         ),
-        pytest.param(
-            {"privileged": True}, None, SecurityValues(privileged=True, no_new_privileges=False), id="privileged"
-        ),
-        pytest.param(
-            {"allowPrivilegeEscalation": True}, None, SecurityValues(no_new_privileges=False), id="may escalate"
-        ),
-        pytest.param({"allowPrivilegeEscalation": False}, None, SecurityValues(), id="may not"),
+        pytest.param({"privileged": True}, None, SecurityValues(privileged=True), id="privileged"),
+        pytest.param({"allowPrivilegeEscalation": True}, None, SecurityValues(), id="may escalate"),
+        pytest.param({"allowPrivilegeEscalation": False}, None, SecurityValues(no_new_privileges=True), id="may not"),
         pytest.param({"readOnlyRootFilesystem": True}, None, SecurityValues(read_only_root=True), id="read-only root"),
         pytest.param(
             None,
@@ -76,9 +83,12 @@ def values(own: Any = None, shared: Any = None, image_user: int | None = None, *
         pytest.param(
             {"procMount": "Default"},
             {"fsGroupChangePolicy": "OnRootMismatch", "appArmorProfile": {"type": "Unconfined"}},
-            SecurityValues(),
+            SecurityValues(app_armor="Unconfined"),
             id="values without effect",
         ),
+        pytest.param({"windowsOptions": {"runAsUserName": "x"}}, None, SecurityValues(), id="Windows"),
+        pytest.param({"procMount": "Unmasked"}, None, SecurityValues(unmasked_proc=True), id="proc"),
+        pytest.param(None, {"supplementalGroupsPolicy": "Strict"}, SecurityValues(groups_policy="Strict"), id="strict"),
     ],
 )
 def test_values(own: Any, shared: Any, expected: SecurityValues) -> None:
@@ -93,12 +103,6 @@ OWN = "spec.containers[1].securityContext"
     [
         ({"appArmorProfile": {"type": "Localhost"}}, None, {}, f"{OWN}.appArmorProfile"),
         ({"seLinuxOptions": {"level": "s0"}}, None, {}, f"{OWN}.seLinuxOptions"),
-        ({"windowsOptions": {}}, None, {}, f"{OWN}.windowsOptions"),
-        ({"procMount": "Unmasked"}, None, {}, f"{OWN}.procMount"),
-        (None, {"sysctls": [{"name": "a", "value": "b"}]}, {}, "spec.securityContext.sysctls"),
-        (None, {"supplementalGroupsPolicy": "Strict"}, {}, "spec.securityContext.supplementalGroupsPolicy"),
-        (None, {"seLinuxChangePolicy": "MountOption"}, {}, "spec.securityContext.seLinuxChangePolicy"),
-        (None, None, {"hostUsers": False}, "spec.hostUsers"),
         (None, None, {"resourceClaims": [{"name": "gpu"}]}, "spec.resourceClaims"),
     ],
 )
@@ -110,10 +114,8 @@ def test_refused_with_its_path(own: Any, shared: Any, spec: dict[str, Any], path
 
 def test_all_refused_fields_are_named() -> None:
     with pytest.raises(ContainerConfigError) as refused:
-        values({"procMount": "Unmasked"}, {"sysctls": [{"name": "a"}]})
-    assert (
-        str(refused.value) == f"spec.securityContext.sysctls, {OWN}.procMount: not supported by this node, remove them"
-    )
+        values({"seLinuxOptions": {"level": "s0"}}, None, resourceClaims=[{"name": "gpu"}])
+    assert str(refused.value) == f"spec.resourceClaims, {OWN}.seLinuxOptions: not supported by this node, remove them"
 
 
 WHICH = '(pod: "p_ns(u)", container: c)'
@@ -146,12 +148,45 @@ def test_selinux_options_where_the_kernel_has_no_selinux() -> None:
     containers = [{"name": "a", "securityContext": options}, {"name": "b"}]
     pod = run_pod({"metadata": {"name": "p"}, "spec": {"securityContext": options, "containers": containers}})
     for container in pod.spec.containers:
-        security_values(pod, container, has_selinux=False)
-    assert without_effect(pod, has_selinux=False) == (
+        security_values(pod, container, abilities=Abilities(has_selinux=False, applies_profiles=False))
+    assert without_effect(pod, has_selinux=False) == [
         "spec.securityContext.seLinuxOptions, spec.containers[0].securityContext.seLinuxOptions: no effect, SELinux is "
         "not enabled on this node"
+    ]
+    assert without_effect(pod, has_selinux=True) == []
+
+
+@pytest.mark.parametrize("host_network", [True, False])
+def test_host_ports_have_no_effect_in_a_network_of_the_pod(host_network: bool) -> None:
+    ports = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]
+    spec = {"hostNetwork": host_network, "containers": [{"name": "a"}, {"name": "b", "ports": ports}]}
+    sentence = "spec.containers[1].ports[1].hostPort: no effect, this node forwards no ports to pods"
+    found = without_effect(run_pod({"metadata": {"name": "p"}, "spec": spec}), has_selinux=False)
+    assert found == ([] if host_network else [sentence])
+
+
+def test_profiles_and_labels_for_a_runtime_that_applies_them() -> None:
+    able = Abilities(has_selinux=True)
+    labels, other = {"level": "s0:c1", "type": "a_t"}, {"level": "s0"}
+    assert values(None, {"seLinuxOptions": labels}, abilities=able).se_linux == SeLinuxOptions(
+        level="s0:c1", type="a_t"
     )
-    assert without_effect(pod, has_selinux=True) == ""
+    assert values({"seLinuxOptions": other}, {"seLinuxOptions": labels}, abilities=able).se_linux == SeLinuxOptions(
+        level="s0"
+    )
+    localhost = {"appArmorProfile": {"type": "Localhost", "localhostProfile": "mine"}}
+    assert values(localhost, RUNTIME_DEFAULT, abilities=able).app_armor == "localhost/mine"
+    assert values(None, RUNTIME_DEFAULT, abilities=able).app_armor == "RuntimeDefault"
+
+
+@pytest.mark.parametrize(
+    ("shared", "own", "other", "expected"),
+    [(7, None, None, 7), (7, 8, 8, 8), (7, 8, None, None), (None, 8, None, None), (None, None, None, None)],
+)
+def test_the_only_user_of_a_pod(shared: int | None, own: int | None, other: int | None, expected: int | None) -> None:
+    containers = [{"name": name, "securityContext": {"runAsUser": user}} for name, user in (("a", own), ("b", other))]
+    spec = {"containers": containers, "securityContext": {"runAsUser": shared}}
+    assert only_user(run_pod({"metadata": {"name": "p"}, "spec": spec})) == expected
 
 
 RUNTIME_DEFAULT = {"appArmorProfile": {"type": "RuntimeDefault"}}
@@ -175,12 +210,3 @@ def test_app_armor_profiles(annotations: Any, shared: Any, own: Any, asks: bool)
     container = {"name": "c", "securityContext": own}
     pod = run_pod({"metadata": metadata, "spec": {"securityContext": shared, "containers": [container]}})
     assert app_armor_profiles(pod) is asks
-
-
-def test_restart_rules_are_refused() -> None:
-    container = {"name": "c", "restartPolicyRules": [{"action": "Restart"}], "restartPolicy": "OnFailure"}
-    pod = run_pod({"metadata": {"name": "p"}, "spec": {"containers": [container]}})
-    with pytest.raises(
-        ContainerConfigError, match=r"spec.containers\[0\].restartPolicyRules, .*restartPolicy: not supp"
-    ):
-        security_values(pod, pod.spec.containers[0])

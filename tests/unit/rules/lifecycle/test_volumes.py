@@ -8,37 +8,44 @@ from typing import Any
 import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
+from plimsoll.rules.lifecycle.api_objects import BundleWanted, PodObjects, TokenWanted, certificates, is_token_due
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.volumes import (
     VolumeError,
     VolumeFile,
-    VolumeFiles,
     check_kind,
     mounted_volumes,
     volume_files,
 )
-from plimsoll.rules.model.runnable import ConfigMap, RunPod
+from plimsoll.rules.model.runnable import ConfigMap, RunPod, Secret
 from plimsoll.rules.quantity import QUANTITIES
 
 AROUND = Surroundings(allocatable={"memory": QUANTITIES["1Gi"]})
-MAPS = {"m": ConfigMap(data={"a": "1", "b": "é"}, binary_data={"c": base64.b64encode(b"\xff\0").decode()})}
+OBJECTS = PodObjects(
+    {"m": ConfigMap(data={"a": "1", "b": "é"}, binary_data={"c": base64.b64encode(b"\xff\0").decode()})},
+    {"s": Secret(data={"key": base64.b64encode(b"\xfe").decode()})},
+    {TokenWanted("", 3600): "the token"},
+    {TokenWanted("other", 3600): 'failed to fetch token: serviceaccounts "default" not found'},
+    {BundleWanted(name="roots"): "PEM"},
+)
 
 
-def pod(**volume: Any) -> RunPod:
+def pod(security: dict[str, Any] | None = None, **volume: Any) -> RunPod:
     return run_pod(
         {
             "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"b": "2", "a": "1"}},
             "spec": {
                 "containers": [{"name": "c", "volumeMounts": [{"name": "v", "mountPath": "/v"}]}],
                 "volumes": [{"name": "v", **volume}, {"name": "unused", "secret": {}}],
+                **({} if security is None else {"securityContext": security}),
             },
         }
     )
 
 
-def files(**volume: Any) -> VolumeFiles:
-    it = pod(**volume)
-    return volume_files(it.spec.volumes[0], it, MAPS, AROUND)
+def files(security: dict[str, Any] | None = None, **volume: Any) -> tuple[VolumeFile, ...]:
+    it = pod(security, **volume)
+    return volume_files(it.spec.volumes[0], it, OBJECTS, AROUND)
 
 
 @pytest.mark.parametrize(
@@ -63,6 +70,32 @@ def files(**volume: Any) -> VolumeFiles:
         pytest.param({"configMap": {"name": "none", "optional": True}}, [], id="optional map"),
         pytest.param(
             {"configMap": {"name": "m", "optional": True, "items": [{"key": "q", "path": "q"}]}}, [], id="optional key"
+        ),
+        pytest.param({"secret": {"secretName": "s"}}, [VolumeFile("key", b"\xfe")], id="secret"),
+        pytest.param(
+            {"secret": {"secretName": "s", "items": [{"key": "key", "path": "k", "mode": 0o400}]}},
+            [VolumeFile("k", b"\xfe", 0o400)],
+            id="items of a secret",
+        ),
+        pytest.param({"secret": {"secretName": "none", "optional": True}}, [], id="optional secret"),
+        pytest.param(
+            {
+                "projected": {
+                    "sources": [
+                        {"serviceAccountToken": {"path": "token"}},
+                        {"secret": {"name": "s"}},
+                        {"clusterTrustBundle": {"name": "roots", "path": "ca.crt"}},
+                        {"clusterTrustBundle": {"name": "none", "path": "none.crt", "optional": True}},
+                    ]
+                }
+            },
+            [
+                VolumeFile("token", b"the token"),
+                VolumeFile("key", b"\xfe"),
+                VolumeFile("ca.crt", b"PEM"),
+                VolumeFile("none.crt", b""),
+            ],
+            id="projected: token, secret, bundles",
         ),
         pytest.param(
             {"downwardAPI": {"items": [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]}},
@@ -90,7 +123,7 @@ def files(**volume: Any) -> VolumeFiles:
                     "sources": [
                         {"configMap": {"name": "m", "items": [{"key": "a", "path": "one"}]}},
                         {"downwardAPI": {"items": [{"path": "one", "fieldRef": {"fieldPath": "metadata.name"}}]}},
-                        {"secret": {"name": "s", "optional": True}},
+                        {"secret": {"name": "none", "optional": True}},
                     ],
                 }
             },
@@ -100,9 +133,7 @@ def files(**volume: Any) -> VolumeFiles:
     ],
 )
 def test_files(volume: dict[str, Any], expected: list[VolumeFile]) -> None:
-    found = files(**volume)
-    assert list(found.files) == expected
-    assert found.notes == ()
+    assert list(files(**volume)) == expected
 
 
 def item(path: str) -> dict[str, Any]:
@@ -132,8 +163,25 @@ def item(path: str) -> dict[str, Any]:
         ({"downwardAPI": {"items": [{"path": "x"}]}}, 'item "x" has neither fieldRef nor resourceFieldRef'),
         ({"downwardAPI": {"items": [{"path": "x", "fieldRef": {"fieldPath": "q"}}]}}, "unsupported fieldPath: q"),
         (
-            {"projected": {"sources": [{"secret": {"name": "s"}}]}},
-            "projected volumes support configMap and downwardAPI on this node: remove secret, clusterTrustBundle and podCertificate",
+            {"projected": {"sources": [{"podCertificate": {"signerName": "s"}}]}},
+            "podCertificate is not supported by this node: remove the source",
+        ),
+        ({"secret": {"secretName": "none"}}, 'secret "none" not found'),
+        (
+            {"secret": {"secretName": "s", "items": [{"key": "q", "path": "q"}]}},
+            "references non-existent secret key: q",
+        ),
+        (
+            {"projected": {"sources": [{"serviceAccountToken": {"path": "t", "audience": "other"}}]}},
+            'failed to fetch token: serviceaccounts "default" not found',
+        ),
+        (
+            {"projected": {"sources": [{"clusterTrustBundle": {"name": "none", "path": "ca"}}]}},
+            'while getting ClusterTrustBundle: clustertrustbundle.certificates.k8s.io "none" not found',
+        ),
+        (
+            {"projected": {"sources": [{"clusterTrustBundle": {"signerName": "none", "path": "ca"}}]}},
+            "combination of signerName and labelSelector matched zero ClusterTrustBundles",
         ),
     ],
 )
@@ -144,18 +192,40 @@ def test_refused(volume: dict[str, Any], detail: str) -> None:
     assert refused.value.reason == "FailedMount"
 
 
-def test_a_token_is_omitted_with_an_event() -> None:
-    found = files(projected={"sources": [{"serviceAccountToken": {"path": "token"}}]})
-    assert found.files == ()
-    assert [note.message for note in found.notes] == [
-        "This node does not mount service account tokens: token is omitted"
-    ]
+@pytest.mark.parametrize(
+    ("security", "mode", "user"),
+    [
+        (None, 0o644, None),
+        ({"runAsUser": 7}, 0o600, 7),  # only that user needs it
+        ({"fsGroup": 8}, 0o600, None),  # the writer adds the group's rights
+    ],
+)
+def test_the_owner_of_a_token(security: Any, mode: int, user: int | None) -> None:
+    (found,) = files(security, projected={"sources": [{"serviceAccountToken": {"path": "token"}}]})
+    assert (found.mode, found.user) == (mode, user)
+
+
+@pytest.mark.parametrize(("age_s", "due"), [(0, False), (2879, False), (2881, True), (4000, True)])
+def test_a_token_is_renewed_at_80_percent_of_its_life(age_s: float, due: bool) -> None:
+    assert is_token_due(expires_s=3600.0, lifetime_s=3600.0, now_s=age_s) is due
+
+
+def test_a_long_token_is_renewed_after_a_day() -> None:
+    year_s = 365 * 86400.0
+    assert not is_token_due(year_s, year_s, 86399.0)
+    assert is_token_due(year_s, year_s, 86401.0)
+
+
+def test_certificates_of_several_bundles() -> None:
+    block = "-----BEGIN CERTIFICATE-----\n{}\n-----END CERTIFICATE-----\n"
+    assert certificates([block.format("B") + block.format("A"), block.format("A")]) == block.format("A") + block.format(
+        "B"
+    )
 
 
 @pytest.mark.parametrize(
     ("volume", "shown"),
     [
-        ({"secret": {"secretName": "s"}}, "secret"),
         ({"persistentVolumeClaim": {"claimName": "c"}}, "persistentVolumeClaim"),
         ({"csi": {"driver": "d"}}, "csi"),
         ({}, "an unknown kind"),
@@ -165,7 +235,7 @@ def test_unsupported_kinds(volume: dict[str, Any], shown: str) -> None:
     with pytest.raises(VolumeError) as refused:
         check_kind(pod(**volume).spec.volumes[0])
     assert refused.value.detail == (
-        f"this node does not support {shown}: use emptyDir, hostPath, configMap, downwardAPI, projected"
+        f"this node does not support {shown}: use emptyDir, hostPath, configMap, secret, downwardAPI, projected, image"
     )
 
 

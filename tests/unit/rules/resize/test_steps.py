@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.model.gates import Gates
-from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.objects import Pod, Resources
 from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
-from plimsoll.rules.resize.allocation import allocation_of
+from plimsoll.rules.resize.allocation import Allocation, actuated_after, allocation_of, kept_sizes
 from plimsoll.rules.resize.steps import (
     MemoryCheck,
     ResizePlan,
@@ -20,6 +20,7 @@ from plimsoll.rules.resize.steps import (
     UpdateContainer,
     WritePod,
     is_resize_in_progress,
+    pending_actuation,
     resize_plan,
     restart_message,
 )
@@ -242,9 +243,51 @@ def test_init_containers_come_before_regular_ones_in_the_order() -> None:
     assert [short(step).split()[0] for step in found.steps] == ["side", "main"]
 
 
+OLD_BLOCK, NEW_BLOCK = {"limits": {"cpu": "1", "memory": "400Mi"}}, {"limits": {"cpu": "2", "memory": "300Mi"}}
+
+
+def test_a_container_without_limits_follows_the_pod_level() -> None:
+    def made(block: Any, **policy: Any) -> Pod:
+        limited = container("a", "1", "100Mi")
+        return pod(
+            limited, {"name": "b", **policy}, {"name": "c", "resources": {"limits": {"cpu": "1"}}}, resources=block
+        )
+
+    found = plan(made(OLD_BLOCK), made(NEW_BLOCK), values(1000, 400), values(2000, 300))
+    assert shown(found) == [
+        *("c memory: - -", "b memory: - -", "pod memory 300"),
+        *("pod quota 200000", "pod shares 2048", "b cpu: - -"),
+    ]
+    limits = {step.container: step.resources.limits for step in found.steps if isinstance(step, UpdateContainer)}
+    assert limits["b"] is None, "in the end it has no limits of its own"
+    assert found.checks == (MemoryCheck(300 * MI), MemoryCheck(300 * MI, "c"), MemoryCheck(300 * MI, "b"))
+    restart = [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]
+    old, new = made(OLD_BLOCK, resizePolicy=restart), made(NEW_BLOCK, resizePolicy=restart)
+    assert plan(old, new, values(1000, 400), values(2000, 300)).restarts == ("b",)
+    off = Gates(pod_level_resize=False)
+    assert plan(old, new, values(1000, 400), values(2000, 300), gates=off).empty
+
+
+def test_what_a_container_inherits_is_recorded_with_it() -> None:
+    """A container that must restart does not lose that because the pod's own cgroup has its new size already."""
+    policy = [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]
+    old, new = (pod({"name": "b", "resizePolicy": policy}, resources=block) for block in (OLD_BLOCK, NEW_BLOCK))
+    gates = Gates(pod_level_resize=True)
+    began = actuated_after(Allocation({}, True), old, ["b"], pod_level=True)
+    assert began.inherited == {}
+    assert [each.name for each in pending_actuation(new, began, {"b"}, gates).restarts] == ["b"]
+    resized = actuated_after(began, new, [], pod_level=True)
+    pending = pending_actuation(new, resized, {"b"}, gates)
+    assert ([each.name for each in pending.restarts], pending.pod_level) == (["b"], False)
+    assert kept_sizes(resized, ["b"], new.spec.resources) == {"b": Resources(limits=old.spec.resources.limits)}  # type: ignore[union-attr]
+    again = actuated_after(resized, new, ["b"], pod_level=True)
+    assert again.inherited == {} and not pending_actuation(new, again, {"b"}, gates)
+    assert kept_sizes(again, ["b"], new.spec.resources) == {"b": Resources()}
+
+
 def test_pod_level_alone() -> None:
-    old = pod(container("a", "1"), resources={"limits": {"cpu": "1", "memory": "400Mi"}})
-    new = pod(container("a", "1"), resources={"limits": {"cpu": "2", "memory": "300Mi"}})
+    old = pod(container("a", "1", "100Mi"), resources=OLD_BLOCK)
+    new = pod(container("a", "1", "100Mi"), resources=NEW_BLOCK)
     found = plan(old, new, values(1000, 400), values(2000, 300))
     assert shown(found) == ["pod memory 300", "pod quota 200000", "pod shares 2048"]
     assert found.checks == ()  # a pure change of the pod level is not checked

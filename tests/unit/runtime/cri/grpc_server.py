@@ -1,6 +1,6 @@
 """A gRPC server on a unix socket that a test controls: it answers, fails, is slow, sends garbage, hangs up.
 
-With `forward_to` it is a proxy: calls without a handler go to a real runtime.
+With `forward_to` it is a proxy: calls without a handler go to a real runtime. Without a path it listens on a TCP port.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ Handler = Callable[["Server", bytes], Awaitable[Answer]]
 class Server:
     """`calls` has the name of every call that came; `handlers` by name, the last part of its path."""
 
-    def __init__(self, socket_path: Path, *, window: int = 65535, forward_to: str = "") -> None:
-        self.socket_path, self.window = str(socket_path), window
+    def __init__(self, socket_path: Path | None, *, window: int = 65535, forward_to: str = "") -> None:
+        self.socket_path, self.window, self.port = str(socket_path or ""), window, 0
         self.handlers: dict[str, Handler] = {}
         self.calls: list[str] = []
         self.cancelled: list[str] = []
@@ -64,7 +64,11 @@ class Server:
             self._forward.close()
 
     async def start(self) -> None:
-        self._server = await asyncio.start_unix_server(self._serve, self.socket_path)
+        if self.socket_path:
+            self._server = await asyncio.start_unix_server(self._serve, self.socket_path)
+            return
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """As a daemon that is killed: every connection breaks, the socket is gone."""
@@ -74,8 +78,8 @@ class Server:
         for writer in self._writers:
             writer.close()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        with contextlib.suppress(FileNotFoundError):
-            Path(self.socket_path).unlink()  # noqa: ASYNC240
+        if self.socket_path:
+            Path(self.socket_path).unlink(missing_ok=True)  # noqa: ASYNC240
 
     async def forward(self, path: str, request: bytes) -> bytes:
         assert self._forward is not None
@@ -203,7 +207,7 @@ class _Connection:
 
 
 @contextlib.asynccontextmanager
-async def answering(socket_path: Path, **handlers: Handler) -> AsyncIterator[Server]:
+async def answering(socket_path: Path | None, **handlers: Handler) -> AsyncIterator[Server]:
     async with Server(socket_path) as server:
         server.handlers.update(handlers)
         yield server

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 FIELDS = {
+    "IDMapping": "1 host_id uint32; 2 container_id uint32; 3 length uint32",
+    "RuntimeFeatures": "1 supplemental_groups_policy bool; 2 user_namespaces_host_network bool; 3 mount_options bool",
+    "RuntimeHandler": "1 name string; 2 features RuntimeHandlerFeatures",
+    "RuntimeHandlerFeatures": "1 recursive_read_only_mounts bool; 2 user_namespaces bool",
+    "SELinuxOption": "1 user string; 2 role string; 3 type string; 4 level string",
+    "UserNamespace": "1 mode NamespaceMode; 2 uids []IDMapping; 3 gids []IDMapping",
     "Capability": "1 add_capabilities []string; 2 drop_capabilities []string; 3 add_ambient_capabilities []string",
     "Container": "1 id string; 2 pod_sandbox_id string; 3 metadata ContainerMetadata; 4 image ImageSpec; 5 image_ref string; 6 state ContainerState; 7 created_at int64; 8 labels map<string, string>; 9 annotations map<string, string>; 10 image_id string",
     "ContainerAttributes": "1 id string; 2 metadata ContainerMetadata; 3 labels map<string,string>; 4 annotations map<string,string>",
@@ -34,7 +40,7 @@ FIELDS = {
     "KeyValue": "1 key string; 2 value bytes",
     "LinuxContainerConfig": "1 resources LinuxContainerResources; 2 security_context LinuxContainerSecurityContext",
     "LinuxContainerResources": "1 cpu_period int64; 2 cpu_quota int64; 3 cpu_shares int64; 4 memory_limit_in_bytes int64; 5 oom_score_adj int64; 6 cpuset_cpus string; 7 cpuset_mems string; 8 hugepage_limits []HugepageLimit; 9 unified map<string, string>; 10 memory_swap_limit_in_bytes int64",
-    "LinuxContainerSecurityContext": "1 capabilities Capability; 2 privileged bool; 3 namespace_options NamespaceOption; 4 selinux_options SELinuxOption; 5 run_as_user Int64Value; 6 run_as_username string; 7 readonly_rootfs bool; 8 supplemental_groups []int64; 9 apparmor_profile string dep; 10 seccomp_profile_path string dep; 11 no_new_privs bool; 12 run_as_group Int64Value; 13 masked_paths []string; 14 readonly_paths []string; 15 seccomp SecurityProfile; 16 apparmor SecurityProfile; 17 supplemental_groups_policy SupplementalGroupsPolicy",
+    "LinuxContainerSecurityContext": "1 capabilities Capability; 2 privileged bool; 3 namespace_options NamespaceOption; 4 selinux_options SELinuxOption; 5 run_as_user Int64Value; 6 run_as_username string; 7 readonly_rootfs bool; 8 supplemental_groups []int64; 9 apparmor_profile string; 10 seccomp_profile_path string dep; 11 no_new_privs bool; 12 run_as_group Int64Value; 13 masked_paths []string; 14 readonly_paths []string; 15 seccomp SecurityProfile; 16 apparmor SecurityProfile; 17 supplemental_groups_policy SupplementalGroupsPolicy",
     "LinuxPodSandboxConfig": "1 cgroup_parent string; 2 security_context LinuxSandboxSecurityContext; 3 sysctls map<string, string>; 4 overhead LinuxContainerResources; 5 resources LinuxContainerResources",
     "LinuxRuntimeConfiguration": "1 cgroup_driver CgroupDriver",
     "LinuxSandboxSecurityContext": "1 namespace_options NamespaceOption; 2 selinux_options SELinuxOption; 3 run_as_user Int64Value; 4 readonly_rootfs bool; 5 supplemental_groups []int64; 6 privileged bool; 7 seccomp_profile_path string dep; 8 run_as_group Int64Value; 9 seccomp SecurityProfile; 10 apparmor SecurityProfile; 11 supplemental_groups_policy SupplementalGroupsPolicy",

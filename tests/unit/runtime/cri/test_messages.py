@@ -10,13 +10,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from plimsoll.codec.protobuf.structs import Unsigned
-from plimsoll.runtime.cri import image_messages
+from plimsoll.runtime.cri import exec_messages, image_messages
 from plimsoll.runtime.cri import messages as m
 from tests.unit.runtime.cri.spec_messages import FIELDS
 
 OURS = {
     name: kind
-    for name, kind in {**vars(m), **vars(image_messages)}.items()
+    for name, kind in {**vars(m), **vars(image_messages), **vars(exec_messages)}.items()
     if inspect.isclass(kind) and issubclass(kind, m.Message) and kind is not m.Message
 }
 # One struct of ours for several messages of the same form, or for a part of one.
@@ -37,6 +37,7 @@ CASES = [(ours, theirs) for ours in OURS for theirs in STANDS_FOR.get(ours, (our
 NUMBERS = {"int32": int, "int64": int, "uint32": int, "uint64": Unsigned, "bool": bool, "string": str, "bytes": bytes}
 ENUMS = {
     "NamespaceMode", "PodSandboxState", "ContainerState", "ContainerEventType", "CgroupDriver", "ProfileType", "Signal",
+    "MountPropagation", "SupplementalGroupsPolicy",
 }  # fmt: skip
 
 

@@ -9,7 +9,14 @@ import pytest
 
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.answers import driver_configured, driver_from, image_found, inside, resources_from
+from plimsoll.runtime.cri.answers import (
+    driver_configured,
+    driver_from,
+    features_from,
+    image_found,
+    inside,
+    resources_from,
+)
 from plimsoll.runtime.cri.exec import exit_code
 from plimsoll.runtime.cri.requests import (
     container_config,
@@ -18,7 +25,17 @@ from plimsoll.runtime.cri.requests import (
     sandbox_config,
     security_context,
 )
-from plimsoll.runtime.interface import ContainerSpec, CriResources, RuntimeCallError, SandboxSpec, Security
+from plimsoll.runtime.interface import (
+    ContainerMount,
+    ContainerSpec,
+    CriResources,
+    RuntimeCallError,
+    RuntimeFeatures,
+    SandboxSpec,
+    Security,
+    SeLinuxOptions,
+    UserRange,
+)
 
 POD = SandboxSpec(
     pod_uid="u", name="web", namespace="n", hostname="web", cgroup_parent="/kubepods/podu", labels={"a": "b"}
@@ -62,6 +79,7 @@ SECURITY = [
     pytest.param(Security(user=0), 0, None, False, True, id="root"),
     pytest.param(Security(group=5), 0, 5, False, True, id="a-group-needs-a-user"),
     pytest.param(Security(privileged=True), None, None, True, False, id="privileged"),
+    pytest.param(Security(unmasked_proc=True), None, None, False, False, id="unmasked"),
 ]
 
 
@@ -70,8 +88,77 @@ def test_security(asked: Security, user: int | None, group: int | None, privileg
     found = security_context(POD, asked)
     assert (found.run_as_user and found.run_as_user.value) == user
     assert (found.run_as_group and found.run_as_group.value) == group
-    assert (found.privileged, found.no_new_privs) == (privileged, confined)
+    assert (found.privileged, found.no_new_privs) == (privileged, False)
     assert ("/proc/kcore" in found.masked_paths, "/proc/sys" in found.readonly_paths) == (confined, confined)
+
+
+def test_profiles_labels_and_groups() -> None:
+    asked = Security(
+        no_new_privileges=True,
+        groups=(7,),
+        groups_policy="Strict",
+        app_armor="localhost/mine",
+        se_linux=SeLinuxOptions(level="s0:c1"),
+    )
+    found = security_context(POD, asked)
+    assert found.no_new_privs
+    assert (found.supplemental_groups, found.supplemental_groups_policy) == ((7,), 1)
+    assert found.apparmor == m.SecurityProfile(profile_type=2, localhost_ref="mine")
+    assert found.apparmor_profile == "localhost/mine"
+    assert found.selinux_options == m.SELinuxOption(level="s0:c1")
+    assert security_context(POD, Security(app_armor="RuntimeDefault")).apparmor_profile == "runtime/default"
+    assert security_context(POD, Security()).apparmor is None
+
+
+def test_the_sandbox_has_the_settings_of_the_pod() -> None:
+    own = Security(user=5, group=6, groups=(7,), se_linux=SeLinuxOptions(type="a_t"))
+    users = UserRange(65536, 65536)
+    spec = msgspec.structs.replace(POD, security=own, sysctls={"net.ipv4.ip_unprivileged_port_start": "0"}, users=users)
+    linux = sandbox_config(spec).linux
+    assert linux is not None
+    assert linux.sysctls == {"net.ipv4.ip_unprivileged_port_start": "0"}
+    context = linux.security_context
+    assert context is not None
+    assert (context.run_as_user, context.run_as_group) == (m.Int64Value(value=5), m.Int64Value(value=6))
+    assert context.selinux_options == m.SELinuxOption(type="a_t")
+    assert context.seccomp == m.SecurityProfile(profile_type=0)
+    mapping = (m.IDMapping(host_id=65536, length=65536),)
+    assert context.namespace_options is not None
+    assert context.namespace_options.userns_options == m.UserNamespace(mode=m.POD, uids=mapping, gids=mapping)
+
+
+def test_mounts() -> None:
+    users = UserRange(65536, 65536)
+    spec = ContainerSpec(
+        "main",
+        0,
+        "nginx",
+        "sha256:1",
+        mounts=(
+            ContainerMount("/h", "/c", read_only=True, propagation="HostToContainer", recursive_read_only=True),
+            ContainerMount("", "/i", image="sha256:2", image_sub_path="dir"),
+        ),
+    )
+    first, second = container_config(msgspec.structs.replace(POD, users=users), spec).mounts
+    assert (first.host_path, first.propagation, first.recursive_read_only) == ("/h", 1, True)
+    assert first.uidMappings == first.gidMappings != ()
+    assert second.image == m.ImageSpec(image="sha256:2")
+    assert (second.image_sub_path, second.readonly, second.host_path) == ("dir", True, "")
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "images"),
+    [("containerd", "1.6.20", False), ("containerd", "v2.0.1", False), ("containerd", "2.1.9", True), ("cri-o", "1.31.0", True), ("x", "9.9", False)],
+)  # fmt: skip
+def test_features(name: str, version: str, images: bool) -> None:
+    handlers = (
+        m.RuntimeHandler(name="runc", features=m.RuntimeHandlerFeatures(user_namespaces=True)),
+        m.RuntimeHandler(name="", features=m.RuntimeHandlerFeatures(recursive_read_only_mounts=True)),
+    )
+    answer = m.StatusResponse(runtime_handlers=handlers, features=m.RuntimeFeatures(supplemental_groups_policy=True))
+    found = features_from(answer, name, version)
+    assert found == RuntimeFeatures(True, frozenset({"runc"}), frozenset({""}), images)
+    assert not features_from(m.StatusResponse(), name, version).strict_groups
 
 
 def test_resources_there_and_back() -> None:

@@ -1,0 +1,146 @@
+"""The objects that the owners of one kind control, and those without a controller that an owner may adopt.
+
+Both are indexes kept from the store's changes. An owner takes what its selector matches and gives up the rest
+(`rules.controllers.adoption`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from plimsoll.api.controllers.controller import ControllerContext
+from plimsoll.kube.request import ResourcePath
+from plimsoll.rules.controllers.adoption import adopted_references, claims, released_references, selector_of
+from plimsoll.rules.controllers.owner_references import controller_of
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.model.objects import LabelSelector
+from plimsoll.rules.scheduling.selectors import matches_selector
+
+
+class _Reference(msgspec.Struct):
+    uid: str = ""
+    kind: str = ""
+    name: str = ""
+    controller: bool = False
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    owner_references: list[_Reference] | None = None
+    namespace: str = ""
+    labels: dict[str, str] | None = None
+
+    @property
+    def controller(self) -> _Reference | None:
+        return next((each for each in self.owner_references or () if each.controller), None)
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata
+
+
+_OBJECT = msgspec.json.Decoder(_Object)
+_OWNERS = b'"ownerReferences":'
+
+
+def _controller(body: bytes) -> _Reference | None:
+    return _OBJECT.decode(body).metadata.controller if _OWNERS in body else None
+
+
+class Orphans:
+    """The keys of the objects of one kind that have no controller, by namespace. Shared by all that may adopt them."""
+
+    def __init__(self) -> None:
+        self._keys: dict[str, set[str]] = {}
+
+    def note(self, key: str, *, is_orphan: bool) -> None:
+        namespace = key.split("/")[2]
+        if is_orphan:
+            self._keys.setdefault(namespace, set()).add(key)
+        elif namespace in self._keys:
+            self._keys[namespace].discard(key)
+            if not self._keys[namespace]:
+                del self._keys[namespace]
+
+    def of(self, namespace: str) -> list[str]:
+        return sorted(self._keys.get(namespace, ()))
+
+
+class Dependents:
+    """`prefix`: of the owners in the store; `orphans`: the index for the kind of the dependents."""
+
+    def __init__(self, context: ControllerContext, kind: str, prefix: str, orphans: Orphans) -> None:
+        self._context, self._kind, self._prefix, self._orphans = context, kind, prefix, orphans
+        self._keys: dict[str, set[str]] = {}  # owner's uid → keys
+        self._selectors: dict[str, dict[str, LabelSelector]] = {}  # namespace → owner's key → selector
+
+    def owner_changed(self, key: str, _: bytes) -> Iterable[str]:
+        """An owner concerns itself; its selector is kept for orphans that come later."""
+        namespace, owner = key.split("/")[2], self._context.document(key)
+        known = self._selectors.setdefault(namespace, {})
+        if owner is not None:
+            known[key] = selector_of(owner)
+        else:
+            known.pop(key, None)
+        if not known:
+            del self._selectors[namespace]
+        return (key,)
+
+    def concerns(self, key: str, body: bytes) -> Iterable[str]:
+        """An object concerns its owner, and every owner that may adopt it."""
+        self.note(key)
+        owner = _controller(body)
+        namespace = key.split("/")[2]
+        if owner is not None:
+            return (f"{self._prefix}{namespace}/{owner.name}",) if owner.kind == self._kind else ()
+        selectors = self._selectors.get(namespace)
+        if not selectors:
+            return ()
+        labels = _OBJECT.decode(body).metadata.labels
+        return [owner_key for owner_key, selector in selectors.items() if matches_selector(selector, labels)]
+
+    def note(self, key: str) -> None:
+        """Take the object's present state into the indexes."""
+        record = self._context.store.get(key)
+        owner = None if record is None else _controller(record.body)
+        self._orphans.note(key, is_orphan=record is not None and owner is None)
+        if owner is not None and owner.kind == self._kind:
+            self._keys.setdefault(owner.uid, set()).add(key)
+
+    def of(self, uid: str) -> list[JsonObject]:
+        """Those that exist now and still have this owner."""
+        found = []
+        for key in sorted(self._keys.get(uid, ())):
+            document = self._context.document(key)
+            if document is not None and controller_of(document) == uid:
+                found.append(document)
+            else:
+                self._keys[uid].discard(key)
+        if uid in self._keys and not self._keys[uid]:
+            del self._keys[uid]
+        return found
+
+    async def claimed(self, owner: JsonObject, reference: JsonObject, resource: ResourcePath) -> list[JsonObject]:
+        """What the owner controls, after adoption and release. `resource`: of the dependents."""
+        metadata = owner["metadata"]
+        namespace, selector = metadata["namespace"], selector_of(owner)
+        orphans = []
+        for key in self._orphans.of(namespace):
+            record = self._context.store.get(key)
+            if record is not None and matches_selector(selector, _OBJECT.decode(record.body).metadata.labels):
+                orphans += [document for document in (self._context.document(key),) if document is not None]
+        decided = claims(owner, [*self.of(metadata["uid"]), *orphans])
+        owned = list(decided.owned)
+        for each in decided.release:
+            left = released_references(each, metadata["uid"])
+            await self._context.patch(resource, each, {"metadata": {"ownerReferences": left or None}})
+        for each in decided.adopt:
+            taken = adopted_references(each, reference)
+            if await self._context.patch(resource, each, {"metadata": {"ownerReferences": taken}}):
+                owned.append({**each, "metadata": {**each["metadata"], "ownerReferences": taken}})
+        return owned
+
+    def forget(self, uid: str) -> None:
+        """The owner is gone."""
+        self._keys.pop(uid, None)

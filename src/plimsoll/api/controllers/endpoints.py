@@ -1,0 +1,161 @@
+"""Endpoints and EndpointSlices of services with a selector (`rules.controllers.endpoints`).
+
+Services without a selector are not touched: other parties write their endpoints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from plimsoll.api.controllers.controller import Controller, ControllerContext
+from plimsoll.kube import request
+from plimsoll.kube.request import ResourcePath
+from plimsoll.rules.controllers.endpoints import (
+    MANAGED_BY,
+    SERVICE_NAME,
+    SLICE_CONTROLLER,
+    ZONE,
+    ServedPod,
+    endpoints,
+    selected,
+    slices,
+)
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.store.records import Record
+
+ENDPOINTS = ResourcePath("/api/v1", "endpoints", "Endpoints")
+SLICES = ResourcePath("/apis/discovery.k8s.io/v1", "endpointslices", "EndpointSlice")
+SERVICES_PREFIX, PODS_PREFIX = "/services/", "/pods/"
+ENDPOINTS_PREFIX, SLICES_PREFIX = "/endpoints/", "discovery.k8s.io/endpointslices/"
+# The object is gone, another write was first, or the namespace is being deleted: what follows is another event.
+_CHANGED = (403, 404, 409)
+_SLICE = {"kind": "EndpointSlice", "apiVersion": "discovery.k8s.io/v1"}
+_ENDPOINTS = {"kind": "Endpoints", "apiVersion": "v1"}
+_POD = msgspec.json.Decoder(ServedPod)
+
+
+class _Labels(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Labelled(msgspec.Struct):
+    metadata: _Labels
+
+
+_LABELLED = msgspec.json.Decoder(_Labelled)
+
+
+class _Pods:
+    """Pods as the rules read them, decoded once per version; only of namespaces with services."""
+
+    def __init__(self, context: ControllerContext) -> None:
+        self._context = context
+        self._known: dict[str, dict[str, tuple[Record, ServedPod]]] = {}  # by namespace and key
+
+    def selected_by(self, service: JsonObject) -> list[ServedPod]:
+        namespace = service["metadata"]["namespace"]
+        known, found = self._known.get(namespace, {}), {}
+        for record in self._context.store.list(f"{PODS_PREFIX}{namespace}/")[1]:
+            entry = known.get(record.key)
+            if entry is None or entry[0] is not record:
+                entry = record, _POD.decode(record.body)
+            found[record.key] = entry
+        self._known[namespace] = found
+        return [pod for _, pod in found.values() if selected(service, pod.metadata.labels)]
+
+    def forget(self, namespace: str) -> None:
+        self._known.pop(namespace, None)
+
+
+def controller(context: ControllerContext) -> Controller:
+    selecting: dict[str, dict[str, JsonObject]] = {}  # namespace → key → service with a selector
+    pods = _Pods(context)
+
+    def of_service(key: str, body: bytes) -> Iterable[str]:
+        namespace = key.split("/")[2]
+        service = context.document(key)
+        known = selecting.setdefault(namespace, {})
+        known.pop(key, None)
+        if service is not None and (service.get("spec") or {}).get("selector"):
+            known[key] = service
+        if not known:
+            del selecting[namespace]
+            pods.forget(namespace)
+        return (key,)
+
+    def of_pod(key: str, body: bytes) -> Iterable[str]:
+        services = selecting.get(key.split("/")[2])
+        if not services:
+            return ()
+        labels = _LABELLED.decode(body).metadata.labels
+        return [key for key, service in services.items() if selected(service, labels)]
+
+    def of_endpoints(key: str, body: bytes) -> Iterable[str]:
+        _, _, namespace, name = key.split("/")
+        own = f"{SERVICES_PREFIX}{namespace}/{name}"
+        return [own] if own in selecting.get(namespace, {}) else []
+
+    def of_slice(key: str, body: bytes) -> Iterable[str]:
+        labels = _LABELLED.decode(body).metadata.labels or {}
+        if labels.get(MANAGED_BY) != SLICE_CONTROLLER:
+            return ()
+        return (f"{SERVICES_PREFIX}{key.split('/')[2]}/{labels.get(SERVICE_NAME, '')}",)
+
+    def zones() -> dict[str, str]:
+        nodes = context.documents("/nodes/")
+        return {node["metadata"]["name"]: (node["metadata"].get("labels") or {}).get(ZONE, "") for node in nodes}
+
+    def own_slices(namespace: str, name: str) -> list[JsonObject]:
+        return [
+            each
+            for each in context.documents(f"{SLICES_PREFIX}{namespace}/")
+            if (each["metadata"].get("labels") or {}).get(SERVICE_NAME) == name
+            and each["metadata"]["labels"].get(MANAGED_BY) == SLICE_CONTROLLER
+        ]
+
+    async def reconcile(key: str) -> float | None:
+        _, _, namespace, name = key.split("/")
+        service = context.document(key)
+        if service is None or service["metadata"].get("deletionTimestamp"):
+            if service is None and context.store.get(f"{ENDPOINTS_PREFIX}{namespace}/{name}") is not None:
+                await context.attempt(request.delete(ENDPOINTS, name, namespace))
+            return None
+        spec = service.get("spec") or {}
+        if not spec.get("selector") or spec.get("type") == "ExternalName":
+            return None
+        chosen = pods.selected_by(service)
+        plan = slices(service, chosen, zones(), own_slices(namespace, name))
+        for made in plan.create:
+            await context.attempt(request.create(SLICES, {**_SLICE, **made}, namespace), _CHANGED)
+        for changed in plan.update:
+            name_of = changed["metadata"]["name"]
+            await context.attempt(request.replace(SLICES, {**_SLICE, **changed}, name_of, namespace), _CHANGED)
+        for gone in plan.delete:
+            await context.attempt(request.delete(SLICES, gone["metadata"]["name"], namespace), _CHANGED)
+        await write_endpoints(service, chosen)
+        return None
+
+    async def write_endpoints(service: JsonObject, chosen: list[ServedPod]) -> None:
+        namespace, name = service["metadata"]["namespace"], service["metadata"]["name"]
+        wanted = endpoints(service, chosen)
+        old = context.document(f"{ENDPOINTS_PREFIX}{namespace}/{name}")
+        if old is None:
+            await context.attempt(request.create(ENDPOINTS, {**_ENDPOINTS, **wanted}, namespace), _CHANGED)
+            return
+        metadata = {**old["metadata"], "labels": wanted["metadata"]["labels"]}
+        if "annotations" in wanted["metadata"]:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), **wanted["metadata"]["annotations"]}
+        if metadata == old["metadata"] and wanted["subsets"] == (old.get("subsets") or []):
+            return
+        changed = {**_ENDPOINTS, "metadata": metadata, "subsets": wanted["subsets"]}
+        await context.attempt(request.replace(ENDPOINTS, changed, name, namespace), _CHANGED)
+
+    sources = {
+        SERVICES_PREFIX: of_service,
+        PODS_PREFIX: of_pod,
+        ENDPOINTS_PREFIX: of_endpoints,
+        SLICES_PREFIX: of_slice,
+    }
+    return Controller("endpoints", context.store, sources, reconcile)

@@ -1,0 +1,130 @@
+"""The service default/kubernetes: the API server's own address, with its Endpoints and EndpointSlice.
+
+It is written to the store directly, as `bootstrap` does: the address may be a loopback address, which the API refuses
+in endpoints. What is changed or deleted comes back.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from plimsoll.api.controllers.controller import Controller, ControllerContext
+from plimsoll.api.machinery.cluster import Cluster, decoded, key
+from plimsoll.api.machinery.kinds import stored_resource
+from plimsoll.api.machinery.metadata import body_of
+from plimsoll.linux.identity import internal_ip
+from plimsoll.rules.admission.service_addresses import ServiceRanges, cluster_ips
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.store.records import Decision, Record
+
+NAMESPACE, NAME = "default", "kubernetes"
+_KEYS = tuple(key(stored_resource(storage), NAMESPACE, NAME) for storage in ("services", "endpoints", "endpointslices"))
+
+log = logging.getLogger(__name__)
+
+
+class Advertised(msgspec.Struct, frozen=True):
+    ip: str
+    port: int
+
+
+def advertised(address: str) -> Advertised:
+    """From HOST:PORT of the listener to an address that others can use."""
+    host, _, port = address.rpartition(":")
+    host = host.strip("[]")
+    try:
+        ip = ipaddress.ip_address(host)
+    except ValueError:
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        ip = ipaddress.ip_address(found[0][4][0])
+    return Advertised(internal_ip(str(ip)), int(port))
+
+
+def wanted(ranges: ServiceRanges, at: Advertised) -> dict[str, JsonObject]:
+    """By key: labels (under `metadata`) and the rest of each object."""
+    family = f"IPv{ipaddress.ip_address(at.ip).version}"
+    port = {"name": "https", "port": at.port, "protocol": "TCP"}
+    address = ranges.kubernetes_ip
+    service = {
+        "metadata": {"labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "spec": {
+            "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": at.port}],
+            "clusterIP": address,
+            "clusterIPs": [address],
+            "type": "ClusterIP",
+            "sessionAffinity": "None",
+            "ipFamilies": [ranges.family],
+            "ipFamilyPolicy": "SingleStack",
+            "internalTrafficPolicy": "Cluster",
+        },
+        "status": {"loadBalancer": {}},
+    }
+    endpoints = {
+        "metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "subsets": [{"addresses": [{"ip": at.ip}], "ports": [port]}],
+    }
+    endpoint_slice = {
+        "metadata": {"labels": {"kubernetes.io/service-name": NAME}},
+        "addressType": family,
+        "endpoints": [{"addresses": [at.ip], "conditions": {"ready": True}}],
+        "ports": [port],
+    }
+    return dict(zip(_KEYS, (service, endpoints, endpoint_slice), strict=True))
+
+
+async def publish(cluster: Cluster, at: Advertised) -> None:
+    """Idempotent."""
+    for where, desired in wanted(cluster.service_addresses.ranges, at).items():
+
+        def decide(record: Record | None, version: int, desired: JsonObject = desired) -> Decision:
+            metadata: JsonObject = {"name": NAME, "namespace": NAMESPACE, "uid": cluster.new_uid()}
+            metadata["creationTimestamp"] = cluster.now()
+            if "addressType" in desired:
+                metadata["generation"] = 1
+            old = None
+            if record is not None:
+                old = decoded(record)
+                if old["metadata"].get("deletionTimestamp"):
+                    return None
+                metadata = old["metadata"]
+            labels = {**(metadata.get("labels") or {}), **desired["metadata"]["labels"]}
+            new = {**desired, "metadata": {**metadata, "labels": labels}}
+            return None if new == old else body_of(new, version)
+
+        await cluster.store.change(where, decide)
+
+
+def report_conflicts(cluster: Cluster) -> None:
+    """Cluster IPs that are outside the range or in use twice, after the range or a backup has changed."""
+    ranges = cluster.service_addresses.ranges
+    owners: dict[str, str] = {ranges.kubernetes_ip: f"{NAMESPACE}/{NAME}"}
+    for service in cluster.documents("services"):
+        name = f"{service['metadata']['namespace']}/{service['metadata']['name']}"
+        for address in cluster_ips(service):
+            if ipaddress.ip_address(address) not in ranges.network and owners.get(address) != name:
+                log.warning("service %s: cluster IP %s is not in %s: recreate it", name, address, ranges.cluster_ips)
+            elif owners.setdefault(address, name) != name:
+                log.warning("service %s: cluster IP %s belongs to %s: recreate it", name, address, owners[address])
+
+
+def controller(
+    context: ControllerContext, cluster: Cluster, at: Advertised, published: Callable[[], None]
+) -> Controller:
+    """`published` is called whenever everything is as it should be."""
+
+    def own(where: str, _: bytes) -> Iterable[str]:
+        return (NAME,) if where in _KEYS else ()
+
+    async def reconcile(_: str) -> float | None:
+        await publish(cluster, at)
+        published()
+        return None
+
+    return Controller(
+        "kubernetes-service", context.store, dict.fromkeys(_KEYS, own), reconcile, periodic=lambda: (NAME,)
+    )

@@ -1,0 +1,67 @@
+"""The cells of services, endpoints and endpoint slices in `kubectl get`, beside name and age."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from plimsoll.api.tables.pod_printer import NONE, part
+from plimsoll.rules.model.json_object import JsonObject
+
+_UNSET = "<unset>"
+_SHOWN = 3
+
+
+def service_cells(service: JsonObject) -> list[Any]:
+    """Type, Cluster-IP, External-IP, Port(s), Selector."""
+    spec = part(service, "spec")
+    selector = ",".join(f"{key}={value}" for key, value in sorted((spec.get("selector") or {}).items()))
+    address = spec.get("clusterIP") or NONE
+    return [spec.get("type") or "", address, _external_address(service), _ports(spec), selector or NONE]
+
+
+def _external_address(service: JsonObject) -> str:
+    spec = part(service, "spec")
+    outside = list(spec.get("externalIPs") or [])
+    if spec.get("type") == "ExternalName":
+        return spec.get("externalName") or ""
+    if spec.get("type") == "LoadBalancer":
+        ingress = part(service, "status", "loadBalancer").get("ingress") or []
+        found = [each.get("ip") or each.get("hostname") or "" for each in ingress] + outside
+        return ",".join(found) or "<pending>"
+    return ",".join(outside) or NONE
+
+
+def _ports(spec: JsonObject) -> str:
+    shown = []
+    for port in spec.get("ports") or []:
+        number = f"{port.get('port')}:{port['nodePort']}" if port.get("nodePort") else f"{port.get('port')}"
+        shown.append(f"{number}/{port.get('protocol')}")
+    return ",".join(shown) or NONE
+
+
+def endpoints_cells(document: JsonObject) -> list[Any]:
+    found = [
+        _endpoint(address.get("ip") or "", port.get("port"))
+        for subset in document.get("subsets") or []
+        for port in subset.get("ports") or [{}]
+        for address in subset.get("addresses") or []
+    ]
+    return [_first(found) or NONE]
+
+
+def _endpoint(ip: str, port: int | None) -> str:
+    if not port:
+        return ip
+    return f"[{ip}]:{port}" if ":" in ip else f"{ip}:{port}"
+
+
+def slice_cells(document: JsonObject) -> list[Any]:
+    """AddressType, Ports, Endpoints."""
+    ports = [str(port.get("port") or "*") for port in document.get("ports") or []]
+    addresses = [each for endpoint in document.get("endpoints") or [] for each in endpoint.get("addresses") or []]
+    return [document.get("addressType") or "", _first(ports) or _UNSET, _first(addresses) or _UNSET]
+
+
+def _first(items: list[str]) -> str:
+    more = f" + {len(items) - _SHOWN} more..." if len(items) > _SHOWN else ""
+    return ",".join(items[:_SHOWN]) + more

@@ -1,0 +1,340 @@
+"""Endpoints and EndpointSlices: the addresses of the pods that a service selects.
+
+A pod counts once it has an address and has not terminated. It is ready if its condition Ready is true and it is not
+being deleted; with `publishNotReadyAddresses` it is ready anyway. A slice has at most 100 endpoints with the same
+ports. What is already in a slice stays there, so that a change of one pod is a change of one slice.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from plimsoll.rules.model.json_object import JsonObject
+
+SERVICE_NAME = "kubernetes.io/service-name"
+MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
+SLICE_CONTROLLER = "endpointslice-controller.k8s.io"
+ENDPOINTS_MANAGED_BY = "endpoints.kubernetes.io/managed-by"
+ENDPOINTS_CONTROLLER = "endpoint-controller"
+HEADLESS_LABEL = "service.kubernetes.io/headless"
+ZONE = "topology.kubernetes.io/zone"
+MAX_PER_SLICE = 100
+MAX_ADDRESSES = 1000
+OVER_CAPACITY = "endpoints.kubernetes.io/over-capacity"
+_OWN = (SERVICE_NAME, MANAGED_BY, HEADLESS_LABEL)
+
+
+class Port(msgspec.Struct, frozen=True, rename="camel"):
+    container_port: int = 0
+    name: str = ""
+    protocol: str = "TCP"
+
+
+class PortOwner(msgspec.Struct, frozen=True, rename="camel"):
+    ports: tuple[Port, ...] = ()
+    restart_policy: str = ""
+
+
+class Condition(msgspec.Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class Address(msgspec.Struct, frozen=True):
+    ip: str = ""
+
+
+class PodMetadata(msgspec.Struct, frozen=True, rename="camel"):
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    labels: dict[str, str] | None = None
+    deletion_timestamp: str | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+    hostname: str = ""
+    subdomain: str = ""
+    containers: tuple[PortOwner, ...] = ()
+    init_containers: tuple[PortOwner, ...] = ()
+
+
+class PodStatus(msgspec.Struct, frozen=True, rename="camel"):
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+    pod_ip: str = msgspec.field(name="podIP", default="")
+    pod_ips: tuple[Address, ...] = msgspec.field(name="podIPs", default=())
+
+
+class ServedPod(msgspec.Struct, frozen=True):
+    """What endpoints read of a pod."""
+
+    metadata: PodMetadata
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        return any(each.type == "Ready" and each.status == "True" for each in self.status.conditions)
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.metadata.deletion_timestamp is not None
+
+    def address(self, family: str) -> str:
+        found = [each.ip for each in self.status.pod_ips] or [self.status.pod_ip]
+        return next((ip for ip in found if ip and f"IPv{ipaddress.ip_address(ip).version}" == family), "")
+
+    def reference(self) -> JsonObject:
+        metadata = self.metadata
+        return {"kind": "Pod", "namespace": metadata.namespace, "name": metadata.name, "uid": metadata.uid}
+
+
+def selected(service: JsonObject, labels: Mapping[str, str] | None) -> bool:
+    """Whether the service selects a pod with these labels; without a selector it selects none."""
+    selector: Mapping[str, str] = (service.get("spec") or {}).get("selector") or {}
+    return bool(selector) and all((labels or {}).get(key) == value for key, value in selector.items())
+
+
+def serves(pod: ServedPod, *, deleted: bool) -> bool:
+    """Whether it is an endpoint at all; `deleted`: also while it is being deleted."""
+    return pod.status.phase not in ("Succeeded", "Failed") and (deleted or not pod.is_deleted)
+
+
+def target_port(pod: ServedPod, port: JsonObject) -> int:
+    """The number of a service's port on this pod; 0 if the pod has no port of that name."""
+    target: Any = port.get("targetPort")
+    if isinstance(target, int):
+        return target
+    init = (each for each in pod.spec.init_containers if each.restart_policy == "Always")
+    for container in (*pod.spec.containers, *init):
+        for own in container.ports:
+            if own.name == target and own.protocol == (port.get("protocol") or "TCP"):
+                return own.container_port
+    return 0
+
+
+def _ports(service: JsonObject, pod: ServedPod) -> list[JsonObject]:
+    found = []
+    for port in (service.get("spec") or {}).get("ports") or []:
+        if number := target_port(pod, port):
+            entry = {"name": port.get("name") or "", "port": number, "protocol": port.get("protocol") or "TCP"}
+            found.append({**entry, "appProtocol": port["appProtocol"]} if port.get("appProtocol") else entry)
+    return found
+
+
+def _is_headless(service: JsonObject) -> bool:
+    return (service.get("spec") or {}).get("clusterIP") == "None"
+
+
+def _is_published(service: JsonObject, pod: ServedPod) -> bool:
+    """A pod without any of the service's ports is an endpoint only of a headless service without ports."""
+    return bool(_ports(service, pod)) or (_is_headless(service) and not (service.get("spec") or {}).get("ports"))
+
+
+def _hostname(service: JsonObject, pod: ServedPod) -> str:
+    return pod.spec.hostname if pod.spec.subdomain == service["metadata"]["name"] else ""
+
+
+# --- Endpoints ---
+
+
+def endpoints(service: JsonObject, pods: Sequence[ServedPod]) -> JsonObject:
+    """The Endpoints of a service with a selector: `metadata` (name, namespace, labels, annotations) and `subsets`."""
+    spec, metadata = service.get("spec") or {}, service["metadata"]
+    publishes = bool(spec.get("publishNotReadyAddresses"))
+    family = (spec.get("ipFamilies") or ["IPv4"])[0]
+    by_port: dict[str, tuple[JsonObject | None, dict[str, tuple[bool, JsonObject]]]] = {}
+    count = 0
+    for pod in sorted(pods, key=lambda each: each.metadata.name):
+        address = pod.address(family)
+        if not address or not serves(pod, deleted=publishes) or not _is_published(service, pod):
+            continue
+        count += 1
+        if count > MAX_ADDRESSES:
+            continue
+        entry: JsonObject = {"ip": address}
+        if hostname := _hostname(service, pod):
+            entry["hostname"] = hostname
+        if pod.spec.node_name:
+            entry["nodeName"] = pod.spec.node_name
+        entry["targetRef"] = pod.reference()
+        for port in _ports(service, pod) or [None]:  # type: ignore[list-item]
+            known = by_port.setdefault(_text(port), (port, {}))
+            known[1][pod.metadata.uid] = (publishes or pod.is_ready, entry)
+    labels = {**(metadata.get("labels") or {}), ENDPOINTS_MANAGED_BY: ENDPOINTS_CONTROLLER}
+    if _is_headless(service):
+        labels[HEADLESS_LABEL] = ""
+    made: JsonObject = {"name": metadata["name"], "namespace": metadata["namespace"], "labels": labels}
+    if count > MAX_ADDRESSES:
+        made["annotations"] = {OVER_CAPACITY: "truncated"}
+    return {"metadata": made, "subsets": _subsets(by_port)}
+
+
+def _subsets(
+    by_port: dict[str, tuple[JsonObject | None, dict[str, tuple[bool, JsonObject]]]],
+) -> list[JsonObject]:
+    """Ports that have the same addresses together."""
+    grouped: dict[str, tuple[list[JsonObject], dict[str, tuple[bool, JsonObject]]]] = {}
+    for port, addresses in by_port.values():
+        ports, _ = grouped.setdefault(
+            _text(sorted((uid, ready) for uid, (ready, _) in addresses.items())), ([], addresses)
+        )
+        if port is not None:
+            ports.append(port)
+    subsets = []
+    for ports, addresses in grouped.values():
+        subset: JsonObject = {}
+        for field, wanted in (("addresses", True), ("notReadyAddresses", False)):
+            found = [entry for ready, entry in addresses.values() if ready is wanted]
+            if found:
+                subset[field] = sorted(found, key=lambda entry: ipaddress.ip_address(entry["ip"]).packed)
+        if ports:
+            subset["ports"] = sorted(ports, key=lambda port: (port["name"], port["port"], port["protocol"]))
+        subsets.append(subset)
+    return sorted(subsets, key=_text)
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value, order="deterministic").decode()
+
+
+# --- EndpointSlices ---
+
+
+class SlicePlan(msgspec.Struct, frozen=True):
+    create: list[JsonObject]
+    update: list[JsonObject]
+    delete: list[JsonObject]
+
+
+def slices(
+    service: JsonObject, pods: Sequence[ServedPod], zones: Mapping[str, str], existing: Sequence[JsonObject]
+) -> SlicePlan:
+    """`zones`: of the nodes; `existing`: this controller's slices of this service."""
+    create: list[JsonObject] = []
+    update: list[JsonObject] = []
+    delete: list[JsonObject] = []
+    families = (service.get("spec") or {}).get("ipFamilies") or ["IPv4"]
+    for family in families:
+        own = [each for each in existing if each.get("addressType") == family]
+        _plan_family(service, pods, zones, family, own, create, update, delete)
+    delete += [each for each in existing if each.get("addressType") not in families]
+    return SlicePlan(create, update, delete)
+
+
+def _plan_family(
+    service: JsonObject,
+    pods: Sequence[ServedPod],
+    zones: Mapping[str, str],
+    family: str,
+    existing: list[JsonObject],
+    create: list[JsonObject],
+    update: list[JsonObject],
+    delete: list[JsonObject],
+) -> None:
+    groups: dict[str, tuple[list[JsonObject], dict[str, JsonObject]]] = {}
+    for pod in sorted(pods, key=lambda each: each.metadata.name):
+        address = pod.address(family)
+        if address and serves(pod, deleted=True) and _is_published(service, pod):
+            ports = _ports(service, pod)
+            group = groups.setdefault(_port_key(ports), (ports, {}))
+            group[1][pod.metadata.uid] = _endpoint(service, pod, address, zones)
+    unused = list(existing)
+    labels = slice_labels(service)
+    if not groups:
+        groups[""] = ([], {})  # one empty slice says that there is nothing
+        unused.sort(key=lambda each: each["metadata"]["name"])
+    for key, (ports, wanted) in groups.items():
+        same = [each for each in unused if _port_key(each.get("ports") or []) == key] or unused[:1]
+        unused = [each for each in unused if all(each is not other for other in same)]
+        left = dict(wanted)
+        filled: list[tuple[JsonObject, list[JsonObject]]] = []
+        for each in same:
+            known = [(one.get("targetRef") or {}).get("uid") for one in each.get("endpoints") or []]
+            filled.append((each, [left.pop(uid) for uid in known if uid in left][:MAX_PER_SLICE]))
+        rest = list(left.values())
+        for _, endpoints_ in filled:
+            room = MAX_PER_SLICE - len(endpoints_)
+            endpoints_ += rest[:room]
+            rest = rest[room:]
+        for index, (each, endpoints_) in enumerate(filled):
+            if not endpoints_ and (wanted or index):
+                delete.append(each)
+            elif (
+                (each.get("endpoints") or []) != endpoints_
+                or (each.get("ports") or []) != ports
+                or (each["metadata"].get("labels") != labels)
+            ):
+                changed = {**each, "endpoints": endpoints_, "ports": ports}
+                update.append({**changed, "metadata": {**each["metadata"], "labels": labels}})
+        for start in range(0, max(len(rest), 0 if filled else 1), MAX_PER_SLICE):
+            part = rest[start : start + MAX_PER_SLICE]
+            create.append(_new_slice(service, family, part, ports, labels))
+    delete += unused
+
+
+def _port_key(ports: Sequence[JsonObject]) -> str:
+    return _text(
+        sorted(
+            (port.get("name"), port.get("port"), port.get("protocol"), port.get("appProtocol") or "") for port in ports
+        )
+    )
+
+
+def _endpoint(service: JsonObject, pod: ServedPod, address: str, zones: Mapping[str, str]) -> JsonObject:
+    publishes = bool((service.get("spec") or {}).get("publishNotReadyAddresses"))
+    endpoint: JsonObject = {
+        "addresses": [address],
+        "conditions": {
+            "ready": publishes or (pod.is_ready and not pod.is_deleted),
+            "serving": pod.is_ready,
+            "terminating": pod.is_deleted,
+        },
+    }
+    if hostname := _hostname(service, pod):
+        endpoint["hostname"] = hostname
+    endpoint["targetRef"] = pod.reference()
+    if pod.spec.node_name:
+        endpoint["nodeName"] = pod.spec.node_name
+        if zone := zones.get(pod.spec.node_name):
+            endpoint["zone"] = zone
+    return endpoint
+
+
+def slice_labels(service: JsonObject) -> dict[str, str]:
+    given = {key: value for key, value in (service["metadata"].get("labels") or {}).items() if key not in _OWN}
+    labels = {**given, SERVICE_NAME: service["metadata"]["name"], MANAGED_BY: SLICE_CONTROLLER}
+    if _is_headless(service):
+        labels[HEADLESS_LABEL] = ""
+    return dict(sorted(labels.items()))
+
+
+def _new_slice(
+    service: JsonObject, family: str, endpoints_: list[JsonObject], ports: list[JsonObject], labels: dict[str, str]
+) -> JsonObject:
+    metadata = service["metadata"]
+    owner = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "name": metadata["name"],
+        "uid": metadata["uid"],
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+    return {
+        "metadata": {
+            "generateName": f"{metadata['name']}-",
+            "namespace": metadata["namespace"],
+            "labels": labels,
+            "ownerReferences": [owner],
+        },
+        "addressType": family,
+        "endpoints": endpoints_,
+        "ports": ports,
+    }

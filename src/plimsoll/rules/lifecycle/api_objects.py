@@ -1,0 +1,166 @@
+"""What a pod's containers and volumes take from the API: ConfigMaps, Secrets, service account tokens, trust bundles.
+
+`references` says what has to be read before a container starts, `PodObjects` is what was found. A missing object is not
+in it; who refers to it decides whether that is an error.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from plimsoll.errors import ContainerConfigError
+from plimsoll.rules.gotext import quoted
+from plimsoll.rules.model.run_volumes import BundleProjection, Projection
+from plimsoll.rules.model.runnable import ConfigMap, RunPod, Secret, containers_of
+
+Keyed = ConfigMap | Secret
+
+NOTHING_MATCHES = "!*"  # in place of a label selector
+REFRESH_AT = 0.8  # of the life of a token
+REFRESH_AFTER_S = 24 * 3600.0
+
+
+class TokenWanted(msgspec.Struct, frozen=True):
+    """A token of the pod's service account."""
+
+    audience: str
+    expiration_s: int
+
+
+class BundleWanted(msgspec.Struct, frozen=True):
+    """One ClusterTrustBundle by name, or those of a signer, by label selector (as in a request)."""
+
+    name: str = ""
+    signer: str = ""
+    labels: str = ""
+
+
+class References(msgspec.Struct, frozen=True):
+    config_maps: frozenset[str] = frozenset()
+    secrets: frozenset[str] = frozenset()
+    tokens: frozenset[TokenWanted] = frozenset()
+    bundles: frozenset[BundleWanted] = frozenset()
+
+
+NO_REFERENCES = References()
+
+
+class PodObjects(msgspec.Struct, frozen=True):
+    """Of the pod's namespace, by name. A bundle that does not exist is absent; certificates are PEM."""
+
+    config_maps: Mapping[str, ConfigMap] = {}
+    secrets: Mapping[str, Secret] = {}
+    tokens: Mapping[TokenWanted, str] = {}
+    token_failures: Mapping[TokenWanted, str] = {}  # why there is none
+    bundles: Mapping[BundleWanted, str] = {}
+
+
+def references(pod: RunPod) -> References:
+    projections = tuple(_projections(pod))
+    config_maps = {*_config_maps(pod), *(each.config_map.name for each in projections if each.config_map is not None)}
+    secrets = {*_secrets(pod), *(each.secret.name for each in projections if each.secret is not None)}
+    return References(
+        frozenset(config_maps - {""}),
+        frozenset(secrets - {""}),
+        frozenset(token_wanted(each) for each in projections if each.service_account_token is not None),
+        frozenset(bundle_wanted(each.cluster_trust_bundle) for each in projections if each.cluster_trust_bundle),
+    )
+
+
+def _projections(pod: RunPod) -> Iterator[Projection]:
+    for volume in pod.spec.volumes:
+        if volume.projected is not None:
+            yield from volume.projected.sources
+
+
+def _config_maps(pod: RunPod) -> Iterator[str]:
+    for container in containers_of(pod):
+        for source in container.env_from:
+            if source.config_map_ref is not None:
+                yield source.config_map_ref.name
+        for variable in container.env:
+            if variable.value_from is not None and variable.value_from.config_map_key_ref is not None:
+                yield variable.value_from.config_map_key_ref.name
+    for volume in pod.spec.volumes:
+        if volume.config_map is not None:
+            yield volume.config_map.name
+
+
+def _secrets(pod: RunPod) -> Iterator[str]:
+    for container in containers_of(pod):
+        for source in container.env_from:
+            if source.secret_ref is not None:
+                yield source.secret_ref.name
+        for variable in container.env:
+            if variable.value_from is not None and variable.value_from.secret_key_ref is not None:
+                yield variable.value_from.secret_key_ref.name
+    for volume in pod.spec.volumes:
+        if volume.secret is not None:
+            yield volume.secret.secret_name
+
+
+def token_wanted(projection: Projection) -> TokenWanted:
+    assert projection.service_account_token is not None
+    return TokenWanted(projection.service_account_token.audience, projection.service_account_token.expiration_seconds)
+
+
+def bundle_wanted(projection: BundleProjection) -> BundleWanted:
+    if projection.name:
+        return BundleWanted(name=projection.name)
+    return BundleWanted(signer=projection.signer_name or "", labels=_selector_text(projection.label_selector))
+
+
+def _selector_text(selector: Mapping[str, object] | None) -> str:
+    """As in a request's `labelSelector`. Without a selector nothing matches, with an empty one everything."""
+    if selector is None:
+        return NOTHING_MATCHES
+    parts = []
+    labels, expressions = selector.get("matchLabels"), selector.get("matchExpressions")
+    if isinstance(labels, dict):
+        parts += [f"{key}={value}" for key, value in sorted(labels.items())]
+    for each in expressions if isinstance(expressions, list) else ():
+        key, operator = each.get("key"), each.get("operator")
+        values = ",".join(each.get("values") or ())
+        words = {"In": f"{key} in ({values})", "NotIn": f"{key} notin ({values})", "Exists": key}
+        parts.append(words.get(operator) or f"!{key}")
+    return ",".join(parts)
+
+
+def data_of(found: Keyed, what: str) -> dict[str, bytes]:
+    """Its keys with their values; raises ContainerConfigError where one is not base64. `what`: for the message."""
+    texts: Mapping[str, str] = {}
+    encoded: Mapping[str, str] = found.data or {}
+    if isinstance(found, ConfigMap):
+        texts, encoded = found.data or {}, found.binary_data or {}
+    data = {key: text.encode("utf-8", "surrogatepass") for key, text in texts.items()}
+    for key, text in encoded.items():
+        try:
+            data.setdefault(key, base64.b64decode(text, validate=True))
+        except binascii.Error:
+            field = "binaryData" if isinstance(found, ConfigMap) else "data"
+            raise ContainerConfigError(f"{field}[{key}] of the {what} is not base64") from None
+    return data
+
+
+def not_found(kind: str, name: str) -> str:
+    """The API server's message."""
+    return f"{kind} {quoted(name)} not found"
+
+
+def certificates(bundles: list[str]) -> str:
+    """The PEM blocks of several bundles: each once, in a fixed order."""
+    blocks: set[str] = set()
+    for text in bundles:
+        for part in text.split("-----END CERTIFICATE-----")[:-1]:
+            body = part.partition("-----BEGIN CERTIFICATE-----")[2].strip()
+            blocks.add(f"-----BEGIN CERTIFICATE-----\n{body}\n-----END CERTIFICATE-----\n")
+    return "".join(sorted(blocks))
+
+
+def is_token_due(expires_s: float, lifetime_s: float, now_s: float) -> bool:
+    """At 80 % of its life, and after a day: of 3600 s, 720 s before it expires."""
+    return now_s > expires_s - (1 - REFRESH_AT) * lifetime_s or now_s > expires_s - lifetime_s + REFRESH_AFTER_S
