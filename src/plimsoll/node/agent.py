@@ -111,7 +111,7 @@ class Agent:
         check_unsafe_sysctls(setting.config.allowed_unsafe_sysctls)
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client = client
-        self.meters = meters or NodeMeters(node_name)
+        self.meters = meters or NodeMeters(node_name, setting.profile)
         self.view = RuntimeView(runtime)
         self.checkpoint = Checkpoint(state_dir / "agent.jsonl")
         self.recorder = Recorder(client, node_name, clock=clock)

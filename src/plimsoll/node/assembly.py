@@ -119,7 +119,7 @@ class NodeProcess:
         self._runtime = _runtime(live, home, *secrets)
         self._facts = _facts(live, options, live.runtime or self._runtime)
         self.registration = Registration(client, self._facts, live.setting, self._health, self._event)
-        self.meters = NodeMeters(options.name)
+        self.meters = NodeMeters(options.name, live.setting.profile)
         state = private_directory(home / "node")
         self.agent = self._build_agent(client, state, hidden=(home, *secrets))
         self._system_cgroups = OwnPlace(
@@ -138,7 +138,7 @@ class NodeProcess:
         self._server = NodeServer(
             pods,
             self._runtime,
-            self._pages(),
+            self._pages(pods),
             EndpointAccess(options.name, client, time.monotonic, _access_policy(live.setting)),
             server_tls(identity.certificate, identity.key, ca),
             time.time,
@@ -291,8 +291,8 @@ class NodeProcess:
         pid = runtime.supervisor_pid if isinstance(runtime, ProcessRuntime) else runtime.pid
         return {"kubelet": os.getpid(), **({"runtime": pid} if pid else {})}
 
-    def _pages(self) -> NodePages:
-        stats, meters = self._stats, self.meters
+    def _pages(self, pods: PodsShown) -> NodePages:
+        stats, meters, config = self._stats, self.meters, self._live.setting.config
 
         def pressures() -> Pressures | None:
             """Of the machine, unless the node is only a part of it."""
@@ -319,7 +319,8 @@ class NodeProcess:
             resource=lambda: resource_page(stats.sample(PAGE_AGE_S)),
             cadvisor=cadvisor,
             probes=meters.probes_page,
-            configuration=lambda: config_document(self._live.setting.config, self._live.setting.profile),
+            configuration=lambda: config_document(config, self._live.setting.profile),
+            allocated=pods.allocated if config.gate("KubeletAllocatedPodsEndpoint") else None,
             own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
         )
 

@@ -8,19 +8,21 @@ from collections import Counter as Counts
 from collections.abc import Callable, Iterable, Mapping
 
 from plimsoll.metrics.exposition import Computed, Counter, Gauge, Histogram, Registry
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox
 
 RESIZE_BUCKETS_MS = (10, 50, 100, 500, 1000, 2000, 5000, 10000, 20000, 30000, 60000, 120000, 300000, 600000)
 START_BUCKETS_S = (
     *(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600),
 )
+DEFERRED_BUCKETS_S = (5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600)
 AGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
 class NodeMeters:
     """Counters are incremented by the code that acts. Resizes as in 03 §8, evictions as in 04 §4."""
 
-    def __init__(self, node_name: str) -> None:
+    def __init__(self, node_name: str, profile: Profile = DEFAULT_PROFILE) -> None:
         self.registry, self.probe_registry = Registry(), Registry()
         self.oom_totals: Callable[[], Mapping[str, int]] = dict
         self.running_pods = Gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox")
@@ -77,7 +79,24 @@ class NodeMeters:
             ("success",),
             RESIZE_BUCKETS_MS,
         )
-        self.pending_resizes = Gauge("kubelet_pod_pending_resizes", "Number of pending resizes for pods", ("reason",))
+        self.by_priority = profile.resize_metrics_by_priority
+        self.pending_resizes = Gauge(
+            "kubelet_pod_pending_resizes",
+            "Number of pending resizes for pods",
+            ("reason", "priority_bucket") if self.by_priority else ("reason",),
+        )
+        self.deferred_resize_s = Histogram(
+            "kubelet_pod_deferred_resize_duration_seconds",
+            "Duration in seconds that a pod resize remains deferred before completion",
+            ("resolution", "priority_bucket"),
+            DEFERRED_BUCKETS_S,
+        )
+        self.admissions = Counter(
+            "kubelet_pod_level_resources_admission_total",
+            "Total number of pods admitted during Kubelet admission, categorized by resource configuration mode and "
+            "QoS class",
+            ("config_mode", "qos_class"),
+        )
         self.infeasible_resizes = Counter(
             "kubelet_pod_infeasible_resizes_total", "Number of infeasible resizes for pods", ("reason_detail",)
         )
@@ -107,6 +126,7 @@ class NodeMeters:
             self.preemptions, self.requested_resizes, self.resize_ms,
             self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,
             self.cgroup_repairs,
+            *((self.deferred_resize_s, self.admissions) if self.by_priority else ()),
             Computed(
                 "counter",
                 "plimsoll_oom_kills_total",
@@ -133,10 +153,11 @@ class NodeMeters:
     def _oom_rows(self) -> list[tuple[tuple[str, ...], float]]:
         return [((level,), float(count)) for level, count in sorted(self.oom_totals().items())]
 
-    def see_resizes(self, pending: Mapping[str, int], in_progress: int) -> None:
+    def see_resizes(self, pending: Mapping[tuple[str, ...], int], in_progress: int) -> None:
         """Set the gauges of resizes, when the page is requested."""
-        for reason, count in pending.items():
-            self.pending_resizes.set(count, reason)
+        self.pending_resizes.values.clear()
+        for labels, count in pending.items():
+            self.pending_resizes.set(count, *labels)
         self.resizes_in_progress.set(in_progress)
 
     def resize_took(self, seconds: float, *, success: bool) -> None:

@@ -14,6 +14,7 @@ from plimsoll.node.stats.stats import ContainerPlace, PodPlace, VolumePlace
 from plimsoll.node.volumes.pod_dirs import files_directory, log_directory
 from plimsoll.rules.eviction.usage import is_local
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.resize.allocation import allocated_document
 from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox
 
 
@@ -29,6 +30,13 @@ class PodsShown:
 
     def documents(self) -> Iterable[JsonObject]:
         return [_document(worker) for worker in self._agent.pods]
+
+    def allocated(self) -> Iterable[JsonObject]:
+        """Pods that have an allocation, with it: what admission counts."""
+        known = ((worker, self._agent.checkpoint.get(worker.uid).allocation) for worker in self._agent.pods)
+        return [
+            allocated_document(_document(worker), allocation) for worker, allocation in known if allocation is not None
+        ]
 
     def container(self, container_id: str) -> ObservedContainer | None:
         for observed in self._agent.view.last.values():

@@ -164,6 +164,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "a CPU resize under the static policy: the cpuset follows whole CPUs; only the quota changes; Infeasible")
     shares_after_limit_on_shrink: bool = _row(True, {"1.27": True, "1.32": False}, "02 §9",
         "the pod's limit is lowered before its shares")
+    resize_metrics_by_priority: bool = _row(False, {"1.27": False, "1.37": True}, "03 §8",
+        "metrics: pending resizes by priority, how long they are deferred, admissions by how resources are specified")
     sandbox_updated_first: bool = _row(False, {"1.27": False, "1.36": True}, "03 §10",
         "the runtime may refuse a pod's new size; otherwise it is only notified")
 
@@ -267,18 +269,19 @@ class ChosenProfile(msgspec.Struct, frozen=True):
 UNKNOWN_VERSION = ChosenProfile(PROFILE_DOCUMENTS, "no Kubernetes version is known; --node or --profile tells one")
 _VERSION = r"v?1\.(\d+)"
 OWN_BUILD = "+plimsoll."  # in the version of Plimsoll's own servers and nodes
+AS_RELEASED = ".release"  # at its end: profile `1.27`, not `documents`
 
 
 def profile_of(version: str, source: str) -> ChosenProfile:
     """The profile of what `source` runs: `v1.34.2` of `kubeletVersion of node n1`.
 
-    A release beyond the table has the nearest profile. Plimsoll's own 1.27 is `documents`.
+    A release beyond the table has the nearest profile. Plimsoll's own 1.27 is `documents`, unless it says otherwise.
     """
     found = re.match(_VERSION, version)
     if found is None:
         return UNKNOWN_VERSION
     number = int(found[1])
-    if number == FIRST_MINOR and OWN_BUILD in version:
+    if number == FIRST_MINOR and OWN_BUILD in version and not version.endswith(AS_RELEASED):
         return ChosenProfile(PROFILE_DOCUMENTS, source)
     if FIRST_MINOR <= number <= LAST_MINOR:
         return ChosenProfile(_profile(f"1.{number}"), source)

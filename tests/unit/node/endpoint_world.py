@@ -164,4 +164,5 @@ def _pages() -> NodePages:
         resource=lambda: "scrape_error 0\n",
         cadvisor=lambda: "",
         configuration=lambda: {"maxPods": 110},
+        allocated=lambda: [pod("web"), pod("other")],
     )

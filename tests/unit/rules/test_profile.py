@@ -19,6 +19,7 @@ from plimsoll.rules.profile import (
     profile_of,
     rows,
 )
+from plimsoll.version import git_version
 
 # Behaviour, the first release with it, and its values before and since: release notes and source of each release.
 SWITCHES = [
@@ -142,3 +143,11 @@ def test_the_profile_of_a_version(version: str, name: str, reason: str) -> None:
     chosen = profile_of(version, "kubeletVersion of node n1")
     assert (chosen.profile.name, chosen.reason) == (name, reason)
     assert str(chosen) == f"profile {name}: {reason}"
+
+
+@pytest.mark.parametrize("name", PROFILE_NAMES)
+def test_own_servers_and_nodes_say_which_profile_they_have(name: str) -> None:
+    """1.27 and `documents` are both Kubernetes 1.27."""
+    version = git_version(profile_named(name))
+    assert version.startswith(f"v{profile_named(name).release}.0+plimsoll.")
+    assert profile_of(version, "n").profile is profile_named(name)

@@ -10,20 +10,31 @@ import pytest
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.errors import InvalidConfigsError
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors
-from plimsoll.rules.cgroups.desired import desired_tree, workload
+from plimsoll.rules.cgroups.desired import Workload, desired_tree, workload
 from plimsoll.rules.config.gates import gate_in
 from plimsoll.rules.config.parse import default_config, reading
 from plimsoll.rules.eviction.assessment import memory_observation
 from plimsoll.rules.eviction.decision import limit_finding
 from plimsoll.rules.eviction.usage import ContainerUsage, FsUsage, PodUsage
+from plimsoll.rules.explain.upgrade_node import flag_changes, metric_changes
 from plimsoll.rules.model.gates import Gates, resolved_gates
+from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
+from plimsoll.rules.model.observed import CriResources
 from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved, withheld_hugepages
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.resize.allocation import allocated_document, allocation_of
+from plimsoll.rules.resize.status import kernel_values
+from plimsoll.rules.resize.steps import resize_writes
+from plimsoll.rules.resize.verdict import ResizeSetting, ResizeVerdict, resize_verdict
+from plimsoll.rules.resources.cpu import shares_from_weight, weight_linear
+from plimsoll.rules.resources.cri import cleared, cri_resources
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.footprint import counted_requests
 from plimsoll.rules.resources.oom_score import oom_scores
 from plimsoll.rules.resources.qos import qos_class
+from plimsoll.rules.resources.values import Values
+from plimsoll.rules.scheduling.fit import allocated_load
 from tests.unit.strategies import lean
 
 GI = 1 << 30
@@ -147,6 +158,32 @@ def test_m8_with_the_gate_off_old_throttling_is_cleared() -> None:
     assert "memory.min" not in files("1.36", off)["all pods"]
 
 
+def test_m9_a_resize_keeps_memory_qos() -> None:
+    """The pod's protection and throttling follow its new size: 1Gi → 2Gi of 4Gi, 1 + 3 · 0.5 → 2 + 2 · 0.5."""
+    setting = node("1.37", {"memoryThrottlingFactor": 0.5, **TIERED})
+
+    def sized(memory: str) -> Workload:
+        given = pod(container(), resources={"requests": {"memory": memory}, "limits": {"memory": "4Gi"}})
+        return workload(lean(given), setting)
+
+    writes = resize_writes(sized("1Gi"), sized("2Gi"), (), setting)
+    of_pod = {each.file: (each.before, each.after) for each in writes if each.level == "pod"}
+    assert of_pod["memory.low"] == (GI, 2 * GI)
+    assert of_pod["memory.high"] == (5 * GI // 2, 3 * GI)
+
+
+def test_m10_a_removed_factor_ends_throttling() -> None:
+    """The real 1.37 does not name memory.high any more, so running containers stay throttled; Plimsoll resets it."""
+    given = lean(pod(container(requests={"memory": "1Gi"}, limits={"memory": "2Gi"})))
+
+    def sent(config: dict[str, Any]) -> CriResources:
+        return cri_resources(workload(given, node("1.37", config)).container_values[0], 0)
+
+    before, after = sent({"memoryThrottlingFactor": 0.5}), sent({})
+    assert (before.unified["memory.high"], "memory.high" in after.unified) == (str(3 * GI // 2), False)
+    assert cleared(before, after).unified["memory.high"] == "max"
+
+
 # --- QoS class, pod-level resources, sums ---
 
 
@@ -212,6 +249,21 @@ def test_q6_the_pod_level_share_is_never_negative() -> None:
     assert [oom_scores(lean(given), "Burstable", policy) for policy in policies] == [[969], [952]]
 
 
+def test_q7_managers_for_pod_level_stay_off() -> None:
+    assert list(map(str, both(lambda release: gate_in("PodLevelResourceManagers", release)))) == [
+        "off alpha",
+        "off beta",
+    ]
+    static = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
+    amounts = {"cpu": "2", "memory": "1Gi"}
+    own, level = container(requests=amounts, limits=amounts), {"requests": amounts, "limits": amounts}
+    setting = node("1.37", static)
+    assert workload(lean(pod(own)), setting).exclusive_cpus == 2
+    assert workload(lean(pod(own, resources=level)), setting).exclusive_cpus == 0
+    asked = reading({"featureGates": {"PodLevelResourceManagers": True}}, profile_named("1.37"))
+    assert any("PodLevelResourceManagers" in note for note in asked.notes), "not done, and reported"
+
+
 # --- eviction ---
 
 
@@ -232,6 +284,52 @@ def test_e2_storage_limits_of_sidecars_count() -> None:
     found = both(lambda release: limit_finding(given, usage, gates=gates_of(release)))
     assert found[0] is None
     assert found[1] is not None and "Container s exceeded its local ephemeral storage limit" in found[1].message
+
+
+def test_e3_the_kernel_enforces_memory_backed_volumes() -> None:
+    volumes = [{"name": "v", "emptyDir": {"medium": "Memory", "sizeLimit": "1Mi"}}]
+    given = lean(pod(container(), volumes=volumes))
+    usage = PodUsage(None, None, (), {"v": FsUsage(2 << 20)})
+    found = limit_finding(given, usage, gates=gates_of("1.37"))
+    assert found is not None and 'EmptyDir volume "v" exceeds the limit "1Mi"' in found.message
+    using = msgspec.structs.replace(gates_of("1.37"), memory_volumes=True)
+    assert limit_finding(given, usage, gates=using) is None
+    on_disk = lean(pod(container(), volumes=[{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]))
+    assert limit_finding(on_disk, usage, gates=using) is not None
+
+
+# cmd/kubelet/app/options/globalflags_linux.go of 1.36: all but housekeeping_interval.
+CADVISOR_FLAGS = [
+    "application_metrics_count_limit",
+    "boot_id_file",
+    "container_hints",
+    "containerd",
+    "containerd-namespace",
+    "enable_load_reader",
+    "event_storage_age_limit",
+    "event_storage_event_limit",
+    "global_housekeeping_interval",
+    "log_cadvisor_usage",
+    "machine_id_file",
+    "storage_driver_user",
+    "storage_driver_password",
+    "storage_driver_host",
+    "storage_driver_db",
+    "storage_driver_table",
+    "storage_driver_secure",
+    "storage_driver_buffer_duration",
+]
+
+
+def test_e4_cadvisor_flags_and_metrics_are_gone() -> None:
+    old, new = profile_named("1.36"), profile_named("1.37")
+    line = " ".join(f"--{flag}=x" for flag in [*CADVISOR_FLAGS, "housekeeping_interval"])
+    refused = list(flag_changes("n", line, old, new))
+    assert [each.what for each in refused] == [f"--{flag.replace('_', '-')}" for flag in CADVISOR_FLAGS]
+    assert all(each.breaks for each in refused)
+    gone = ["container_tasks_state", "container_cpu_load_average_10s", "kubelet_volume_stats_health_status_abnormal"]
+    lines = enumerate([f"sum({name})" for name in [*gone, "container_oom_events_total"]], 1)
+    assert [each.what for each in metric_changes("r.yaml", lines, old, new)] == gone
 
 
 # --- resize ---
@@ -265,6 +363,77 @@ def test_r3_volumes_are_checked() -> None:
     assert (
         kept_for_resize(old, new, gates_of("1.37"), profile_named("1.37"))["spec"]["volumes"] == old["spec"]["volumes"]
     )
+
+
+def allocated(name: str, **amounts: str) -> dict[str, Any]:
+    given = pod(container(requests=amounts))
+    return {**given, "metadata": {"name": name, "namespace": "kube-system", "uid": name}}
+
+
+def verdict_of(
+    desired: dict[str, Any], stored: dict[str, Any], *others: dict[str, Any], **around: Any
+) -> ResizeVerdict:
+    amounts = {"cpu": QUANTITIES["4"], "memory": QUANTITIES["8Gi"], "pods": QUANTITIES["10"]}
+    machine = Node(Metadata("n"), status=NodeStatus(amounts, amounts))
+    using = around.pop("gates", gates_of("1.37"))
+    load = allocated_load(machine, map(lean, others))
+    setting = ResizeSetting(load, profile_named("1.37"), using, **around)
+    return resize_verdict(lean(desired), allocation_of(lean(stored), using), setting)
+
+
+def test_r4_the_scheduler_preempts_for_a_resize() -> None:
+    """With its gate, off by default, the node no longer preempts for a critical pod: the resize is deferred."""
+    assert gate_in("InPlacePodVerticalScalingSchedulerPreemption", "1.36") is None
+    critical = {"priority": 2_000_000_000, "priorityClassName": "system-cluster-critical"}
+    stored, desired = (allocated("web", cpu=cpu) for cpu in ("1", "3"))
+    for each in (stored, desired):
+        each["spec"].update(critical)
+    low = allocated("low", cpu="3")
+    found = verdict_of(desired, stored, low)
+    assert (found.decision, [each.metadata.name for each in found.victims]) == ("Accepted", ["low"])
+    using = msgspec.structs.replace(gates_of("1.37"), scheduler_preempts=True)
+    assert verdict_of(desired, stored, low, gates=using).decision == "Deferred"
+
+
+def test_r6_what_still_cannot_be_resized() -> None:
+    equal = [{"cpu": cpu, "memory": "1Gi"} for cpu in ("1", "2")]
+    stored, desired = (pod(container(requests=each, limits=each)) for each in equal)
+    found = verdict_of(desired, stored, static_cpus=True)
+    assert (found.decision, found.label) == ("Infeasible", "guaranteed_pod_cpu_manager_static_policy")
+    bigger = {"cpu": "1", "memory": "2Gi"}
+    found = verdict_of(pod(container(requests=bigger, limits=bigger)), stored, static_memory=True)
+    assert (found.decision, found.label) == ("Infeasible", "guaranteed_pod_memory_manager_static_policy")
+    small, large = (pod(container(requests={"memory": memory})) for memory in ("1Gi", "2Gi"))
+    found = verdict_of(large, small, may_swap=lambda _pod, _container: True)
+    assert (found.decision, found.label) == ("Infeasible", "swap_limitation")
+    limited = pod(container(requests={"cpu": "1", "memory": "1Gi"}, limits={"cpu": "1", "memory": "2Gi"}))
+    assert resize("1.37", stored, limited) == ["Pod QOS Class may not change as a result of resizing"]
+    for gate in ("InPlacePodVerticalScalingExclusiveCPUs", "InPlacePodVerticalScalingExclusiveMemory"):
+        assert str(gate_in(gate, "1.37")) == "off alpha"
+
+
+def test_r7_a_weight_that_lost_precision_is_the_allocated_request() -> None:
+    """100 mCPU are 102 shares, weight 4; weight 4 alone is 80 shares, so 78 mCPU."""
+    actuated = Values(cpu_shares=102)
+    assert weight_linear(102) == 4 and shares_from_weight(4) == 80
+    assert kernel_values({"cpu.weight": "4"}, actuated, 2).cpu_shares == 102
+    assert kernel_values({"cpu.weight": "5"}, actuated, 2).cpu_shares == shares_from_weight(5), (
+        "another process wrote it"
+    )
+
+
+def test_r9_allocated_pods_and_the_gate() -> None:
+    """`/allocatedPods` (tests/unit/node/server) needs its gate; a pod is shown with its allocation and no status."""
+    assert list(map(str, both(lambda release: gate_in("KubeletAllocatedPodsEndpoint", release)))) == [
+        "None",
+        "off alpha",
+    ]
+    stored = pod(container(requests={"cpu": "1"}), container("c1"), resources={"requests": {"cpu": "2"}})
+    desired = pod(container(requests={"cpu": "3"}), container("c1"), resources={"requests": {"cpu": "4"}})
+    shown = allocated_document({**desired, "status": {"phase": "Running"}}, allocation_of(lean(stored)))
+    assert shown["status"] == {}
+    assert [each["resources"] for each in shown["spec"]["containers"]] == [{"requests": {"cpu": "1"}}, {}]
+    assert shown["spec"]["resources"] == {"requests": {"cpu": "2"}}
 
 
 def test_r5_pods_with_claims_may_be_resized() -> None:

@@ -41,6 +41,7 @@ from plimsoll.rules.node.admission import (
     AdmissionRefusal,
     Admitted,
     admit,
+    resource_levels,
 )
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resize.allocation import (
@@ -53,6 +54,7 @@ from plimsoll.rules.resize.allocation import (
 from plimsoll.rules.resize.conditions import operations
 from plimsoll.rules.resize.verdict import resize_setting
 from plimsoll.rules.resources.allocated_status import actuated_level, actuated_resources, allocated_from_status
+from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad, requesting_load
 
 log = logging.getLogger(__name__)
@@ -234,6 +236,8 @@ class Pods:
             if worker is not None:
                 self._meters.preemptions.add(verdict.short_of)
                 self._victims.setdefault(uid, []).append(worker)
+        gates = self._config.policy.gates
+        self._meters.admissions.add(resource_levels(allocated, gates), qos_class(allocated, gates=gates).lower())
         self._assign_cpus(allocated)
         start_s = record.start_s or self._clock()
         self._checkpoint.put(uid, allocation=known or allocation_of(pod, self._gates), start_s=start_s)

@@ -11,7 +11,8 @@ caller carries out before it takes the next one.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import Literal, Protocol
 
 import msgspec
@@ -33,6 +34,7 @@ from plimsoll.rules.resize.conditions import (
     finished,
     is_news,
     judged,
+    priority_bucket,
 )
 from plimsoll.rules.resize.verdict import (
     RETRY_FIRST_S,
@@ -103,6 +105,7 @@ class Resizes:
         return self.evaluate("pod_updated")
 
     def forget(self, uid: str) -> None:
+        self._no_longer_deferred(self.conditions(uid), self._pods.desired(uid), "terminated")
         self._conditions.pop(uid, None)
         self._queue.pop(uid, None)
 
@@ -139,12 +142,16 @@ class Resizes:
     def conditions(self, uid: str) -> ResizeConditions:
         return self._conditions.get(uid, NO_RESIZE_CONDITIONS)
 
-    def pending(self) -> dict[str, int]:
-        """The number of pending resizes by reason."""
-        counts = {"deferred": 0, "infeasible": 0}
-        for conditions in self._conditions.values():
+    def pending(self) -> Mapping[tuple[str, ...], int]:
+        """The number of pending resizes by reason, since 1.37 also by priority."""
+        by_priority = self._meters.by_priority
+        counts: Counter[tuple[str, ...]] = Counter()
+        if not by_priority:
+            counts.update({("deferred",): 0, ("infeasible",): 0})
+        for uid, conditions in self._conditions.items():
             if conditions.pending is not None:
-                counts[conditions.pending.reason.lower()] += 1
+                bucket = (priority_bucket(self._pods.desired(uid)),) if by_priority else ()
+                counts[conditions.pending.reason.lower(), *bucket] += 1
         return counts
 
     def in_progress(self) -> int:
@@ -171,7 +178,7 @@ class Resizes:
         conditions, event = judged(before, pod, verdict, self._clock())
         if not verdict.still_pending:
             self._queue.pop(uid, None)
-        self._count(before, verdict, event, trigger)
+        self._count(before, pod, verdict, event, trigger)
         self._put(uid, conditions)
         is_accepted = verdict.decision == "Accepted"
         return ResizeDecision(
@@ -230,10 +237,24 @@ class Resizes:
             self._conditions[uid] = conditions
 
     def _count(
-        self, before: ResizeConditions, verdict: ResizeVerdict, event: LifecycleEvent | None, trigger: Trigger
+        self,
+        before: ResizeConditions,
+        pod: Pod,
+        verdict: ResizeVerdict,
+        event: LifecycleEvent | None,
+        trigger: Trigger,
     ) -> None:
         was_deferred = before.pending is not None and before.pending.reason == "Deferred"
+        if verdict.decision in ("Accepted", "NoChange"):
+            resolution = "accepted" if verdict.decision == "Accepted" else "reverted"
+            self._no_longer_deferred(before, pod, resolution)
         if verdict.decision == "Accepted" and was_deferred:
             self._meters.deferred_resizes_accepted.add(trigger)
         elif verdict.decision == "Infeasible" and event is not None:
             self._meters.infeasible_resizes.add(verdict.label)
+
+    def _no_longer_deferred(self, before: ResizeConditions, pod: Pod | None, resolution: str) -> None:
+        pending = before.pending
+        if pending is not None and pending.reason == "Deferred" and pending.since_s is not None:
+            waited_s = self._clock() - pending.since_s
+            self._meters.deferred_resize_s.observe(waited_s, resolution, priority_bucket(pod))

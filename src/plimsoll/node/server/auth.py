@@ -33,7 +33,13 @@ _SUBRESOURCES = {
     "checkpoint": "checkpoint",
     "statusz": "statusz",
 }
-_FINE_GRAINED = {"pods": "pods", "runningpods": "pods", "healthz": "healthz", "configz": "configz"}
+_FINE_GRAINED = {
+    "pods": "pods",
+    "runningpods": "pods",
+    "allocatedPods": "pods",
+    "healthz": "healthz",
+    "configz": "configz",
+}
 _VERBS = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 

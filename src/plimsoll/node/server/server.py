@@ -1,6 +1,6 @@
 """The node's HTTPS server: what the API server and scrapers request of a kubelet, at the kubelet's paths.
 
-    /containerLogs/NAMESPACE/POD/CONTAINER   /pods   /runningpods
+    /containerLogs/NAMESPACE/POD/CONTAINER   /pods   /runningpods   /allocatedPods[/NAMESPACE/POD[/UID]]
     /exec/NAMESPACE/POD/CONTAINER   /attach/NAMESPACE/POD/CONTAINER   /portForward/NAMESPACE/POD (`streams`)
     /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /configz   /healthz
     and two that only Plimsoll has: /oom   /pressure
@@ -76,6 +76,7 @@ class NodePages(msgspec.Struct, frozen=True):
     cadvisor: Callable[[], str] | None = None
     probes: Callable[[], str] | None = None
     configuration: Callable[[], Mapping[str, Any]] | None = None  # a KubeletConfiguration
+    allocated: Callable[[], Iterable[JsonObject]] | None = None  # pods with what is allocated, without their status
     own: Mapping[str, Callable[[], Awaitable[bytes]]] = {}  # pages that the kubelet does not have, JSON
 
 
@@ -159,6 +160,10 @@ class NodeServer:
                 return _pod_list(self._pods.documents())
             case ("runningpods",):
                 return _pod_list(filter(None, map(running_part, self._pods.documents())))
+            case ("allocatedPods",) if pages.allocated is not None:
+                return _pod_list(pages.allocated())
+            case ("allocatedPods", namespace, name, *uid) if pages.allocated is not None and len(uid) < 2:
+                return _named_pod(pages.allocated(), namespace, name, *uid)
             case ("stats", "summary") if pages.summary is not None:
                 return Reply(200, await pages.summary(), JSON)
             case ("configz",) if pages.configuration is not None:
@@ -198,6 +203,14 @@ def _page(build: Callable[[], str] | None) -> Reply:
 def _pod_list(documents: Iterable[JsonObject]) -> Reply:
     pods = {"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": list(documents)}
     return Reply(200, msgspec.json.encode(pods), JSON)
+
+
+def _named_pod(documents: Iterable[JsonObject], namespace: str, name: str, uid: str = "") -> Reply:
+    for pod in documents:
+        metadata = pod["metadata"]
+        if (metadata.get("namespace"), metadata["name"]) == (namespace, name) and uid in ("", metadata.get("uid")):
+            return Reply(200, msgspec.json.encode({"kind": "Pod", "apiVersion": "v1", **pod}), JSON)
+    return text(404, "pod not found")
 
 
 def running_part(pod: JsonObject) -> JsonObject | None:

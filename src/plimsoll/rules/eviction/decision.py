@@ -19,7 +19,7 @@ from plimsoll.rules.eviction.ranking import PIDS, Ranked, ranked, reason_before,
 from plimsoll.rules.eviction.storage_limits import storage_limits
 from plimsoll.rules.eviction.usage import ContainerUsage, PodUsage
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
-from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, Pod, is_critical
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY, MEMORY_MEDIUM, Pod, is_critical
 from plimsoll.rules.quantity import NANO_PER_UNIT, ZERO, Quantity, from_units
 from plimsoll.rules.resources.effective import pod_level_set, pod_limits
 
@@ -48,14 +48,16 @@ def limit_finding(
     if usage is None or is_critical(pod):
         return None
     return (
-        _empty_dir_finding(pod, usage)
+        _empty_dir_finding(pod, usage, gates)
         or _pod_storage_finding(pod, usage, gates)
         or _container_storage_finding(pod, usage, layout, gates)
     )
 
 
-def _empty_dir_finding(pod: Pod, usage: PodUsage) -> LimitFinding | None:
+def _empty_dir_finding(pod: Pod, usage: PodUsage, gates: Gates) -> LimitFinding | None:
     for volume in pod.spec.volumes:
+        if gates.memory_volumes and volume.empty_dir is not None and volume.empty_dir.medium == MEMORY_MEDIUM:
+            continue  # the kernel enforces the size of a tmpfs
         limit = volume.empty_dir.size_limit if volume.empty_dir is not None else None
         fs = usage.volumes.get(volume.name)
         if limit is None or limit.nanos <= 0 or fs is None or fs.used_bytes is None:

@@ -97,6 +97,12 @@ REMOVED_METRICS = {
     "container_cpu_load_d_average_10s": _LOAD,
     "container_tasks_state": _LOAD,
     "container_application_*": Removed("1.37", "let Prometheus scrape the application itself", "kubernetes#139870"),
+    "kubelet_credential_provider_plugin_errors": Removed(
+        "1.35", "use kubelet_credential_provider_plugin_errors_total", "test/instrumentation"
+    ),
+    "kubelet_volume_stats_health_status_abnormal": Removed(
+        "1.37", "watch the events of the pod", "pkg/kubelet/metrics"
+    ),
     "resource_manager_allocations_total": Removed(
         "1.37", "use kubelet_resource_manager_allocations_total", "pkg/kubelet/metrics"
     ),

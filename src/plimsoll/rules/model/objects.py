@@ -22,6 +22,7 @@ QoSClass = Literal["Guaranteed", "Burstable", "BestEffort"]
 CPU = "cpu"
 MEMORY = "memory"
 EPHEMERAL_STORAGE = "ephemeral-storage"
+MEMORY_MEDIUM = "Memory"  # of an emptyDir
 PODS = "pods"
 HUGEPAGES_PREFIX = "hugepages-"
 

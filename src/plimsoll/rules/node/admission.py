@@ -28,6 +28,7 @@ from plimsoll.rules.eviction.ranking import ranking_request
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.objects import CPU, MEMORY, PODS, Pod, QoSClass, is_critical, is_static
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
+from plimsoll.rules.resources.effective import pod_level_set
 from plimsoll.rules.resources.qos import BEST_EFFORT, BURSTABLE, GUARANTEED, qos_class
 from plimsoll.rules.scheduling.fit import (
     AFFINITY_MISMATCH,
@@ -240,6 +241,15 @@ def _other_system(pod: Pod) -> AdmissionRefusal | None:
     if pod.spec.os is not None and pod.spec.os.name not in ("", THIS_OS):
         return AdmissionRefusal("PodOSNotSupported", "Failed to admit pod as the OS field doesn't match node OS")
     return None
+
+
+def resource_levels(pod: Pod, gates: Gates) -> str:
+    """The label of the metric of admissions: where the pod specifies resources; "" if nowhere."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    in_containers = any(each.resources.requests or each.resources.limits for each in containers)
+    if pod_level_set(pod.spec.resources, gates):
+        return "pod_and_container_level" if in_containers else "pod_level"
+    return "container_level" if in_containers else ""
 
 
 def _unfit(own: PodLoad, others: NodeLoad, profile: Profile) -> list[AdmissionRefusal]:

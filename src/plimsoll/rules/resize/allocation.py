@@ -14,9 +14,11 @@ import msgspec
 
 from plimsoll.rules.admission.validation import RESTART_CONTAINER
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import (
     CPU,
     MEMORY,
+    MEMORY_MEDIUM,
     NO_RESOURCES,
     Container,
     Pod,
@@ -54,7 +56,7 @@ def memory_volumes(pod: Pod) -> dict[str, Quantity]:
     return {
         each.name: each.empty_dir.size_limit
         for each in pod.spec.volumes
-        if each.empty_dir is not None and each.empty_dir.medium == "Memory" and each.empty_dir.size_limit
+        if each.empty_dir is not None and each.empty_dir.medium == MEMORY_MEDIUM and each.empty_dir.size_limit
     }
 
 
@@ -173,6 +175,33 @@ def with_containers(pod: Pod, change: Callable[[Container], Container]) -> Pod:
     return msgspec.structs.replace(
         pod, spec=msgspec.structs.replace(spec, containers=containers, init_containers=init_containers)
     )
+
+
+def allocated_document(document: JsonObject, allocation: Allocation) -> JsonObject:
+    """The pod without its status, with what is allocated in place of what its spec requests."""
+    spec: JsonObject = {**document["spec"]}
+    for field in ("initContainers", "containers"):
+        if field in spec:
+            spec[field] = [
+                {**each, "resources": _resources_document(allocation.containers[each["name"]], each.get("resources"))}
+                if each["name"] in allocation.containers
+                else each
+                for each in spec[field]
+            ]
+    if allocation.holds_pod_level and allocation.pod_level is not None:
+        spec["resources"] = _resources_document(allocation.pod_level, spec.get("resources"))
+    return {**{key: value for key, value in document.items() if key != "status"}, "spec": spec, "status": {}}
+
+
+def _resources_document(resources: Resources, requested: JsonObject | None) -> JsonObject:
+    lists = {"requests": resources.requests, "limits": resources.limits}
+    shown = {
+        kind: {name: str(amount) for name, amount in amounts.items()}
+        for kind, amounts in lists.items()
+        if amounts is not None
+    }
+    others = {key: value for key, value in (requested or {}).items() if key not in lists}
+    return {**others, **shown}
 
 
 def whole_amount(resources: ResourceList | None, name: str) -> int:

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.model.objects import CPU, MEMORY, Container, Pod, ResourceList
+from plimsoll.rules.model.objects import CPU, MEMORY, SYSTEM_CRITICAL_PRIORITY, Container, Pod, ResourceList
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.profile import Profile
@@ -47,6 +47,17 @@ class ResizeConditions(msgspec.Struct, frozen=True):
 
 
 NO_RESIZE_CONDITIONS = ResizeConditions()
+
+
+def priority_bucket(pod: Pod | None) -> str:
+    """The label of the metrics of pending resizes; no pod: it is gone."""
+    if pod is None:
+        return "unknown"
+    priority = pod.spec.priority or 0
+    if priority == 0:
+        return "normal"
+    bounds = ((SYSTEM_CRITICAL_PRIORITY, "system-critical"), (100_000, "high"), (1, "medium"), (-999, "low"))
+    return next((name for least, name in bounds if priority >= least), "very-low")
 
 
 def judged(

@@ -13,6 +13,7 @@ import pytest
 from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
+from plimsoll.node.pods.manager import Allocated
 from plimsoll.node.resize import queue
 from plimsoll.node.resize.queue import ResizeDecision, Resizes
 from plimsoll.rules.model.gates import Gates
@@ -22,11 +23,12 @@ from plimsoll.rules.model.pod_status import RunCondition
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
-from plimsoll.rules.resize.allocation import allocated_pod, allocation_of
-from plimsoll.rules.resize.conditions import resize_conditions, resize_word
+from plimsoll.rules.resize.allocation import Allocation, allocated_pod, allocation_of
+from plimsoll.rules.resize.conditions import priority_bucket, resize_conditions, resize_word
 from plimsoll.rules.resize.verdict import ResizeSetting
 from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad, allocated_load
 from plimsoll.rules.timestamps import rfc3339
+from tests.unit.strategies import lean
 from tests.virtual_time import run_in_virtual_time
 
 
@@ -51,7 +53,7 @@ class World:
         self.awake = asyncio.Event()
         self.cores = cores
         self.now_s = 100.0
-        self.meters = NodeMeters("n")
+        self.meters = NodeMeters("n", self.profile)
         gates = Gates()
         self.resizes = Resizes(
             ResizeSetting(
@@ -238,11 +240,11 @@ def test_free_resources_are_allocated_in_queue_order(world: World) -> None:
     world.ask(pod("late", "3", 2))
     world.now_s += 1
     world.ask(pod("high", "3", 2, priority=9))
-    assert world.resizes.pending() == {"deferred": 3, "infeasible": 0}
+    assert world.resizes.pending() == {("deferred",): 3, ("infeasible",): 0}
     world.end("big")
     world.evaluate("pods_removed")
     assert (world.cpu("high"), world.cpu("low"), world.cpu("late")) == ("3", "3", "1")
-    assert world.resizes.pending() == {"deferred": 1, "infeasible": 0}
+    assert world.resizes.pending() == {("deferred",): 1, ("infeasible",): 0}
 
 
 @pytest.mark.parametrize(("profile", "reconsidered"), [("documents", True), ("1.36", True)])
@@ -346,3 +348,78 @@ def test_the_periodic_retry_comes_a_full_interval_after_the_last_evaluation(
     run_in_virtual_time(main())
     first_s = queue.RETRY_FIRST_S / 2 + queue.RETRY_S
     assert retried_s == pytest.approx([first_s, first_s + queue.RETRY_S])
+
+
+@pytest.mark.parametrize(("profile", "pending"), [("1.36", {("deferred",): 2, ("infeasible",): 0}), (
+    "1.37", {("deferred", "normal"): 1, ("deferred", "medium"): 1})])  # fmt: skip
+def test_r8_pending_resizes_are_counted_by_priority(tmp_path: Path, profile: str, pending: Any) -> None:
+    world = World(tmp_path, profile)
+    world.run(pod("low", "1"), pod("high", "1", priority=9), pod("big", "6"))
+    world.ask(pod("low", "3", 2))
+    world.ask(pod("high", "3", 2, priority=9))
+    assert world.resizes.pending() == pending
+    world.meters.see_resizes(world.resizes.pending(), 0)
+    label = ',priority_bucket="medium"' if profile == "1.37" else ""
+    count = 1 if profile == "1.37" else 2
+    assert f'kubelet_pod_pending_resizes{{reason="deferred"{label}}} {count}\n' in world.meters.page()
+    assert ("kubelet_pod_level_resources_admission_total" in world.meters.page()) == (profile == "1.37")
+
+
+def test_r8_the_time_that_a_resize_was_deferred(tmp_path: Path) -> None:
+    """Accepted after 7 s, reverted after 12 s, terminated after 40 s: buckets 10, 15 and 45."""
+    world = World(tmp_path, "1.37")
+    world.run(pod("web", "1"), pod("back", "1"), pod("gone", "1", priority=100_000), pod("big", "5"))
+    for name in ("web", "back"):
+        world.ask(pod(name, "4", 2))
+    world.ask(pod("gone", "8", 2, priority=100_000))
+    world.now_s += 7
+    world.end("big")
+    world.evaluate("pods_removed")
+    assert world.cpu("web") == "4"
+    world.now_s += 5
+    world.ask(pod("back", "1", 3))
+    world.now_s += 28
+    world.resizes.over("gone")
+    page = world.meters.page()
+    name = "kubelet_pod_deferred_resize_duration_seconds"
+    for resolution, bucket, seconds in (
+        ("accepted", "normal", 7),
+        ("reverted", "normal", 12),
+        ("terminated", "high", 40),
+    ):
+        labels = f'resolution="{resolution}",priority_bucket="{bucket}"'
+        assert f"{name}_sum{{{labels}}} {seconds}\n" in page, page
+    assert "_duration_seconds_" not in World(tmp_path / "old", "1.36").meters.page().partition(name)[1]
+
+
+BUCKETS = [(None, "normal"), (0, "normal"), (2_000_000_000, "system-critical"), (1_999_999_999, "high"), (100_000, "high"),
+           (99_999, "medium"), (1, "medium"), (-1, "low"), (-999, "low"), (-1000, "very-low")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("priority", "bucket"), BUCKETS)
+def test_r8_priority_buckets(priority: int | None, bucket: str) -> None:
+    assert priority_bucket(lean({"metadata": {"name": "p"}, "spec": {"priority": priority}})) == bucket
+    assert priority_bucket(None) == "unknown"
+
+
+class Admitted:
+    """A pod of the node, as far as `Allocated` reads it."""
+
+    status, is_over = None, False
+
+    def __init__(self, pod: RunPod) -> None:
+        self.pod = pod
+
+    def allocated_pod(self, allocation: Allocation) -> RunPod:
+        return allocated_pod(self.pod, allocation)
+
+
+def test_r2_only_pods_with_an_allocation_occupy_the_node(tmp_path: Path) -> None:
+    """A pod that may yet be refused takes no room, neither from another pod nor from a resize."""
+    checkpoint = Checkpoint(tmp_path / "agent.jsonl")
+    workers: Any = {name: Admitted(pod(name, "3")) for name in ("undecided", "admitted")}
+    checkpoint.put("admitted", allocation=allocation_of(workers["admitted"].pod))
+    known = Allocated(checkpoint, workers)
+    assert list(known.load().residents) == ["admitted"]
+    checkpoint.put("undecided", allocation=allocation_of(workers["undecided"].pod))
+    assert list(known.load().residents) == ["admitted", "undecided"]

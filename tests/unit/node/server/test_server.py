@@ -80,6 +80,27 @@ async def test_pods_are_listed(world: World) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("path", "status", "names"),
+    [
+        ("/allocatedPods", 200, ["web", "other"]),
+        ("/allocatedPods/default/other", 200, ["other"]),
+        ("/allocatedPods/default/other/uid-other", 200, ["other"]),
+        ("/allocatedPods/default/other/uid-web", 404, []),
+        ("/allocatedPods/default/none", 404, []),
+    ],
+)
+async def test_r9_allocated_pods_are_listed(world: World, path: str, status: int, names: list[str]) -> None:
+    answer = await _get(world, path)
+    assert answer.status == status
+    if names:
+        document = msgspec.json.decode(answer.body)
+        shown = document["items"] if document["kind"] == "PodList" else [document]
+        assert [each["metadata"]["name"] for each in shown] == names
+    else:
+        assert answer.body.decode().strip() == "pod not found"
+
+
 # --- who may ask ---
 
 
