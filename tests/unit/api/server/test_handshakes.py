@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.api.auth.authenticator import authenticator, server_names
+from plimsoll.api.auth.authenticator import Credentials, server_names
 from plimsoll.api.auth.ca import Authority
 from plimsoll.api.machinery.users import MASTERS, VIEWERS
 from plimsoll.api.server import connection as connection_module
@@ -53,7 +53,7 @@ async def _secured(directory: Path) -> AsyncIterator[Secured]:
     state = private_directory(directory / "state")
     authority = Authority(state)
     authority.prepare(server_names("127.0.0.1"))
-    app = App(Options(state, authenticator(state)))
+    app = App(Options(state, Credentials(state)))
     async with asyncio.timeout(30), serving(app, Listener("127.0.0.1", 0, authority.server_context())) as url:
         made = Secured(state, authority, int(url.rpartition(":")[2]))
         try:
