@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from plimsoll.errors import StructuredError
+from plimsoll.rules.lifecycle.registry_auth import RegistryAuth as RegistryAuth  # noqa: PLC0414
 
 # Part of this contract: the rules and the runtimes share these types.
 from plimsoll.rules.model.observed import ContainerPhase as ContainerPhase  # noqa: PLC0414
@@ -178,8 +179,8 @@ class ExecSession(Protocol):
 class ImageService(Protocol):
     """Images of containers."""
 
-    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
-        """The image, pulled first if `pull`. Raises ImageError if it is not present."""
+    async def image(self, name: str, *, has_command: bool, pull: bool, auth: RegistryAuth | None = None) -> Image:
+        """The image, pulled first if `pull`, with `auth` at its registry. Raises ImageError if it is not present."""
 
 
 class ExecService(Protocol):

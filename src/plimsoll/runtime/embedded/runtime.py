@@ -32,6 +32,7 @@ from plimsoll.runtime.interface import (
     Image,
     ImageError,
     ObservedContainer,
+    RegistryAuth,
     RuntimeCallError,
     RuntimeFeatures,
     SandboxSpec,
@@ -160,7 +161,7 @@ class ProcessRuntime(SupervisorClient):
             profiles=False,
         )
 
-    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
+    async def image(self, name: str, *, has_command: bool, pull: bool, auth: RegistryAuth | None = None) -> Image:
         try:
             resolved = bundled.resolved(name, self._images, has_command=has_command)
         except bundled.NoImageError as problem:
