@@ -49,7 +49,9 @@ def own_containerd(below: str | None = None) -> Iterator[Containerd]:
     if packages := missing_packages():
         pytest.skip(f"containerd: needs the Debian packages {', '.join(packages)}")
     # Not pytest's tmp_path: a unix socket's path must be short.
-    daemon = Containerd(Path(tempfile.mkdtemp(prefix="plimsoll-ctd-", dir=below)))
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-ctd-", dir=below))
+    directory.chmod(0o711)  # as /var/lib/containerd: the root of a user namespace passes through it
+    daemon = Containerd(directory)
     with running(daemon):
         yield daemon
 

@@ -178,7 +178,10 @@ def test_volumes_files_and_identity(kube: Kubectl) -> None:
 
 
 def ended(kube: Kubectl, name: str) -> str:
-    until(lambda: status_of(kube, name).get("phase") in ("Succeeded", "Failed"))
+    until(
+        lambda: status_of(kube, name).get("phase") in ("Succeeded", "Failed"),
+        lambda: kube("describe", "pod", name).out,
+    )
     return kube("logs", name).out
 
 

@@ -58,7 +58,7 @@ from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.image_gc import ImageGcPolicy
 from plimsoll.rules.node.node_config import NodeConfig
-from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
+from plimsoll.rules.node.node_object import HandlerReport, ImageOnNode, NodeFacts, NodeHealth, RuntimeReport
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
@@ -266,7 +266,15 @@ class NodeProcess:
         else:
             images, errors = self._runtime_health.images, (*errors, *self._runtime_health.errors)
         warnings = self.agent.container_cgroups.conditions()
-        return NodeHealth(frozenset(self._conditions()), errors, images, warnings)
+        return NodeHealth(frozenset(self._conditions()), errors, images, warnings, self._runtime_report())
+
+    def _runtime_report(self) -> RuntimeReport:
+        found = self._runtime.features
+        handlers = (
+            HandlerReport(name, name in found.recursive_read_only, name in found.user_namespaces)
+            for name in found.handlers
+        )
+        return RuntimeReport(found.strict_groups, tuple(handlers))
 
     def _conditions(self) -> tuple[NodeCondition, ...]:
         return self._pressure.conditions()

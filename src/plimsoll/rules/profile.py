@@ -206,6 +206,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "`hostIPs` beside `hostIP`")
     volume_mounts_reported: bool = _row(False, {"1.27": False, "1.31": True}, "06 E2",
         "`volumeMounts` of container statuses")
+    runtime_features_reported: bool = _row(False, {"1.27": False, "1.33": True}, "06 E2",
+        "the Node shows what its container runtime supports, and container statuses show the user of the first process")
     node_swap_reported: bool = _row(False, {"1.27": False, "1.33": True}, "05 B7",
         "`nodeInfo.swap` has the swap of the machine")
     pod_security_minor: int = _row(27, {

@@ -23,6 +23,7 @@ from plimsoll.rules.lifecycle.registry_auth import RegistryAuth as RegistryAuth 
 
 # Part of this contract: the rules and the runtimes share these types.
 from plimsoll.rules.model.observed import ContainerPhase as ContainerPhase  # noqa: PLC0414
+from plimsoll.rules.model.observed import ContainerUser as ContainerUser  # noqa: PLC0414
 from plimsoll.rules.model.observed import CriResources as CriResources  # noqa: PLC0414
 from plimsoll.rules.model.observed import ObservedContainer as ObservedContainer  # noqa: PLC0414
 from plimsoll.rules.model.observed import ObservedSandbox as ObservedSandbox  # noqa: PLC0414
@@ -132,6 +133,7 @@ class RuntimeFeatures(msgspec.Struct, frozen=True):
     """What differs between runtimes, and between their versions."""
 
     strict_groups: bool = True  # supplementalGroupsPolicy: Strict
+    handlers: tuple[str, ...] = ()  # of RuntimeClasses; "" is the default
     user_namespaces: frozenset[str] = frozenset()  # the handlers that support them
     recursive_read_only: frozenset[str] = frozenset()
     image_volumes: bool = False

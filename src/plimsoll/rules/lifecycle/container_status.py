@@ -157,7 +157,16 @@ def _from_run(
         resources=shown if context.shows_allocated else None,
         allocated_resources=allocated.requests if context.shows_allocated else None,
         volume_mounts=_mounts(context, container),
+        user=_user(run) if context.profile.runtime_features_reported else None,
     )
+
+
+def _user(run: ObservedContainer) -> dict[str, object] | None:
+    if run.user is None:
+        return None
+    linux = {"uid": run.user.uid, "gid": run.user.gid}
+    groups = {"supplementalGroups": list(run.user.groups)} if run.user.groups else {}
+    return {"linux": {**linux, **groups}}
 
 
 def _state(context: StatusContext, run: ObservedContainer, before: RunContainerStatus | None) -> RunState:

@@ -49,6 +49,14 @@ class ObservedSandbox(msgspec.Struct, frozen=True):
     cgroup_parent: str = ""
 
 
+class ContainerUser(msgspec.Struct, frozen=True):
+    """Who the first process of a container started as."""
+
+    uid: int = 0
+    gid: int = 0
+    groups: tuple[int, ...] = ()
+
+
 class ObservedContainer(msgspec.Struct, frozen=True):
     """As the runtime reports it. The agent fills in `definition` and `resources`, and completes `reason` and
     `message`."""
@@ -73,6 +81,7 @@ class ObservedContainer(msgspec.Struct, frozen=True):
     log_file: str = ""
     annotations: Mapping[str, str] = {}
     cri_resources: CriResources | None = None  # when first observed in this phase, if the runtime reports them
+    user: ContainerUser | None = None  # if the runtime reports it
 
 
 class ObservedPod(msgspec.Struct, frozen=True):

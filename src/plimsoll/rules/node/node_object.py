@@ -20,6 +20,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.node.declared_features import declared_features
 from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.rules.profile import Profile
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_RENEWALS = 4  # per lease duration
@@ -59,6 +60,9 @@ class MachineIdentity(msgspec.Struct, frozen=True):
     operating_system: str = "linux"
 
 
+_RUNTIME_FIELDS = ("features", "runtimeHandlers")
+
+
 class ImageOnNode(msgspec.Struct, frozen=True):
     names: tuple[str, ...]
     size_bytes: int = 0
@@ -79,6 +83,19 @@ class NodeFacts(msgspec.Struct, frozen=True):
     simulated: bool = False  # limits are simulated, not enforced
 
 
+class HandlerReport(msgspec.Struct, frozen=True):
+    """What a handler of the container runtime supports; its name is "" for the default."""
+
+    name: str
+    recursive_read_only: bool = False
+    user_namespaces: bool = False
+
+
+class RuntimeReport(msgspec.Struct, frozen=True):
+    strict_groups: bool = False
+    handlers: tuple[HandlerReport, ...] = ()
+
+
 class NodeHealth(msgspec.Struct, frozen=True):
     """What may change at any time. `problems`: why the node is not ready, one sentence each."""
 
@@ -86,6 +103,7 @@ class NodeHealth(msgspec.Struct, frozen=True):
     problems: tuple[str, ...] = ()
     images: tuple[ImageOnNode, ...] = ()
     warnings: Mapping[str, str] = {}  # extension conditions that are True, each with a sentence
+    runtime: RuntimeReport | None = None  # None before it is known
 
 
 def capacity_document(amounts: ResourceList) -> JsonObject:
@@ -131,7 +149,24 @@ def node_status(
         "images": _images(health.images, setting.config.node_status_max_images),
         "nodeInfo": _node_info(facts, setting),
         **({"declaredFeatures": list(declared)} if declared else {}),
+        **_runtime_report(health.runtime, setting.profile),
     }
+
+
+def _runtime_report(report: RuntimeReport | None, profile: Profile) -> JsonObject:
+    if report is None or not profile.runtime_features_reported:
+        return {}
+    handlers = [
+        {
+            **({"name": each.name} if each.name else {}),
+            "features": {
+                "recursiveReadOnlyMounts": each.recursive_read_only,
+                "userNamespaces": each.user_namespaces,
+            },
+        }
+        for each in report.handlers
+    ]
+    return {"features": {"supplementalGroupsPolicy": report.strict_groups}, "runtimeHandlers": handlers}
 
 
 def conditions(health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str) -> list[JsonObject]:
@@ -238,7 +273,7 @@ def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObje
         amounts = {name: text for name, text in desired.items() if known.get(name) != text}
         if gone or amounts:
             change[field] = {**amounts, **gone}
-    for field in ("daemonEndpoints", "nodeInfo"):
+    for field in ("daemonEndpoints", "nodeInfo", *(name for name in _RUNTIME_FIELDS if name in status)):
         if have.get(field) != status[field]:
             change[field] = status[field]
     if (have.get("declaredFeatures") or []) != (declared := status.get("declaredFeatures") or []):

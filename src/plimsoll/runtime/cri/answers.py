@@ -15,6 +15,7 @@ from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.requests import POD_UID
 from plimsoll.runtime.interface import (
     ContainerPhase,
+    ContainerUser,
     CriResources,
     Image,
     ObservedContainer,
@@ -156,7 +157,13 @@ def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> Ob
         log_file=status.log_path,
         annotations=listed.annotations,
         cri_resources=resources_from(status),
+        user=_user(status),
     )
+
+
+def _user(status: m.ContainerStatus) -> ContainerUser | None:
+    linux = status.user.linux if status.user is not None else None
+    return None if linux is None else ContainerUser(linux.uid, linux.gid, linux.supplemental_groups)
 
 
 def never_began(status: m.ContainerStatus) -> bool:
@@ -192,6 +199,7 @@ def features_from(answer: m.StatusResponse, name: str, version: str) -> RuntimeF
     handlers = [(each.name, each.features or m.RuntimeHandlerFeatures()) for each in answer.runtime_handlers]
     return RuntimeFeatures(
         strict_groups=reported.supplemental_groups_policy,
+        handlers=tuple(name for name, _ in handlers),
         user_namespaces=frozenset(name for name, features in handlers if features.user_namespaces),
         recursive_read_only=frozenset(name for name, features in handlers if features.recursive_read_only_mounts),
         image_volumes=first is not None and found is not None and (int(found[1]), int(found[2])) >= first,

@@ -393,6 +393,16 @@ class Container(ContainerState, frozen=True):
     annotations: Annotated[dict[str, str], 9] = {}
 
 
+class LinuxContainerUser(Message, frozen=True):
+    uid: Annotated[int, 1] = 0
+    gid: Annotated[int, 2] = 0
+    supplemental_groups: Annotated[tuple[int, ...], 3] = ()
+
+
+class ContainerUser(Message, frozen=True):
+    linux: Annotated[LinuxContainerUser | None, 1] = None
+
+
 class ContainerStatus(Message, frozen=True):
     id: Annotated[str, 1] = ""
     state: Annotated[int, 3] = CREATED
@@ -406,6 +416,7 @@ class ContainerStatus(Message, frozen=True):
     message: Annotated[str, 11] = ""
     log_path: Annotated[str, 15] = ""
     resources: Annotated[ContainerResources | None, 16] = None
+    user: Annotated[ContainerUser | None, 18] = None
 
 
 class ContainerStatusResponse(Message, frozen=True):

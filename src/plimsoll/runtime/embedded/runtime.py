@@ -155,7 +155,10 @@ class ProcessRuntime(SupervisorClient):
         handlers = frozenset(_HANDLERS)
         has_users = self.isolation and kernel_version() >= (6, 3) and os.path.exists("/proc/self/ns/user")
         return RuntimeFeatures(
-            user_namespaces=handlers if has_users else frozenset(), recursive_read_only=handlers, profiles=False
+            handlers=_HANDLERS,
+            user_namespaces=handlers if has_users else frozenset(),
+            recursive_read_only=handlers,
+            profiles=False,
         )
 
     async def image(self, name: str, *, has_command: bool, pull: bool, auth: RegistryAuth | None = None) -> Image:

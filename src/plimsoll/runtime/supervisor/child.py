@@ -106,11 +106,13 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
     _streams(streams, user)
     if place.users >= 0:
         user_namespaces.enter(place.users)
-    # Without root, a filter needs no_new_privs; there are hardly any privileges to gain, either.
-    stays_as_is = plan.identity.no_new_privileges or os.geteuid() != 0
+    # Without this capability a filter needs no_new_privs; there are hardly any privileges to gain, either.
+    stays_as_is = plan.identity.no_new_privileges or not capabilities.has_capability("SYS_ADMIN")
     if plan.seccomp and not stays_as_is:
         install_seccomp(plan)  # it takes the privileges that are given up next
     _give_up_privileges(plan, isolated=place.view is not None or bool(place.join))
+    if stays_as_is:
+        namespaces.no_new_privileges()
     # After setuid, which would clear it. The kernel reparents the children of a dead process before it sends this
     # signal, so a child that still has its old parent now will get it. (In a new pid namespace getppid() is 0.)
     namespaces.die_with_parent(signal.SIGKILL)
@@ -286,8 +288,7 @@ def _streams(streams: Streams, user: int) -> None:
 
 def _give_up_privileges(plan: LaunchPlan, *, isolated: bool) -> None:
     who = plan.identity
-    is_root = os.geteuid() == 0
-    if is_root:
+    if os.geteuid() == 0:
         group, groups = container_groups(who) if isolated else (who.group or 0, who.groups)
         if isolated:
             capabilities.limit_bounding_set(who.capabilities)
@@ -298,8 +299,6 @@ def _give_up_privileges(plan: LaunchPlan, *, isolated: bool) -> None:
             # A user other than root has no effective ones, whatever was added: Kubernetes has no ambient capabilities.
             mask = who.capabilities if who.user == 0 else 0
             capabilities.set_own(mask, mask)
-    if who.no_new_privileges or not is_root:
-        namespaces.no_new_privileges()
 
 
 def _set_groups(groups: tuple[int, ...], own: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from plimsoll.rules.lifecycle.container_status import (
@@ -15,7 +16,7 @@ from plimsoll.rules.lifecycle.container_status import (
     with_short_messages,
 )
 from plimsoll.rules.model.objects import Resources
-from plimsoll.rules.model.observed import NO_MEMORY, ObservedPod, ProbeResults, StartFailure, SyncState
+from plimsoll.rules.model.observed import NO_MEMORY, ContainerUser, ObservedPod, ProbeResults, StartFailure, SyncState
 from plimsoll.rules.model.pod_status import (
     NO_STATE,
     RunContainerStatus,
@@ -69,6 +70,13 @@ def test_an_ephemeral_container_is_never_ready_and_shows_no_later_failure() -> N
 def one(*args: Any, **options: Any) -> RunContainerStatus:
     (status,) = shown(*args, **options)
     return status
+
+
+def test_the_user_of_its_first_process() -> None:
+    what = seen(msgspec.structs.replace(run("a"), user=ContainerUser(7, 8, (8, 9))))
+    assert one(a_pod("a"), what).user == {"linux": {"uid": 7, "gid": 8, "supplementalGroups": [8, 9]}}
+    assert one(a_pod("a"), what, profile="1.32").user is None
+    assert one(a_pod("a"), seen(run("a"))).user is None
 
 
 STATES = [

@@ -19,10 +19,12 @@ from plimsoll.rules.node.node_object import (
     CONDITION_ORDER,
     DECLARED_CAPACITY,
     SIMULATED,
+    HandlerReport,
     ImageOnNode,
     MachineIdentity,
     NodeFacts,
     NodeHealth,
+    RuntimeReport,
     conditions,
     event_message,
     lease_document,
@@ -33,7 +35,7 @@ from plimsoll.rules.node.node_object import (
     status_patch,
     transitions,
 )
-from plimsoll.rules.profile import PROFILE_DOCUMENTS
+from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.quantity import from_units, parse
 
 T0, T1 = "2026-11-16T00:00:00Z", "2026-11-16T00:00:10Z"
@@ -75,6 +77,23 @@ def test_the_documents_node() -> None:
         "kubeProxyVersion": "", "kubeletVersion": "v1.27.0+plimsoll.1", "machineID": "m", "operatingSystem": "linux",
         "osImage": "Debian GNU/Linux 12 (bookworm)", "systemUUID": "s",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(("release", "reported"), [("1.32", False), ("1.33", True)])
+def test_what_the_runtime_supports(release: str, reported: bool) -> None:
+    report = RuntimeReport(True, (HandlerReport("", True, False), HandlerReport("kata", False, True)))
+    setting = msgspec.structs.replace(the_setting(), profile=profile_named(release))
+    status = node_status(FACTS, setting, NodeHealth(runtime=report), (), T0)
+    if not reported:
+        assert "features" not in status
+        return
+    assert status["features"] == {"supplementalGroupsPolicy": True}
+    assert status["runtimeHandlers"] == [
+        {"features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}},
+        {"name": "kata", "features": {"recursiveReadOnlyMounts": False, "userNamespaces": True}},
+    ]
+    patch = status_patch({"status": {**status, "features": {"supplementalGroupsPolicy": False}}}, status)
+    assert patch == {"status": {"features": {"supplementalGroupsPolicy": True}}}
 
 
 def test_labels() -> None:

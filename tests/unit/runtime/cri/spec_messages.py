@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 FIELDS = {
+    "ContainerUser": "1 linux LinuxContainerUser",
+    "LinuxContainerUser": "1 uid int64; 2 gid int64; 3 supplemental_groups []int64",
     "IDMapping": "1 host_id uint32; 2 container_id uint32; 3 length uint32",
     "RuntimeFeatures": "1 supplemental_groups_policy bool; 2 user_namespaces_host_network bool; 3 mount_options bool",
     "RuntimeHandler": "1 name string; 2 features RuntimeHandlerFeatures",

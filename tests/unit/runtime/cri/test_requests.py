@@ -10,6 +10,7 @@ import pytest
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import (
+    container_seen,
     driver_configured,
     driver_from,
     features_from,
@@ -28,6 +29,7 @@ from plimsoll.runtime.cri.requests import (
 from plimsoll.runtime.interface import (
     ContainerMount,
     ContainerSpec,
+    ContainerUser,
     CriResources,
     RuntimeCallError,
     RuntimeFeatures,
@@ -157,8 +159,15 @@ def test_features(name: str, version: str, images: bool) -> None:
     )
     answer = m.StatusResponse(runtime_handlers=handlers, features=m.RuntimeFeatures(supplemental_groups_policy=True))
     found = features_from(answer, name, version)
-    assert found == RuntimeFeatures(True, frozenset({"runc"}), frozenset({""}), images)
+    assert found == RuntimeFeatures(True, ("runc", ""), frozenset({"runc"}), frozenset({""}), images)
     assert not features_from(m.StatusResponse(), name, version).strict_groups
+
+
+def test_the_user_of_a_container() -> None:
+    user = m.ContainerUser(linux=m.LinuxContainerUser(uid=7, gid=8, supplemental_groups=(8, 9)))
+    found = container_seen(m.Container(id="c"), m.ContainerStatusResponse(status=m.ContainerStatus(user=user)))
+    assert found.user == ContainerUser(7, 8, (8, 9))
+    assert container_seen(m.Container(id="c"), m.ContainerStatusResponse()).user is None
 
 
 def test_resources_there_and_back() -> None:
