@@ -58,6 +58,7 @@ def controller(context: ControllerContext, pods: Orphans, revisions: Orphans, cl
     async def reconcile(key: str) -> float | None:
         document = context.document(key)
         if document is None:
+            forget_retries()
             return None
         uid, own = document["metadata"]["uid"], await owner.pods(document)
         known = await history.of(document)
@@ -81,6 +82,12 @@ def controller(context: ControllerContext, pods: Orphans, revisions: Orphans, cl
         if error is not None:
             raise error
         return min((each for each in (step.requeue_s, wait_s) if each is not None), default=None)
+
+    def forget_retries() -> None:
+        """Of DaemonSets that are gone."""
+        known = {each["metadata"]["uid"] for each in context.documents(owner.prefix)}
+        for gone in [each for each in retries if each[0] not in known]:
+            del retries[gone]
 
     async def replace_failed(document: JsonObject, uid: str, step: DaemonStep) -> float | None:
         """Delete pods that have ended, each node's with its own growing delay."""

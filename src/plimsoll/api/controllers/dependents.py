@@ -107,7 +107,11 @@ class Dependents:
         owner = _controller(body)
         namespace = key.split("/")[2]
         if owner is not None:
-            return (f"{self._prefix}{namespace}/{owner.name}",) if owner.kind == self._kind else ()
+            if owner.kind != self._kind:
+                return ()
+            if self._context.store.get(key) is None:
+                self._forget(owner.uid, key)
+            return (f"{self._prefix}{namespace}/{owner.name}",)
         selectors = self._selectors.get(namespace)
         if not selectors:
             return ()
@@ -133,10 +137,14 @@ class Dependents:
             if document is not None and controller_of(document) == uid:
                 found.append(document)
             else:
-                self._keys[uid].discard(key)
-        if uid in self._keys and not self._keys[uid]:
-            del self._keys[uid]
+                self._forget(uid, key)
         return found
+
+    def _forget(self, uid: str, key: str) -> None:
+        keys = self._keys.get(uid, set())
+        keys.discard(key)
+        if not keys:
+            self._keys.pop(uid, None)
 
     async def claimed(
         self, owner: JsonObject, reference: JsonObject, resource: ResourcePath, finalizer: str = ""

@@ -214,3 +214,22 @@ async def test_cron_jobs(tmp_path: Path) -> None:
             cron["spec"] |= {"schedule": schedule}
             said = await made.ask("POST", PATHS["cronjobs"], {**cron, "metadata": {"name": "d"}})
             assert said.code == 422 and text in said.message
+
+
+async def test_conditions_of_others_are_kept(tmp_path: Path) -> None:
+    """A status may have conditions of other controllers; ours are added to them."""
+    foreign = {"type": "Mine", "status": "True", "reason": "R", "message": "m"}
+    async with workloads(tmp_path) as made:
+        await _node(made, "a")
+        for plural in ("deployments", "replicasets", "statefulsets", "daemonsets"):
+            await made.create(plural, workload(plural[:2]))
+            await made.until(plural, plural[:2], lambda found: found["status"].get("observedGeneration"))
+            await made.patch(plural, plural[:2], {"status": {"conditions": [foreign]}}, "status")
+            await made.patch(plural, plural[:2], {"spec": {"minReadySeconds": 1}})
+            found = await made.until(plural, plural[:2], lambda found: found["status"]["observedGeneration"] == 2)
+            types = [each["type"] for each in found["status"]["conditions"]]
+            assert "Mine" in types, plural
+            assert ("Available" in types) == (plural == "deployments")
+            await made.ask.ok("DELETE", PATHS[plural])
+            await made.until_listed(plural, lambda found: not found)
+            await made.until_listed("pods", lambda pods: not pods)
