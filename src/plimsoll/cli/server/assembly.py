@@ -68,7 +68,10 @@ def control_plane(
                 ("", "pods", "proxy"): proxy.pods,
                 ("", "services", "proxy"): proxy.services,
             },
-            sockets={("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
+            sockets={
+                ("", "pods", "log"): streams.log_over_websocket,
+                **{("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
+            },
             audit=audit,
             root_ca=authority.ca_file.read_text(),
             sealing=SecretSealing(state),
