@@ -96,3 +96,12 @@ async def test_health_pages_list_what_was_started(tmp_path: Path) -> None:
         ask.app.start_hooks["bootstrap-controller"] = "not written"
         assert (await ask("GET", "/readyz")).code == 500
         assert (await ask("GET", "/readyz?exclude=poststarthook/bootstrap-controller")).code == 200
+
+
+async def test_a_review_is_no_table(tmp_path: Path) -> None:
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    review = {"spec": {"nonResourceAttributes": {"path": "/", "verb": "get"}}}
+    table = "application/json;as=Table;v=v1;g=meta.k8s.io"
+    async with api(tmp_path) as ask:
+        assert (await ask("POST", path, review, accept=table)).code == 406
+        assert (await ask("POST", path, review, accept=f"{table},application/json")).code == 201

@@ -67,8 +67,9 @@ def _clauses(accept: str) -> tuple[_Clause, ...]:
 
 
 @lru_cache(256)
-def accepted_form(accept: str, *, is_list: bool = False) -> MediaType:
-    """The first clause that the server supports; else raises 406. `is_list`: for lists and watches."""
+def accepted_form(accept: str, *, is_list: bool = False, has_views: bool = True) -> MediaType:
+    """The first clause that the server supports; else raises 406. `is_list`: for lists and watches. Reviews and other
+    requests that are answered and not stored have no views."""
     clauses = _clauses(accept)
     if not clauses:
         return PLAIN
@@ -83,7 +84,7 @@ def accepted_form(accept: str, *, is_list: bool = False) -> MediaType:
         version = clause.parameters.get("v", "")
         known = view_name in _VIEWS and clause.parameters.get("g") == "meta.k8s.io" and version in ("v1", "v1beta1")
         fits = view_name == "Table" or (view_name == "PartialObjectMetadataList") == is_list
-        if known and fits:
+        if known and fits and has_views:
             view: View = next(known for known in _VIEWS if known == view_name)
             return MediaType(view, version, is_yaml)
         unknown_view = True

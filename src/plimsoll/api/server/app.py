@@ -234,7 +234,8 @@ class App:
         if streamer is not None:
             await streamer(self, call, scope, request.receive, request.send)
             return
-        form = accepted_form(request.header(b"accept"), is_list=info.verb in ("list", "watch", "deletecollection"))
+        is_list, has_views = info.verb in ("list", "watch", "deletecollection"), info.resource.verbs != ("create",)
+        form = accepted_form(request.header(b"accept"), is_list=is_list, has_views=has_views)
         if info.verb == "watch":
             async with self.fairness.watch(user):
                 seat = await self.fairness.take_seat(user, self._objects_read(info))
