@@ -96,6 +96,7 @@ class Agent:
         read_node: Callable[[], Awaitable[None]] | None = None,
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
         node_ip: str = "127.0.0.1",
+        services: dict[str, str] | None = None,
         unenforced: str = "",
         meters: NodeMeters | None = None,
         keeps_images: bool = False,
@@ -156,7 +157,7 @@ class Agent:
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
             self._pinning, self.pods.resizes, self.volumes, ObjectCache(client, clock),
             RuntimeClasses(client), self.paths,
-            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
+            Surroundings((), (node_ip,), setting.allocatable, services or {}), self.events, reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
         )  # fmt: skip
         self.cleanup = Cleanup(self._services, self.pods)

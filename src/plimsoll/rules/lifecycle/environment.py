@@ -1,8 +1,9 @@
 """The environment of a container: `env` and `envFrom` → names and values, as the kubelet resolves them.
 
-First every `envFrom` in order, then every `env` in order; later values replace earlier ones. A literal value may refer
-to an earlier variable: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`; a reference to an unknown name
-stays unchanged. Values from a field, a resource, a ConfigMap or a Secret are never expanded.
+First the service `kubernetes`, then every `envFrom` in order, then every `env` in order; later values replace earlier
+ones. A literal value may refer to an earlier variable: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`;
+a reference to an unknown name stays unchanged. Values from a field, a resource, a ConfigMap or a Secret are never
+expanded.
 
 A missing source is a ContainerConfigError with the kubelet's message, unless it is optional: then the variable is
 omitted.
@@ -47,6 +48,7 @@ class Surroundings(msgspec.Struct, frozen=True):
     pod_ips: tuple[str, ...] = ()
     host_ips: tuple[str, ...] = ()
     allocatable: ResourceList = {}  # of the node: the default of a limit
+    services: dict[str, str] = {}  # variables that every container gets: the address of the API server
 
 
 class EnvironmentNote(msgspec.Struct, frozen=True):
@@ -70,7 +72,7 @@ def environment(
     profile: Profile = DEFAULT_PROFILE,
 ) -> Environment:
     """`pod` has its allocated resources. Raises ContainerConfigError."""
-    variables: dict[str, str] = {}
+    variables = dict(surroundings.services)
     notes: list[EnvironmentNote] = []
     for source in container.env_from:
         notes.extend(_take_all(source, pod.metadata.namespace, objects, variables, profile))
@@ -89,6 +91,22 @@ def environment(
             )
         variables[variable.name] = value
     return Environment(variables, tuple(notes))
+
+
+def service_variables(host: str, port: int) -> dict[str, str]:
+    """What a kubelet sets for the service `kubernetes`: in-cluster clients find the API server by it."""
+    shown = f"[{host}]" if ":" in host else host
+    address, at = f"tcp://{shown}:{port}", f"KUBERNETES_PORT_{port}_TCP"
+    return {
+        "KUBERNETES_SERVICE_HOST": host,
+        "KUBERNETES_SERVICE_PORT": str(port),
+        "KUBERNETES_SERVICE_PORT_HTTPS": str(port),
+        "KUBERNETES_PORT": address,
+        at: address,
+        f"{at}_PROTO": "tcp",
+        f"{at}_PORT": str(port),
+        f"{at}_ADDR": host,
+    }
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
