@@ -35,8 +35,10 @@ from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
 from plimsoll.node.pods.container_spec import NodePaths, node_names
+from plimsoll.node.pods.image_manager import plugins_of, pull_limit
 from plimsoll.node.pods.manager import Pods
 from plimsoll.node.pods.runtime_classes import RuntimeClasses
+from plimsoll.node.pods.service_links import ServiceLinks
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.pods.status import PodReports
 from plimsoll.node.pods.worker import PodWorker
@@ -49,6 +51,7 @@ from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
+from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.server.logs import LogRotation
 from plimsoll.node.sources.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.sources.static_pods import StaticPods
@@ -61,6 +64,7 @@ from plimsoll.rules.lifecycle.backoff import crash_limits
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
 from plimsoll.rules.lifecycle.security_context import Abilities, app_armor_profiles
+from plimsoll.rules.lifecycle.service_links import LinkedService
 from plimsoll.rules.lifecycle.status import NodeView
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
@@ -96,7 +100,7 @@ class Agent:
         read_node: Callable[[], Awaitable[None]] | None = None,
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
         node_ip: str = "127.0.0.1",
-        services: dict[str, str] | None = None,
+        server: LinkedService | None = None,
         unenforced: str = "",
         meters: NodeMeters | None = None,
         keeps_images: bool = False,
@@ -156,9 +160,11 @@ class Agent:
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
             self._pinning, self.pods.resizes, self.volumes, ObjectCache(client, clock),
+            UserNamespaces(state_dir, setting.config.user_ids_per_pod), ServiceLinks(client, clock, server),
             RuntimeClasses(client), self.paths,
-            Surroundings((), (node_ip,), setting.allocatable, services or {}), self.events, reports, self.meters,
+            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
+            plugins_of(setting.config, clock), pull_limit(setting.config),
         )  # fmt: skip
         self.cleanup = Cleanup(self._services, self.pods)
         self.static = StaticPods(setting.config, node_name, self.pods.take, clock, self._broken_manifest)

@@ -36,7 +36,7 @@ from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, run
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
-from plimsoll.node.pods.image_gc import remove_unused_images
+from plimsoll.node.pods.image_gc import ImageCollector, disk_of, remove_unused_images
 from plimsoll.node.pressure.eviction_manager import EvictionSink
 from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup
@@ -57,7 +57,8 @@ from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.lifecycle.environment import service_variables
+from plimsoll.rules.lifecycle.image_gc import ImageGcPolicy
+from plimsoll.rules.lifecycle.service_links import LinkedMetadata, LinkedPort, LinkedService, LinkedSpec
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.answers import Filesystems
@@ -131,6 +132,7 @@ class NodeProcess:
         if isinstance(self._runtime, CriRuntime):
             self._runtime_health = RuntimeHealth(self._runtime, self.registration.report_soon)
         pods, place = PodsShown(self.agent), _place(live, options.name, home)
+        self._imagefs = place.imagefs
         layers = self._runtime.writable_layers if isinstance(self._runtime, CriRuntime) else None
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
         self._pressure = self._build_pressure(place, state)
@@ -161,7 +163,7 @@ class NodeProcess:
             read_node=self.registration.read,
             conditions=self._conditions,
             node_ip=self._facts.internal_ip,
-            services=_service_variables(self._server_url),
+            server=_linked_server(self._server_url),
             unenforced=UNENFORCED if live.driver.simulated else "",
             meters=self.meters,
             keeps_images=options.keep_images,
@@ -219,7 +221,17 @@ class NodeProcess:
         }
         if self._runtime_health is not None:
             tasks["runtime health"] = self._runtime_health.run()
+        if isinstance(self._runtime, CriRuntime) and not self._options.keep_images:
+            tasks["image garbage collection"] = self._collect_images(self._runtime)
         return tasks
+
+    async def _collect_images(self, runtime: CriRuntime) -> None:
+        config, path = self._live.setting.config, self._imagefs
+        policy = ImageGcPolicy(
+            config.image_gc_high_percent, config.image_gc_low_percent, config.image_min_age_s, config.image_max_age_s
+        )
+        await self.agent.ready.wait()
+        await ImageCollector(runtime, policy, lambda: disk_of(path), self._event, time.time).run()
 
     async def _repair_cgroups(self) -> None:
         await self.agent.ready.wait()
@@ -378,10 +390,11 @@ def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, 
     return msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key), identity, ca
 
 
-def _service_variables(server: str) -> dict[str, str]:
+def _linked_server(server: str) -> LinkedService:
     """The API server as this node reaches it: no proxy of services is needed for it."""
     url = urlsplit(server)
-    return service_variables(url.hostname or "", url.port or 443)
+    ports = (LinkedPort("https", "TCP", url.port or 443),)
+    return LinkedService(LinkedMetadata("kubernetes"), LinkedSpec(url.hostname or "", ports))
 
 
 def _access_policy(setting: NodeConfig) -> AccessPolicy:

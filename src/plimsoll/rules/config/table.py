@@ -247,15 +247,28 @@ ROWS: tuple[Row, ...] = (
     Row("containerLogMonitorInterval", "duration", "10s", "", "How often log sizes are checked."),
     Row("registryPullQPS", "integer", 5, "--registry-qps", "Image pulls per second; 0 is unlimited."),
     Row("registryBurst", "integer", 10, "--registry-burst", "Image pulls in one burst."),
-    Row("serializeImagePulls", "boolean", True, "--serialize-image-pulls", "Pull one image at a time."),
-    Row("maxParallelImagePulls", "integer", None, "", "Pulls at one time, if not one by one."),
     Row("imagePullCredentialsVerificationPolicy", "text", "", "", "Which pods must prove access to present images.",
         changed={"1.35": "NeverVerifyPreloadedImages"}),
     Row("preloadedImagesVerificationAllowlist", "texts", [], "", "Images that every pod may use once present."),
-    Row("imageMinimumGCAge", "duration", "2m", "--minimum-image-ttl-duration", "Unused images younger than this stay."),
-    Row("imageMaximumGCAge", "duration", "0s", "", "Unused images older than this are removed; 0s is never."),
-    Row("imageGCHighThresholdPercent", "integer", 85, "--image-gc-high-threshold", "Disk use that starts a clean-up."),
-    Row("imageGCLowThresholdPercent", "integer", 80, "--image-gc-low-threshold", "Disk use that ends a clean-up."),
+
+    # Images of a CRI runtime
+    Row("serializeImagePulls", "boolean", True, "--serialize-image-pulls", "Pull one image at a time.",
+        "serialize_image_pulls"),
+    Row("maxParallelImagePulls", "integer", None, "", "Pulls at one time, if not one by one.",
+        "max_parallel_image_pulls", least=1),
+    Row("imageMinimumGCAge", "duration", "2m", "--minimum-image-ttl-duration",
+        "Unused images younger than this stay.", "image_min_age_s", zero_is_unset=True),
+    Row("imageMaximumGCAge", "duration", "0s", "", "Unused images older than this are removed; 0s is never.",
+        "image_max_age_s"),
+    Row("imageGCHighThresholdPercent", "integer", 85, "--image-gc-high-threshold",
+        "Disk use that starts a clean-up.", "image_gc_high_percent", least=0, most=100),
+    Row("imageGCLowThresholdPercent", "integer", 80, "--image-gc-low-threshold",
+        "Disk use that ends a clean-up.", "image_gc_low_percent", least=0, most=100),
+
+    Row("imageCredentialProviderConfig", "text", "", "--image-credential-provider-config",
+        "File with the credential provider plugins.", "credential_provider_config", in_file=False),
+    Row("imageCredentialProviderBinDir", "text", "", "--image-credential-provider-bin-dir",
+        "Directory of the credential provider plugins.", "credential_provider_directory", in_file=False),
 
     # Security
     Row("seccompDefault", "boolean", False, "--seccomp-default",
@@ -264,11 +277,12 @@ ROWS: tuple[Row, ...] = (
     Row("allowedUnsafeSysctls", "texts", [], "--allowed-unsafe-sysctls",
         "Sysctls that pods may set besides the safe ones; a name, or a prefix that ends with *.",
         "allowed_unsafe_sysctls"),
+    Row("userNamespaces.idsPerPod", "long", 65536, "",
+        "Users and groups of a pod with hostUsers: false; a multiple of 65536.", "user_ids_per_pod"),
 
     # Without effect: runtime, network, volumes
     Row("imageServiceEndpoint", "text", "", "--image-service-endpoint", "Socket of the image service, if it differs."),
     Row("runtimeRequestTimeout", "duration", "2m", "--runtime-request-timeout", "Timeout of requests to the runtime."),
-    Row("userNamespaces.idsPerPod", "long", 65536, "", "Users and groups mapped per pod."),
     Row("clusterDomain", "text", "", "--cluster-domain", "DNS domain of the cluster."),
     Row("clusterDNS", "texts", [], "--cluster-dns", "DNS servers of the cluster."),
     Row("resolvConf", "text", "/etc/resolv.conf", "--resolv-conf", "Resolver file that pods inherit."),

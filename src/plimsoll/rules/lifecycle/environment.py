@@ -1,6 +1,6 @@
 """The environment of a container: `env` and `envFrom` → names and values, as the kubelet resolves them.
 
-First the service `kubernetes`, then every `envFrom` in order, then every `env` in order; later values replace earlier
+First the services, then every `envFrom` in order, then every `env` in order; later values replace earlier
 ones. A literal value may refer to an earlier variable: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`;
 a reference to an unknown name stays unchanged. Values from a field, a resource, a ConfigMap or a Secret are never
 expanded.
@@ -48,7 +48,6 @@ class Surroundings(msgspec.Struct, frozen=True):
     pod_ips: tuple[str, ...] = ()
     host_ips: tuple[str, ...] = ()
     allocatable: ResourceList = {}  # of the node: the default of a limit
-    services: dict[str, str] = {}  # variables that every container gets: the address of the API server
 
 
 class EnvironmentNote(msgspec.Struct, frozen=True):
@@ -69,10 +68,12 @@ def environment(
     objects: PodObjects,
     surroundings: Surroundings,
     *,
+    services: Mapping[str, str] | None = None,
     profile: Profile = DEFAULT_PROFILE,
 ) -> Environment:
-    """`pod` has its allocated resources. Raises ContainerConfigError."""
-    variables = dict(surroundings.services)
+    """`pod` has its allocated resources; `services` are the variables that come before all others
+    (`rules.lifecycle.service_links`). Raises ContainerConfigError."""
+    variables: dict[str, str] = dict(services or {})
     notes: list[EnvironmentNote] = []
     for source in container.env_from:
         notes.extend(_take_all(source, pod.metadata.namespace, objects, variables, profile))
@@ -91,22 +92,6 @@ def environment(
             )
         variables[variable.name] = value
     return Environment(variables, tuple(notes))
-
-
-def service_variables(host: str, port: int) -> dict[str, str]:
-    """What a kubelet sets for the service `kubernetes`: in-cluster clients find the API server by it."""
-    shown = f"[{host}]" if ":" in host else host
-    address, at = f"tcp://{shown}:{port}", f"KUBERNETES_PORT_{port}_TCP"
-    return {
-        "KUBERNETES_SERVICE_HOST": host,
-        "KUBERNETES_SERVICE_PORT": str(port),
-        "KUBERNETES_SERVICE_PORT_HTTPS": str(port),
-        "KUBERNETES_PORT": address,
-        at: address,
-        f"{at}_PROTO": "tcp",
-        f"{at}_PORT": str(port),
-        f"{at}_ADDR": host,
-    }
 
 
 def expanded(text: str, variables: Mapping[str, str]) -> str:
