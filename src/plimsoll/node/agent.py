@@ -64,6 +64,7 @@ from plimsoll.rules.lifecycle.backoff import crash_limits
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
 from plimsoll.rules.lifecycle.security_context import Abilities, app_armor_profiles
+from plimsoll.rules.lifecycle.service_links import LinkedService
 from plimsoll.rules.lifecycle.status import NodeView
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
@@ -99,6 +100,7 @@ class Agent:
         read_node: Callable[[], Awaitable[None]] | None = None,
         conditions: Callable[[], Iterable[NodeCondition]] = tuple,
         node_ip: str = "127.0.0.1",
+        server: LinkedService | None = None,
         unenforced: str = "",
         meters: NodeMeters | None = None,
         keeps_images: bool = False,
@@ -158,7 +160,7 @@ class Agent:
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
             self._pinning, self.pods.resizes, self.volumes, ObjectCache(client, clock),
-            UserNamespaces(state_dir, setting.config.user_ids_per_pod), ServiceLinks(client, clock),
+            UserNamespaces(state_dir, setting.config.user_ids_per_pod), ServiceLinks(client, clock, server),
             RuntimeClasses(client), self.paths,
             Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,

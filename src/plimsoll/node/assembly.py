@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -57,6 +58,7 @@ from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.image_gc import ImageGcPolicy
+from plimsoll.rules.lifecycle.service_links import LinkedMetadata, LinkedPort, LinkedService, LinkedSpec
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.node_object import HandlerReport, ImageOnNode, NodeFacts, NodeHealth, RuntimeReport
 from plimsoll.runtime.cri.answers import Filesystems
@@ -113,6 +115,7 @@ class NodeProcess:
         self._live, self._options = live, options
         home = private_directory(options.state_dir)
         access, identity, ca = _credentials(options, home)
+        self._server_url = access.server
         self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
         client = Client(self._transport)
         secrets = kubeconfig.files_of(options.kubeconfig)
@@ -160,6 +163,7 @@ class NodeProcess:
             read_node=self.registration.read,
             conditions=self._conditions,
             node_ip=self._facts.internal_ip,
+            server=_linked_server(self._server_url),
             unenforced=UNENFORCED if live.driver.simulated else "",
             meters=self.meters,
             keeps_images=options.keep_images,
@@ -393,6 +397,13 @@ def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, 
         )
     identity = stored_identity(home, NodeIdentity(access.certificate, access.key))
     return msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key), identity, ca
+
+
+def _linked_server(server: str) -> LinkedService:
+    """The API server as this node reaches it: no proxy of services is needed for it."""
+    url = urlsplit(server)
+    ports = (LinkedPort("https", "TCP", url.port or 443),)
+    return LinkedService(LinkedMetadata("kubernetes"), LinkedSpec(url.hostname or "", ports))
 
 
 def _access_policy(setting: NodeConfig) -> AccessPolicy:

@@ -19,6 +19,7 @@ from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.metadata import body_of
 from plimsoll.linux.identity import internal_ip
 from plimsoll.rules.admission.service_addresses import ServiceRanges, cluster_ips
+from plimsoll.rules.lifecycle.service_links import UNPROXIED
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Record
 
@@ -46,12 +47,15 @@ def advertised(address: str) -> Advertised:
 
 
 def wanted(ranges: ServiceRanges, at: Advertised) -> dict[str, JsonObject]:
-    """By key: labels (under `metadata`) and the rest of each object."""
+    """By key: labels and annotations (under `metadata`) and the rest of each object."""
     family = f"IPv{ipaddress.ip_address(at.ip).version}"
     port = {"name": "https", "port": at.port, "protocol": "TCP"}
     address = ranges.kubernetes_ip
     service = {
-        "metadata": {"labels": {"component": "apiserver", "provider": "kubernetes"}},
+        "metadata": {
+            "labels": {"component": "apiserver", "provider": "kubernetes"},
+            "annotations": {UNPROXIED: "true"},  # there is no proxy of services here
+        },
         "spec": {
             "ports": [{"name": "https", "protocol": "TCP", "port": 443, "targetPort": at.port}],
             "clusterIP": address,
@@ -92,8 +96,8 @@ async def publish(cluster: Cluster, at: Advertised) -> None:
                 if old["metadata"].get("deletionTimestamp"):
                     return None
                 metadata = old["metadata"]
-            labels = {**(metadata.get("labels") or {}), **desired["metadata"]["labels"]}
-            new = {**desired, "metadata": {**metadata, "labels": labels}}
+            own = {name: {**(metadata.get(name) or {}), **values} for name, values in desired["metadata"].items()}
+            new = {**desired, "metadata": {**metadata, **own}}
             return None if new == old else body_of(new, version)
 
         await cluster.store.change(where, decide)

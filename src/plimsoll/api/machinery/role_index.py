@@ -64,6 +64,7 @@ class RoleIndex:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._watches: list[Watch] = []
+        self._seen = -1  # the store's version when changes were last read
         self._roles: dict[tuple[str, str], tuple[PolicyRule, ...]] = {}  # (namespace, name)
         self._bindings: dict[str, list[_Binding]] = {}  # by namespace; "" is the cluster
         self._grants: dict[tuple[_Identity, str], tuple[Grant, ...]] = {}
@@ -155,6 +156,10 @@ class RoleIndex:
                 yield Grant(rules, words)
 
     def _catch_up(self) -> None:
+        version = self._store.version
+        if version == self._seen:
+            return
+        self._seen = version
         try:
             if self._watches and not any(watch.ready() for watch in self._watches):
                 return

@@ -15,7 +15,7 @@ import msgspec
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, Request, ResourcePath, UnreachableError, UnusableAnswerError
-from plimsoll.rules.lifecycle.service_links import LinkedService, service_variables
+from plimsoll.rules.lifecycle.service_links import LinkedService, service_variables, with_server
 from plimsoll.rules.model.runnable import RunPod
 
 SERVICES = ResourcePath("/api/v1", "services", "Service")
@@ -27,8 +27,9 @@ _ABSENT = (403, 404)
 
 
 class ServiceLinks:
-    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
-        self._client, self._clock = client, clock
+    def __init__(self, client: Client, clock: Callable[[], float], server: LinkedService | None = None) -> None:
+        """`server`: the API server as this node reaches it."""
+        self._client, self._clock, self._server = client, clock, server
         self._known: dict[str, tuple[float, list[LinkedService]]] = {}  # by path: when it was read, and the answer
 
     async def variables(self, pod: RunPod, *, is_static: bool) -> dict[str, str]:
@@ -40,7 +41,7 @@ class ServiceLinks:
         if all(each.metadata.name != NAME for each in own):
             get = request.get(SERVICES, NAME, NAMESPACE)
             own = [*await self._services(get, KUBERNETES_S, is_static=is_static), *own]
-        return service_variables(own)
+        return service_variables(own if self._server is None or is_static else with_server(own, self._server))
 
     async def _services(self, what: Request, fresh_s: float, *, is_static: bool) -> list[LinkedService]:
         known, now_s = self._known.get(what.path), self._clock()

@@ -1,8 +1,9 @@
 """The environment of a container: `env` and `envFrom` → names and values, as the kubelet resolves them.
 
-First every `envFrom` in order, then every `env` in order; later values replace earlier ones. A literal value may refer
-to an earlier variable: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`; a reference to an unknown name
-stays unchanged. Values from a field, a resource, a ConfigMap or a Secret are never expanded.
+First the services, then every `envFrom` in order, then every `env` in order; later values replace earlier
+ones. A literal value may refer to an earlier variable: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`;
+a reference to an unknown name stays unchanged. Values from a field, a resource, a ConfigMap or a Secret are never
+expanded.
 
 A missing source is a ContainerConfigError with the kubelet's message, unless it is optional: then the variable is
 omitted.

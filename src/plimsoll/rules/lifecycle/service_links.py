@@ -11,6 +11,10 @@ from collections.abc import Iterable
 
 from plimsoll.rules.model.objects import Lean
 
+# On the service default/kubernetes of a cluster in which no proxy serves its address: containers get the address by
+# which their node reaches the API server.
+UNPROXIED = "plimsoll.dev/unproxied"
+
 
 class LinkedPort(Lean, frozen=True):
     name: str = ""
@@ -25,11 +29,21 @@ class LinkedSpec(Lean, frozen=True, rename={"cluster_ip": "clusterIP"}):
 
 class LinkedMetadata(Lean, frozen=True):
     name: str = ""
+    annotations: dict[str, str] | None = None
 
 
 class LinkedService(Lean, frozen=True):
     metadata: LinkedMetadata = LinkedMetadata()
     spec: LinkedSpec = LinkedSpec()
+
+
+def with_server(services: list[LinkedService], server: LinkedService) -> list[LinkedService]:
+    """`server`, the API server, in place of a service `kubernetes` that is missing or that no proxy serves."""
+    name = server.metadata.name
+    found = next((each for each in services if each.metadata.name == name), None)
+    if found is not None and (found.metadata.annotations or {}).get(UNPROXIED) != "true":
+        return services
+    return [server, *(each for each in services if each is not found)]
 
 
 def service_variables(services: Iterable[LinkedService]) -> dict[str, str]:

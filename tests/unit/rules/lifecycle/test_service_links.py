@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from plimsoll.rules.lifecycle.service_links import (
+    UNPROXIED,
     LinkedMetadata,
     LinkedPort,
     LinkedService,
     LinkedSpec,
     service_variables,
+    with_server,
 )
 
 
@@ -43,3 +45,13 @@ def test_a_service_without_an_address_has_none() -> None:
 def test_an_address_of_version_6_is_in_brackets() -> None:
     found = service_variables([service("a", "fd00::1", LinkedPort("", "TCP", 80))])
     assert (found["A_SERVICE_HOST"], found["A_PORT"]) == ("fd00::1", "tcp://[fd00::1]:80")
+
+
+def test_the_api_server_replaces_a_service_that_no_proxy_serves() -> None:
+    server = LinkedService(LinkedMetadata("kubernetes"), LinkedSpec("192.0.2.1", (LinkedPort("https", "TCP", 6443),)))
+    proxied = LinkedService(LinkedMetadata("kubernetes"), LinkedSpec("10.96.0.1", (LinkedPort("https", "TCP", 443),)))
+    other = LinkedService(LinkedMetadata("web"), LinkedSpec("10.96.0.5", (LinkedPort("", "TCP", 80),)))
+    unproxied = LinkedService(LinkedMetadata("kubernetes", {UNPROXIED: "true"}), proxied.spec)
+    assert with_server([other, proxied], server) == [other, proxied]
+    assert with_server([other, unproxied], server) == [server, other]
+    assert with_server([other], server) == [server, other]
