@@ -29,6 +29,7 @@ from plimsoll.store.store import Store
 Concerns = Callable[[str, bytes], Iterable[str]]
 
 RETRY_FIRST_S, RETRY_MOST_S = 0.2, 30.0
+REQUEUE_LEAST_S = 0.05
 REPLACED = (404, 409, 422)  # the object is gone, or another one has its name
 # What code raises on an object that is not as it expects: a member is missing, has another type or an unusable value.
 # Errors of the process itself (memory, files) are not among them.
@@ -119,7 +120,8 @@ class Controller:
             del self._queue[key]
             requeue_s = await self._sync(key)
             if requeue_s is not None:
-                self._due[key] = clock() + requeue_s
+                self._due[key] = clock() + max(requeue_s, REQUEUE_LEAST_S)
+            await asyncio.sleep(0)  # a reconcile that only reads never waits: requests come first
 
     async def _sync(self, key: str) -> float | None:
         try:

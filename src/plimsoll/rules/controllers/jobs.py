@@ -159,7 +159,8 @@ class _Job:
         uncounted = self._note_ended(new, target)
         self._write_counts([pod for pod in self.active if id(pod) not in gone], len(delete), len(create))
         self._write_target(target, is_last=not delete and not self._noted() and not uncounted)
-        requeue_s = _soonest(requeue_s, self._deadline_in_s())
+        if target is None:  # otherwise only the end of pods is awaited
+            requeue_s = _soonest(requeue_s, self._deadline_in_s())
         return JobStep(
             create, tuple(delete), is_surplus, tuple(uncounted), self._shown(), tuple(self.events), requeue_s
         )

@@ -65,6 +65,13 @@ def test_steps(spec: Json, phases: list[str], create: int, deleted: int, target:
     assert (len(step.create), len(step.delete), _target(step)) == (create, deleted, target)
 
 
+def test_a_job_past_its_deadline_waits_for_its_pods() -> None:
+    job, running = _job(completions=5, activeDeadlineSeconds=100), [_pod("p", "Running")]
+    step = _step(job, running)
+    job["status"] = step.status
+    assert (step.requeue_s, _step(job, running).requeue_s) == (None, None)
+
+
 def test_a_pod_is_counted_when_its_finalizer_is_gone() -> None:
     job, ended = _job(completions=2), _pod("p", "Succeeded")
     step = _step(job, [ended])
