@@ -106,9 +106,9 @@ def jsonpath(kube: Kubectl, what: str, path: str) -> str:
 
 
 def test_the_server(kube: Kubectl, minor: int) -> None:
-    told = kube("version", "-o", "json")
-    assert told.err == "", "no warning about a version skew"
-    versions = json.loads(told.out)
+    shown = kube("version", "-o", "json")
+    assert shown.err == "", "no warning about a version skew"
+    versions = json.loads(shown.out)
     for side in ("clientVersion", "serverVersion"):
         assert (versions[side]["major"], versions[side]["minor"].rstrip("+")) == ("1", str(minor)), side
         assert versions[side]["gitVersion"].startswith(f"v1.{minor}.")
