@@ -83,22 +83,26 @@ async def _ended(writer: asyncio.StreamWriter) -> None:
 
 
 async def run_command(
-    *command: str, timeout_s: float, environment: Mapping[str, str] | None = None, is_interactive: bool = False
+    *command: str,
+    timeout_s: float,
+    environment: Mapping[str, str] | None = None,
+    is_interactive: bool = False,
+    given: bytes | None = None,
 ) -> tuple[int, bytes, bytes]:
     """Exit code, stdout and stderr of a command. It is killed when the time is up (TimeoutError) or on cancellation.
 
-    `is_interactive`: it talks to the user by our standard input and error."""
+    `is_interactive`: it talks to the user by our standard input and error. `given`: its standard input."""
     pipe, nothing = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
     process = await asyncio.create_subprocess_exec(
         *command,
         env=environment,
-        stdin=None if is_interactive else nothing,
+        stdin=None if is_interactive else pipe if given is not None else nothing,
         stdout=pipe,
         stderr=None if is_interactive else pipe,
     )
     try:
         async with asyncio.timeout(timeout_s):
-            output, errors = await process.communicate()  # None where it is not piped
+            output, errors = await process.communicate(given)  # None where it is not piped
     except (TimeoutError, asyncio.CancelledError):
         process.kill()
         await process.wait()

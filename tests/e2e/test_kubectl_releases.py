@@ -106,9 +106,9 @@ def jsonpath(kube: Kubectl, what: str, path: str) -> str:
 
 
 def test_the_server(kube: Kubectl, minor: int) -> None:
-    shown = kube("version", "-o", "json")
-    assert shown.err == "", "no warning about a version skew"
-    versions = json.loads(shown.out)
+    asked = kube("version", "-o", "json")
+    assert asked.err == "", "no warning about a version skew"
+    versions = json.loads(asked.out)
     for side in ("clientVersion", "serverVersion"):
         assert (versions[side]["major"], versions[side]["minor"].rstrip("+")) == ("1", str(minor)), side
         assert versions[side]["gitVersion"].startswith(f"v1.{minor}.")

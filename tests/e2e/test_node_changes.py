@@ -67,12 +67,43 @@ def test_a_taint(kube: Kubectl) -> None:
     _runs(kube, "taint")
 
 
+def test_pods_tolerate_a_taint_for_a_while(kube: Kubectl) -> None:
+    """e2e: NoExecuteTaintManager. kubectl sets no time: it counts from the moment when the taint is seen."""
+    for name, seconds in (("brief", 1), ("patient", 3600)):
+        toleration = {"key": "leave", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds}
+        _waiting(kube, name, tolerations=[toleration])
+        _runs(kube, name)
+    kube.api("PATCH", f"{PODS}/brief", {"metadata": {"finalizers": ["example.com/kept"]}})
+    kube("taint", "node", NODE, "leave=now:NoExecute")
+    evicted = until(lambda: found if (found := pod_of(kube, "brief"))["metadata"].get("deletionTimestamp") else {})
+    reasons_of = {each["type"]: each.get("reason") for each in evicted["status"]["conditions"]}
+    assert reasons_of["DisruptionTarget"] == "DeletionByTaintManager"
+    kube("taint", "node", NODE, "leave-")
+    kube.api("PATCH", f"{PODS}/brief", {"metadata": {"finalizers": None}})
+    assert not pod_of(kube, "patient")["metadata"].get("deletionTimestamp")
+
+
 def test_a_resource(kube: Kubectl) -> None:
     resources = {"requests": {"example.com/dongle": "1"}, "limits": {"example.com/dongle": "1"}}
     _waiting(kube, "resource", container={"resources": resources})
     amounts = {"capacity": {"example.com/dongle": "1"}, "allocatable": {"example.com/dongle": "1"}}
     _patch(kube, f"{PATH}/status", {"status": amounts})
     _runs(kube, "resource")
+
+
+def test_preemption_for_a_resource_of_others(kube: Kubectl) -> None:
+    """e2e: SchedulerPreemption … runs ReplicaSets to verify preemption running path."""
+    name = "example.com/fakecpu"
+    _patch(kube, f"{PATH}/status", {"status": {"capacity": {name: "1000"}, "allocatable": {name: "1000"}}})
+    for level in range(1, 5):
+        body = {"metadata": {"name": f"p{level}"}, "value": level}
+        kube.api("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
+    for level, amount in ((1, "200"), (2, "300"), (3, "450"), (4, "500")):
+        size = {"requests": {name: amount}, "limits": {name: amount}}
+        _waiting(kube, f"level-{level}", container={"resources": size}, priorityClassName=f"p{level}")
+        _runs(kube, f"level-{level}")
+    phases = {each["metadata"]["name"]: each["status"]["phase"] for each in kube.api("GET", PODS)["items"]}
+    assert {pod for pod in phases if pod.startswith("level")} == {"level-3", "level-4"}, "no more than needed"
 
 
 def test_settings_of_the_kernel(kube: Kubectl) -> None:

@@ -14,7 +14,8 @@ import pytest
 from tests.e2e.containerd_node import containerd_node
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import pod, shell
-from tests.e2e.real_node import Document, RealNode, pod_of, real_node, running, status_of
+from tests.e2e.private_registry import PASSWORD, USER, private_registry
+from tests.e2e.real_node import Document, RealNode, pod_of, real_node, reasons, running, status_of
 from tests.e2e.waiting import until
 
 PROFILE = "1.36"
@@ -208,3 +209,26 @@ def test_a_rule_restarts_all_containers_in_place(node: RealNode, kube: Kubectl) 
     assert conditions["AllContainersRestarting"] == "False"
     last = {each["name"]: each["lastState"]["terminated"]["reason"] for each in status["containerStatuses"]}
     assert last == {"other": "RestartingAllContainers", "source": "RestartingAllContainers"}
+
+
+# --- images ---
+
+
+def test_a_private_image_is_pulled_with_the_secrets_of_the_pod(
+    node: RealNode, kube: Kubectl, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if "containerd" not in request.node.name:
+        pytest.skip("the embedded runtime pulls no images")
+    with private_registry(tmp_path) as image:
+        container = {"name": "c", "image": image}
+        create(kube, pod("denied", container))
+        waiting = until(lambda: status_of(kube, "denied", "c").get("state", {}).get("waiting", {}).get("message"))
+        assert waiting
+        until(lambda: "Failed" in reasons(kube, "denied"))
+        server = image.partition("/")[0]
+        login = (f"--docker-server={server}", f"--docker-username={USER}", f"--docker-password={PASSWORD}")
+        kube("create", "secret", "docker-registry", "login", *login)
+        create(kube, pod("allowed", container, imagePullSecrets=[{"name": "login"}]))
+        running(kube, "allowed")
+        assert {"Pulling", "Pulled"} <= set(reasons(kube, "allowed"))
+        kube("delete", "secret", "login")

@@ -35,7 +35,7 @@ from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, run
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
-from plimsoll.node.pods.image_gc import remove_unused_images
+from plimsoll.node.pods.image_gc import ImageCollector, disk_of, remove_unused_images
 from plimsoll.node.pressure.eviction_manager import EvictionSink
 from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup
@@ -47,7 +47,7 @@ from plimsoll.node.resources.cgroup_repair import CgroupRepair
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
 from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
-from plimsoll.node.server.auth import EndpointAccess
+from plimsoll.node.server.auth import AccessPolicy, EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
@@ -56,6 +56,8 @@ from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.lifecycle.image_gc import ImageGcPolicy
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
@@ -127,6 +129,7 @@ class NodeProcess:
         if isinstance(self._runtime, CriRuntime):
             self._runtime_health = RuntimeHealth(self._runtime, self.registration.report_soon)
         pods, place = PodsShown(self.agent), _place(live, options.name, home)
+        self._imagefs = place.imagefs
         layers = self._runtime.writable_layers if isinstance(self._runtime, CriRuntime) else None
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
         self._pressure = self._build_pressure(place, state)
@@ -136,7 +139,7 @@ class NodeProcess:
             pods,
             self._runtime,
             self._pages(),
-            EndpointAccess(options.name, client, time.monotonic),
+            EndpointAccess(options.name, client, time.monotonic, _access_policy(live.setting)),
             server_tls(identity.certificate, identity.key, ca),
             time.time,
             live.setting.config.streaming_idle_s,
@@ -214,7 +217,17 @@ class NodeProcess:
         }
         if self._runtime_health is not None:
             tasks["runtime health"] = self._runtime_health.run()
+        if isinstance(self._runtime, CriRuntime) and not self._options.keep_images:
+            tasks["image garbage collection"] = self._collect_images(self._runtime)
         return tasks
+
+    async def _collect_images(self, runtime: CriRuntime) -> None:
+        config, path = self._live.setting.config, self._imagefs
+        policy = ImageGcPolicy(
+            config.image_gc_high_percent, config.image_gc_low_percent, config.image_min_age_s, config.image_max_age_s
+        )
+        await self.agent.ready.wait()
+        await ImageCollector(runtime, policy, lambda: disk_of(path), self._event, time.time).run()
 
     async def _repair_cgroups(self) -> None:
         await self.agent.ready.wait()
@@ -371,6 +384,17 @@ def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, 
         )
     identity = stored_identity(home, NodeIdentity(access.certificate, access.key))
     return msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key), identity, ca
+
+
+def _access_policy(setting: NodeConfig) -> AccessPolicy:
+    config = setting.config
+    return AccessPolicy(
+        fine_grained=config.feature_gates.get("KubeletFineGrainedAuthz", False),
+        always_allow=config.authorization_mode == "AlwaysAllow",
+        token_ttl_s=config.token_cache_s,
+        allowed_ttl_s=config.allowed_cache_s,
+        denied_ttl_s=config.denied_cache_s,
+    )
 
 
 def _runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime | CriRuntime:

@@ -204,6 +204,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "`hostIPs` beside `hostIP`")
     volume_mounts_reported: bool = _row(False, {"1.27": False, "1.31": True}, "06 E2",
         "`volumeMounts` of container statuses")
+    node_swap_reported: bool = _row(False, {"1.27": False, "1.33": True}, "05 B7",
+        "`nodeInfo.swap` has the swap of the machine")
     pod_security_minor: int = _row(27, {
             "1.27": 27, "1.29": 29, "1.31": 31, "1.32": 32, "1.34": 34, "1.35": 35, "1.37": 37}, "05 B6",
         "the newest version of the Pod Security Standards that the API server knows, v1.N, which `latest` means")

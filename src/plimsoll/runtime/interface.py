@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from plimsoll.errors import StructuredError
+from plimsoll.rules.lifecycle.registry_auth import RegistryAuth as RegistryAuth  # noqa: PLC0414
 
 # Part of this contract: the rules and the runtimes share these types.
 from plimsoll.rules.model.observed import ContainerPhase as ContainerPhase  # noqa: PLC0414
@@ -176,8 +177,8 @@ class ExecSession(Protocol):
 class ImageService(Protocol):
     """Images of containers."""
 
-    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
-        """The image, pulled first if `pull`. Raises ImageError if it is not present."""
+    async def image(self, name: str, *, has_command: bool, pull: bool, auth: RegistryAuth | None = None) -> Image:
+        """The image, pulled first if `pull`, with `auth` at its registry. Raises ImageError if it is not present."""
 
 
 class ExecService(Protocol):
@@ -209,7 +210,10 @@ class ContainerRuntime(Protocol):
     name: str
     version: str
     makes_cgroups: bool  # True: the runtime creates and writes container cgroups (CRI); False: the agent does
-    features: RuntimeFeatures  # known when it is open
+
+    @property
+    def features(self) -> RuntimeFeatures:
+        """Known when it is open."""
 
     async def open(self) -> None:
         """Connect (and start the supervisor if there is none). Raises RuntimeCallError if that fails."""

@@ -20,6 +20,7 @@ from plimsoll.runtime.interface import (
     Image,
     ObservedContainer,
     ObservedSandbox,
+    RegistryAuth,
     RuntimeCallError,
     RuntimeFeatures,
     RuntimeSnapshot,
@@ -53,7 +54,7 @@ class PlayedRuntime:
         while True:
             yield await mine.get()
 
-    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
+    async def image(self, name: str, *, has_command: bool, pull: bool, auth: RegistryAuth | None = None) -> Image:
         return Image(name)
 
     async def make_sandbox(self, spec: SandboxSpec) -> str:

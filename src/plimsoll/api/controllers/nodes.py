@@ -11,11 +11,17 @@ from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
 from plimsoll.rules.controllers.node_lifecycle import stay_s, taints, unknown_conditions
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.model.objects import Node
+from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.fit import is_terminal
 from plimsoll.rules.timestamps import Clock, epoch_seconds, rfc3339
 
+BY_TAINT = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "DeletionByTaintManager",
+    "message": "Taint manager: deleting due to NoExecute taint",
+}
 LEASES = "coordination.k8s.io/leases/kube-node-lease/"
 INTERVAL_S = 5.0
 
@@ -71,7 +77,12 @@ def _last_report(context: ControllerContext, node: JsonObject) -> float:
 
 
 def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Controller:
-    """Evict pods from nodes with NoExecute taints when their tolerations have expired."""
+    """Evict pods from nodes with NoExecute taints when their tolerations have expired.
+
+    A toleration counts from the moment when pod and taint came together: the later of the two. A taint that a client
+    has set may have no time; then it counts from the moment when it was seen here.
+    """
+    seen: dict[str, float] = {}  # uid of a pod that may stay for a while → since when
 
     def of_pod(_: str, body: bytes) -> Iterable[str]:
         name = _PLACED.decode(body).spec.node_name if b'"nodeName":' in body else ""
@@ -82,25 +93,38 @@ def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Contr
         every_taint = (document or {}).get("spec", {}).get("taints") or ()
         no_execute = [taint for taint in every_taint if taint.get("effect") == "NoExecute"]
         if document is None or not no_execute:
+            for pod in placed(key.rpartition("/")[2]) if seen else ():
+                seen.pop(pod.metadata.uid, None)
             return None
         node = from_document(document, Node)
-        began = [seconds for taint in no_execute if (seconds := epoch_seconds(taint.get("timeAdded"))) is not None]
+        times = [epoch_seconds(taint.get("timeAdded")) for taint in no_execute]
+        added_s = min((time_s for time_s in times if time_s is not None), default=None)
         now_s, waits = clock(), []
-        since_s = min(began, default=now_s)
-        for record in context.store.list("/pods/")[1]:
-            if _PLACED.decode(record.body).spec.node_name != node.metadata.name:
+        for pod in placed(node.metadata.name):
+            metadata, stay = pod.metadata, stay_s(pod.spec.tolerations, node.spec.taints)
+            if stay is None or metadata.deletion_timestamp is not None or is_terminal(pod):
+                seen.pop(metadata.uid, None)
                 continue
-            pod = pod_from_json(record.body)
-            stay = stay_s(pod.spec.tolerations, node.spec.taints)
-            if stay is None or pod.metadata.deletion_timestamp is not None or is_terminal(pod):
-                continue
+            since_s = seen.setdefault(metadata.uid, now_s)
+            if added_s is not None and None not in times:
+                since_s = max(added_s, epoch_seconds(metadata.creation_timestamp) or added_s)
             left = since_s + stay - now_s
             if left > 0:
                 waits.append(left)
                 continue
-            metadata = pod.metadata
-            eviction = request.delete(request.PODS, metadata.name, metadata.namespace, uid=metadata.uid)
-            await context.attempt(eviction, (404, 409))
+            seen.pop(metadata.uid, None)
+            await evict(pod, now_s)
         return min(waits, default=None)
+
+    def placed(node: str) -> list[Pod]:
+        records = context.store.list("/pods/")[1]
+        return [pod_from_json(each.body) for each in records if _PLACED.decode(each.body).spec.node_name == node]
+
+    async def evict(pod: Pod, now_s: float) -> None:
+        name, namespace, uid = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid
+        condition = {**BY_TAINT, "lastTransitionTime": rfc3339(now_s)}
+        change = {"metadata": {"uid": uid}, "status": {"conditions": [condition]}}
+        await context.attempt(request.patch(request.PODS, name, change, namespace, "status"), (404, 409))
+        await context.attempt(request.delete(request.PODS, name, namespace, uid=uid), (404, 409))
 
     return Controller("taint-eviction", context.store, {"/nodes/": own_key, "/pods/": of_pod}, reconcile)

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from pathlib import Path
 
 import msgspec
 
 from plimsoll.aio import cancel_all
+from plimsoll.node.pods.credential_plugins import CredentialPlugins, read_providers
 from plimsoll.node.pods.services import NodeServices
+from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.lifecycle.events import ContainerEvents, never_pull_message
+from plimsoll.rules.lifecycle.registry_auth import credentials, keyring
 from plimsoll.rules.model.observed import Start
 from plimsoll.rules.model.runnable import RunContainer, RunPod, container_named
 from plimsoll.runtime.interface import Image, ImageError
+
+log = logging.getLogger(__name__)
 
 ERR_NEVER_PULL = "ErrImageNeverPull"
 IMAGE_IGNORED = "ImageIgnored"  # in place of Pulled: the embedded runtime runs something of this machine
@@ -81,8 +89,39 @@ class PodImages:
                 self._node.events.emit_lifecycle(pod, events.present(name))
                 return image
         self._node.events.emit_lifecycle(pod, events.pulling(name))
-        began_s = time.monotonic()
-        image = await self._node.runtime.image(name, has_command=has_command, pull=True)
-        took_s = time.monotonic() - began_s
-        self._node.events.emit_lifecycle(pod, events.pulled(name, took_s, took_s, image.size_bytes))
+        asked_s = time.monotonic()
+        async with self._node.pulls or nullcontext():
+            began_s = time.monotonic()
+            image = await self._from_registry(pod, name, has_command=has_command)
+        ended_s = time.monotonic()
+        pulled = events.pulled(name, ended_s - began_s, ended_s - asked_s, image.size_bytes)
+        self._node.events.emit_lifecycle(pod, pulled)
         return image
+
+    async def _from_registry(self, pod: RunPod, name: str, *, has_command: bool) -> Image:
+        """With each of the pod's credentials that fit, until one succeeds."""
+        secrets = await self._node.objects.pull_secrets(pod) if pod.spec.image_pull_secrets else []
+        found = [*credentials(name, keyring(secrets))]
+        if self._node.plugins is not None:
+            found += credentials(name, await self._node.plugins.keyring(name))
+        for auth in found[:-1]:
+            try:
+                return await self._node.runtime.image(name, has_command=has_command, pull=True, auth=auth)
+            except ImageError as error:
+                log.debug("image %s with the credentials of %s: %s", name, auth.username, error.message)
+        last = found[-1] if found else None
+        return await self._node.runtime.image(name, has_command=has_command, pull=True, auth=last)
+
+
+def plugins_of(config: KubeletConfig, clock: Callable[[], float]) -> CredentialPlugins | None:
+    """None if no file is configured. Raises InvalidConfigError or OSError if the file cannot be used."""
+    if not config.credential_provider_config:
+        return None
+    providers = read_providers(Path(config.credential_provider_config))
+    return CredentialPlugins(providers, Path(config.credential_provider_directory), clock)
+
+
+def pull_limit(config: KubeletConfig) -> asyncio.Semaphore | None:
+    """`serializeImagePulls`, `maxParallelImagePulls`."""
+    most = 1 if config.serialize_image_pulls else config.max_parallel_image_pulls
+    return asyncio.Semaphore(most) if most else None

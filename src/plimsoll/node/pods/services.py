@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import msgspec
@@ -9,7 +10,9 @@ import msgspec
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_spec import NodePaths
+from plimsoll.node.pods.credential_plugins import CredentialPlugins
 from plimsoll.node.pods.runtime_classes import RuntimeClasses
+from plimsoll.node.pods.service_links import ServiceLinks
 from plimsoll.node.pods.status import PodReports
 from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.resize.queue import Resizes
@@ -17,6 +20,7 @@ from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.volumes.object_cache import ObjectCache
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
@@ -43,6 +47,8 @@ class NodeServices(msgspec.Struct, frozen=True):
     resizes: Resizes
     volumes: Volumes
     objects: ObjectCache
+    users: UserNamespaces
+    service_links: ServiceLinks
     runtime_classes: RuntimeClasses
     paths: NodePaths
     surroundings: Surroundings
@@ -52,6 +58,8 @@ class NodeServices(msgspec.Struct, frozen=True):
     compute_actions: ComputeActions
     clock: Callable[[], float]
     keeps_images: bool
+    plugins: CredentialPlugins | None = None
+    pulls: asyncio.Semaphore | None = None  # how many images are pulled at one time; None: any number
 
     @property
     def profile(self) -> Profile:

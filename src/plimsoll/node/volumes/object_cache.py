@@ -72,6 +72,12 @@ class ObjectCache:
             await self._bundles_of(wanted.bundles),
         )
 
+    async def pull_secrets(self, pod: RunPod) -> list[Secret]:
+        """Those in imagePullSecrets that exist."""
+        names = [each.name for each in pod.spec.image_pull_secrets if each.name]
+        found = await self._named(SECRETS, Secret, pod.metadata.namespace, names, fresh=False)
+        return [found[name] for name in names if name in found]
+
     def forget(self, uid: str) -> None:
         """The tokens of a pod that is gone."""
         self._tokens.pop(uid, None)

@@ -33,6 +33,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     system_cgroups: str
     seccomp_default: bool
     allowed_unsafe_sysctls: tuple[str, ...]
+    user_ids_per_pod: int
     # Reserved resources
     system_reserved: ResourceList
     kube_reserved: ResourceList
@@ -80,15 +81,30 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     node_status_report_s: float
     node_status_max_images: int
     node_lease_s: int
+    # Images
+    serialize_image_pulls: bool
+    max_parallel_image_pulls: int | None
+    image_min_age_s: float
+    image_max_age_s: float
+    image_gc_high_percent: int
+    image_gc_low_percent: int
+    credential_provider_config: str
+    credential_provider_directory: str
     # Static pods
     static_pod_path: str
     static_pod_url: str
     static_pod_url_header: dict[str, tuple[str, ...]]
     file_check_s: float
     http_check_s: float
-    # Loops and gates
+    # Loops
     sync_frequency_s: float
     streaming_idle_s: float
+    # Callers of the node's server
+    authorization_mode: Literal["Webhook", "AlwaysAllow"]
+    token_cache_s: float
+    allowed_cache_s: float
+    denied_cache_s: float
+    # Gates
     feature_gates: dict[str, bool]
 
     def gate(self, name: str) -> bool:

@@ -271,6 +271,7 @@ class RunSpec(PodSpec, frozen=True, gc=False):
     dns_config: DnsConfig | None = None
     security_context: PodSecurityContext | None = None
     service_account_name: str = ""
+    image_pull_secrets: tuple[NamedObject, ...] = ()
     automount_service_account_token: bool | None = None
     enable_service_links: bool | None = None
     resource_claims: tuple[RefusedField, ...] = ()

@@ -18,6 +18,7 @@ import msgspec
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import ResourceList
+from plimsoll.rules.node.declared_features import declared_features
 from plimsoll.rules.node.node_config import NodeConfig
 
 LEASE_NAMESPACE = "kube-node-lease"
@@ -117,6 +118,7 @@ def node_status(
     facts: NodeFacts, setting: NodeConfig, health: NodeHealth, before: Sequence[Mapping[str, Any]], now: str
 ) -> JsonObject:
     """The status to report; `before`: the conditions in the API."""
+    declared = declared_features(setting.profile, setting.config.feature_gates)
     return {
         "addresses": [
             {"type": "InternalIP", "address": facts.internal_ip},
@@ -127,7 +129,8 @@ def node_status(
         "conditions": conditions(health, before, now),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
         "images": _images(health.images, setting.config.node_status_max_images),
-        "nodeInfo": _node_info(facts),
+        "nodeInfo": _node_info(facts, setting),
+        **({"declaredFeatures": list(declared)} if declared else {}),
     }
 
 
@@ -178,8 +181,9 @@ def _images(images: Iterable[ImageOnNode], most: int) -> list[JsonObject]:
     return [{"names": list(image.names[:5]), "sizeBytes": image.size_bytes} for image in largest]
 
 
-def _node_info(facts: NodeFacts) -> JsonObject:
+def _node_info(facts: NodeFacts, setting: NodeConfig) -> JsonObject:
     machine = facts.machine
+    swap = setting.policy.swap_capacity_bytes if setting.profile.node_swap_reported else 0
     return {
         "architecture": machine.architecture,
         "bootID": machine.boot_id,
@@ -191,6 +195,7 @@ def _node_info(facts: NodeFacts) -> JsonObject:
         "operatingSystem": machine.operating_system,
         "osImage": machine.os_image,
         "systemUUID": machine.system_uuid,
+        **({"swap": {"capacity": swap}} if swap and setting.config.feature_gates["NodeSwap"] else {}),
     }
 
 
@@ -223,15 +228,21 @@ def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObje
     """The strategic patch to the desired status; None if nothing differs, not even a heartbeat time."""
     have: Mapping[str, Any] = node.get("status") or {}
     change: JsonObject = {}
+    # Extended resources (example.com/dongle) that the node does not report belong to the client that added them; their
+    # capacity is allocatable.
+    capacity = have.get("capacity") or {}
+    foreign = {name: text for name, text in capacity.items() if "/" in name and name not in status["capacity"]}
     for field in ("allocatable", "capacity"):
-        # Extended resources (example.com/dongle) that the node does not report belong to the client that added them.
-        gone = {name: None for name in have.get(field) or {} if name not in status[field] and "/" not in name}
-        amounts = {name: text for name, text in status[field].items() if (have.get(field) or {}).get(name) != text}
+        known, desired = have.get(field) or {}, {**foreign, **status[field]}
+        gone = {name: None for name in known if name not in desired}
+        amounts = {name: text for name, text in desired.items() if known.get(name) != text}
         if gone or amounts:
             change[field] = {**amounts, **gone}
     for field in ("daemonEndpoints", "nodeInfo"):
         if have.get(field) != status[field]:
             change[field] = status[field]
+    if (have.get("declaredFeatures") or []) != (declared := status.get("declaredFeatures") or []):
+        change["declaredFeatures"] = declared or None
     if (have.get("images") or []) != status["images"]:
         change["images"] = status["images"]
     if have.get("addresses") != status["addresses"]:

@@ -8,10 +8,19 @@ from plimsoll.codec.protobuf.structs import Unsigned
 from plimsoll.runtime.cri.messages import ImageSpec, Int64Value, Message, UInt64Value
 
 
+class AuthConfig(Message, frozen=True):
+    username: Annotated[str, 1] = ""
+    password: Annotated[str, 2] = ""
+
+
 class ImageRequest(Message, frozen=True):
-    """PullImageRequest and RemoveImageRequest."""
+    """RemoveImageRequest."""
 
     image: Annotated[ImageSpec | None, 1] = None
+
+
+class PullImageRequest(ImageRequest, frozen=True):
+    auth: Annotated[AuthConfig | None, 2] = None
 
 
 class ImageStatusRequest(ImageRequest, frozen=True):

@@ -39,6 +39,7 @@ from plimsoll.runtime.interface import (
     Image,
     ImageError,
     ObservedContainer,
+    RegistryAuth,
     RuntimeCallError,
     RuntimeFeatures,
     RuntimeSnapshot,
@@ -112,12 +113,13 @@ class CriRuntime:
 
     # Images
 
-    async def image(self, name: str, *, has_command: bool, pull: bool) -> Image:
+    async def image(self, name: str, *, has_command: bool, pull: bool, auth: RegistryAuth | None = None) -> Image:
         """`pull` asks the registry even if the image exists."""
         spec = m.ImageSpec(image=name)
         if pull:
             try:
-                await self._client.ask(calls.PULL_IMAGE, im.ImageRequest(image=spec))
+                known = im.AuthConfig(auth.username, auth.password) if auth is not None else None
+                await self._client.ask(calls.PULL_IMAGE, im.PullImageRequest(image=spec, auth=known))
             except CallRefusedError as refused:
                 raise ImageError(name, refused.reason) from refused
         answer = await self._client.ask(calls.IMAGE_STATUS, im.ImageStatusRequest(image=spec, verbose=True))

@@ -221,6 +221,17 @@ def test_a_resource_of_others_stays() -> None:
     assert not says_more_than_alive(node, status)
 
 
+def test_the_capacity_of_others_becomes_allocatable_and_goes_with_it() -> None:
+    """The documented way to advertise an extended resource changes the capacity only."""
+    node = made()
+    node["status"]["capacity"]["example.com/dongle"] = "4"
+    status = node_status(FACTS, the_setting(), WELL, node["status"]["conditions"], T0)
+    assert status_patch(node, status) == {"status": {"allocatable": {"example.com/dongle": "4"}}}
+    del node["status"]["capacity"]["example.com/dongle"]
+    node["status"]["allocatable"]["example.com/dongle"] = "4"
+    assert status_patch(node, status) == {"status": {"allocatable": {"example.com/dongle": None}}}
+
+
 @pytest.mark.parametrize(("spoil", "sent", "fields"), [row[1:] for row in MORE], ids=[row[0] for row in MORE])
 def test_the_patch_mends_what_differs(spoil: Any, sent: Any, fields: set[str]) -> None:
     node = made()
