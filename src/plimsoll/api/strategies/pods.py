@@ -243,8 +243,6 @@ def _state_errors(before: JsonObject, after: JsonObject, pod: Pod) -> list[Field
 def _without_effect(spec: JsonObject) -> list[str]:
     """What this cluster accepts and does not do."""
     warnings = []
-    if spec.get("automountServiceAccountToken"):
-        warnings.append("spec.automountServiceAccountToken: no effect: there are no service account tokens here")
     if spec.get("schedulingGroup"):
         warnings.append("spec.schedulingGroup: no effect: each pod is scheduled by itself")
     if not spec.get("hostNetwork"):

@@ -164,7 +164,7 @@ async def run(
 def _pod_security(file: Path) -> PodSecurity:
     from plimsoll.codec.yaml.reader import YamlError, read
     from plimsoll.errors import InvalidConfigError
-    from plimsoll.rules.admission.pod_security_config import pod_security_from
+    from plimsoll.rules.admission.pod_security import pod_security_from
 
     def document(path: Path) -> Any:
         try:

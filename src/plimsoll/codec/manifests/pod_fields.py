@@ -25,10 +25,9 @@ EXCEPTIONS: dict[str, tuple[Treatment, str]] = {
     "core.PodSpec.serviceAccount": ("honoured", "the old name of serviceAccountName; the API server keeps both equal"),
     "core.PodSpec.schedulerName": ("honoured", "a pod of another scheduler is not bound by this one"),
     "core.PodSpec.schedulingGates": ("honoured", "the pod is not scheduled until all are removed"),
-    "core.PodSpec.imagePullSecrets": ("no effect", "a `Warning:` header says so; images are pulled without"),
     "core.PodSpec.automountServiceAccountToken": (
-        "no effect",
-        "a `Warning:` header says so if it is true; write a projected volume instead",
+        "honoured",
+        "by the API server, which adds the volume with the token to a new pod",
     ),
     "core.PodSpec.enableServiceLinks": ("no effect", "no variables of Services are set; use DNS names"),
     "core.PodSpec.schedulingGroup": ("no effect", "a `Warning:` header says so; each pod is scheduled by itself"),

@@ -19,12 +19,12 @@ from plimsoll.rules.admission.pod_security import (
     is_significant,
     namespace_errors,
     namespace_warnings,
+    pod_security_from,
     policy_of,
     template_of,
     verdict,
 )
 from plimsoll.rules.admission.pod_security_checks import BASELINE, LAST_MINOR, RESTRICTED, PodView, findings
-from plimsoll.rules.admission.pod_security_config import pod_security_from
 
 Document = dict[str, Any]
 SAFE: Document = {
