@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
@@ -57,6 +57,7 @@ from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.image_gc import ImageGcPolicy
+from plimsoll.rules.lifecycle.shutdown import NOT_READY, ShutdownPeriods
 from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
@@ -66,6 +67,9 @@ from plimsoll.version import git_version
 READY_S = 3.0  # how long registration waits for the node's pods to be known
 PAGE_AGE_S = 1.0
 UNENFORCED = "cgroups are not writable on this machine: limits are simulated and not enforced"
+
+if TYPE_CHECKING:
+    from plimsoll.node.shutdown import NodeShutdown
 
 log = logging.getLogger(__name__)
 
@@ -132,6 +136,14 @@ class NodeProcess:
         layers = self._runtime.writable_layers if isinstance(self._runtime, CriRuntime) else None
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
         self._pressure = self._build_pressure(place, state)
+        config = live.setting.config
+        periods = ShutdownPeriods(config.shutdown_grace_s, config.shutdown_critical_grace_s)
+        self._shutdown: NodeShutdown | None = None
+        if periods.is_enabled:
+            from plimsoll.node.shutdown import NodeShutdown  # D-Bus takes memory that most nodes do not need
+
+            self._shutdown = NodeShutdown(periods, self.agent.pods, self._event, self.registration.report_soon)
+            self.agent.is_shutting_down = self._is_shutting_down
         self.meters.oom_totals = self._pressure.oom_totals
         self._repair = build_repair(live, self.agent, self._event)
         self._server = NodeServer(
@@ -216,6 +228,8 @@ class NodeProcess:
         }
         if self._runtime_health is not None:
             tasks["runtime health"] = self._runtime_health.run()
+        if self._shutdown is not None:
+            tasks["graceful shutdown"] = self._shutdown.run()
         if isinstance(self._runtime, CriRuntime) and not self._options.keep_images:
             tasks["image garbage collection"] = self._collect_images(self._runtime)
         return tasks
@@ -264,8 +278,13 @@ class NodeProcess:
             images = tuple(ImageOnNode((name,)) for name in sorted(self._live.extras.images))
         else:
             images, errors = self._runtime_health.images, (*errors, *self._runtime_health.errors)
+        if self._is_shutting_down():
+            errors = (*errors, NOT_READY)
         warnings = self.agent.container_cgroups.conditions()
         return NodeHealth(frozenset(self._conditions()), errors, images, warnings)
+
+    def _is_shutting_down(self) -> bool:
+        return self._shutdown is not None and self._shutdown.is_active
 
     def _conditions(self) -> tuple[NodeCondition, ...]:
         return self._pressure.conditions()
