@@ -137,7 +137,6 @@ def test_the_hash_is_over_name_and_image_only() -> None:
 @pytest.mark.parametrize(
     ("container", "message"),
     [
-        ({"restartPolicyRules": [{"action": "Restart"}]}, r"spec.containers\[0\].restartPolicyRules"),
         ({"securityContext": {"runAsNonRoot": True, "runAsUser": 0}}, "breaks non-root policy"),
         ({"command": ["a\0b"]}, "zero byte"),
         ({"terminationMessagePath": "/a/../../b"}, "terminationMessagePath"),

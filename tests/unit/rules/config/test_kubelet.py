@@ -236,7 +236,6 @@ def test_a_whole_node_file() -> None:
         "authorization.mode",
         "authorization.webhook.cacheAuthorizedTTL",
         "authorization.webhook.cacheUnauthorizedTTL",
-        "imageMaximumGCAge",
         "clusterDomain",
         "clusterDNS",
         "logging",
