@@ -18,13 +18,11 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
+from plimsoll.codec.manifests.pod_fields import pod_fields
 from plimsoll.codec.schema.schema import KINDS
 from plimsoll.rules.config import extras
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.gates import GATES, Gate, gate_in
-from plimsoll.rules.model import run_volumes
 from plimsoll.rules.profile import RELEASES, Row, rows
 
 DOCS = Path(__file__).parent
@@ -169,16 +167,42 @@ def kind_table() -> str:
     return "\n| API group | served | not served |\n|---|---|---|\n" + "".join(rows) + "\n"
 
 
+def field_rows(treatment: str) -> str:
+    """The fields of a pod with this treatment, those with the same sentence in one row."""
+    by_about: dict[str, list[str]] = {}
+    for field in pod_fields():
+        if field.treatment == treatment:
+            by_about.setdefault(field.about, []).append(f"`{field.key.partition('.')[2]}`")
+    return "".join(f"| {', '.join(names)} | {about} |\n" for about, names in by_about.items())
+
+
 def refused_list() -> str:
-    """The fields of a pod that the node refuses, by where they are."""
-    parts = {"volumes": run_volumes.RunVolume, "sources of a projected volume": run_volumes.Projection}
-    lines = []
-    for title, struct in parts.items():
-        refused = [
-            field.encode_name for field in msgspec.structs.fields(struct) if "dict[str, object]" in str(field.type)
-        ]
-        lines.append(f"- {title}: {', '.join(f'`{name}`' for name in refused)}\n")
-    return "\n" + "".join(lines) + "\n"
+    """The fields of a pod that are refused."""
+    return "\n| field | how it is refused |\n|---|---|\n" + field_rows("refused") + "\n"
+
+
+def no_effect_list() -> str:
+    return "\n| field | |\n|---|---|\n" + field_rows("no effect") + "\n"
+
+
+def pod_fields_page() -> str:
+    """Every field of a pod's spec, by struct."""
+    fields = pod_fields()
+    counts = {each: sum(field.treatment == each for field in fields) for each in ("honoured", "refused", "no effect")}
+    lines = [
+        "# The fields of a pod\n\n",
+        "Every field of a pod's spec, by the struct of the API that has it, and what becomes of it on a node ",
+        f"of Plimsoll:\n{counts['honoured']} are honoured, {counts['refused']} are refused with a message, and ",
+        f"{counts['no effect']} are accepted without effect. `./dev docs` writes\nthis page from the schema and the ",
+        "code; a test fails if a field has no treatment.\n",
+    ]
+    for struct in dict.fromkeys(field.struct for field in fields):
+        lines.append(f"\n## {struct.partition('.')[2]}\n\n| field | |\n|---|---|\n")
+        for field in fields:
+            if field.struct == struct:
+                about = f": {field.about}" if field.about else ""
+                lines.append(f"| `{field.name}` | {field.treatment}{about} |\n")
+    return "".join(lines)
 
 
 SECTIONS: dict[str, Callable[[], str]] = {
@@ -187,6 +211,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "extras": extras_table,
     "kinds": kind_table,
     "refused": refused_list,
+    "no effect": no_effect_list,
 }
 
 
@@ -222,6 +247,7 @@ def chinese_readme() -> str:
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "kubelet-config.md": config_table.markdown,
     DOCS / "profiles.md": profiles_page,
+    DOCS / "pod-fields.md": pod_fields_page,
     DOCS / "architecture.md": partial(with_sections, DOCS / "architecture.md"),
     DOCS / "limits.md": partial(with_sections, DOCS / "limits.md"),
     DOCS / "node.md": partial(with_sections, DOCS / "node.md"),

@@ -7,8 +7,6 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any
 
-from topics import gates_of
-
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.thresholds import Threshold, ThresholdValue, fs_layout, parsed_thresholds
@@ -20,6 +18,7 @@ from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.defaulting import defaulted
+from tests.conformance.topics import gates_of
 
 Json = dict[str, Any]
 STABLE_SORT_UP_TO = 12  # Go's sort keeps the order of equals only up to here; beyond, the groups alone are compared

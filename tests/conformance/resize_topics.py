@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from topics import gates_of
 
 from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document
@@ -19,6 +18,7 @@ from plimsoll.rules.resize.allocation import all_containers, allocated_pod, allo
 from plimsoll.rules.resize.verdict import ResizeSetting, resize_verdict
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.scheduling.fit import allocated_load
+from tests.conformance.topics import gates_of
 
 Json = dict[str, Any]
 POD_GENERATION_SINCE = 33  # before, pods have none, so that the vectors show no change of it

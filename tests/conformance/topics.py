@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -20,7 +19,7 @@ from plimsoll.rules.model.gates import Gates, resolved_gates
 from plimsoll.rules.model.objects import Pod, ResourceList, Resources, is_critical, is_node_critical
 from plimsoll.rules.node import allocatable
 from plimsoll.rules.node.node_config import UNSET_RESERVATION, swap_in_use
-from plimsoll.rules.profile import Profile, minor
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile, minor
 from plimsoll.rules.quantity import MAX_INT64, QUANTITIES, Quantity, parse
 from plimsoll.rules.resources import cpu, effective, footprint, values
 from plimsoll.rules.resources import oom_score as oom_rules
@@ -31,9 +30,11 @@ from plimsoll.rules.resources.files import cpu_weight
 from plimsoll.rules.resources.memory import page_label
 from plimsoll.rules.resources.node_policy import NodePolicy, Reservation
 from plimsoll.rules.resources.values import Values
+from tests.conformance.aging import aged, big_names
 
 Json = dict[str, Any]
 POD_LEVEL_SINCE, LIMITS_SET_SINCE, SWAP_BEHAVIOR_SINCE = 32, 34, 33  # minor releases in which functions appeared
+ANY_PROFILE = DEFAULT_PROFILE  # for topics that are the same in all
 HOST_PAGE_SIZES = (2 << 20, 1 << 30)  # of the machine that made the vectors
 
 
@@ -47,30 +48,6 @@ def comparable(value: Any) -> Any:
         if "gracePeriodSeconds" in value[0]:
             return sorted(value, key=lambda row: (row["signal"], sorted(map(str, row.items()))))
     return value
-
-
-def counted_apart(topic: str, given: Json) -> bool:
-    if topic != "g_quantity":
-        return bool(given.get("huge")) or any(map(_overhead_twice, given.get("pods") or [given.get("pod") or {}]))
-    quantities = []
-    for text in filter(None, (given.get("a"), given.get("b"))):
-        with suppress(InvalidQuantityError):
-            quantities.append(parse(text))
-    if len(quantities) == 2:
-        quantities += [quantities[0] + quantities[1], quantities[0] - quantities[1]]
-    largest = {"DecimalSI": 10**21, "BinarySI": 1 << 70}
-    return any(q.nanos < 0 or q.value >= largest.get(q.format, q.value + 1) for q in quantities)
-
-
-def _overhead_twice(pod: Json) -> bool:
-    """E-5: the real code may add overhead to a pod-level amount of the pod itself, if an amount has a fraction."""
-    spec = pod.get("spec") or {}
-    blocks = [
-        each.get("resources") or {} for each in (spec.get("containers") or []) + (spec.get("initContainers") or [])
-    ]
-    pod_level = spec.get("resources") or {}
-    amounts = [text for block in (*blocks, pod_level) for kind in block.values() for text in kind.values()]
-    return bool(spec.get("overhead") and any(pod_level.values()) and any("." in str(text) for text in amounts))
 
 
 def feature_gates(given: Json, profile: Profile) -> dict[str, bool]:
@@ -87,7 +64,13 @@ def gates_of(given: Json, profile: Profile) -> Gates:
 
 def pod_of(document: Json, given: Json, profile: Profile) -> Pod:
     pod = pod_from_json(json.dumps(document))
-    return pod if given.get("default") is False else defaulted(pod, gates=gates_of(given, profile))
+    if given.get("default") is not False:
+        pod = defaulted(pod, gates=gates_of(given, profile))
+    return aged(pod, big_names(document), given["aged"]) if "aged" in given else pod
+
+
+def without_age(given: Json) -> Json:
+    return {key: value for key, value in given.items() if key != "aged"}
 
 
 def texts(resources: ResourceList) -> dict[str, str]:
@@ -256,9 +239,10 @@ def config_of(found: Values) -> Json:
 
 
 def pod_cgroup(given: Json, profile: Profile) -> Json:
-    policy, pod = policy_of(given, profile), pod_of(given["pod"], given, profile)
+    policy, pod = policy_of(given, profile), pod_of(given["pod"], without_age(given), profile)
     gates = policy.gates
-    qos_class = qos_rules.qos_class(pod, gates=gates)
+    # The real code computes the class after the sums.
+    qos_class = qos_rules.qos_class(pod_of(given["pod"], given, profile), gates=gates)
     found = values.pod_values(
         pod,
         qos_class,

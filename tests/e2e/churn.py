@@ -1,7 +1,7 @@
 """Half an hour of pods that come and go, with exec, logs, resizes and kills: memory stays flat, nothing is left.
 
-The agent and the API server are killed and started again in the first half only: growth is measured in processes that
-live through the second half. Processes of containers are killed all the time. A request may fail only while a process
+The agent and the API server are killed and started again in the first third only: growth is measured in the second
+half, in processes that are warm by then. Processes of containers are killed all the time. A request may fail only while a process
 that it needs is down: a log is then answered with 500, as a kube-apiserver does.
 """
 
@@ -60,7 +60,7 @@ class Churn:
                     group.create_task(self._life(f"p{number}"))
                     number += 1
                     await asyncio.sleep(1 / self._per_s)  # what a wait has delayed is not made up for
-                if part < PARTS // 2 - 1:  # while pods are alive
+                if part < PARTS // 3:  # while pods are alive
                     await self._restart("agent" if part % 3 else "api")
             self.counts["left"] += await self._left()
             self.books.append(await self._calm())

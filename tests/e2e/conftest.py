@@ -28,12 +28,14 @@ def _installed() -> dict[str, Binary]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The newest kubectl with every profile, each other one with one of them, alternately.
 
-    What belongs to one pair stays together: it shares a server.
+    What belongs to one pair stays together: it shares a server. A module that depends less on kubectl than on the server
+    names its pairs in `KUBECTL_PAIRS`.
     """
     if "kubectl" not in metafunc.fixturenames:
         return
     pairs = [(profile, FROM_PACKAGE) for profile in PROFILES]
     pairs += list(zip(itertools.cycle(reversed(PROFILES)), _installed(), strict=False))
+    pairs = getattr(metafunc.module, "KUBECTL_PAIRS", pairs)
     marked = [
         pytest.param(*pair, id="-".join(pair), marks=pytest.mark.xdist_group(f"kubectl {' '.join(pair)}"))
         for pair in pairs

@@ -53,6 +53,7 @@ class RealNode:
         self.api: subprocess.Popen[str] | None = None
         self.node: subprocess.Popen[str] | None = None
         self.node_options: tuple[str, ...] = ()
+        self.api_options: tuple[str, ...] = ()
         self.before_node: tuple[str, ...] = ()  # words of a program that starts the node
 
     def start_api(self, *options: str) -> None:
@@ -64,6 +65,7 @@ class RealNode:
             self._listen,
             "--profile",
             self.profile,
+            *self.api_options,
             *options,
         ]
         self.api, line = self._started(words, "api.log", "https://")
@@ -155,6 +157,7 @@ def real_node(
     profile: str = "documents",
     *,
     options: tuple[str, ...] = (),
+    api_options: tuple[str, ...] = (),
     before: tuple[str, ...] = (),
     cgroup_root: str = "",
     extras: Document | None = None,
@@ -167,7 +170,7 @@ def real_node(
         pytest.skip("needs root on a cgroup v1 host")
     directory.mkdir(parents=True)
     made = RealNode(directory, cgroup_root or f"/plimsoll-test-{secrets.token_hex(4)}", profile, extras)
-    made.node_options, made.before_node = options, before
+    made.node_options, made.api_options, made.before_node = options, api_options, before
     try:
         made.start_api()
         made.make_identity()

@@ -177,6 +177,114 @@ def test_volumes_files_and_identity(kube: Kubectl) -> None:
     assert status_of(kube, "files", "c")["state"]["terminated"]["message"] == "said\n"
 
 
+def ended(kube: Kubectl, name: str) -> str:
+    until(lambda: status_of(kube, name).get("phase") in ("Succeeded", "Failed"))
+    return kube("logs", name).out
+
+
+def test_security_contexts(kube: Kubectl) -> None:
+    """Each reaches containerd; SELinux labels are accepted where the kernel has no SELinux."""
+    context = {
+        "supplementalGroups": [60000],
+        "fsGroup": 4711,
+        "seLinuxOptions": {"level": "s0:c1"},
+        "sysctls": [{"name": "net.ipv4.ip_unprivileged_port_start", "value": "83"}],
+    }
+    own = {"runAsUser": 1000, "windowsOptions": {"runAsUserName": "x"}, "readOnlyRootFilesystem": True}
+    script = (
+        "id -G; cat /proc/sys/net/ipv4/ip_unprivileged_port_start; grep NoNewPrivs /proc/self/status; "
+        "touch /x 2>/dev/null || echo read-only; stat -c '%a %g' /sub"
+    )
+    mount = {"volumeMounts": [{"name": "m", "mountPath": "/sub", "subPath": "new"}]}
+    create(
+        kube,
+        pod(
+            "context",
+            shell("c", script, securityContext=own, **mount),
+            securityContext=context,
+            volumes=[{"name": "m", "emptyDir": {"medium": "Memory"}}],
+            restartPolicy="Never",
+        ),
+    )
+    groups, port, privileges, root, volume = ended(kube, "context").splitlines()
+    assert {"4711", "60000"} <= set(groups.split())
+    assert (port, privileges.split()[1], root, volume) == ("83", "0", "read-only", "3777 4711")
+    create(
+        kube,
+        pod(
+            "bound",
+            shell("c", "grep NoNewPrivs /proc/self/status", securityContext={"allowPrivilegeEscalation": False}),
+            restartPolicy="Never",
+        ),
+    )
+    assert ended(kube, "bound").split()[1] == "1"
+
+
+def major_version(kube: Kubectl) -> int:
+    """Of containerd: programs that come first in PATH are used, so that newer ones can be tried."""
+    info = json.loads(kube("get", "node", NODE, "-o", "json").out)["status"]["nodeInfo"]
+    return int(str(info["containerRuntimeVersion"]).removeprefix("containerd://").lstrip("v").split(".")[0])
+
+
+def test_what_containerd_2_can_do(kube: Kubectl) -> None:
+    """Groups without those of the image, users of its own, and the files of an image as a volume."""
+    if major_version(kube) < 2:
+        pytest.skip("containerd 2.1")
+    context = {"supplementalGroupsPolicy": "Strict", "supplementalGroups": [60000], "runAsUser": 1000}
+    create(kube, pod("strict-2", shell("c", "id -G"), securityContext=context, restartPolicy="Never"))
+    assert ended(kube, "strict-2").split() == ["0", "60000"]
+    mounts = [{"name": "e", "mountPath": "/e"}, {"name": "i", "mountPath": "/i"}]
+    volumes = [{"name": "e", "emptyDir": {}}, {"name": "i", "image": {"reference": "busybox", "pullPolicy": "Never"}}]
+    script = "cat /proc/self/uid_map; touch /e/f && stat -c '%u:%g' /e/f; ls /i/bin/sh"
+    spec = {"hostUsers": False, "securityContext": {"fsGroup": 5555}, "restartPolicy": "Never"}
+    create(kube, pod("users-2", shell("c", script, volumeMounts=mounts), volumes=volumes, **spec))
+    inside, outside, length, owner, shown = ended(kube, "users-2").split()
+    assert (inside, length, owner, shown) == ("0", "65536", "0:5555", "/i/bin/sh")
+    assert int(outside) >= 65536
+
+
+def test_what_this_containerd_cannot_do_is_refused_as_by_a_kubelet(kube: Kubectl) -> None:
+    if major_version(kube) >= 2:
+        pytest.skip("containerd 1")
+    create(kube, pod("strict", shell("c", "true"), securityContext={"supplementalGroupsPolicy": "Strict"}))
+    until(lambda: status_of(kube, "strict").get("reason") == "SupplementalGroupsPolicyNotSupported")
+    create(kube, pod("users", shell("c", "true"), hostUsers=False))
+    create(
+        kube,
+        pod(
+            "image-volume",
+            shell("c", "true", volumeMounts=[{"name": "i", "mountPath": "/i"}]),
+            volumes=[{"name": "i", "image": {"reference": "busybox"}}],
+        ),
+    )
+
+    def said(name: str, words: str) -> bool:
+        return words in kube("get", "events", "--field-selector", f"involvedObject.name={name}", "-o", "json").out
+
+    until(lambda: said("users", "can't set `spec.hostUsers: false`, runtime does not support user namespaces"))
+    until(lambda: said("image-volume", "this container runtime does not mount images"))
+
+
+def test_the_root_of_the_machine_and_a_secret(kube: Kubectl) -> None:
+    """As node-exporter mounts it, and as most pods of a cluster read their configuration."""
+    kube("create", "secret", "generic", "login", "--from-literal=user=root")
+    # Without mountPropagation: in the mount namespace of this containerd nothing is shared.
+    mounts = [
+        {"name": "host", "mountPath": "/host", "readOnly": True},
+        {"name": "login", "mountPath": "/login"},
+    ]
+    env = [{"name": "U", "valueFrom": {"secretKeyRef": {"name": "login", "key": "user"}}}]
+    script = "cat /login/user; echo $U; cat /host/etc/hostname; stat -L -c %a /login/user"
+    volumes = [
+        {"name": "host", "hostPath": {"path": "/"}},
+        {"name": "login", "secret": {"secretName": "login", "defaultMode": 0o400}},
+    ]
+    create(
+        kube, pod("exporter", shell("c", script, volumeMounts=mounts, env=env), volumes=volumes, restartPolicy="Never")
+    )
+    assert ended(kube, "exporter") == f"rootroot\n{Path('/etc/hostname').read_text()}400\n"
+
+
 def test_images_that_cannot_be_had(kube: Kubectl) -> None:
     absent = {"image": "localhost:1/none:1", "command": ["true"]}
     create(kube, pod("odd", {"name": "c", **absent, "imagePullPolicy": "IfNotPresent"}))

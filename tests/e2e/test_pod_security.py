@@ -8,12 +8,14 @@ links in volumes, capabilities as they are declared.
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import os
 import shutil
 import socket
 import tempfile
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ import msgspec
 import pytest
 
 from plimsoll.kube.request import Request
-from plimsoll.linux.machine import has_selinux
+from plimsoll.linux.machine import has_selinux, kernel_version
 from tests.e2e.manifests import shell
 from tests.e2e.up_process import Up, problem
 from tests.e2e.waiting import until
@@ -179,7 +181,8 @@ def test_a_host_path_may_be_any_directory_and_shows_no_files_of_the_agent(place:
         shell("c", f"ls -d {inside}/state && ls -A {inside}/state | wc -l", **MOUNT),
         **own({"hostPath": {"path": path}}),
     )
-    assert place.ended(f"shown-{which}") == f"{inside}/state\n0\n"
+    said = place.ended(f"shown-{which}")
+    assert said == f"{inside}/state\n0\n", (place.status(f"shown-{which}"), place.events(f"shown-{which}"))
 
 
 @pytest.mark.parametrize("which", ["state", "key"])
@@ -303,6 +306,57 @@ def test_a_program_sees_its_limits(place: Place) -> None:
     read = "cat /sys/fs/cgroup/memory.max /sys/fs/cgroup/memory/memory.limit_in_bytes 2>/dev/null"
     place.create("limited", shell("c", read, resources={"limits": {"memory": "64Mi"}}))
     assert place.ended("limited") == f"{64 << 20}\n"
+
+
+def test_a_pod_with_users_of_its_own(place: Place) -> None:
+    """`hostUsers: false`: two pods have different users of the host; volumes belong to the group inside."""
+    if kernel_version() < (6, 3):
+        pytest.skip("idmapped tmpfs: Linux 6.3")
+
+    def whole(name: str) -> list[str]:
+        said = place.log(name).split()
+        return said if len(said) == 4 else []
+
+    script = "cat /proc/self/uid_map; touch /own/file && stat -c '%u:%g' /own/file; exec sleep 1000"
+    ranges = []
+    for name in ("users-one", "users-two"):
+        context = {"fsGroup": 5555}
+        place.create(name, shell("c", script, **MOUNT), hostUsers=False, securityContext=context, **own())
+        place.phase(name, "Running")
+        inside, outside, length, owner = until(partial(whole, name))
+        assert (inside, length, owner) == ("0", "65536", "0:5555")
+        ranges.append(int(outside))
+    assert len(set(ranges)) == 2 and min(ranges) >= 65536
+
+
+def test_a_secret_and_a_token(place: Place) -> None:
+    """In one projected volume; the token is the pod's own and belongs to its only user."""
+    secret = {"metadata": {"name": "login"}, "stringData": {"user": "alice"}}
+    code, body = place.ask("POST", "/api/v1/namespaces/default/secrets", secret)
+    assert code == 201, body
+    sources = [
+        {"secret": {"name": "login", "items": [{"key": "user", "path": "who", "mode": 0o444}]}},
+        {"serviceAccountToken": {"path": "token", "audience": "vault", "expirationSeconds": 600}},
+        {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}},
+        {"secret": {"name": "none", "optional": True}},
+    ]
+    env = {"env": [{"name": "USER_NAME", "valueFrom": {"secretKeyRef": {"name": "login", "key": "user"}}}]}
+    script = (
+        "cat /own/who /own/name; echo; echo $USER_NAME; stat -L -c '%a %u' /own/who /own/token; "
+        "cut -d. -f2 /own/token; ls -A /own | sort"
+    )
+    uid = place.create(
+        "tokens",
+        shell("c", script, **MOUNT, **env),
+        securityContext={"runAsUser": 1000},
+        **own({"projected": {"sources": sources}}),
+    )
+    both, name, who, token, claims, *names = place.ended("tokens").splitlines()
+    assert (both, name, who, token) == ("alicetokens", "alice", "444 0", "600 1000")
+    assert [name for name in names if not name.startswith("..")] == ["name", "token", "who"]
+    claim = json.loads(base64.urlsafe_b64decode(claims + "=="))
+    assert claim["aud"] == ["vault"]
+    assert claim["kubernetes.io"]["pod"] == {"name": "tokens", "uid": uid}
 
 
 def test_the_exact_host_name(place: Place) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.linux.mounts import detach, mount
-from plimsoll.runtime.interface import ContainerMount, RuntimeCallError, Security
+from plimsoll.runtime.interface import ContainerMount, RuntimeCallError, Security, UserRange
 from tests.kernel.embedded_runtime import Pod, a_pod, eventually, exists, folder, read
 
 SHARED = 1 << 20  # MS_SHARED
@@ -82,6 +82,41 @@ async def its_own_cgroup_is_all_it_sees(pod: Pod) -> None:
     await pod.ended(container)
     lines = [line for line in (await pod.said(container)).splitlines() if "cannot" not in line and "can't" not in line]
     assert [line for line in lines if ":" not in line] == [str(limit), "refused", "refused", "0"]
+
+
+async def its_root_is_an_ordinary_user_of_the_host(pod: Pod) -> None:
+    """With `hostUsers: false`: root inside, with volumes and the root's files as its own; an ordinary user outside."""
+    if "" not in pod.runtime.features.user_namespaces:
+        pytest.skip("this kernel cannot show the users of a user namespace in every file system")
+    volume = folder(Path(pod.spec.log_directory) / "volume")
+    (volume / "of-root").write_text("x")
+    (volume / "of-1000").write_text("x")
+    os.chown(volume / "of-1000", 1000, 2000)
+    mounts = (ContainerMount(str(volume), "/own"),)
+    async with _another(
+        pod, users=UserRange(1 << 20, 65536), sysctls={"net.ipv4.ip_unprivileged_port_start": "79"}
+    ) as own:
+        script = (
+            "id -u; cat /proc/self/uid_map; stat -c '%u:%g' /own/of-root /own/of-1000 /usr/bin/env /dev/shm; "
+            "touch /own/new /root/new && stat -c '%u' /root/new; cat /proc/sys/net/ipv4/ip_unprivileged_port_start; "
+            "hostname other && hostname; echo out >/dev/stdout"
+        )
+        added = Security(add_capabilities=("SYS_ADMIN",))
+        said = (await own.output(script, mounts=mounts, security=added)).split()
+        mapped = ["0", str(1 << 20), "65536"]
+        shown = ["0:0", "1000:2000", "0:0", "0:0", "0", "79", "other", "out"]
+        assert said == ["0", *mapped, *shown]
+        assert (volume / "new").stat().st_uid == 0  # through the mapping; a process of the host owns it as root's
+        container = await own.start("/bin/sh", "-c", "trap 'exit 0' TERM; echo ready; sleep 1000 & wait", mounts=mounts)
+        await own.says(container, "ready")
+        pid = (await own.seen(container)).pid
+        assert os.stat(f"/proc/{pid}").st_uid == 1 << 20
+        done = await own.runtime.run_in(container, ("/bin/sh", "-c", "id -u; touch /own/by-exec && echo made"), 20.0)
+        assert (done.exit_code, done.output) == (0, b"0\nmade\n")
+        user = await own.output(
+            "id -u; id -G; ls -ln /own/of-1000 | cut -d' ' -f3", mounts=mounts, security=Security(user=1000, group=0)
+        )
+        assert user.split() == ["1000", "0", "1000"], user
 
 
 async def proc_is_masked_unless_that_is_lifted(pod: Pod) -> None:

@@ -26,6 +26,7 @@ _AT_FDCWD, _AT_EMPTY_PATH, _AT_RECURSIVE = -100, 0x1000, 0x8000
 _OPEN_TREE_CLONE, _OPEN_TREE_CLOEXEC = 1, os.O_CLOEXEC
 _MOVE_MOUNT_F_EMPTY_PATH = 4
 _ATTRIBUTES = {RDONLY: 1, NOSUID: 2, NODEV: 4, NOEXEC: 8}
+_IDMAP = 0x00100000
 
 
 class _Attributes(ctypes.Structure):
@@ -85,6 +86,14 @@ def restrict_tree(tree: int, flags: int, *, recursive: bool = True, propagation:
     attributes = _Attributes(sum(bit for flag, bit in _ATTRIBUTES.items() if flags & flag), 0, propagation, 0)
     how = _AT_EMPTY_PATH | (_AT_RECURSIVE if recursive else 0)
     size = ctypes.sizeof(attributes)
+    system_call("mount_setattr", _MOUNT_SETATTR, tree, b"", how, ctypes.byref(attributes), size)
+
+
+def map_users(tree: int, users: int) -> None:
+    """Show the owners of all files of a tree, which is not attached yet, as those of a user namespace (by its fd)."""
+    attributes = _Attributes(_IDMAP, 0, SAME, users)
+    size = ctypes.sizeof(attributes)
+    how = _AT_EMPTY_PATH | _AT_RECURSIVE
     system_call("mount_setattr", _MOUNT_SETATTR, tree, b"", how, ctypes.byref(attributes), size)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Protocol
 
 import httptools
 
@@ -19,10 +19,21 @@ class TruncatedResponseError(ConnectionError):
     """The connection ended before the response did."""
 
 
+class Reader(Protocol):
+    async def read(self, n: int, /) -> bytes: ...
+
+
+class Writer(Protocol):
+    def write(self, data: bytes, /) -> None: ...
+    async def drain(self) -> None: ...
+    def close(self) -> None: ...
+
+
 class HttpClientConnection:
     """`begin`, then read `parts` to the end; then it may take another request where `reusable` says so."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: Reader, writer: Writer) -> None:
+        """Of asyncio's streams, or anything that reads and writes like them."""
         self._reader, self._writer = reader, writer
         self._reset()
 

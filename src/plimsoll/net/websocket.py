@@ -97,7 +97,7 @@ class WebSocket:
         for _ in socket._connection.events():
             pass  # the request itself
         socket.subprotocol = subprotocol
-        await socket._send(AcceptConnection(subprotocol=subprotocol))
+        await socket._send(AcceptConnection(subprotocol=subprotocol or None))
         return socket
 
     async def pieces(self) -> AsyncIterator[tuple[bytes, bool]]:

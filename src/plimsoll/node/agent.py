@@ -38,6 +38,7 @@ from plimsoll.node.pods.container_spec import NodePaths, node_names
 from plimsoll.node.pods.image_manager import plugins_of, pull_limit
 from plimsoll.node.pods.manager import Pods
 from plimsoll.node.pods.runtime_classes import RuntimeClasses
+from plimsoll.node.pods.service_links import ServiceLinks
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.pods.status import PodReports
 from plimsoll.node.pods.worker import PodWorker
@@ -50,6 +51,7 @@ from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
+from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.server.logs import LogRotation
 from plimsoll.node.sources.mirror_pods import Mirror, MirrorPods
 from plimsoll.node.sources.static_pods import StaticPods
@@ -160,6 +162,7 @@ class Agent:
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
             self._pinning, self.pods.resizes, self.volumes, ObjectCache(client, clock),
+            UserNamespaces(state_dir, setting.config.user_ids_per_pod), ServiceLinks(client, clock),
             RuntimeClasses(client), self.paths,
             Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,

@@ -47,7 +47,7 @@ from plimsoll.node.resources.cgroup_repair import CgroupRepair
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
 from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
-from plimsoll.node.server.auth import EndpointAccess
+from plimsoll.node.server.auth import AccessPolicy, EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
@@ -58,6 +58,7 @@ from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.image_gc import ImageGcPolicy
 from plimsoll.rules.lifecycle.shutdown import NOT_READY, ShutdownPeriods
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
@@ -150,7 +151,7 @@ class NodeProcess:
             pods,
             self._runtime,
             self._pages(),
-            EndpointAccess(options.name, client, time.monotonic),
+            EndpointAccess(options.name, client, time.monotonic, _access_policy(live.setting)),
             server_tls(identity.certificate, identity.key, ca),
             time.time,
             live.setting.config.streaming_idle_s,
@@ -402,6 +403,17 @@ def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, 
         )
     identity = stored_identity(home, NodeIdentity(access.certificate, access.key))
     return msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key), identity, ca
+
+
+def _access_policy(setting: NodeConfig) -> AccessPolicy:
+    config = setting.config
+    return AccessPolicy(
+        fine_grained=config.feature_gates.get("KubeletFineGrainedAuthz", False),
+        always_allow=config.authorization_mode == "AlwaysAllow",
+        token_ttl_s=config.token_cache_s,
+        allowed_ttl_s=config.allowed_cache_s,
+        denied_ttl_s=config.denied_cache_s,
+    )
 
 
 def _runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime | CriRuntime:

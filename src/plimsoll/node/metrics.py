@@ -33,6 +33,13 @@ class NodeMeters:
             buckets=START_BUCKETS_S,
         )
         self.started_pods = Counter("kubelet_started_pods_total", "Cumulative number of pods started")
+        self.started_user_namespaces = Counter(
+            "kubelet_started_user_namespaced_pods_total", "Cumulative number of pods with user namespaces started."
+        )
+        self.started_user_namespaces_errors = Counter(
+            "kubelet_started_user_namespaced_pods_errors_total",
+            "Cumulative number of errors when starting pods with user namespaces.",
+        )
         self.started_pods_errors = Counter(
             "kubelet_started_pods_errors_total", "Cumulative number of errors when starting pods"
         )
@@ -94,7 +101,8 @@ class NodeMeters:
         name.set(1, node_name)
         self.registry.add(
             name, self.running_pods, self.running_containers, self.pod_start_s,
-            self.started_pods, self.started_pods_errors, self.started_containers, self.start_errors, self.refusals,
+            self.started_pods, self.started_pods_errors, self.started_user_namespaces,
+            self.started_user_namespaces_errors, self.started_containers, self.start_errors, self.refusals,
             self.evictions, self.eviction_stats_age_s,
             self.preemptions, self.requested_resizes, self.resize_ms,
             self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,

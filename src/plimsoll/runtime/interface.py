@@ -210,7 +210,10 @@ class ContainerRuntime(Protocol):
     name: str
     version: str
     makes_cgroups: bool  # True: the runtime creates and writes container cgroups (CRI); False: the agent does
-    features: RuntimeFeatures  # known when it is open
+
+    @property
+    def features(self) -> RuntimeFeatures:
+        """Known when it is open."""
 
     async def open(self) -> None:
         """Connect (and start the supervisor if there is none). Raises RuntimeCallError if that fails."""

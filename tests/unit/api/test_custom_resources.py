@@ -369,3 +369,101 @@ async def test_quotas_count_custom_objects(tmp_path: Path) -> None:
         await ask.ok("POST", WIDGETS, widget())
         said = await ask("POST", WIDGETS, widget("second"))
         assert said.code == 403 and "exceeded quota: q, requested: count/widgets.example.com=1" in said.message
+
+
+async def test_appliers_of_custom_objects(tmp_path: Path) -> None:
+    """Retold from "ServerSideApply should work for CRDs": two versions, finalizers as a set, conflicts, list items."""
+    port = {"type": "object", "required": ["containerPort", "protocol"]}
+    port["properties"] = {name: {"type": "string"} for name in ("name", "protocol")}  # type: ignore[assignment]
+    port["properties"]["containerPort"] = {"type": "integer", "format": "int32"}  # type: ignore[call-overload,index]
+    ports = {"type": "array", "x-kubernetes-list-type": "map", "items": port}
+    ports["x-kubernetes-list-map-keys"] = ["containerPort", "protocol"]
+    spec = {"type": "object", "x-kubernetes-preserve-unknown-fields": True, "properties": {"ports": ports}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    sent = definition(schema=schema)
+    sent["spec"]["versions"].append({"name": "v1beta1", "served": True, "storage": False, "schema": schema})
+    one = {"name": "x", "containerPort": 80, "protocol": "TCP"}
+
+    def body(version: str = "v1", finalizers: bool = False, **spec: Any) -> dict[str, Any]:
+        metadata = {"name": "w", **({"finalizers": ["test-finalizer"]} if finalizers else {})}
+        return {"apiVersion": f"example.com/{version}", "kind": "Widget", "metadata": metadata, "spec": spec}
+
+    async with served(tmp_path, sent) as ask:
+        path, apply = f"{WIDGETS}/w", f"{WIDGETS}/w?fieldManager=apply_test"
+        whole = body(finalizers=True, replicas=1, ports=[one])
+        await ask.ok("PATCH", apply, whole, APPLY)
+        beta = apply.replace("v1", "v1beta1")
+        await ask.ok("PATCH", beta, body("v1beta1", replicas=1, ports=[one]), APPLY)
+        more = {"metadata": {"finalizers": ["test-finalizer", "another-one"]}}
+        await ask.ok("PATCH", path, more, MERGE)
+        again = await ask.ok("PATCH", apply, whole, APPLY)
+        assert set(again["metadata"]["finalizers"]) == {"test-finalizer", "another-one"}
+        await ask.ok("PATCH", path, {"spec": {"replicas": 5}}, MERGE)
+        said = await ask("PATCH", apply, whole, APPLY)
+        assert (said.code, len(said.json["details"]["causes"])) == (409, 1)
+        assert (await ask.ok("PATCH", f"{apply}&force=true", whole, APPLY))["spec"]["replicas"] == 1
+        other = f"{path}?fieldManager=apply_test_2"
+        said = await ask("PATCH", other, body(ports=[{**one, "name": "y"}]), APPLY)
+        assert (said.code, len(said.json["details"]["causes"])) == (409, 1)
+        two = {"name": "y", "containerPort": 8080, "protocol": "TCP"}
+        assert len((await ask.ok("PATCH", other, body(ports=[two]), APPLY))["spec"]["ports"]) == 2
+        assert (await ask.ok("PATCH", apply, body(replicas=1), APPLY))["spec"]["ports"] == [two]
+
+
+async def test_chunks_dry_runs_and_metadata_views(tmp_path: Path) -> None:
+    async with served(tmp_path) as ask:
+        for name in "abc":
+            await ask.ok("POST", WIDGETS, widget(name))
+        assert (await ask("POST", f"{WIDGETS}?dryRun=All", widget("d"))).code == 201
+        first = await ask.ok("GET", f"{WIDGETS}?limit=2")
+        assert (len(first["items"]), first["metadata"]["remainingItemCount"]) == (2, 1)
+        rest = await ask.ok("GET", f"{WIDGETS}?limit=2&continue={first['metadata']['continue']}")
+        assert [each["metadata"]["name"] for each in rest["items"]] == ["c"]
+        accept = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
+        assert (await ask.ok("GET", WIDGETS, accept=accept))["kind"] == "PartialObjectMetadataList"
+        watch = "watch=1&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
+        async with ask.watching(f"{WIDGETS}?{watch}") as watched:
+            assert [each for each, _ in await watched.shown(4)] == ["ADDED", "ADDED", "ADDED", "BOOKMARK"]
+        assert (await ask("DELETE", f"{WIDGETS}?dryRun=All")).code == 200
+        assert len((await ask.ok("GET", WIDGETS))["items"]) == 3
+
+
+async def test_numbers_and_depths_that_cannot_be_stored(tmp_path: Path) -> None:
+    large = b"123456789012345678901234567890"
+    async with served(tmp_path) as ask:
+        body = (
+            b'{"kind":"Widget","apiVersion":"example.com/v1","metadata":{"name":"n"},"spec":{"size":1,"free":{"x":%s}}}'
+        )
+        made = await ask.ok("POST", WIDGETS, body % large)
+        assert made["spec"]["free"] == {"x": 1.2345678901234568e29}
+        patched = await ask.ok("PATCH", f"{WIDGETS}/n", b'{"spec":{"free":{"y":[%s]}}}' % large, MERGE)
+        assert patched["spec"]["free"]["y"] == [1.2345678901234568e29]
+        text = b"kind: Widget\napiVersion: example.com/v1\nspec:\n  size: 1\n  free:\n    x: %s\n" % large
+        assert (await ask("PATCH", f"{WIDGETS}/m?fieldManager=a", text, APPLY)).code == 201
+        deep: Any = "x"
+        for _ in range(120):
+            deep = {"default": deep}
+        said = await ask("POST", DEFINITIONS, definition(schema={"openAPIV3Schema": deep}))
+        assert said.code in (400, 422)
+
+
+async def test_objects_of_a_kind_that_is_not_served_disturb_no_controller(tmp_path: Path) -> None:
+    async with served(tmp_path) as ask:
+        sent = widget()
+        sent["metadata"]["ownerReferences"] = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "gone"}]
+        stop = [{"op": "replace", "path": "/spec/versions/0/served", "value": False}]
+        async with ask.watching(f"{DEFINITIONS}?watch=1") as watched:
+            await ask.ok("PATCH", f"{DEFINITIONS}/{NAME}", stop, JSON_PATCH)
+            while (await watched.event())["object"]["spec"]["versions"][0]["served"]:
+                pass
+            # Another definition is accepted after this one has been read again.
+            other = definition()
+            other["metadata"]["name"] = "others.example.com"
+            other["spec"]["names"] = {"plural": "others", "kind": "Other"}
+            await ask.ok("POST", DEFINITIONS, other)
+            while (event := await watched.event())["object"]["metadata"]["name"] == NAME or not _is_established(
+                event["object"]
+            ):
+                pass
+        assert (await ask("GET", WIDGETS)).code == 404
+        assert (await ask.ok("GET", WIDGETS.replace("widgets", "others")))["items"] == []

@@ -232,3 +232,77 @@ async def test_a_node_requests_tokens_only_for_its_pods(tmp_path: Path) -> None:
             assert refused.code == 403 and refused.message.endswith(why), refused.message
         refused = await ask("POST", f"{ACCOUNTS}/builder/token", spec(own))
         assert refused.code == 403 and "no relationship found between node 'n1' and this object" in refused.message
+
+
+async def test_a_pod_gets_its_account_and_the_token_volume(tmp_path: Path) -> None:
+    async with api(tmp_path, root_ca="CA") as ask:
+        made = await ask.ok(
+            "POST", "/api/v1/namespaces/default/pods", pod(initContainers=[{"name": "i", "image": "x"}])
+        )
+        spec = made["spec"]
+        (volume,) = spec["volumes"]
+        assert volume["name"].startswith("kube-api-access-") and len(volume["name"]) == len("kube-api-access-") + 5
+        assert volume["projected"] == {
+            "sources": [
+                {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}},
+                {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
+                {
+                    "downwardAPI": {
+                        "items": [
+                            {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+                        ]
+                    }
+                },
+            ],
+            "defaultMode": 420,
+        }
+        mount = {"name": volume["name"], "readOnly": True, "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+        assert [each["volumeMounts"] for each in (*spec["initContainers"], *spec["containers"])] == [[mount], [mount]]
+        assert spec["serviceAccountName"] == spec["serviceAccount"] == "default"
+
+
+async def test_accounts_and_pods_choose_the_token_and_pull_secrets(tmp_path: Path) -> None:
+    async with api(tmp_path, root_ca="CA") as ask:
+        quiet = {
+            "metadata": {"name": "quiet"},
+            "automountServiceAccountToken": False,
+            "imagePullSecrets": [{"name": "registry"}],
+        }
+        await ask.ok("POST", ACCOUNTS, quiet)
+        document = await bound_pod(ask, "a", serviceAccountName="quiet")
+        assert "volumes" not in document["spec"]
+        assert document["spec"]["imagePullSecrets"] == [{"name": "registry"}]
+        document = await bound_pod(ask, "b", serviceAccountName="quiet", automountServiceAccountToken=True)
+        assert "volumes" in document["spec"]
+        document = await bound_pod(ask, "c", automountServiceAccountToken=False, imagePullSecrets=[{"name": "own"}])
+        assert "volumes" not in document["spec"] and document["spec"]["imagePullSecrets"] == [{"name": "own"}]
+        body = pod("d")
+        own = {"name": "own", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
+        body["spec"]["containers"][0]["volumeMounts"] = [own]
+        body["spec"]["volumes"] = [{"name": "own", "emptyDir": {}}]
+        made = await ask.ok("POST", "/api/v1/namespaces/default/pods", body)
+        assert [volume["name"] for volume in made["spec"]["volumes"]] == ["own"]
+
+
+async def test_an_unknown_account_is_refused(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        refused = await ask("POST", "/api/v1/namespaces/default/pods", pod(serviceAccountName="no"))
+        assert refused.code == 403 and refused.message == (
+            'pods "demo" is forbidden: error looking up service account default/no: serviceaccount "no" not found'
+        )
+
+
+async def test_an_account_can_limit_its_pods_to_its_secrets(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        metadata = {"name": "strict", "annotations": {"kubernetes.io/enforce-mountable-secrets": "true"}}
+        await ask.ok("POST", ACCOUNTS, {"metadata": metadata, "secrets": [{"name": "own"}]})
+        volumes = [{"name": "v", "secret": {"secretName": "other"}}]
+        refused = await ask(
+            "POST", "/api/v1/namespaces/default/pods", pod(serviceAccountName="strict", volumes=volumes)
+        )
+        assert refused.code == 403 and refused.message.endswith(
+            'volume with secret.secretName="other" is not allowed because service account strict does not reference '
+            "that secret"
+        )
+        volumes[0]["secret"] = {"secretName": "own"}
+        await ask.ok("POST", "/api/v1/namespaces/default/pods", pod(serviceAccountName="strict", volumes=volumes))

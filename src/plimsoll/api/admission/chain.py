@@ -21,6 +21,13 @@ from plimsoll.rules.admission.node_restriction import is_mirror
 from plimsoll.rules.admission.resize import capacity_verdict
 from plimsoll.rules.admission.runtime_class import not_found as class_not_found
 from plimsoll.rules.admission.runtime_class import runtime_class_refusal
+from plimsoll.rules.admission.service_account import (
+    VOLUME_PREFIX,
+    account_name,
+    mirror_refusal,
+    secret_refusal,
+    with_account,
+)
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.model.policies import LimitRange, RuntimeClass
@@ -60,8 +67,7 @@ def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
     document = _limit_ranged(cluster, document)
     spec = dict(document.get("spec") or {})
     _check_supported(spec, document["metadata"]["name"])
-    if not is_mirror(document):  # it has no access to the API, so it gets no service account
-        _set_service_account(spec)
+    spec = _with_service_account(cluster, document, spec)
     _set_priority(cluster, spec, document["metadata"]["name"])
     _set_tolerations(spec)
     return _with_runtime_class(cluster, {**document, "spec": spec})
@@ -154,9 +160,23 @@ def _with_runtime_class(cluster: Cluster, document: JsonObject) -> JsonObject:
     return with_class(document, before, runtime_class)
 
 
-def _set_service_account(spec: JsonObject) -> None:
-    name = spec.get("serviceAccountName") or spec.get("serviceAccount") or "default"
-    spec["serviceAccountName"] = spec["serviceAccount"] = name
+def _with_service_account(cluster: Cluster, document: JsonObject, spec: JsonObject) -> JsonObject:
+    metadata = document["metadata"]
+    if is_mirror(document):  # it has no access to the API, so it gets no service account
+        if refusal := mirror_refusal(document):
+            raise forbidden(_PODS, metadata["name"], refusal)
+        return spec
+    name, namespace = account_name(spec), metadata["namespace"]
+    account = cluster.document("serviceaccounts", namespace, name)
+    if account is None:
+        why = f'error looking up service account {namespace}/{name}: serviceaccount "{name}" not found'
+        raise forbidden(_PODS, metadata["name"], why)
+    # A server without a CA has no `kube-root-ca.crt`, so the volume could not be mounted.
+    volume_name = cluster.generated_name(VOLUME_PREFIX) if cluster.root_ca else ""
+    changed = with_account(spec, account, volume_name)
+    if refusal := secret_refusal(changed, account):
+        raise forbidden(_PODS, metadata["name"], refusal)
+    return changed
 
 
 def _set_priority(cluster: Cluster, spec: JsonObject, pod_name: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import socket
 from collections.abc import Collection
 from pathlib import Path
@@ -14,6 +15,7 @@ from plimsoll.api.machinery.cluster import Cluster, key
 from plimsoll.api.machinery.exchange import Headers, Scope
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.users import (
+    AUTHENTICATED,
     MASTERS,
     TOKEN_PREFIX,
     InvalidCredentialsError,
@@ -22,6 +24,7 @@ from plimsoll.api.machinery.users import (
     authenticate_user,
 )
 from plimsoll.linux.files.state_dir import write_private
+from plimsoll.rules.access import bootstrap_tokens
 from plimsoll.rules.access.token_claims import Identity, account_extra, account_groups, refusal
 from plimsoll.rules.timestamps import epoch_seconds
 
@@ -58,6 +61,8 @@ class Credentials:
 
     def reviewed(self, token: str, audiences: Collection[str]) -> tuple[User, tuple[str, ...]]:
         """The user, and which of these audiences may accept the token; raises InvalidCredentialsError."""
+        if (own := bootstrap_tokens.parts(token)) is not None:
+            return self._bootstrap_user(*own), tuple(audiences)
         if token.startswith(TOKEN_PREFIX) or token.count(".") != 2:
             return self._tokens.user(token), tuple(audiences)
         claims = self.accounts.verified(token)
@@ -72,6 +77,17 @@ class Credentials:
         bound = claims.kubernetes
         extra = tuple(account_extra(claims).items())
         return User(claims.sub, account_groups(bound.namespace), bound.serviceaccount.uid, extra), accepted
+
+    def _bootstrap_user(self, identifier: str, secret: str) -> User:
+        name = f"{bootstrap_tokens.SECRET_PREFIX}{identifier}"
+        found = self.cluster.document("secrets", bootstrap_tokens.NAMESPACE, name) if self.cluster else None
+        if found is None or self.cluster is None or found["metadata"].get("deletionTimestamp"):
+            raise InvalidCredentialsError
+        data = {key: base64.b64decode(value).decode("utf-8", "replace") for key, value in found.get("data", {}).items()}
+        groups = bootstrap_tokens.groups(identifier, secret, found.get("type") or "", data, self.cluster.clock())
+        if groups is None:
+            raise InvalidCredentialsError
+        return User(f"{bootstrap_tokens.USER_PREFIX}{identifier}", groups | {AUTHENTICATED})
 
     def _identity(self, resource: str, namespace: str, name: str) -> Identity | None:
         assert self.cluster is not None

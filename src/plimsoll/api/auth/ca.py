@@ -20,6 +20,7 @@ import msgspec
 from plimsoll.api.machinery.users import NODE_PREFIX, NODES
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.files.state_dir import private_directory, write_private
+from plimsoll.rules.model.names import dns_subdomain_problems
 
 if TYPE_CHECKING:
     from cryptography import x509
@@ -187,6 +188,20 @@ class Authority:
         issued = self.issue(common_name, organizations, names, now=now)
         write_private(key, issued.key)
         write_private(certificate, issued.certificate)
+
+
+def requested_node(request: bytes) -> str:
+    """The node whose certificate is requested (PKCS#10, PEM); empty where it is no node's."""
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    try:
+        subject = x509.load_pem_x509_csr(request).subject
+    except ValueError:
+        return ""
+    names = [str(each.value) for each in subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    name = names[0].removeprefix(NODE_PREFIX) if len(names) == 1 and names[0].startswith(NODE_PREFIX) else ""
+    return "" if dns_subdomain_problems(name) else name
 
 
 def kubeconfig(server: str, ca_certificate: bytes, user: str, credential: Issued | str) -> bytes:

@@ -20,6 +20,7 @@ _SHARED = {
     "subjectaccessreviews": frozenset({"create"}),
     "tokenreviews": frozenset({"create"}),
     "runtimeclasses": READ,
+    "services": READ,
 }
 
 

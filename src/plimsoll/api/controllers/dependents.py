@@ -7,10 +7,11 @@ Both are indexes kept from the store's changes. An owner takes what its selector
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
-from plimsoll.api.controllers.controller import ControllerContext
+from plimsoll.api.controllers.controller import ControllerContext, read
 from plimsoll.kube.request import ResourcePath
 from plimsoll.rules.controllers.adoption import adopted_references, claims, released_references, selector_of
 from plimsoll.rules.controllers.owner_references import controller_of
@@ -44,8 +45,14 @@ _OBJECT = msgspec.json.Decoder(_Object)
 _OWNERS = b'"ownerReferences":'
 
 
+@lru_cache(256)
+def _metadata(body: bytes) -> _Metadata:
+    """Several controllers ask this about the same body, one after the other."""
+    return _OBJECT.decode(body).metadata
+
+
 def _controller(body: bytes) -> _Reference | None:
-    return _OBJECT.decode(body).metadata.controller if _OWNERS in body else None
+    return _metadata(body).controller if _OWNERS in body else None
 
 
 class Orphans:
@@ -73,16 +80,23 @@ class Dependents:
     def __init__(self, context: ControllerContext, kind: str, prefix: str, orphans: Orphans) -> None:
         self._context, self._kind, self._prefix, self._orphans = context, kind, prefix, orphans
         self._keys: dict[str, set[str]] = {}  # owner's uid → keys
-        self._selectors: dict[str, dict[str, LabelSelector]] = {}  # namespace → owner's key → selector
+        self._selectors: dict[str, dict[str, tuple[str, LabelSelector]]] = {}  # namespace → owner's key → uid, selector
+        self._unclaimed: dict[str, set[str]] = {}  # owner's key → orphans that match
+        self._unsearched: set[str] = set()  # owners whose selector was not compared with all orphans yet
 
     def owner_changed(self, key: str, _: bytes) -> Iterable[str]:
         """An owner concerns itself; its selector is kept for orphans that come later."""
         namespace, owner = key.split("/")[2], self._context.document(key)
         known = self._selectors.setdefault(namespace, {})
         if owner is not None:
-            known[key] = selector_of(owner)
+            now = (owner["metadata"]["uid"], selector_of(owner))
+            if known.get(key) != now:
+                known[key] = now
+                self._unsearched.add(key)
         else:
             known.pop(key, None)
+            self._unclaimed.pop(key, None)
+            self._unsearched.discard(key)
         if not known:
             del self._selectors[namespace]
         return (key,)
@@ -97,8 +111,11 @@ class Dependents:
         selectors = self._selectors.get(namespace)
         if not selectors:
             return ()
-        labels = _OBJECT.decode(body).metadata.labels
-        return [owner_key for owner_key, selector in selectors.items() if matches_selector(selector, labels)]
+        labels = _metadata(body).labels
+        matching = [each for each, (_, selector) in selectors.items() if matches_selector(selector, labels)]
+        for each in matching:
+            self._unclaimed.setdefault(each, set()).add(key)
+        return matching
 
     def note(self, key: str) -> None:
         """Take the object's present state into the indexes."""
@@ -121,26 +138,40 @@ class Dependents:
             del self._keys[uid]
         return found
 
-    async def claimed(self, owner: JsonObject, reference: JsonObject, resource: ResourcePath) -> list[JsonObject]:
-        """What the owner controls, after adoption and release. `resource`: of the dependents."""
+    async def claimed(
+        self, owner: JsonObject, reference: JsonObject, resource: ResourcePath, finalizer: str = ""
+    ) -> list[JsonObject]:
+        """What the owner controls, after adoption and release. `resource`: of the dependents.
+
+        `finalizer`: what adopted objects get.
+        """
         metadata = owner["metadata"]
-        namespace, selector = metadata["namespace"], selector_of(owner)
-        orphans = []
-        for key in self._orphans.of(namespace):
-            record = self._context.store.get(key)
-            if record is not None and matches_selector(selector, _OBJECT.decode(record.body).metadata.labels):
-                orphans += [document for document in (self._context.document(key),) if document is not None]
-        decided = claims(owner, [*self.of(metadata["uid"]), *orphans])
+        decided = claims(owner, [*self.of(metadata["uid"]), *self._adoptable(owner)])
         owned = list(decided.owned)
         for each in decided.release:
             left = released_references(each, metadata["uid"])
             await self._context.patch(resource, each, {"metadata": {"ownerReferences": left or None}})
         for each in decided.adopt:
-            taken = adopted_references(each, reference)
-            if await self._context.patch(resource, each, {"metadata": {"ownerReferences": taken}}):
-                owned.append({**each, "metadata": {**each["metadata"], "ownerReferences": taken}})
+            taken: JsonObject = {"ownerReferences": adopted_references(each, reference)}
+            if finalizer and finalizer not in (each["metadata"].get("finalizers") or ()):
+                taken["finalizers"] = [*(each["metadata"].get("finalizers") or ()), finalizer]
+            if await self._context.patch(resource, each, {"metadata": taken}):
+                owned.append({**each, "metadata": {**each["metadata"], **taken}})
         return owned
 
-    def forget(self, uid: str) -> None:
-        """The owner is gone."""
-        self._keys.pop(uid, None)
+    def _adoptable(self, owner: JsonObject) -> list[JsonObject]:
+        """Orphans that match: all of the namespace for a new selector, then those that changed."""
+        namespace, selector = owner["metadata"]["namespace"], selector_of(owner)
+        key = f"{self._prefix}{namespace}/{owner['metadata']['name']}"
+        keys = self._unclaimed.pop(key, set())
+        if key in self._unsearched:
+            self._unsearched.discard(key)
+            keys |= set(self._orphans.of(namespace))
+        found = []
+        for each in sorted(keys):
+            record = self._context.store.get(each)
+            if record is None or _controller(record.body) is not None:
+                continue
+            if matches_selector(selector, _metadata(record.body).labels):
+                found.append(read(record))
+        return found

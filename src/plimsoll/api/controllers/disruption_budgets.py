@@ -40,13 +40,30 @@ def controller(context: ControllerContext) -> Controller:
     return Controller("disruption-budgets", context.store, sources, reconcile)
 
 
+_SCALED = ("apps/replicasets", "apps/statefulsets", "/replicationcontrollers")
+
+
 def _expected(context: ControllerContext, namespace: str, pods: list[JsonObject]) -> int:
-    """The desired replicas of the pods' ReplicaSets, and one for each pod without a ReplicaSet."""
+    """The desired replicas of the pods' controllers, and one for each pod without one that has replicas.
+
+    The pods of a deployment's ReplicaSets are as many as the deployment says, also while it rolls out.
+    """
     owners = {uid for pod in pods if (uid := controller_of(pod))}
-    sets = [
-        replica_set
-        for replica_set in context.documents(f"apps/replicasets/{namespace}/")
-        if replica_set["metadata"]["uid"] in owners
-    ]
-    known = {replica_set["metadata"]["uid"] for replica_set in sets}
-    return sum(map(desired_replicas, sets)) + sum(controller_of(pod) not in known for pod in pods)
+    scaled: dict[str, JsonObject] = {}
+    known: set[str] = set()
+    for prefix in _SCALED if owners else ():
+        for each in context.documents(f"{prefix}/{namespace}/"):
+            if each["metadata"]["uid"] in owners:
+                known.add(each["metadata"]["uid"])
+                top = _deployment(context, namespace, each) or each
+                scaled[top["metadata"]["uid"]] = top
+    return sum(map(desired_replicas, scaled.values())) + sum(controller_of(pod) not in known for pod in pods)
+
+
+def _deployment(context: ControllerContext, namespace: str, replica_set: JsonObject) -> JsonObject | None:
+    for owner in replica_set["metadata"].get("ownerReferences") or ():
+        if owner.get("controller") and owner.get("kind") == "Deployment":
+            found = context.document(f"apps/deployments/{namespace}/{owner['name']}")
+            if found is not None and found["metadata"]["uid"] == owner["uid"]:
+                return found
+    return None

@@ -63,9 +63,11 @@ def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Contr
             dependents.setdefault(str(owner.get("uid", "")), set()).add(key)
         return [key] if metadata.owner_references or metadata.finalizers else []
 
-    def resource_of(key: str) -> ResourcePath:
+    def resource_of(key: str) -> ResourcePath | None:
+        """None for a custom kind of which no version is served."""
         group, plural, _, _ = key.split("/")
-        return next(resource_path(kind) for kind in catalog.stored() if (kind.group, kind.plural) == (group, plural))
+        found = (resource_path(kind) for kind in catalog.stored() if (kind.group, kind.plural) == (group, plural))
+        return next(found, None)
 
     async def reconcile(key: str) -> float | None:
         document = context.document(key)
@@ -73,6 +75,8 @@ def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Contr
             return None
         metadata = document["metadata"]
         resource, name, namespace = resource_of(key), metadata["name"], metadata.get("namespace", "")
+        if resource is None:
+            return None
         finalizers = metadata.get("finalizers") or []
         if metadata.get("deletionTimestamp") and (FOREGROUND in finalizers or ORPHAN in finalizers):
             return await finalize_owner(document, resource, finalizers)
@@ -85,19 +89,20 @@ def controller(context: ControllerContext, catalog: Catalog = BUILT_IN) -> Contr
         waiting = False
         for key in sorted(dependents.get(metadata["uid"], ())):
             dependent = context.document(key)
-            if dependent is None or metadata["uid"] not in owner_uids(dependent):
+            path = resource_of(key)
+            if dependent is None or path is None or metadata["uid"] not in owner_uids(dependent):
                 continue
             name, namespace = dependent["metadata"]["name"], dependent["metadata"].get("namespace", "")
             if ORPHAN in finalizers:
                 references = dependent["metadata"]["ownerReferences"]
                 left = [reference for reference in references if reference["uid"] != metadata["uid"]]
                 change = {"metadata": {"ownerReferences": left or None}}
-                orphan = request.patch(resource_of(key), name, change, namespace, content_type=request.MERGE)
+                orphan = request.patch(path, name, change, namespace, content_type=request.MERGE)
                 await context.attempt(orphan, _REPLACED)
                 continue
             waiting = waiting or blocks(dependent, metadata["uid"])
             if not dependent["metadata"].get("deletionTimestamp"):
-                delete = request.delete(resource_of(key), name, namespace, uid=dependent["metadata"]["uid"])
+                delete = request.delete(path, name, namespace, uid=dependent["metadata"]["uid"])
                 await context.attempt(delete, _REPLACED)
         if waiting:
             return REQUEUE_S

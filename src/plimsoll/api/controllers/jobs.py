@@ -29,7 +29,7 @@ _FINALIZER = TRACKING.encode()
 
 
 def controller(context: ControllerContext, orphans: Orphans, clock: Clock) -> Controller:
-    owner = PodOwner(context, orphans, "Job", "batch/v1", JOBS, "job-controller", clock)
+    owner = PodOwner(context, orphans, "Job", "batch/v1", JOBS, "job-controller", clock, finalizer=TRACKING)
 
     async def reconcile(key: str) -> float | None:
         if key.startswith(PODS_PREFIX):

@@ -29,32 +29,36 @@ class PodOwner:
         resource: ResourcePath,
         component: str,
         clock: Clock,
+        *,
+        finalizer: str = "",
     ) -> None:
         group = api_version.rpartition("/")[0]
         self.prefix = f"{group}/{resource.plural}/"
         self.kind, self.api_version, self.resource = kind, api_version, resource
         self.events = EventRecorder(context, component, kind, api_version, clock)
         self.dependents = Dependents(context, kind, self.prefix, orphans)
-        self._context = context
+        self._context, self._finalizer = context, finalizer
 
     def reference(self, owner: JsonObject) -> JsonObject:
         return reference(owner, self.kind, self.api_version)
 
     async def pods(self, owner: JsonObject) -> list[JsonObject]:
         """Its pods after adoption and release."""
-        return await self.dependents.claimed(owner, self.reference(owner), request.PODS)
+        return await self.dependents.claimed(owner, self.reference(owner), request.PODS, self._finalizer)
 
-    async def create(self, owner: JsonObject, pod: JsonObject) -> JsonObject:
-        """Raises ApiError."""
+    async def create(self, owner: JsonObject, pod: JsonObject, words: str = "") -> JsonObject:
+        """Raises ApiError. `words`: how a StatefulSet's events name what was done."""
         namespace = owner["metadata"]["namespace"]
         try:
             made = await self._context.client.ask(request.create(request.PODS, pod, namespace))
         except ApiError as error:
             if error.reason != "AlreadyExists":
-                await self.events.warning(owner, "FailedCreate", f"Error creating: {error.message}")
+                failure = f"{words} failed error: {error.message}" if words else f"Error creating: {error.message}"
+                await self.events.warning(owner, "FailedCreate", failure)
             raise
         self.dependents.note(f"{PODS_PREFIX}{namespace}/{made['metadata']['name']}")
-        await self.events.normal(owner, "SuccessfulCreate", f"Created pod: {made['metadata']['name']}")
+        success = f"{words} successful" if words else f"Created pod: {made['metadata']['name']}"
+        await self.events.normal(owner, "SuccessfulCreate", success)
         return made
 
     async def create_all(self, owner: JsonObject, pods: list[JsonObject]) -> ApiError | None:
@@ -71,7 +75,8 @@ class PodOwner:
                 return first
         return None
 
-    async def delete(self, owner: JsonObject, pods: Iterable[JsonObject]) -> None:
+    async def delete(self, owner: JsonObject, pods: Iterable[JsonObject], words: str = "") -> None:
         for pod in pods:
             if await self._context.delete(request.PODS, pod):
-                await self.events.normal(owner, "SuccessfulDelete", f"Deleted pod: {pod['metadata']['name']}")
+                success = f"{words} successful" if words else f"Deleted pod: {pod['metadata']['name']}"
+                await self.events.normal(owner, "SuccessfulDelete", success)

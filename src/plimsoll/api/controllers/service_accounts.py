@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from plimsoll.api.controllers.controller import Controller, ControllerContext, own_key, resource_path
 from plimsoll.api.machinery.cluster import key
 from plimsoll.api.machinery.kinds import stored_resource
-from plimsoll.api.machinery.namespace_contents import DEFAULT_ACCOUNT, ROOT_CA, namespace_contents
+from plimsoll.api.machinery.namespace_contents import namespace_contents
 from plimsoll.kube import request
+from plimsoll.rules.admission.service_account import DEFAULT_ACCOUNT, ROOT_CA
 
 _NAMESPACES = "/namespaces//"
 

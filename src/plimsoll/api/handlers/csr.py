@@ -1,9 +1,10 @@
-"""certificatesigningrequests: a node requests its next certificate, and the response contains it.
+"""certificatesigningrequests: a node requests its certificate, and the response contains it.
 
-A kubelet posts its request and waits until it is approved and signed. This server does both at once: a node that
-authenticates with its certificate gets the same identity for a new key (05 B9; renewed at 80 % of its lifetime), so
-nothing is stored. A serving certificate has only names and addresses of the node, never one of the API server. Other
-users, subjects, usages and signers are refused.
+A kubelet posts its request and waits until it is approved and signed. This server does both at once, so nothing is
+stored: a node that authenticates with its certificate gets the same identity for a new key (05 B9; renewed at 80 % of
+its lifetime), and a user who may create `certificatesigningrequests/nodeclient`, as bootstrap tokens do, gets the
+identity of the node that the request names, unless that node exists. A serving certificate has only names and addresses
+of the node, never one of the API server. Other users, subjects, usages and signers are refused.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ import base64
 import binascii
 from datetime import timedelta
 
-from plimsoll.api.auth.ca import LEAF_DAYS, Authority, CertificateNotSignedError, endpoint_name
+from plimsoll.api.auth.ca import LEAF_DAYS, Authority, CertificateNotSignedError, endpoint_name, requested_node
+from plimsoll.api.auth.roles import is_allowed
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -21,6 +23,8 @@ from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.request_info import write_options
 from plimsoll.api.machinery.status import invalid_object
 from plimsoll.errors import FieldError
+from plimsoll.rules.access.rbac import Attributes
+from plimsoll.rules.model.json_object import JsonObject
 
 CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
 SIGNERS = (CLIENT, SERVING)
@@ -41,7 +45,9 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
 
         if spec.get("signerName") not in SIGNERS:
             raise refused("signerName", f"must be {' or '.join(SIGNERS)}")
-        if not call.user.node:
+        client = spec["signerName"] == CLIENT
+        node = call.user.node or (_joining_node(cluster, call, spec) if client else "")
+        if not node:
             raise refused("username", f"{call.user.name} is not a node, and only nodes can request certificates")
         usages = set(spec.get("usages") or ())
         if usages and usages - {"key encipherment"} != _USAGES[spec["signerName"]]:
@@ -52,9 +58,9 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
             request = base64.b64decode(spec.get("request") or "", validate=True)
             certificate = authority.sign_node(
                 request,
-                call.user.node,
+                node,
                 timedelta(seconds=min(life_s, MOST_S)),
-                serves_as=_own_names(cluster, call.user.node) if spec["signerName"] == SERVING else None,
+                serves_as=None if client else _own_names(cluster, node),
             )
         except (binascii.Error, CertificateNotSignedError) as error:
             raise refused("request", str(error)) from None
@@ -77,6 +83,18 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
         return Response(201, line(answer), is_ready=True)
 
     return {("certificates.k8s.io", "certificatesigningrequests", "", "create"): create}
+
+
+def _joining_node(cluster: Cluster, call: ApiCall, spec: JsonObject) -> str:
+    """The name of the node that joins with this request; empty where the user may not, or where it exists already.
+
+    A bootstrap token is shared by many machines: it must not become the identity of a node that runs.
+    """
+    asked = Attributes("create", "certificatesigningrequests", "certificates.k8s.io", "nodeclient")
+    if not is_allowed(call.user, asked, cluster):
+        return ""
+    node = requested_node(base64.b64decode(spec.get("request") or ""))
+    return "" if not node or cluster.document("nodes", "", node) is not None else node
 
 
 def _own_names(cluster: Cluster, node: str) -> frozenset[str]:

@@ -23,6 +23,7 @@ from plimsoll.api.machinery.status import (
 )
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.codec.schema.schema import schema
+from plimsoll.rules.controllers.disruption_budgets import is_protected
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
@@ -114,13 +115,18 @@ async def evict(cluster: Cluster, call: ApiCall) -> Response:
     check_delete(call, pod)  # before it uses up a disruption budget
     runs = (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed", "Pending")
     if runs and not pod["metadata"].get("deletionTimestamp"):
-        await _disrupt(cluster, info.namespace, pod, dry_run=deletion.dry_run)
+        is_unready = await _disrupt(cluster, info.namespace, pod, dry_run=deletion.dry_run)
+        if is_unready and not deletion.resource_version:  # it must not have become ready meanwhile
+            deletion = msgspec.structs.replace(deletion, resource_version=pod["metadata"]["resourceVersion"])
     await delete_object(cluster, call, info.name, deletion)
     return Response(201, success(201), is_ready=True)
 
 
-async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run: bool) -> None:
-    """Take one disruption from the budget that covers this pod; 429 where there is none left."""
+async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run: bool) -> bool:
+    """Take one disruption from the budget that covers this pod; 429 where there is none left.
+
+    True: the budget does not protect the pod as long as it is not ready.
+    """
     labels = pod["metadata"].get("labels")
     names = [
         budget["metadata"]["name"]
@@ -128,12 +134,14 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
         if selects(from_document(budget, PodDisruptionBudget).spec.selector, labels)
     ]
     if not names:
-        return
+        return False
     if len(names) > 1:
         # As in kube-apiserver this is a 500: the state of the cluster is wrong, and a retry (429) would not help.
         # `kubectl drain` prints the message and stops.
         why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise StatusError(409, "Conflict", why, {"name": pod["metadata"]["name"], "kind": "pods"})
+
+    unprotected: list[str] = []
 
     def decide(record: Record | None, version: int) -> Decision:
         if record is None:
@@ -141,6 +149,9 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
         budget = decoded(record)
         status = dict(budget.get("status") or {})
         name = budget["metadata"]["name"]
+        if not is_protected(budget, pod):
+            unprotected.append(name)
+            return None
         if (status.get("observedGeneration") or 0) < (budget["metadata"].get("generation") or 0):
             text = f"The disruption budget {name} is still being processed by the server."
             raise _no_disruption(text, _RETRY_S)
@@ -156,6 +167,7 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
         return body_of({**budget, "status": status}, version)
 
     await cluster.store.change(key(_BUDGETS, namespace, names[0]), decide)
+    return bool(unprotected)
 
 
 def _no_disruption(cause: str, retry_after_s: int = 0) -> StatusError:

@@ -54,7 +54,7 @@ class Wire:
         if cycle.flow.write_paused and not cycle.disconnected:
             await cycle.flow.drain()
         if self.is_lost:
-            cycle.disconnected = True  # so that uvicorn does not miss the response
+            self.give_up()
             return
         cycle.response_started = True
         cycle.waiting_for_100_continue = False
@@ -80,6 +80,10 @@ class Wire:
     def is_lost(self) -> bool:
         """Whether the client has disconnected: what is still sent goes nowhere."""
         return self._cycle.disconnected or self._cycle.transport.is_closing()
+
+    def give_up(self) -> None:
+        """There is no one to respond to: uvicorn would log that it misses the response."""
+        self._cycle.disconnected = True
 
     @property
     def is_open(self) -> bool:
@@ -175,8 +179,15 @@ class Exchange:
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.code = message["status"]
-        if not self.is_lost():
+        if self.is_lost():
+            self.give_up()
+        else:
             await self._send(message)
+
+    def give_up(self) -> None:
+        """The client has disconnected, so there will be no response."""
+        if self.wire is not None:
+            self.wire.give_up()
 
     async def disconnected(self) -> None:
         while (await self.receive())["type"] != "http.disconnect":

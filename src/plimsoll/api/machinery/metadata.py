@@ -126,10 +126,15 @@ def object_errors(resource: ApiResource, metadata: JsonObject) -> list[FieldErro
         path = f"metadata.finalizers[{index}]"
         if problems := qualified_name_problems(name):
             errors += [FieldError("FieldValueInvalid", path, problem, name) for problem in problems]
-        elif "/" not in name and name not in _STANDARD_FINALIZERS:
+        elif "/" not in name and name not in _STANDARD_FINALIZERS and not _is_extension(resource):
             reason = "name is neither a standard finalizer name nor is it fully qualified"
             errors.append(FieldError("FieldValueInvalid", path, reason, name))
     return errors
+
+
+def _is_extension(resource: ApiResource) -> bool:
+    """Definitions and custom objects may have finalizers of any name."""
+    return resource.custom is not None or resource.group == "apiextensions.k8s.io"
 
 
 def update_errors(old: JsonObject, sent: JsonObject) -> list[FieldError]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from plimsoll.rules.admission.service_account import DEFAULT_ACCOUNT, ROOT_CA
 from plimsoll.rules.model.json_object import JsonObject
 
-DEFAULT_ACCOUNT = "default"
-ROOT_CA = "kube-root-ca.crt"
 _ANNOTATIONS = {
     "kubernetes.io/description": "Contains a CA bundle that can be used to verify the kube-apiserver when using "
     "internal endpoints such as the internal service IP or kubernetes.default.svc. No other usage is guaranteed "

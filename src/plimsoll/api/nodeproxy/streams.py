@@ -33,7 +33,8 @@ from plimsoll.kube.request import ApiError as NodeRefused
 from plimsoll.kube.request import ApiResponse, Method, Request, UnreachableError, with_query
 from plimsoll.rules.model.json_object import JsonObject
 
-_REMOTE_COMMAND = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_REMOTE_COMMAND = ("v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io")
+_LOG_PROTOCOL = "binary.k8s.io"
 SUBPROTOCOLS = {"exec": _REMOTE_COMMAND, "attach": _REMOTE_COMMAND, "portforward": ("v4.channel.k8s.io",)}
 PORT_FORWARD = "portforward.k8s.io"
 TUNNEL = f"{PROTOCOL}+{PORT_FORWARD}"  # SPDY within the messages of a WebSocket
@@ -63,13 +64,35 @@ class NodeStreams:
         request = Request("GET", with_query(path, query), accept="*/*")
         await self._forward(app, node, request, receive, send, is_log=True)
 
+    async def log_over_websocket(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
+        """The same, each piece as one binary message."""
+        protocol = _LOG_PROTOCOL if _LOG_PROTOCOL in scope.get("subprotocols", ()) else None
+
+        async def message_of(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                await send({"type": "websocket.accept", "subprotocol": protocol})
+                return
+            if message["body"]:
+                await send({"type": "websocket.send", "bytes": message["body"]})
+            if not message.get("more_body"):
+                await send({"type": "websocket.close", "code": 1000})
+
+        async def disconnect() -> Message:
+            while (await receive())["type"] != "websocket.disconnect":
+                pass  # a reader of a log has nothing to say
+            return {"type": "http.disconnect"}
+
+        with suppress(RuntimeError):  # of uvicorn: the client has closed
+            await self.log(app, call, scope, disconnect, message_of)
+
     async def proxy(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         info = call.info
         method: Method = scope["method"]
         query = scope["query_string"].decode("latin-1")
         # Quoted again: a line break in it would start a header, or another request.
         path = "/" + quote(info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
-        await self._forward(app, info.name, Request(method, path, accept="*/*"), receive, send)
+        node = _kubelet_of(app, info.name)
+        await self._forward(app, node, Request(method, path, accept="*/*"), receive, send)
 
     async def over_http(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
         """A stream with an upgrade that ASGI does not know: SPDY is passed through, anything else is refused."""
@@ -152,7 +175,7 @@ class NodeStreams:
             return
         known = SUBPROTOCOLS[call.info.subresource]
         offered = [protocol for protocol in known if protocol in asked]
-        if not offered:
+        if not offered and (asked or call.info.subresource == "portforward"):
             names = ", ".join(known)
             raise bad_request(f"{call.info.subresource} needs one of these WebSocket subprotocols: {names}")
         endpoint = node_endpoint(app.cluster, target.node)
@@ -163,10 +186,19 @@ class NodeStreams:
         except UnreachableError as error:
             raise _not_dialed(endpoint, error) from error
         try:
-            await send({"type": "websocket.accept", "subprotocol": far.subprotocol or offered[0]})
+            await send({"type": "websocket.accept", "subprotocol": far.subprotocol or None})
             await _relay(far, receive, send)
         finally:
             await far.close()
+
+
+def _kubelet_of(app: App, name: str) -> str:
+    """The node in `NAME` or `[https:]NAME:PORT`, where the port is the one of its endpoint; raises 400 for another."""
+    parts = name.split(":")
+    node = parts[1] if len(parts) == 3 else parts[0]
+    if len(parts) > 1 and (len(parts) > 3 or parts[-1] not in ("", str(node_endpoint(app.cluster, node).port))):
+        raise bad_request(f"{name}: only the port of the node's endpoint can be reached through this proxy")
+    return node
 
 
 class FarEnd(Protocol):

@@ -178,6 +178,7 @@ class App:
             await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
         except ClientLostError:
             request.code = request.code or _CLIENT_LOST
+            request.give_up()
         except (WriteFailedError, StoreClosedError) as error:
             log.error("%s %s: %s", scope["method"], scope["path"], error)
             refusal = unavailable(str(error))

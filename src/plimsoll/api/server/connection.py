@@ -23,6 +23,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from plimsoll.api.machinery.exchange import CLAIM, HIJACK, SURPLUS, WIRE, Streams, Wire
 from plimsoll.api.machinery.users import certificate_user
+from plimsoll.api.server.fairness import is_exempt
+from plimsoll.api.server.inbox import Inbox
 
 KEEP_ALIVE_S = 120
 HEAD_BYTES, HEAD_S = 64 * 1024, 32.0  # of a request's line and headers
@@ -102,8 +104,9 @@ class HttpConnection(HttpToolsProtocol):
 
     limit = 0  # of connections; 0: none
     peers = Peers()
+    inbox = Inbox()
 
-    shown_name = ""  # in the client's certificate
+    shown_name, _is_exempt = "", False  # by the client's certificate
     _running: RequestResponseCycle | None = None  # uvicorn knows only the newest of several requests
     _owner = ""
     _unread_bytes = 0
@@ -127,11 +130,28 @@ class HttpConnection(HttpToolsProtocol):
             peer = tls.getpeercert()
             self.app_state = {**self.app_state, "peer": peer}
             user = certificate_user(peer) if peer else None
-            self.shown_name = user.name if user is not None else ""
+            if user is not None:
+                self.shown_name, self._is_exempt = user.name, is_exempt(user)
         self.peers.add(self)
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
+        """Of a client that is exempt by its certificate at once, of others in their round (`Inbox`)."""
+        if self._is_exempt:
+            self.parse(data)
+        else:
+            self.inbox.receive(self, data)
+
+    def pause(self) -> None:
+        self.transport.pause_reading()
+
+    def resume(self) -> None:
+        if not self.flow.read_paused and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def parse(self, data: bytes) -> None:
+        if self.parser is None:  # the connection has ended meanwhile
+            return
         super().data_received(data)
         if self._head_open:
             self._head_bytes += len(data)
@@ -150,7 +170,11 @@ class HttpConnection(HttpToolsProtocol):
         self._head_open = True
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        super().on_header(name, value)
+        """uvicorn's, with a limit."""
+        name = name.lower()
+        if name == b"expect" and value.lower() == b"100-continue":
+            self.expect_100_continue = True
+        self.headers.append((name, value))
         if len(self.headers) > HEADERS:
             raise TooManyHeadersError  # ends the parsing: the answer is 400
 
@@ -305,4 +329,4 @@ class _Hijacked(asyncio.StreamReaderProtocol):
 
 def limited(limit: int) -> type[HttpConnection]:
     """The connection class of a server with this limit."""
-    return type("LimitedConnection", (HttpConnection,), {"limit": limit, "peers": Peers()})
+    return type("LimitedConnection", (HttpConnection,), {"limit": limit, "peers": Peers(), "inbox": Inbox()})

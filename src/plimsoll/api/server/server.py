@@ -52,7 +52,8 @@ class _Server(uvicorn.Server):
     without sending a byte. Here a connection costs a socket until its client has sent something. Then TLS begins, with
     one connection in each round of the event loop, because a handshake takes a millisecond or two. If many are silent,
     the oldest is closed, and so is the oldest of many handshakes: an honest client needs a moment for either, so under
-    attack the others go first. The newest client is served first: behind a crowd it would wait for all of them.
+    attack the others go first. The newest and the oldest client are served in turns: behind a crowd a new one would
+    wait for all of them, and behind new ones an old one forever.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -61,7 +62,8 @@ class _Server(uvicorn.Server):
         self._accepting: asyncio.Task[None] | None = None
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # oldest first
         self._speaking: deque[socket.socket] = deque()  # oldest first; they wait for their round
-        self._handshakes: dict[asyncio.Task[None], None] = {}  # oldest first
+        self._is_oldest_next = False
+        self._handshakes: dict[socket.socket, asyncio.Task[None]] = {}  # oldest first
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup([])
@@ -74,9 +76,10 @@ class _Server(uvicorn.Server):
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        for task in (self._accepting, *self._handshakes):
-            if task is not None:
-                task.cancel()
+        if self._accepting is not None:
+            self._accepting.cancel()
+        while self._handshakes:
+            self._drop_oldest_handshake()
         for connection in (*self._silent, *self._speaking):
             self._close(connection)
         self._speaking.clear()
@@ -129,13 +132,25 @@ class _Server(uvicorn.Server):
         if not self._speaking:  # the server shuts down
             return
         loop = asyncio.get_running_loop()
-        task = loop.create_task(self._connect(self._speaking.pop()))
-        self._handshakes[task] = None
-        task.add_done_callback(self._handshakes.pop)
+        connection = self._speaking.popleft() if self._is_oldest_next else self._speaking.pop()
+        self._is_oldest_next = not self._is_oldest_next
+        self._handshakes[connection] = task = loop.create_task(self._connect(connection))
+        task.add_done_callback(lambda _: self._handshakes.pop(connection, None))
         if len(self._handshakes) > HANDSHAKES:
-            next(iter(self._handshakes)).cancel()
+            self._drop_oldest_handshake()
         if self._speaking:
             loop.call_soon(self._begin_next)
+
+    def _drop_oldest_handshake(self) -> None:
+        """By an end of the stream, at which asyncio closes its transport and then the socket.
+
+        A cancelled handshake may leave the transport registered. If its socket is closed then, the number of the
+        descriptor is used again, and events of another connection are delivered to that transport.
+        """
+        oldest = next(iter(self._handshakes))
+        del self._handshakes[oldest]
+        with contextlib.suppress(OSError):  # the client may have left
+            oldest.shutdown(socket.SHUT_RDWR)
 
     async def _connect(self, connection: socket.socket) -> None:
         config = self.config
@@ -146,15 +161,10 @@ class _Server(uvicorn.Server):
             )
             return made
 
-        try:
+        with contextlib.suppress(OSError):  # the client's affair: it left, or does not speak TLS
             await asyncio.get_running_loop().connect_accepted_socket(
                 protocol, connection, ssl=config.ssl, ssl_handshake_timeout=HANDSHAKE_S if config.ssl else None
             )
-        except OSError:
-            connection.close()  # the client's affair: it left, or does not speak TLS
-        except asyncio.CancelledError:
-            connection.close()
-            raise
 
     @contextlib.contextmanager
     def capture_signals(self) -> Any:

@@ -12,7 +12,9 @@ from plimsoll.aio import ExponentialBackoff, supervise
 from plimsoll.api.auth.account_tokens import CONFIGURATION_PATH, JWKS_PATH
 from plimsoll.api.auth.authenticator import Credentials
 from plimsoll.api.controllers import (
+    cronjobs,
     custom_resources,
+    daemonsets,
     deployments,
     disruption_budgets,
     endpoints,
@@ -27,6 +29,7 @@ from plimsoll.api.controllers import (
     replicasets,
     role_aggregation,
     service_accounts,
+    statefulsets,
 )
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
@@ -65,7 +68,7 @@ async def controllers(app: App) -> AsyncIterator[None]:
         app.start_hooks["bootstrap-controller"] = str(error)
         log.error("the service default/kubernetes is not written: %s", error)  # its controller tries again
     kubernetes_service.report_conflicts(cluster)
-    profile, pods, replica_sets = cluster.profile, Orphans(), Orphans()
+    profile, pods, replica_sets, revisions = cluster.profile, Orphans(), Orphans(), Orphans()
     every = (
         namespaces.controller(context, cluster.catalog),
         nodes.lifecycle_controller(context, profile, clock),
@@ -79,6 +82,9 @@ async def controllers(app: App) -> AsyncIterator[None]:
         replicasets.replication_controller(context, pods, clock),
         deployments.controller(context, replica_sets, profile, clock),
         jobs.controller(context, pods, clock),
+        cronjobs.controller(context, clock),
+        statefulsets.controller(context, pods, revisions, clock),
+        daemonsets.controller(context, pods, revisions, clock),
         disruption_budgets.controller(context),
         role_aggregation.controller(context),
         endpoints.controller(context),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from plimsoll.api.strategies.base import Strategy, WriteContext, relevant, with_old, without
+from plimsoll.codec.schema.decode import MAX_DEPTH
+from plimsoll.codec.yaml.json_stream import is_deeper
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.custom_resource_definitions import (
     defaulted,
@@ -20,19 +24,30 @@ class CustomResourceDefinitionStrategy(Strategy):
         return with_stored_version(defaulted(without(document, "status")))
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
-        return definition_errors(document)
+        return _depth_errors(document) or definition_errors(document)
 
     def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         return with_stored_version(defaulted(super().prepared_for_update(old, new, context)))
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
-        return definition_update_errors(old, new)
+        return _depth_errors(new) or definition_update_errors(old, new)
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         return _only_status(old, new)
 
     def warnings(self, document: JsonObject) -> list[str]:
         return warnings(document)
+
+
+def _depth_errors(definition: JsonObject) -> list[FieldError]:
+    """Schemas are the only part of it that may have any depth and any numbers."""
+    if is_deeper(definition, MAX_DEPTH):
+        return [FieldError("FieldValueInvalid", "spec.versions", f"must not be deeper than {MAX_DEPTH} levels")]
+    try:
+        msgspec.json.encode(definition)
+    except OverflowError:
+        return [FieldError("FieldValueInvalid", "spec.versions", "integers must have at most 64 bits")]
+    return []
 
 
 class CustomStrategy(Strategy):

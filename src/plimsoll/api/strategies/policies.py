@@ -26,6 +26,7 @@ from plimsoll.rules.resources.defaulting import BUILT_IN
 
 MAX_USER_PRIORITY = 1_000_000_000
 PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
+EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 _SCOPES = (
     "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
@@ -173,6 +174,9 @@ class DisruptionBudgetStrategy(Strategy):
         least, most = spec.get("minAvailable"), spec.get("maxUnavailable")
         if least is not None and most is not None:
             errors.append(invalid("spec", None, "minAvailable and maxUnavailable cannot be both set"))
+        policy = spec.get("unhealthyPodEvictionPolicy")
+        if policy is not None and policy not in EVICTION_POLICIES:
+            errors.append(unsupported("spec.unhealthyPodEvictionPolicy", policy, EVICTION_POLICIES))
         for field, value in (("minAvailable", least), ("maxUnavailable", most)):
             errors += count_or_percent_errors(f"spec.{field}", value)
         return errors

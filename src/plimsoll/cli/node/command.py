@@ -19,6 +19,12 @@ _OUTPUT = console.option("-o", "--output", type=console.Choice(["text", "json"])
 
 _AGENT = (
     console.option("--kubeconfig", metavar="FILE", type=console.Path(), help="The kubeconfig of the node."),
+    console.option(
+        "--bootstrap-kubeconfig",
+        metavar="FILE",
+        type=console.Path(exists=True),
+        help="Credentials to request the node's certificate with; --kubeconfig is then written.",
+    ),
     console.option("--name", metavar="NAME", help="The name of the node. [default: the host name]"),
     console.option(
         "--listen",
@@ -67,6 +73,9 @@ def node(context: console.Context, /, **options: Any) -> None:
     plimsoll api token create --node n1 > n1.kubeconfig
     plimsoll node --kubeconfig n1.kubeconfig --name n1 --capacity cpu=8,memory=4Gi
 
+    \b
+    plimsoll node --bootstrap-kubeconfig bootstrap.kubeconfig --kubeconfig /var/lib/plimsoll/node.kubeconfig
+
     The agent ends on SIGTERM; containers continue to run, and the next start finds them. The subcommands manage only
     the cgroups of the node (kubepods, QoS classes, node allocatable), without an API server:
 
@@ -94,13 +103,17 @@ async def _run(live: LiveNode, options: dict[str, Any], level: int) -> None:
     from plimsoll.linux.files.state_dir import default_state
     from plimsoll.logs import log_to_stderr
     from plimsoll.node.assembly import AgentOptions, run_node
+    from plimsoll.node.reporting.bootstrap import bootstrap, is_needed
 
     stop = stop_event(while_stdin=options["while_stdin"])
     log_to_stderr(level)
     allow_many_files()
     host, port = host_and_port(options["listen"])
+    name = node_name(options["name"])
+    if options["bootstrap_kubeconfig"] is not None and is_needed(options["kubeconfig"]):
+        await bootstrap(options["bootstrap_kubeconfig"], options["kubeconfig"], name)
     agent_options = AgentOptions(
-        name=node_name(options["name"]),
+        name=name,
         host=host,
         port=port,
         kubeconfig=options["kubeconfig"],

@@ -16,6 +16,7 @@ from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.users import NODE_PREFIX
 from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
+from plimsoll.api.nodeproxy.pod_proxy import PodProxy
 from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
@@ -41,7 +42,7 @@ def control_plane(
     pod_security: PodSecurity = DEFAULT_POD_SECURITY,
 ) -> App:
     calls = NodeCalls(authority)
-    streams, metrics = NodeStreams(calls), NodeMetrics(calls)
+    streams, metrics, proxy = NodeStreams(calls), NodeMetrics(calls), PodProxy(calls)
     credentials = Credentials(state)
     parts: list[Service] = [accounts(credentials), metrics_service, controllers, metrics.service]
     if scheduler:
@@ -64,8 +65,13 @@ def control_plane(
                 ("", "pods", "log"): streams.log,
                 **{("", "pods", name): streams.over_http for name in SUBPROTOCOLS},
                 ("", "nodes", "proxy"): streams.proxy,
+                ("", "pods", "proxy"): proxy.pods,
+                ("", "services", "proxy"): proxy.services,
             },
-            sockets={("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
+            sockets={
+                ("", "pods", "log"): streams.log_over_websocket,
+                **{("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
+            },
             audit=audit,
             root_ca=authority.ca_file.read_text(),
             sealing=SecretSealing(state),

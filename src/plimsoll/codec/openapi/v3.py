@@ -137,10 +137,13 @@ def group_version_kind(kind: SchemaKind) -> JsonObject:
 def paths_of(path: str, kind: SchemaKind, reference: str) -> JsonObject:
     """The operations on one kind; `reference` is its schema."""
     collection = f"/{path}/namespaces/{{namespace}}/{kind.plural}" if kind.namespaced else f"/{path}/{kind.plural}"
+    # kubectl explain 1.27 finds a kind by the list of all namespaces only.
+    everywhere = {f"/{path}/{kind.plural}": {"get": _operation(kind, "list", ())}} if kind.namespaced else {}
     body = {"*/*": {"schema": {"$ref": reference}}}
     types = _PATCH_TYPES if kind.table else _PATCH_TYPES[:-1]
     patch = {type_: {"schema": {"type": "object"}} for type_ in types}
     return {
+        **everywhere,
         collection: {
             "get": _operation(kind, "list", ()),
             "post": _operation(kind, "post", _WRITE_OPTIONS, body),

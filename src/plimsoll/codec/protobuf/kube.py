@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.golang.times import TimeError, from_unix
+from plimsoll.codec.protobuf.json_schema import schema_from_protobuf
 from plimsoll.codec.protobuf.wire import ProtobufError, as_bytes, as_signed, as_text, fields, packed
 from plimsoll.codec.schema.schema import Field, Type, schema, struct
 from plimsoll.rules.model.json_object import JsonObject
@@ -114,7 +115,7 @@ def _special(kind: Type, data: bytes) -> Any:
     if not data and kind.form in ("Time", "MicroTime"):
         return None
     if kind.form == "JSON":
-        raise ProtobufError("schemas of CustomResourceDefinitions are read as JSON or YAML, not as protobuf")
+        return schema_from_protobuf(data)
     members = dict(fields(data))
     if kind.form == "Quantity":
         return as_text(members.get(1, b"")) or "0"

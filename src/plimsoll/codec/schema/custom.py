@@ -68,10 +68,10 @@ def _pruned(schema: JsonObject, value: Any, path: str, unknown: list[str]) -> An
         items = schema.get("items")
         if not isinstance(items, dict):
             if is_preserved(schema):
-                return value
+                return _kept(value)
             items = {}
         return [_pruned(items, member, f"{path}[{index}]", unknown) for index, member in enumerate(value)]
-    return value
+    return _kept(value)
 
 
 def _pruned_object(
@@ -96,6 +96,13 @@ def _pruned_object(
 
 
 def _kept(value: Any) -> Any:
+    """Everything, with numbers as in Go: an integer of more than 64 bits is a float."""
+    if isinstance(value, dict):
+        return {name: _kept(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [_kept(member) for member in value]
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return float(value) if abs(value) < 10**300 else None
     return value
 
 

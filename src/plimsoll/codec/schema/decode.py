@@ -147,8 +147,8 @@ def may_repeat_keys(data: bytes) -> bool:
         return True
     try:
         written = msgspec.json.encode(msgspec.json.decode(data))
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return True  # msgspec refuses some texts that Python's reader accepts
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError, OverflowError):
+        return True  # msgspec refuses some texts that Python's reader accepts, and writes no large integers
     return data.translate(None, _BLANKS).count(b'":') != written.translate(None, _BLANKS).count(b'":')
 
 

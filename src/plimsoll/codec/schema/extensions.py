@@ -54,7 +54,7 @@ apiextensions.SelectableField v1.SelectableField | A field for field selectors.
   jsonPath 1 string! required | Where it is.
 apiextensions.CustomResourceConversion v1.CustomResourceConversion | How versions become each other.
   strategy 1 string/v1.ConversionStrategyType! required | None: only apiVersion changes.
-  webhook 2 JSON | Not supported.
+  webhook - JSON | Not supported.
 apiextensions.CustomResourceDefinitionStatus v1.CustomResourceDefinitionStatus | Whether a custom kind is served.
   conditions 1 []apiextensions.CustomResourceDefinitionCondition! map=type | NamesAccepted, Established and others.
   acceptedNames 2 apiextensions.CustomResourceDefinitionNames! | The names in use.

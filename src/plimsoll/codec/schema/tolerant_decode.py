@@ -239,6 +239,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, (NumberText, int, float)) and not isinstance(value, bool)
 
 
+def _json_number(text: NumberText) -> int | float:
+    """An integer if it has at most 64 bits, as in Go."""
+    if len(text) <= _LONGEST_INTEGER and _INTEGER.fullmatch(text) and -(2**63) <= int(text) < 2**63:
+        return int(text)
+    return float(text)
+
+
 def json_name(value: Any) -> str:
     if isinstance(value, bool):
         return "bool"
@@ -258,5 +265,5 @@ def plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: plain(member) for name, member in value.items()}
     if isinstance(value, NumberText):
-        return int(value) if len(value) <= _LONGEST_INTEGER and _INTEGER.fullmatch(value) else float(value)
+        return _json_number(value)
     return value

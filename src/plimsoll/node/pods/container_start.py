@@ -22,6 +22,7 @@ from plimsoll.node.volumes.volumes import ReadyVolumes
 from plimsoll.rules.lifecycle.api_objects import PodObjects
 from plimsoll.rules.lifecycle.environment import Surroundings, environment
 from plimsoll.rules.lifecycle.events import ContainerEvents, hook_without_tls, pod_reference
+from plimsoll.rules.model.objects import is_static
 from plimsoll.rules.model.observed import CriResources, Start, StartFailure
 from plimsoll.rules.model.runnable import Hook, RunContainer, RunPod, container_named
 from plimsoll.runtime.interface import ContainerMount, Image, ImageError, RuntimeCallError, SandboxSpec
@@ -122,7 +123,15 @@ class Starter:
 
     async def _create(self, pod: RunPod, container: RunContainer, image: Image, what: ContainerStart) -> str:
         prepared = what.prepared
-        variables = environment(pod, container, prepared.objects, prepared.surroundings, profile=self._node.profile)
+        services = await self._node.service_links.variables(pod, is_static=is_static(pod))
+        variables = environment(
+            pod,
+            container,
+            prepared.objects,
+            prepared.surroundings,
+            services=services,
+            profile=self._node.profile,
+        )
         for note in variables.notes:
             self._node.events.emit(pod, "Warning", note.reason, note.message)
         handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)

@@ -12,6 +12,7 @@ from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_spec import NodePaths
 from plimsoll.node.pods.credential_plugins import CredentialPlugins
 from plimsoll.node.pods.runtime_classes import RuntimeClasses
+from plimsoll.node.pods.service_links import ServiceLinks
 from plimsoll.node.pods.status import PodReports
 from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.resize.queue import Resizes
@@ -19,6 +20,7 @@ from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.volumes.object_cache import ObjectCache
 from plimsoll.node.volumes.volumes import Volumes
 from plimsoll.rules.lifecycle.environment import Surroundings
@@ -45,6 +47,8 @@ class NodeServices(msgspec.Struct, frozen=True):
     resizes: Resizes
     volumes: Volumes
     objects: ObjectCache
+    users: UserNamespaces
+    service_links: ServiceLinks
     runtime_classes: RuntimeClasses
     paths: NodePaths
     surroundings: Surroundings

@@ -17,7 +17,7 @@ from plimsoll.node.pods.observe import oom_base_key
 from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.resize.actuator import PodResize
 from plimsoll.rules.lifecycle.events import sandbox_failed
-from plimsoll.rules.lifecycle.security_context import without_effect
+from plimsoll.rules.lifecycle.security_context import no_user_namespaces, without_effect
 from plimsoll.rules.model.observed import ObservedPod, PodActions, Start, StartFailure
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.resize.allocation import actuated_after
@@ -40,6 +40,8 @@ class PodStart:
         cgroup_pod = self._actuator.cgroup_pod(pod, ids)
         parent = self._node.cgroups.planned_path(cgroup_pod)
         sandbox = sandbox_spec(pod, _attempt(observed, actions), parent, self._node.paths)
+        if pod.spec.host_users is False:
+            sandbox = msgspec.structs.replace(sandbox, users=self._node.users.of_pod(self._uid))
         for start in actions.starts:
             if container_id := self._node.runtime.container_id(sandbox, start.name, start.attempt):
                 ids[start.name] = start.resume_id or container_id
@@ -78,9 +80,15 @@ class PodStart:
             self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
             handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)
+            if spec.users is not None:
+                self._node.meters.started_user_namespaces.add()
+                if handler not in self._node.runtime.features.user_namespaces:
+                    raise RuntimeCallError("user namespace", no_user_namespaces(handler))
             return await self._node.runtime.make_sandbox(msgspec.structs.replace(spec, runtime_handler=handler))
         except RuntimeCallError as error:
             self._node.meters.started_pods_errors.add()
+            if spec.users is not None:
+                self._node.meters.started_user_namespaces_errors.add()
             self._node.events.emit_lifecycle(pod, sandbox_failed(error.reason))
             raise
 

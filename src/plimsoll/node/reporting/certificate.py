@@ -14,11 +14,13 @@ import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from plimsoll.aio import ExponentialBackoff
 from plimsoll.codec.kernel.x509 import CertificateFormatError, validity
+from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
@@ -43,6 +45,20 @@ class NodeIdentity(msgspec.Struct, frozen=True):
 
 class CertificatePendingError(TimeoutError):
     pass
+
+
+class CertificateRefusedError(PlimsollError):
+    pass
+
+
+FAILURES = (
+    ApiError,
+    UnreachableError,
+    TimeoutError,
+    KeyGenerationError,
+    CertificateFormatError,
+    CertificateRefusedError,
+)
 
 
 def stored_identity(state: Path, configured: NodeIdentity) -> NodeIdentity:
@@ -88,43 +104,52 @@ class Renewal:
             try:
                 await self.renew()
                 backoff.reset()
-            except (ApiError, UnreachableError, TimeoutError, KeyGenerationError, CertificateFormatError) as error:
+            except FAILURES as error:
                 pause_s = backoff.next_s()
                 _log.warning("cannot renew the node's certificate: %s; retrying in %g s", error, pause_s)
                 await asyncio.sleep(pause_s)
 
     async def renew(self) -> None:
-        csr = await signing_request(f"system:node:{self._name}", "system:nodes")
-        name = f"csr-{secrets.token_hex(4)}"
-        document = {
-            "apiVersion": "certificates.k8s.io/v1",
-            "kind": "CertificateSigningRequest",
-            "metadata": {"name": name},
-            "spec": {
-                "request": base64.b64encode(csr.request).decode(),
-                "signerName": SIGNER,
-                "usages": ["digital signature", "client auth"],
-            },
-        }
-        answer = await self._client.ask(request.create(REQUESTS, document))
-        certificate = await self._signed(name, answer)
-        validity(certificate)
-        identity = NodeIdentity(certificate, csr.key)
-        write_private(self._state / FILE, certificate + b"\n" + csr.key)
+        identity = await requested_identity(self._client, self._name, self._clock)
+        write_private(self._state / FILE, identity.certificate + b"\n" + identity.key)
         self.identity = identity
         self._use(identity)
         _log.info("the node's certificate was renewed")
 
-    async def _signed(self, name: str, answer: dict[str, object]) -> bytes:
-        until_s = self._clock() + SIGNED_S
-        while True:
-            status = answer.get("status")
-            if isinstance(status, dict) and status.get("certificate"):
-                try:
-                    return base64.b64decode(str(status["certificate"]), validate=True)
-                except ValueError as error:
-                    raise CertificateFormatError(f"{name}: status.certificate: {error}") from None
-            if self._clock() > until_s:
-                raise CertificatePendingError(f"{name} was not signed within {SIGNED_S:g} s")
-            await asyncio.sleep(SIGNED_POLL_S)
-            answer = await self._client.ask(request.get(REQUESTS, name))
+
+async def requested_identity(client: Client, node_name: str, clock: Callable[[], float] = time.time) -> NodeIdentity:
+    """A new key, and the certificate that the cluster signs for it. Raises what `FAILURES` lists."""
+    csr = await signing_request(f"system:node:{node_name}", "system:nodes")
+    name = f"csr-{secrets.token_hex(4)}"
+    document = {
+        "apiVersion": "certificates.k8s.io/v1",
+        "kind": "CertificateSigningRequest",
+        "metadata": {"name": name},
+        "spec": {
+            "request": base64.b64encode(csr.request).decode(),
+            "signerName": SIGNER,
+            "usages": ["digital signature", "client auth"],
+        },
+    }
+    answer = await client.ask(request.create(REQUESTS, document))
+    certificate = await _signed(client, name, answer, clock)
+    validity(certificate)
+    return NodeIdentity(certificate, csr.key)
+
+
+async def _signed(client: Client, name: str, answer: dict[str, Any], clock: Callable[[], float]) -> bytes:
+    until_s = clock() + SIGNED_S
+    while True:
+        status = answer.get("status") or {}
+        if status.get("certificate"):
+            try:
+                return base64.b64decode(str(status["certificate"]), validate=True)
+            except ValueError as error:
+                raise CertificateFormatError(f"{name}: status.certificate: {error}") from None
+        for condition in status.get("conditions") or ():
+            if condition.get("type") in ("Denied", "Failed"):
+                raise CertificateRefusedError(f"{name}: {condition['type']}: {condition.get('message') or 'no reason'}")
+        if clock() > until_s:
+            raise CertificatePendingError(f"{name} was not signed within {SIGNED_S:g} s")
+        await asyncio.sleep(SIGNED_POLL_S)
+        answer = await client.ask(request.get(REQUESTS, name))

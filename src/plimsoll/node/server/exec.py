@@ -1,7 +1,8 @@
-"""`kubectl exec` and `attach` between a WebSocket and a process in a container: v4 and v5.channel.k8s.io.
+"""`kubectl exec` and `attach` between a WebSocket and a process in a container: channel.k8s.io, v4 and v5 of it.
 
 The first byte of every message is its channel: 0 stdin, 1 stdout, 2 stderr, 3 the result (a Status as JSON), 4 the size
-of the terminal; v5 adds 255, which closes the channel that its second byte names. Nothing is buffered: a slow reader
+of the terminal; v5 adds 255, which closes the channel that its second byte names. Without a version, a failure is only
+its text, and a success is not reported. Nothing is buffered: a slow reader
 slows down the writer. When the client disconnects, a process of exec is killed; a container only loses its reader.
 """
 
@@ -22,8 +23,8 @@ from plimsoll.node.server.idle import IdleClock
 from plimsoll.node.server.logs import Query, flag
 from plimsoll.runtime.interface import ExecSession
 
-V5, V4 = "v5.channel.k8s.io", "v4.channel.k8s.io"
-SUBPROTOCOLS: Final = (V5, V4)
+V5, V4, V1 = "v5.channel.k8s.io", "v4.channel.k8s.io", "channel.k8s.io"
+SUBPROTOCOLS: Final = (V5, V4, V1)
 STDIN, STDOUT, STDERR, ERROR, RESIZE, CLOSE = 0, 1, 2, 3, 4, 255
 SHORT_BYTES = 4096  # of a message on another channel than stdin
 MAX_COMMAND_BYTES = 128 << 10  # the kernel's limit for one argument
@@ -85,31 +86,43 @@ def _is_set(query: Query, name: str) -> bool:
     return flag(query, name) or flag(query, {"stdin": "input", "stdout": "output", "stderr": "error"}.get(name, name))
 
 
-async def run_exec(socket: ChannelSocket, options: ExecOptions, attach: Attach, idle: IdleClock | None = None) -> None:
+async def run_exec(
+    socket: ChannelSocket,
+    options: ExecOptions,
+    attach: Attach,
+    idle: IdleClock | None = None,
+    *,
+    has_status: bool = True,
+) -> None:
     """Run the whole session. Errors are sent on the error channel, since kubectl shows no other.
 
-    Like the kubelet, it starts with an empty message to confirm the connection."""
+    `has_status`: the subprotocol has results as Status. Like the kubelet, it starts with an empty message to confirm
+    the connection.
+    """
     first = STDOUT if options.stdout else STDERR if options.stderr else ERROR
     with suppress(OSError):
         await socket.send(bytes([first]))
         try:
             session = await attach()
         except HttpError as error:
-            await _finish(socket, failure(f"unable to upgrade connection: {error}"))
+            await _finish(socket, failure(f"unable to upgrade connection: {error}"), has_status)
             return
         except PlimsollError as error:
-            await _finish(socket, failure(f"Internal error occurred: error {options.doing}: {error}"))
+            await _finish(socket, failure(f"Internal error occurred: error {options.doing}: {error}"), has_status)
             return
         try:
             status = await _bridge(socket, options, session, idle or IdleClock())
             if status is not None:
-                await _finish(socket, status)
+                await _finish(socket, status, has_status)
         finally:
             await session.close()
 
 
-async def _finish(socket: ChannelSocket, status: dict[str, Any]) -> None:
-    await socket.send(bytes([ERROR]) + msgspec.json.encode(status))
+async def _finish(socket: ChannelSocket, status: dict[str, Any], has_status: bool) -> None:
+    if has_status:
+        await socket.send(bytes([ERROR]) + msgspec.json.encode(status))
+    elif status["status"] != "Success":
+        await socket.send(bytes([ERROR]) + status["message"].encode())
     await socket.close(1000)
 
 

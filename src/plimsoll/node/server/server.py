@@ -129,9 +129,11 @@ class NodeServer:
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         try:
-            reads = request.path[0] not in STREAMS
-            await self._access.check(request.peer, request.header(b"authorization"), request.path[0], reads=reads)
-            if reads and request.method != "GET":
+            component, streams = request.path[0], request.path[0] in STREAMS
+            await self._access.check(
+                request.peer, request.header(b"authorization"), request.method, component, streams=streams
+            )
+            if not streams and request.method != "GET":
                 return Reply(405, b"Method Not Allowed\n", headers=(("Allow", "GET"),))
             return await self._answer(request)
         except HttpError as error:

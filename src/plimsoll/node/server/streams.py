@@ -17,6 +17,7 @@ import msgspec
 from plimsoll.node.server.exec import (
     SUBPROTOCOLS,
     V4,
+    V5,
     ExecOptions,
     attach_options,
     exec_options,
@@ -102,7 +103,7 @@ class StreamRequests:
         tty: bool | None = None,
     ) -> HttpResponse:
         over_spdy = is_spdy(request)
-        subprotocol = "" if over_spdy else _subprotocol(request, SUBPROTOCOLS)
+        subprotocol = "" if over_spdy else _subprotocol(request, SUBPROTOCOLS, or_none=True)
         if over_spdy:
             _check_version(request, V4)
         wanted = read(request.query)
@@ -117,7 +118,8 @@ class StreamRequests:
             from plimsoll.net.websocket import WebSocket  # imports wsproto, which most agents never need
 
             web_socket = await WebSocket.accept(request.headers, request.target, subprotocol, reader, writer)
-            await run_exec(web_socket, options, start, IdleClock(self._idle_s))
+            has_status = subprotocol in (V5, V4)
+            await run_exec(web_socket, options, start, IdleClock(self._idle_s), has_status=has_status)
 
         return Upgrade(run)
 
@@ -163,10 +165,13 @@ class OptionReader(Protocol):
     def __call__(self, query: Query, /) -> ExecOptions: ...
 
 
-def _subprotocol(request: HttpRequest, known: tuple[str, ...]) -> str:
+def _subprotocol(request: HttpRequest, known: tuple[str, ...], *, or_none: bool = False) -> str:
+    """`or_none`: a client need not offer any."""
     if problem := handshake_problem(request):
         raise HttpError(400, problem)
     offered = offered_subprotocols(request)
+    if or_none and not offered:
+        return ""
     for name in known:
         if name in offered:
             return name

@@ -146,6 +146,7 @@ _BINDINGS: dict[str, tuple[Subject, ...]] = {
     "system:node-bootstrapper": (Subject("Group", "system:bootstrappers"),),
     "system:certificates.k8s.io:certificatesigningrequests:nodeclient": (Subject("Group", "system:bootstrappers"),),
     "system:certificates.k8s.io:certificatesigningrequests:selfnodeclient": (Subject("Group", "system:nodes"),),
+    "system:kubelet-api-admin": (Subject("Group", "plimsoll:api"),),  # this API server, when it calls a node
     VIEWER: (Subject("Group", "plimsoll:viewers"),),
 }
 

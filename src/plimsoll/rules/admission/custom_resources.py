@@ -137,8 +137,17 @@ def _number_errors(schema: JsonObject, value: float, path: str) -> Iterator[Fiel
             yield _invalid(path, value, f"{path} in body should be greater than {least}")
         elif value < least:
             yield _invalid(path, value, f"{path} in body should be greater than or equal to {least}")
-    if step and (value / step) % 1:
+    if step and not _is_multiple(value, step):
         yield _invalid(path, value, f"{path} in body should be a multiple of {step}")
+
+
+def _is_multiple(value: float, step: float) -> bool:
+    if isinstance(value, int) and isinstance(step, int):
+        return value % step == 0
+    try:
+        return (value / step).is_integer()
+    except OverflowError:
+        return False
 
 
 def _list_errors(schema: JsonObject, value: list[Any], path: str) -> Iterator[FieldError]:

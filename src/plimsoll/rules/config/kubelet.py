@@ -33,6 +33,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     system_cgroups: str
     seccomp_default: bool
     allowed_unsafe_sysctls: tuple[str, ...]
+    user_ids_per_pod: int
     # Reserved resources
     system_reserved: ResourceList
     kube_reserved: ResourceList
@@ -98,9 +99,15 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     static_pod_url_header: dict[str, tuple[str, ...]]
     file_check_s: float
     http_check_s: float
-    # Loops and gates
+    # Loops
     sync_frequency_s: float
     streaming_idle_s: float
+    # Callers of the node's server
+    authorization_mode: Literal["Webhook", "AlwaysAllow"]
+    token_cache_s: float
+    allowed_cache_s: float
+    denied_cache_s: float
+    # Gates
     feature_gates: dict[str, bool]
 
     def gate(self, name: str) -> bool:

@@ -33,6 +33,20 @@ def budget_status(
     }
 
 
+def is_protected(budget: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+    """Whether an eviction of this pod needs a disruption. A pod that is not ready may need none.
+
+    With AlwaysAllow it never does; by default only while the budget's other pods suffice.
+    """
+    if is_ready(pod):
+        return True
+    if budget["spec"].get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return False
+    status = budget.get("status") or {}
+    healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+    return not (desired > 0 and healthy >= desired)
+
+
 def _count(value: object, total: int) -> int:
     """A percentage is rounded up, for both kinds."""
     if isinstance(value, str) and value.endswith("%"):

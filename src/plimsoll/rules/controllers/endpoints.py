@@ -87,8 +87,13 @@ class ServedPod(msgspec.Struct, frozen=True):
         return self.metadata.deletion_timestamp is not None
 
     def address(self, family: str) -> str:
-        found = [each.ip for each in self.status.pod_ips] or [self.status.pod_ip]
-        return next((ip for ip in found if ip and f"IPv{ipaddress.ip_address(ip).version}" == family), "")
+        """The first of this family; a loopback address, as of a node that serves only its own machine, is none."""
+        for each in (*self.status.pod_ips, Address(self.status.pod_ip)):
+            if each.ip:
+                ip = ipaddress.ip_address(each.ip)
+                if f"IPv{ip.version}" == family and not ip.is_loopback:
+                    return each.ip
+        return ""
 
     def reference(self) -> JsonObject:
         metadata = self.metadata

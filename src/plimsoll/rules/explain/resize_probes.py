@@ -50,16 +50,17 @@ def resize_facts(pods: Iterable[Resizable], setting: NodeConfig) -> Iterator[tup
         allocated = each.allocated
         for what, wanted in ((MORE_CPU, _more_cpu(allocated)), (LESS_MEMORY, _less_memory(allocated))):
             if wanted is not None:
-                yield (each.title, what), Fact(_answer(allocated, wanted, api, around))
+                yield (each.title, what), _answer(allocated, wanted, api, around)
         if allocated is not each.desired:
-            yield (each.title, PENDING), Fact(_answer(allocated, each.desired, api, around))
+            yield (each.title, PENDING), _answer(allocated, each.desired, api, around)
 
 
-def _answer(before: Pod, after: Pod, api: Api, around: ResizeSetting) -> str:
+def _answer(before: Pod, after: Pod, api: Api, around: ResizeSetting) -> Fact:
     if api.errors(PodVersion(_document(before), before), PodVersion(_document(after), after), around.profile):
-        return "refused by the API server"
+        return Fact("refused by the API server")
     verdict = resize_verdict(after, allocation_of(before, api.gates), around)
-    return f"{verdict.decision}: {verdict.message}" if verdict.decision == "Infeasible" else verdict.decision
+    text = f"{verdict.decision}: {verdict.message}" if verdict.decision == "Infeasible" else verdict.decision
+    return Fact(text, formula=verdict.reason)
 
 
 def _more_cpu(pod: Pod) -> Pod | None:

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import msgspec
 
-from plimsoll.rules.cgroups.desired import defaulted_on
 from plimsoll.rules.explain.differences import (
     ABSENT,
     CLASS,
@@ -36,9 +35,18 @@ from plimsoll.rules.explain.differences import (
 )
 from plimsoll.rules.explain.refusal import refusal_errors
 from plimsoll.rules.explain.resize_probes import RESIZE
-from plimsoll.rules.explain.upgrade_causes import SEVERAL, Cause, Part, Side
-from plimsoll.rules.explain.upgrade_trials import NamedPod, Trials, answers, value_facts
-from plimsoll.rules.model.objects import Container, Pod, is_critical, is_sidecar
+from plimsoll.rules.explain.upgrade_causes import SEVERAL, Cause, Part, Side, cause_of
+from plimsoll.rules.explain.upgrade_trials import NamedPod, Trials, Upgrade, answers, stored, value_facts
+from plimsoll.rules.model.objects import (
+    CPU,
+    MEMORY,
+    Container,
+    Pod,
+    Resources,
+    container_fields,
+    is_critical,
+    is_sidecar,
+)
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.effective import pod_level_set
 from plimsoll.rules.resources.node_policy import is_plain
@@ -58,7 +66,7 @@ _KINDS: dict[str, Kind] = {
 }
 _CONTENDED = frozenset({PROTECTED, CPU_FLOOR})
 OOM_ORDER = "OOM order at equal use"
-_AMOUNT = re.compile(r"[0-9]+")
+_AMOUNT = re.compile(r"(?<![a-zA-Z0-9.])[1-9][0-9.]*(?:[numkMGTPE]i?|Ki)?\b")
 # What the kernel has in a new cgroup: writing it changes nothing by itself.
 _KERNEL_DEFAULTS = {("memory.min", "0"), ("memory.low", "0"), ("memory.high", "max")}
 KERNEL_DEFAULT = "the kernel's own default: no effect unless something else has written the file"
@@ -93,15 +101,19 @@ class Comparison:
         self._known: dict[object, tuple[str, ...]] = {}
         self._likely: dict[object, dict[Part, bool]] = {}  # which parts alone were causes of a fact before
         self._named: dict[tuple[tuple[Part, ...], Part], Cause] = {}
+        self._upgrades: list[Upgrade] = []  # of nodes that differ in more than their names
 
     def changes(self, node: str, old: Side, new: Side, given: Sequence[NamedPod]) -> Iterator[Change]:
         """Of the pods on one node, and of the cgroups above them. Raises InvalidConfigError if a side cannot run."""
-        settings = old.setting(), new.setting()
-        pods = []
+        upgrade = self._upgrade(old, new)
+        pods, both = [], []
         for each in given:
-            refused = [_refusal(each.pod, setting) for setting in settings]
+            created = NamedPod(each.title, as_created(each.pod))
+            on_both = [stored(created, side) for side in upgrade.nodes]
+            refused = [_refusal(pod, side) for pod, side in zip(on_both, upgrade.nodes, strict=True)]
             if not any(refused):
-                pods.append(msgspec.structs.replace(each, pod=as_created(each.pod)))
+                pods.append(created)
+                both.append(on_both)
             elif refused[0]:
                 self.left_out[each.title] = refused[0]
             else:
@@ -117,11 +129,14 @@ class Comparison:
                     each.title,
                     breaks=True,
                 )
-        left, right = ({**value_facts(pods, setting), **answers(pods, setting)} for setting in settings)
+        left, right = (
+            {**value_facts(on_side, side), **answers(on_side, side)}
+            for on_side, side in zip(zip(*both, strict=True) if both else ((), ()), upgrade.nodes, strict=True)
+        )
         rows = differing(left, right)
         if not rows:
             return
-        trials = Trials(old, new, {each.title: each for each in pods})
+        trials = Trials(upgrade, {each.title: each for each in pods})
         forms = {
             each.title: _form(each.pod, left[each.title, CLASS].value, right[each.title, CLASS].value) for each in pods
         }
@@ -134,24 +149,34 @@ class Comparison:
                     change, kind="oom order", what=OOM_ORDER, old=was, new=becomes, formula=""
                 )
 
+    def _upgrade(self, old: Side, new: Side) -> Upgrade:
+        sides = _unnamed(old), _unnamed(new)
+        for known in self._upgrades:
+            if known.sides == sides:
+                return known
+        self._upgrades.append(Upgrade(*sides))
+        return self._upgrades[-1]
+
     def _change(self, row: Difference, node: str, forms: dict[str, _Form], trials: Trials) -> Change:
         title, _, container = row.where.partition(" / ")
         form = forms.get(title)
         # Node and class cgroups have no form: their own name stands for it. What a pod gets under contention depends
         # on the pods beside it.
         alone = form is not None and row.what not in _CONTENDED
-        distinct: object = form if alone else form.coarse if form else row.where
+        distinct: object = row.where
+        if form:
+            distinct = form.about(row.what, container) if alone else form.coarse
         if form and row.what == CPU_FLOOR:  # every pod of a node may have another: one answer for all
             distinct = None
-        # Of amounts it matters whether there are any; an answer to a resize is one of a few texts with amounts.
-        texts = _without_amounts((row.first, row.second)) if row.what.startswith(RESIZE) else ()
-        key = (trials.parts, distinct, bool(container), row.what, row.first == ABSENT, row.second == ABSENT, texts)
+        texts = (row.first, row.second, row.formula if row.what.startswith(RESIZE) else "")
+        parts = trials.upgrade.parts
+        key = (parts, distinct, row.what, *map(_without_amounts, texts))
         if key not in self._known:
-            likely = self._likely.setdefault((trials.parts, row.what, bool(container)), {})
+            likely = self._likely.setdefault((parts, row.what, bool(container)), {})
             found = trials.causes(row, title if alone else "", likely)
             if len(found) == 1:
                 likely[found[0]] = True
-            causes = [self._cause(part, trials) for part in found] or [SEVERAL]
+            causes = [self._cause(part, trials.upgrade) for part in found] or [SEVERAL]
             self.causes.update((cause.id, cause) for cause in causes if cause.id not in self.causes)
             self._known[key] = tuple(cause.id for cause in causes)
         return Change(
@@ -167,10 +192,10 @@ class Comparison:
             KERNEL_DEFAULT if row.first == ABSENT and (row.what, row.second) in _KERNEL_DEFAULTS else row.note,
         )
 
-    def _cause(self, part: Part, trials: Trials) -> Cause:
-        key = (trials.parts, part)
+    def _cause(self, part: Part, upgrade: Upgrade) -> Cause:
+        key = (upgrade.parts, part)
         if key not in self._named:
-            self._named[key] = trials.cause_of(part)
+            self._named[key] = cause_of(part, *upgrade.sides)
         return self._named[key]
 
 
@@ -182,8 +207,13 @@ _REFUSED = Cause(
 )
 
 
-def _without_amounts(texts: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_AMOUNT.sub("", text) for text in texts)
+def _unnamed(side: Side) -> Side:
+    return msgspec.structs.replace(side, machine=msgspec.structs.replace(side.machine, name=""))
+
+
+def _without_amounts(text: str) -> str:
+    """It matters whether there is any amount, not which."""
+    return _AMOUNT.sub("n", text)
 
 
 def _kind(what: str) -> Kind:
@@ -201,8 +231,8 @@ def as_created(pod: Pod) -> Pod:
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, qos_class=None))
 
 
-def _refusal(pod: Pod, setting: NodeConfig) -> str:
-    errors = refusal_errors(defaulted_on(pod, setting), (), setting.policy.gates)
+def _refusal(pod: NamedPod, node: NodeConfig) -> str:
+    errors = refusal_errors(pod.pod, (), node.policy.gates)
     return f"{errors[0].field}: {errors[0].message()}" if errors else ""
 
 
@@ -219,27 +249,67 @@ class _Places:
 
 
 class _Form(msgspec.Struct, frozen=True):
-    """Pods of one form change for the same reasons: only their amounts differ."""
+    """What the causes of a pod's changes depend on: pods of one form differ in amounts only."""
 
     coarse: tuple[str, str, bool, bool]  # both classes, whether pod-level resources are present, and set
-    fine: tuple[object, ...]
+    rest: tuple[object, ...]
+    level: _Named
+    containers: dict[str, _Named]
+
+    def about(self, what: str, container: str) -> tuple[object, ...]:
+        """Only the resources that the fact is about, and of a container's own fact only this container: its memory does
+        not depend on the CPU of others. Its score depends on their memory, and an answer to a resize on none of them.
+        """
+        if what.startswith(RESIZE):
+            return self.coarse, self.rest, self.level
+        names = _resources(what)
+        pod = (self.coarse, self.rest, self.level.only(names))
+        if container and what != SCORE:
+            return *pod, self.containers[container].only(names)
+        return *pod, bool(container), frozenset(each.only(names) for each in self.containers.values())
+
+
+class _Named(msgspec.Struct, frozen=True):
+    """The resources that a container or pod level names."""
+
+    stage: str
+    requests: frozenset[str]
+    limits: frozenset[str]
+
+    def only(self, names: frozenset[str] | None) -> _Named:
+        return self if names is None else _Named(self.stage, self.requests & names, self.limits & names)
 
 
 def _form(pod: Pod, old_class: str, new_class: str) -> _Form:
     spec = pod.spec
     return _Form(
         (old_class, new_class, spec.resources is not None, pod_level_set(spec.resources)),
-        (
-            frozenset(map(_names, spec.containers)),
-            frozenset(map(_names, spec.init_containers)),
-            any(map(is_sidecar, spec.init_containers)),
-            is_critical(pod),
-            is_plain(pod),
-            bool(spec.overhead),
-            pod.status.resize,
-        ),
+        (is_critical(pod), is_plain(pod), bool(spec.overhead), pod.status.resize),
+        _named("pod", spec.resources or Resources()),
+        {
+            container.name: _named(_stage(field, container), container.resources)
+            for field, container in container_fields(spec)
+        },
     )
 
 
-def _names(container: Container) -> tuple[frozenset[str], frozenset[str]]:
-    return frozenset(container.resources.requests or ()), frozenset(container.resources.limits or ())
+def _stage(field: str, container: Container) -> str:
+    return "sidecar" if is_sidecar(container) else field.partition("[")[0]
+
+
+def _named(stage: str, resources: Resources) -> _Named:
+    return _Named(stage, frozenset(resources.requests or ()), frozenset(resources.limits or ()))
+
+
+_OF_MEMORY, _OF_CPU, _OF_BOTH = frozenset({MEMORY}), frozenset({CPU}), frozenset({CPU, MEMORY})
+
+
+def _resources(what: str) -> frozenset[str] | None:
+    """That the fact is about; None: any."""
+    if what.startswith((f"{COUNTED} ", f"{LIMITS} ")):
+        return frozenset({what.partition(" ")[2]})
+    if what in (CLASS, EVICTION, PATH):
+        return _OF_BOTH
+    if what.startswith(("memory", "swap", SCORE)):
+        return _OF_MEMORY
+    return _OF_CPU if what.startswith("cpu") else None

@@ -32,9 +32,9 @@ def recorded(setting: NodeConfig) -> tuple[NodeConfig, set[Setting]]:
     return node, read
 
 
-def differing(first: NodeConfig, second: NodeConfig) -> set[Setting]:
+def differing(first: NodeConfig, second: NodeConfig) -> frozenset[Setting]:
     left, right = dict(_settings(first)), dict(_settings(second))
-    return {key for key in left if left[key] != right[key]}
+    return frozenset(key for key in left if left[key] != right[key])
 
 
 _PARTS = frozenset({("node", "policy"), ("node", "profile"), ("node", "config"), ("policy", "gates")})

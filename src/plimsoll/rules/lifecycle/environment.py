@@ -67,10 +67,12 @@ def environment(
     objects: PodObjects,
     surroundings: Surroundings,
     *,
+    services: Mapping[str, str] | None = None,
     profile: Profile = DEFAULT_PROFILE,
 ) -> Environment:
-    """`pod` has its allocated resources. Raises ContainerConfigError."""
-    variables: dict[str, str] = {}
+    """`pod` has its allocated resources; `services` are the variables that come before all others
+    (`rules.lifecycle.service_links`). Raises ContainerConfigError."""
+    variables: dict[str, str] = dict(services or {})
     notes: list[EnvironmentNote] = []
     for source in container.env_from:
         notes.extend(_take_all(source, pod.metadata.namespace, objects, variables, profile))

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import msgspec
 
 from plimsoll.errors import ContainerConfigError
+from plimsoll.rules.gotext import quoted
 from plimsoll.rules.model.runnable import (
     PodSecurityContext,
     RunContainer,
@@ -179,6 +180,12 @@ def without_effect(pod: RunPod, *, has_selinux: bool) -> list[str]:
     ]
     reasons = ((fields, "SELinux is not enabled on this node"), (ports, "this node forwards no ports to pods"))
     return [f"{', '.join(paths)}: no effect, {reason}" for paths, reason in reasons if paths]
+
+
+def no_user_namespaces(handler: str) -> str:
+    """The kubelet's sentence about a runtime that cannot do `hostUsers: false`."""
+    what = f"RuntimeClass handler {quoted(handler)}" if handler else "runtime"
+    return f"can't set `spec.hostUsers: false`, {what} does not support user namespaces"
 
 
 def app_armor_profiles(pod: RunPod) -> bool:

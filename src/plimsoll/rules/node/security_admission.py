@@ -102,7 +102,7 @@ def namespace_of(name: str) -> str:
 
 
 def normalized(name: str) -> str:
-    """With dots between its parts: `net/ipv4/conf/eth0.100/x` is `net.ipv4.conf.eth0/100.x`."""
+    """With dots between its parts; a dot inside a part, as in the name of a VLAN, becomes a slash."""
     first = next((letter for letter in name if letter in "./"), ".")
     return name if first == "." else name.translate(str.maketrans("./", "/."))
 

@@ -20,6 +20,7 @@ import plimsoll
 from plimsoll.codec.seccomp.bpf import compiled
 from plimsoll.codec.seccomp.profiles import InvalidProfileError, default_profile, read_profile
 from plimsoll.linux import capabilities
+from plimsoll.linux.machine import kernel_version
 from plimsoll.rules.lifecycle.security_context import LOCALHOST
 from plimsoll.runtime.embedded.client import SupervisorClient
 from plimsoll.runtime.embedded.exec import AttachSession, PipeSession, StreamEnd, TerminalSession
@@ -132,7 +133,6 @@ class ProcessRuntime(SupervisorClient):
     name = "plimsoll"
     version = plimsoll.__version__
     makes_cgroups = False
-    features = RuntimeFeatures(recursive_read_only=frozenset(_HANDLERS), profiles=False)
 
     def __init__(
         self,
@@ -149,6 +149,15 @@ class ProcessRuntime(SupervisorClient):
         super().__init__(state, hidden, (log_max_bytes, log_max_files), open_own_cgroup)
         self._open_cgroup, self._images = open_cgroup, dict(images or {})
 
+    @property
+    def features(self) -> RuntimeFeatures:
+        """A tmpfs shows the users of a user namespace since Linux 6.3, other file systems before."""
+        handlers = frozenset(_HANDLERS)
+        has_users = self.isolation and kernel_version() >= (6, 3) and os.path.exists("/proc/self/ns/user")
+        return RuntimeFeatures(
+            user_namespaces=handlers if has_users else frozenset(), recursive_read_only=handlers, profiles=False
+        )
+
     async def image(self, name: str, *, has_command: bool, pull: bool, auth: RegistryAuth | None = None) -> Image:
         try:
             resolved = bundled.resolved(name, self._images, has_command=has_command)
@@ -164,7 +173,9 @@ class ProcessRuntime(SupervisorClient):
             reason = f'no runtime for "{spec.runtime_handler}" is configured; the embedded runtime has {known}'
             raise RuntimeCallError("make_sandbox", reason)
         new_id = sandbox_id(spec)
-        document = {name: getattr(spec, name) for name in _SANDBOX_FIELDS}
+        document: dict[str, object] = {name: getattr(spec, name) for name in _SANDBOX_FIELDS}
+        if spec.users is not None:
+            document["users"] = (spec.users.first, spec.users.length)
         await self._call("make_sandbox", sandbox={"id": new_id, **document})
         return new_id
 

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from plimsoll.linux import capabilities, mounts, namespaces, seccomp
 from plimsoll.linux.nice import reset_priority
-from plimsoll.runtime.supervisor import host_mounts, rootfs
+from plimsoll.runtime.supervisor import host_mounts, rootfs, user_namespaces
 from plimsoll.runtime.supervisor.plan import DEFAULT_PATH, Identity, LaunchPlan
 
 CANNOT_RUN, START_ERROR = "ContainerCannotRun", "StartError"
@@ -47,6 +47,8 @@ class ChildPlacement(NamedTuple):
     files: tuple[int, int] = (1024, 1024)
     hostname: str = ""
     supervisor: int = 0  # the parent's pid in the host's pid namespace
+    users: int = -1  # the pod's user namespace, entered last
+    first_user: int = 0  # of the host: who is root in it
 
 
 class Streams(NamedTuple):
@@ -95,11 +97,15 @@ def _become(plan: LaunchPlan, place: ChildPlacement, streams: Streams, notes: so
         namespaces.setns(fd, kind)
     if place.view is not None:
         namespaces.unshare(namespaces.CGROUP)  # after the cgroups were entered: they become its root
-        rootfs.enter(_with_shm(place, _with_cgroups(place, place.view)))
+        view = place.view._replace(users=place.users, first_user=place.first_user)
+        rootfs.enter(_with_shm(place, _with_cgroups(place, view)))
     environment = completed_environment(plan, place.hostname)
+    user = place.first_user + plan.identity.user
     if plan.tty:
-        streams = _terminal(notes, plan.identity.user)
-    _streams(streams, plan.identity.user)
+        streams = _terminal(notes, user)
+    _streams(streams, user)
+    if place.users >= 0:
+        user_namespaces.enter(place.users)
     # Without root, a filter needs no_new_privs; there are hardly any privileges to gain, either.
     stays_as_is = plan.identity.no_new_privileges or os.geteuid() != 0
     if plan.seccomp and not stays_as_is:

@@ -144,6 +144,11 @@ class Containers:
             os.close(container.stdin)
             container.stdin = -1
 
+    def first_user(self, container: ContainerRecord) -> int:
+        """Of the host: who is root in it; 0 where its users are the host's."""
+        sandbox = self._register.sandboxes.get(container.sandbox_id)
+        return sandbox.users.first if sandbox is not None and sandbox.users is not None else 0
+
     def reopen_log(self, container_id: str) -> None:
         container = self.get(container_id)
         if container.log is not None:

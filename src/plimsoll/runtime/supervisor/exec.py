@@ -54,6 +54,9 @@ class Runs:
         isolated = self._settings.isolation
         join = joined(container) if isolated else ()
         pids = namespaces.open_namespace(namespaces.PID, container.pid) if isolated else spawn.OUR_PIDS
+        users = -1
+        if isolated and self._containers.first_user(container):
+            users = namespaces.open_namespace(namespaces.USER, container.pid)
 
         def ready(failure: Failure | None) -> None:
             on_start(failure, run.child.terminal if run.child is not None else -1)
@@ -62,8 +65,11 @@ class Runs:
 
         try:
             place = child.ChildPlacement(tuple(cgroups), join, None, files=self._settings.files)
+            place = place._replace(users=users, first_user=self._containers.first_user(container))
             run.child = self._spawn(plan, place, streams, ready, pids)
         finally:
+            if users >= 0:
+                os.close(users)
             for fd, _ in join:
                 os.close(fd)
             if pids >= 0:

@@ -52,6 +52,8 @@ class RootView(NamedTuple):
     cgroups: bool = False  # mount the container's own part of cgroup v2, read-only
     hierarchies: tuple[tuple[str, str], ...] = ()  # the same of cgroup v1: directory, options of the mount
     unmasked: bool = False  # /proc without what hides and protects parts of it
+    users: int = -1  # the pod's user namespace: files of the root and of volumes are shown as its users'
+    first_user: int = 0
     shared_trees: tuple[int, ...] = ()  # of the binds with propagation, cloned from the host's mount namespace
     outside: int = 1  # a process in the host's network namespace, to list its sockets
 
@@ -87,6 +89,7 @@ class Mount(NamedTuple):
     options: str = ""
     recursive: bool = True
     tree: int = -1
+    is_volume: bool = False
     missing: Literal["fail", "skip", "create"] = "fail"  # what to do where the target does not exist
 
 
@@ -136,6 +139,7 @@ def prepare(view: RootView, host: Host) -> tuple[Mount, ...]:
                 bind.host_path,
                 nodev | (RDONLY if bind.read_only else 0),
                 tree=-1 if bind.propagation == PRIVATE else next(shared),
+                is_volume=True,
                 missing="create",
             )
             for bind in view.binds
@@ -149,7 +153,9 @@ def stage(view: RootView, host: Host, planned: tuple[Mount, ...]) -> list[int]:
     """Build the root on a tmpfs and take every tree that comes from outside it: one for each mount, -1 for none."""
     # The host's trees first: a volume that contains the stage must not show what is mounted there.
     trees = [
-        _clone(mount.path, mount.flags, recursive=mount.recursive) if mount.source is Source.HOST else -1
+        _clone(mount.path, mount.flags, recursive=mount.recursive, users=view.users if mount.is_volume else -1)
+        if mount.source is Source.HOST
+        else -1
         for mount in planned
     ]
     mounts.mount("plimsoll", view.stage, "tmpfs", NOSUID | NODEV, "mode=755")
@@ -166,10 +172,10 @@ def stage(view: RootView, host: Host, planned: tuple[Mount, ...]) -> list[int]:
             trees[number] = mount.tree
     nodev = 0 if view.privileged else NODEV
     if view.overlay:
-        _overlay(view.root or view.base, "root", "", nodev)
+        _overlay(view.root or view.base, "root", "", nodev, users=view.users)
         for path in host.programs if not view.root else ():
             inside = [each for each in host.hidden if is_below(each, (path,))]
-            _overlay(path, f"root{path}", path.replace("/", "-"), nodev, inside)
+            _overlay(path, f"root{path}", path.replace("/", "-"), nodev, inside, users=view.users)
     elif view.root:
         mounts.attach_tree(_clone(view.root, RDONLY | nodev, recursive=False), "root")
     else:
@@ -204,10 +210,10 @@ def pivot(view: RootView, planned: tuple[Mount, ...], trees: list[int]) -> None:
         mounts.restrict("/", RDONLY)
 
 
-def shared_memory_root(stage: str, size: str) -> None:
+def shared_memory_root(stage: str, size: str, root: int = 0) -> None:
     """Make a pod's /dev/shm the only mount of this (new) mount namespace, so that it pins nothing else."""
     mounts.make_private()
-    mounts.mount("shm", stage, "tmpfs", NOSUID | NODEV | NOEXEC, f"mode=1777,size={size}")
+    mounts.mount("shm", stage, "tmpfs", NOSUID | NODEV | NOEXEC, f"mode=1777,size={size},uid={root},gid={root}")
     mounts.pivot_into(stage)
 
 
@@ -255,10 +261,12 @@ def unescaped(path: str) -> str:
 def seen_through(binds: Iterable[Bind], secret: Iterable[str]) -> list[tuple[str, str]]:
     """Where a volume would show a secret path: (path in the container, path on the host)."""
     hosts = [(os.path.realpath(bind.host_path), bind.container_path) for bind in binds]
+    paths = set(map(os.path.realpath, secret))
+    outer = sorted(path for path in paths if not is_below(path, paths - {path}))
     return [
-        (os.path.normpath(f"{target}/{path[len(host) :]}"), path)
+        (os.path.normpath(f"{target}/{path[len(host.rstrip('/')) :]}"), path)
         for host, target in hosts
-        for path in map(os.path.realpath, secret)
+        for path in outer
         if is_below(path, (host,))
     ]
 
@@ -297,14 +305,21 @@ def _system_directories(view: RootView) -> Iterator[Mount]:
     if view.privileged:
         yield Mount("/dev", Source.HOST, "/dev", missing="create")
         return
-    yield _new("plimsoll", "/dev", "tmpfs", safe, "mode=755,size=64k")
+    root = f"uid={view.first_user},gid={view.first_user}"
+    yield _new("plimsoll", "/dev", "tmpfs", safe, f"mode=755,size=64k,{root}")
     for name in DEVICES:
         yield Mount(f"/dev/{name}", Source.HOST, f"/dev/{name}", recursive=False, missing="create")
     yield Mount("/dev/ptmx", Source.LINK, "pts/ptmx")
     yield Mount("/dev/fd", Source.LINK, "/proc/self/fd")
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         yield Mount(f"/dev/{name}", Source.LINK, f"/proc/self/fd/{number}")
-    yield _new("devpts", "/dev/pts", "devpts", NOSUID | NOEXEC, "newinstance,ptmxmode=0666,mode=0620,gid=5")
+    yield _new(
+        "devpts",
+        "/dev/pts",
+        "devpts",
+        NOSUID | NOEXEC,
+        f"newinstance,ptmxmode=0666,mode=0620,gid={view.first_user + 5}",
+    )
     yield _new("mqueue", "/dev/mqueue", "mqueue", safe)
     if view.shm_tree >= 0:
         yield Mount("/dev/shm", Source.SHM, "", missing="create")
@@ -323,20 +338,28 @@ def _new(name: str, target: str, kind: str, flags: int, options: str = "") -> Mo
     return Mount(target, Source.NEW, name, flags, kind, options, missing="create")
 
 
-def _clone(path: str, flags: int, *, recursive: bool = True) -> int:
+def _clone(path: str, flags: int, *, recursive: bool = True, users: int = -1) -> int:
     tree = mounts.clone_tree(path, recursive=recursive)
+    if users >= 0:
+        try:
+            mounts.map_users(tree, users)
+        except OSError as error:
+            reason = (
+                f"{path}: its file system cannot show the users of a user namespace: {os.strerror(error.errno or 0)}"
+            )
+            raise OSError(error.errno, reason) from None
     if flags:
         mounts.restrict_tree(tree, flags, recursive=recursive)
     return tree
 
 
-def _overlay(lower: str, target: str, suffix: str, nodev: int, hidden: Iterable[str] = ()) -> None:
+def _overlay(lower: str, target: str, suffix: str, nodev: int, hidden: Iterable[str] = (), *, users: int = -1) -> None:
     """An overlay of one directory. Relative paths: a colon or a comma in a name would mean something to overlayfs."""
     below, upper, work = (f"{name}{suffix}" for name in ("lower", "upper", "work"))
     for name in (below, upper, work):
         if not os.path.isdir(name):
             os.mkdir(name)
-    mounts.attach_tree(_clone(lower, 0, recursive=False), below)
+    mounts.attach_tree(_clone(lower, 0, recursive=False, users=users), below)
     seen = os.stat(below)
     os.chown(upper, seen.st_uid, seen.st_gid)
     os.chmod(upper, stat.S_IMODE(seen.st_mode))

@@ -17,6 +17,7 @@ from plimsoll.runtime.supervisor.plan import Identity, LaunchPlan
 from plimsoll.runtime.supervisor.settings import Settings
 from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
 from plimsoll.runtime.supervisor.state import ContainerRecord, JournalRecord, Register, Sandbox
+from plimsoll.runtime.supervisor.user_namespaces import made_with_users
 
 _SHM_SIZE = "64m"
 # A shell reaps orphans. It must not end, because the whole pod would end with it.
@@ -105,6 +106,8 @@ class Sandboxes:
             self._own.get(namespaces.MOUNT, -1),
             files=self._settings.files,
             hostname=sandbox.hostname,
+            users=sandbox.user_namespace,
+            first_user=_first_user(sandbox),
         )
 
     def child_ended(self, pid: int) -> bool:
@@ -131,21 +134,29 @@ class Sandboxes:
         if not sandbox.host_ipc:
             kinds.append(namespaces.IPC)
         entered = []
-        try:
-            for kind in kinds:
-                namespaces.unshare(kind)
-                entered.append(kind)
-                sandbox.namespaces[kind] = self._current(kind)
+
+        def prepare() -> None:
             if sandbox.hostname:
                 socket.sethostname(sandbox.hostname)
             if not sandbox.host_network:
                 namespaces.loopback_up()
             for name, value in sandbox.sysctls.items():
                 self._write_sysctl(name, value)
+
+        try:
+            if sandbox.users is not None:
+                sandbox.namespaces = made_with_users(sandbox.users, kinds, prepare)
+                sandbox.user_namespace = sandbox.namespaces.pop(namespaces.USER)
+            else:
+                for kind in kinds:
+                    namespaces.unshare(kind)
+                    entered.append(kind)
+                    sandbox.namespaces[kind] = self._current(kind)
+                prepare()
             if not sandbox.host_ipc:
                 namespaces.unshare(namespaces.MOUNT)
                 entered.append(namespaces.MOUNT)
-                rootfs.shared_memory_root(self._settings.stage, _SHM_SIZE)
+                rootfs.shared_memory_root(self._settings.stage, _SHM_SIZE, _first_user(sandbox))
                 sandbox.shm = self._current(namespaces.MOUNT)
         except OSError:
             sandbox.close()
@@ -202,5 +213,10 @@ class Sandboxes:
             self._is_ready(sandbox, done)
 
         plan = LaunchPlan(_POD_INIT, {}, identity=Identity())
-        sandbox.init = self._spawn(plan, self.place(sandbox, (), view), child.Streams(), ready, spawn.NEW_PIDS)
+        place = self.place(sandbox, (), view)._replace(users=-1, first_user=0)
+        sandbox.init = self._spawn(plan, place, child.Streams(), ready, spawn.NEW_PIDS)
         self._inits[sandbox.init.pid] = sandbox.init
+
+
+def _first_user(sandbox: Sandbox) -> int:
+    return sandbox.users.first if sandbox.users is not None else 0

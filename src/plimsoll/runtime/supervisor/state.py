@@ -17,6 +17,7 @@ from plimsoll.runtime.supervisor.journal import SupervisorJournal
 from plimsoll.runtime.supervisor.log_writer import LogFile, LogPace, LogStream
 from plimsoll.runtime.supervisor.loop import EventLoop, Timer
 from plimsoll.runtime.supervisor.spawn import ChildProcess, Failure
+from plimsoll.runtime.supervisor.user_namespaces import Users
 
 JournalRecord = dict[str, Any]
 
@@ -45,6 +46,8 @@ class Sandbox:
         "share_pids",
         "shm",
         "sysctls",
+        "user_namespace",
+        "users",
     )
 
     def __init__(self, record: JournalRecord) -> None:
@@ -63,6 +66,8 @@ class Sandbox:
         self.host_ipc: bool = record.get("host_ipc", False)
         self.share_pids: bool = record.get("share_process_namespace", False)
         self.sysctls: dict[str, str] = record.get("sysctls", {})
+        self.users: Users | None = Users(*record["users"]) if record.get("users") else None
+        self.user_namespace = -1  # that of the users
         self.namespaces: dict[int, int] = {}  # kind → fd
         self.shm = -1  # a mount namespace whose root is the pod's /dev/shm
         self.pids = -1  # the pod's pid namespace, where it is shared
@@ -77,10 +82,10 @@ class Sandbox:
 
     def close(self) -> None:
         """The namespaces end with the last process in them."""
-        for fd in (*self.namespaces.values(), self.shm, self.pids):
+        for fd in (*self.namespaces.values(), self.shm, self.pids, self.user_namespace):
             if fd >= 0:
                 os.close(fd)
-        self.namespaces, self.shm, self.pids = {}, -1, -1
+        self.namespaces, self.shm, self.pids, self.user_namespace = {}, -1, -1, -1
 
 
 class ContainerRecord:

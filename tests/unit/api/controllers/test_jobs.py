@@ -237,11 +237,17 @@ async def test_pods_are_replaced_when_they_have_failed(tmp_path: Path) -> None:
 
 async def test_another_controller_manages_a_job(tmp_path: Path) -> None:
     async with workloads(tmp_path) as made:
-        await made.create("jobs", job(managedBy="example.com/mine"))
-        await made.create("jobs", job("other"))
-        await _active(made, 1)
-        found = await made.get("jobs", "j")
-        assert not found.get("status"), "untouched, while the other one has a pod"
+        await made.create("jobs", job("theirs", managedBy="example.com/mine"))
+        await made.create("jobs", job())
+        pods = await made.until_listed("pods", lambda pods: any(_of(pod, "j") for pod in pods))
+        await made.finish(next(pod for pod in pods if _of(pod, "j")), "Succeeded")
+        await _ended(made, "Complete", "CompletionsReached")  # so the older one was processed, too
+        assert not (await made.get("jobs", "theirs")).get("status")
+        assert len(await made.list("pods")) == 1
+
+
+def _of(pod: Json, name: str) -> bool:
+    return bool(pod["metadata"]["labels"]["job-name"] == name)
 
 
 async def test_adoption_release_and_ttl(tmp_path: Path) -> None:
@@ -252,6 +258,7 @@ async def test_adoption_release_and_ttl(tmp_path: Path) -> None:
         await made.patch("pods", name, {"metadata": {"ownerReferences": None}})
         adopted = await made.until("pods", name, lambda pod: pod["metadata"].get("ownerReferences"))
         assert adopted["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
+        assert adopted["metadata"]["finalizers"] == [TRACKING], "it still counts"
         await made.patch("pods", name, {"metadata": {"labels": dict.fromkeys(labels)}})
         released = await made.until("pods", name, lambda pod: not pod["metadata"].get("ownerReferences"))
         await made.until("pods", name, lambda pod: not pod["metadata"].get("finalizers"))

@@ -62,9 +62,9 @@ class Workloads:
         try:
             async with asyncio.timeout(TIMEOUT_S):
                 while True:
-                    found = await self.get(plural, name)
-                    found.setdefault("status", {})
-                    if holds(found):
+                    said = await self.ask("GET", f"{PATHS[plural]}/{name}")  # 404: it is being replaced
+                    found = {"status": {}, **said.json} if said.code == 200 else {}
+                    if found and holds(found):
                         return found
                     await asyncio.sleep(0.01)
         except TimeoutError:

@@ -107,7 +107,8 @@ async def test_budgets_protect(tmp_path: Path) -> None:
         sent = pod(nodeName="n1")
         sent["metadata"]["labels"] = {"a": "b"}
         await ask.ok("POST", PODS, sent)
-        await ask.ok("PATCH", f"{DEMO}/status", {"status": {"phase": "Running"}}, MERGE)
+        ready = [{"type": "Ready", "status": "True"}]
+        await ask.ok("PATCH", f"{DEMO}/status", {"status": {"phase": "Running", "conditions": ready}}, MERGE)
         spec = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
         await ask.ok("POST", BUDGETS, {"metadata": {"name": "pdb"}, "spec": spec})
         said = await evict(ask)

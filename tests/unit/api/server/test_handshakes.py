@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -150,3 +150,31 @@ async def test_a_crowd_without_requests_drops_its_own(tmp_path: Path, monkeypatc
         assert await crowd[0][0].read() == b""
         writer.write(REQUEST)
         assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+
+
+async def _end(reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionResetError):
+        await reader.read()
+
+
+async def test_a_dropped_handshake_leaves_no_transport_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The next connections get the descriptors of those that were dropped, some before their TLS began."""
+    monkeypatch.setattr(server_module, "HANDSHAKES", 1)
+    async with _secured(tmp_path) as server:
+        tls = server.client("root", MASTERS)
+        for _ in range(20):
+            crowd = [await server.opened() for _ in range(10)]
+            for _, writer in crowd:
+                writer.write(b"\x16\x03\x01")  # the beginning of a hello
+            left = {asyncio.create_task(_end(reader)) for reader, _ in crowd}
+            while len(left) > 1:
+                _, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+            reader, writer = await server.opened(tls)
+            writer.write(REQUEST)
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200")
+            for each in (*(writer for _, writer in crowd), writer):
+                each.transport.abort()
+            await asyncio.gather(*left)
+    assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]

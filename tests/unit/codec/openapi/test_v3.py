@@ -60,6 +60,8 @@ def test_a_kind_can_be_patched_and_explained(kind: Any) -> None:
     operation = found["paths"][f"{base}{middle}/{kind.plural}/{{name}}"]["patch"]
     names = {"group": kind.group, "version": kind.version, "kind": kind.name}
     assert operation["x-kubernetes-group-version-kind"] == names
+    listed = found["paths"][f"{base}/{kind.plural}"]["get"]  # where kubectl explain 1.27 finds the kind
+    assert listed["x-kubernetes-group-version-kind"] == names
     assert "fieldValidation" in [each["name"] for each in operation["parameters"]]
     assert "application/strategic-merge-patch+json" in operation["requestBody"]["content"]
     described = [

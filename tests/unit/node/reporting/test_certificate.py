@@ -183,7 +183,7 @@ def test_serving_certificates(authority: Authority, tmp_path: Path) -> None:
         pytest.param(NODE, asked(b"x", signerName="example.com/x"), 422, "must be ", id="signer"),
         pytest.param(NODE, asked(b"x", usages=["server auth", "cert sign"]), 422, "spec.usages", id="usages"),
         pytest.param(NODE, asked(b"x", expirationSeconds=5), 422, "may not be less than 600", id="life"),
-        pytest.param(ADMIN, asked(generate("system:node:n1", NODES).request), 422, "is not a node", id="admin"),
+        pytest.param(ADMIN, asked(generate("admin", "system:masters").request), 422, "is not a node", id="admin"),
         pytest.param(User("eve", frozenset({AUTHENTICATED})), asked(b"x"), 403, "cannot create", id="another user"),
     ],
 )

@@ -18,6 +18,7 @@ from plimsoll.codec.kernel.cri_log import log_line
 from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError
 from plimsoll.kube.websocket import connect
 from plimsoll.net.websocket import WebSocket
+from plimsoll.node.server.auth import subresources
 from plimsoll.node.server.http import PortInUseError
 from plimsoll.node.server.server import NodePages, NodeServer
 from plimsoll.runtime.interface import ObservedContainer
@@ -105,18 +106,16 @@ async def _asked(world: World, who: str, path: str) -> tuple[int, str]:
     [
         pytest.param("token:good", "/stats/summary", 200, '{"node"', id="token may read stats"),
         pytest.param("token:good", "/metrics/cadvisor", 200, "", id="token may read metrics"),
-        pytest.param("token:good", "/pods", 403, "Forbidden (user=bob, verb=get, resource=nodes, subresource=pods)", id="token may not read pods"),
-        pytest.param("token:good", "/containerLogs/default/web/c", 403, "Forbidden (user=bob, verb=get, resource=nodes, subresource=proxy)", id="token may not read logs"),
-        pytest.param("token:good", "/exec/default/web/c?command=ls&stdout=1", 403, "Forbidden (user=bob, verb=create, resource=nodes, subresource=proxy)", id="token may never run commands"),
+        pytest.param("token:good", "/pods", 403, "Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[pods proxy])", id="token may not read pods"),
+        pytest.param("token:good", "/containerLogs/default/web/c", 403, "Forbidden (user=bob, verb=get, resource=nodes, subresource(s)=[proxy])", id="token may not read logs"),
+        pytest.param("token:good", "/exec/default/web/c?command=ls&stdout=1", 403, "Forbidden (user=bob, verb=create, resource=nodes, subresource(s)=[proxy])", id="the right to read is not enough to run commands"),
         pytest.param("token:bad", "/stats/summary", 401, "Unauthorized", id="unknown token"),
         pytest.param("token:", "/healthz", 401, "Unauthorized", id="no-token"),
         pytest.param("certificate:bob", "/metrics", 200, "kubelet", id="certificate of a reader"),
         pytest.param("certificate:eve", "/metrics", 403, "Forbidden (user=eve", id="certificate of another user"),
     ],
 )  # fmt: skip
-async def test_others_than_the_api_server_are_asked_about(
-    world: World, who: str, path: str, status: int, says: str
-) -> None:
+async def test_every_caller_is_asked_about(world: World, who: str, path: str, status: int, says: str) -> None:
     found, text = await _asked(world, who, path)
     assert found == status
     assert text.startswith(says)
@@ -134,10 +133,36 @@ async def test_verdicts_are_kept_for_a_while_and_no_longer(world: World) -> None
     assert (await _asked(world, "token:good", "/metrics"))[0] == 401
 
 
-async def test_a_group_in_a_token_does_not_make_an_api_server(world: World) -> None:
-    assert (await _asked(world, "certificate:plimsoll:api", "/pods"))[0] == 200  # the name in a certificate does
-    world.api.answers = False
-    assert (await _asked(world, "token:plimsoll:api", "/pods"))[0] == 401
+async def test_a_name_does_not_make_an_api_server(world: World) -> None:
+    assert (await _asked(world, "certificate:plimsoll:api", "/pods"))[0] == 403
+    transport = world.with_certificate("kube-apiserver", "plimsoll:api")  # whose group a role is bound to
+    try:
+        assert (await transport.send(Request("GET", "/pods"))).status == 200
+    finally:
+        await transport.close()
+    reviews = [each["spec"] for each in world.api.asked if each["spec"]["user"] == "kube-apiserver"]
+    assert [each["resourceAttributes"]["subresource"] for each in reviews] == ["pods"]
+    assert reviews[0]["groups"] == ["plimsoll:api", "system:authenticated"]
+
+
+@pytest.mark.parametrize(
+    ("component", "coarse", "fine"),
+    [
+        ("stats", ("stats",), ("stats",)),
+        ("metrics", ("metrics",), ("metrics",)),
+        ("logs", ("log",), ("log",)),
+        ("pods", ("proxy",), ("pods", "proxy")),
+        ("runningpods", ("proxy",), ("pods", "proxy")),
+        ("healthz", ("proxy",), ("healthz", "proxy")),
+        ("configz", ("proxy",), ("configz", "proxy")),
+        ("exec", ("proxy",), ("proxy",)),
+        ("containerLogs", ("proxy",), ("proxy",)),
+        ("oom", ("proxy",), ("proxy",)),
+    ],
+)
+def test_the_subresource_of_a_path(component: str, coarse: tuple[str, ...], fine: tuple[str, ...]) -> None:
+    assert subresources(component, fine_grained=False) == coarse
+    assert subresources(component, fine_grained=True) == fine
 
 
 async def test_a_certificate_of_another_ca_ends_the_handshake(world: World, tmp_path: Path) -> None:
@@ -344,6 +369,35 @@ async def test_exec_with_a_terminal_and_everything(world: World) -> None:
     assert world.containers.sessions[0].sizes == [(80, 24)]
 
 
+@pytest.mark.parametrize("protocols", [("channel.k8s.io",), ()], ids=["channel.k8s.io", "none"])
+async def test_exec_without_a_version_has_no_status(world: World, protocols: tuple[str, ...]) -> None:
+    async def run(query: str) -> list[bytes]:
+        far = await connect(
+            "127.0.0.1",
+            world.port,
+            f"/exec/default/web/c?{query}",
+            tls=world.authority.client_context(),
+            server_name=endpoint_name(NODE),
+            subprotocols=protocols,
+        )
+        assert far.subprotocol == "".join(protocols)
+        messages = []
+        async with asyncio.timeout(10):
+            while (message := await far.receive()) is not None:
+                messages.append(message)
+                if len(messages) == 1 and "echo" in query:
+                    await _eventually(lambda: bool(world.containers.sessions))
+                    await world.containers.sessions[-1].put(b"done")
+                    await world.containers.sessions[-1].end(0)
+        await far.close()
+        return messages
+
+    assert await run("command=echo&stdout=1") == [b"\x01", b"\x01done"]
+    assert (await run("command=ls&stdout=1"))[1:] == [
+        b'\x03Internal error occurred: error executing command in container: exec: "ls": no such file'
+    ]
+
+
 @pytest.mark.parametrize(
     ("query", "broken", "message"),
     [
@@ -363,7 +417,7 @@ async def test_exec_that_fails(world: World, query: str, broken: bool, message: 
 
 async def test_exec_without_a_subprotocol_we_know(world: World) -> None:
     with pytest.raises(ApiError, match="exec needs one of these WebSocket subprotocols") as refused:
-        await _exec(world, "command=ls&stdout=1", "channel.k8s.io")
+        await _exec(world, "command=ls&stdout=1", "v9.channel.k8s.io")
     assert refused.value.code == 400
 
 

@@ -60,6 +60,7 @@ FLAGS: dict[str, tuple[str, object]] = {
     "--cgroup-root": ("/custom", "/custom"),
     "--cgroups-per-qos": ("false", False),
     "--cgroup-driver": ("systemd", "systemd"),
+    "--authorization-mode": ("AlwaysAllow", "AlwaysAllow"),
     "--fail-cgroupv1": ("true", True),
     "--system-reserved": ("cpu=2,memory=4Gi", {"cpu": "2", "memory": "4Gi"}),
     "--kube-reserved": ("ephemeral-storage=1Gi, pid=1000", {"ephemeral-storage": "1Gi", "pid": 1000}),

@@ -20,10 +20,10 @@ from plimsoll.rules.explain.upgrade import OOM_ORDER, Change, Comparison, as_cre
 from plimsoll.rules.explain.upgrade_causes import Side, parts, taken
 from plimsoll.rules.explain.upgrade_reads import differing, recorded
 from plimsoll.rules.explain.upgrade_report import quota_changes, sections, summary
-from plimsoll.rules.explain.upgrade_trials import WITHOUT_REASONS, NamedPod, answers, value_facts
+from plimsoll.rules.explain.upgrade_trials import WITHOUT_REASONS, NamedPod, answers, stored, value_facts
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.policies import ResourceQuota, ResourceQuotaSpec
-from plimsoll.rules.node.node_config import Machine
+from plimsoll.rules.node.node_config import Machine, NodeConfig
 from plimsoll.rules.profile import RELEASES, profile_named
 from plimsoll.rules.quantity import parse
 from tests.examples import examples
@@ -335,6 +335,11 @@ def test_what_is_known_about_one_form_is_true_of_the_next_pod(documents: list[Js
                 assert together == alone
 
 
+def all_facts(pods: Sequence[NamedPod], node: NodeConfig) -> Any:
+    created = [stored(each, node) for each in pods]
+    return value_facts(created, node, WITHOUT_REASONS), answers(created, node)
+
+
 @settings(deadline=None, max_examples=examples(60))
 @given(st.lists(valid_pods(), min_size=1, max_size=2), st.sampled_from(RELEASES), st.sampled_from(RELEASES))
 def test_a_part_that_was_not_read_changes_nothing(documents: list[Json], first: str, second: str) -> None:
@@ -344,12 +349,12 @@ def test_a_part_that_was_not_read_changes_nothing(documents: list[Json], first: 
     tried = 0
     for here, there in ((old, new), (new, old)):
         setting, read = recorded(here.setting())
-        usual = value_facts(pods, setting, WITHOUT_REASONS), answers(pods, setting)
+        usual = all_facts(pods, setting)
         for part in parts(old, new):
             other = taken(here, part, there).setting()
             if read.isdisjoint(differing(here.setting(), other)):
                 tried += 1
-                assert (value_facts(pods, other, WITHOUT_REASONS), answers(pods, other)) == usual, part
+                assert all_facts(pods, other) == usual, part
     assume(tried)
 
 

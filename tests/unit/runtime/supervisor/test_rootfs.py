@@ -80,12 +80,12 @@ def test_where_a_volume_would_show_a_secret(tmp_path: Path) -> None:
 
 def test_a_plan_crosses_the_wire() -> None:
     document = {
-        "argv": ["a"], "environment": {"A": "b"}, "binds": [["/h", "/c", True]], "identity": [1, 2, [3], 4, False],
+        "argv": ["a"], "environment": {"A": "b"}, "binds": [["/h", "/c", True, "None"]], "identity": [1, None, [3], 4, False, True],
         "expose": ["/x"],
     }  # fmt: skip
     plan = plan_from(document)
     assert plan.binds == (Bind("/h", "/c", True),)
-    assert plan.identity == (1, 2, (3,), 4, False)
+    assert plan.identity == (1, None, (3,), 4, False, True)
     assert isinstance(plan, LaunchPlan) and plan.argv == ("a",)
     with pytest.raises(TypeError):
         plan_from(document | {"from another version": 1})
@@ -134,10 +134,10 @@ def test_how_each_mount_is_made() -> None:
     assert mounts[f"{disk}/socket"] == Mount(f"{disk}/socket", Source.BLANK, f"{disk}/socket", missing="skip")
     assert mounts["/proc"] == Mount("/proc", Source.NEW, "proc", SAFE, "proc", missing="create")
     assert mounts["/sys"].flags == SAFE | RDONLY
-    assert mounts["/dev"].options == "mode=755,size=64k"
+    assert mounts["/dev"].options == "mode=755,size=64k,uid=0,gid=0"
     assert mounts["/proc/sys"] == Mount("/proc/sys", Source.SELF, "/proc/sys", RDONLY, missing="skip")
     assert mounts["/home/tool"].flags == RDONLY | NODEV
-    assert mounts["/data"] == Mount("/data", Source.HOST, "/srv", RDONLY | NODEV, missing="create")
+    assert mounts["/data"] == Mount("/data", Source.HOST, "/srv", RDONLY | NODEV, is_volume=True, missing="create")
     assert mounts["/data/cache"].flags == NODEV
     assert mounts["/data/state"] == Mount("/data/state", Source.BLANK, "/srv/state")
 

@@ -1,0 +1,65 @@
+"""StatefulSets: pods with names and an order (`rules.controllers.statefulsets`)."""
+
+from __future__ import annotations
+
+from plimsoll.api.controllers.controller import Controller, ControllerContext
+from plimsoll.api.controllers.dependents import Orphans
+from plimsoll.api.controllers.pod_owners import PODS_PREFIX, PodOwner
+from plimsoll.api.controllers.revisions import PREFIX as REVISIONS_PREFIX
+from plimsoll.api.controllers.revisions import History, owner_changed
+from plimsoll.kube.request import ApiError, ResourcePath
+from plimsoll.rules.controllers.revisions import hash_of
+from plimsoll.rules.controllers.statefulsets import stateful_step
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.timestamps import Clock
+
+STATEFUL_SETS = ResourcePath("/apis/apps/v1", "statefulsets")
+
+
+def controller(context: ControllerContext, pods: Orphans, revisions: Orphans, clock: Clock) -> Controller:
+    """`pods`, `revisions`: those without a controller."""
+    owner = PodOwner(context, pods, "StatefulSet", "apps/v1", STATEFUL_SETS, "statefulset-controller", clock)
+    history = History(context, revisions, owner)
+
+    async def reconcile(key: str) -> float | None:
+        document = context.document(key)
+        if document is None:
+            return None
+        own = await owner.pods(document)
+        known = await history.of(document)
+        update = await history.current(document, known)
+        if update is None:
+            return None  # the status has changed, which enqueues this key again
+        name = (document.get("status") or {}).get("currentRevision")
+        current = next((each for each in known if each["metadata"]["name"] == name), update)
+        step = stateful_step(document, own, current, update, clock(), owner.reference(document))
+        refused = await act(document, step.create, step.delete)
+        await context.set_status(STATEFUL_SETS, document, step.status)
+        live = {current["metadata"]["name"], update["metadata"]["name"], *map(hash_of, own)}
+        await history.truncate(document, known, live)
+        if refused is not None:
+            raise refused
+        return step.requeue_s
+
+    async def act(
+        document: JsonObject, create: tuple[JsonObject, ...], delete: tuple[JsonObject, ...]
+    ) -> ApiError | None:
+        """The first error of a pod that cannot be created; the name of one that was just deleted is free soon."""
+        refused: ApiError | None = None
+        suffix = f"in StatefulSet {document['metadata']['name']}"
+        for pod in create:
+            name = pod["metadata"]["name"]
+            try:
+                await owner.create(document, pod, f"create Pod {name} {suffix}")
+            except ApiError as error:
+                refused = refused or error
+        for pod in delete:
+            await owner.delete(document, [pod], f"delete Pod {pod['metadata']['name']} {suffix}")
+        return refused
+
+    sources = {
+        owner.prefix: owner_changed(owner, history),
+        PODS_PREFIX: owner.dependents.concerns,
+        REVISIONS_PREFIX: history.dependents.concerns,
+    }
+    return Controller("statefulsets", context.store, sources, reconcile)

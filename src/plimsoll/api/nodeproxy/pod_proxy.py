@@ -1,0 +1,211 @@
+"""`pods/proxy` and `services/proxy`: an HTTP request to a port of a pod, through the port-forward of its node.
+
+So the server needs no route to the pods' network, and a pod is reached at its loopback address, like with
+`kubectl port-forward`. A service's request goes to one of its ready endpoints. Names are `NAME`, `NAME:PORT` or
+`http:NAME:PORT`; a port of a service may be its name. Responses are passed on unchanged: links in pages are not
+rewritten.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import NamedTuple
+from urllib.parse import quote
+
+from plimsoll.api.machinery.call import ApiCall
+from plimsoll.api.machinery.cluster import Cluster
+from plimsoll.api.machinery.exchange import Exchange, Receive, Scope, Send
+from plimsoll.api.machinery.kinds import stored_resource
+from plimsoll.api.machinery.status import StatusError, bad_request, not_found
+from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint, pod_of, why_unreachable
+from plimsoll.api.server.app import App
+from plimsoll.kube.request import ApiError as NodeRefused
+from plimsoll.kube.request import UnreachableError, with_query
+from plimsoll.net.http import HttpClientConnection
+from plimsoll.net.websocket import WebSocket
+from plimsoll.rules.model.json_object import JsonObject
+
+CHANNELS = "v4.channel.k8s.io"
+_SERVICES = stored_resource("services")
+# Of one connection only (RFC 9110, 7.6.1), and what the server does not pass on.
+_DROPPED = frozenset(
+    {b"authorization", b"connection", b"content-length", b"host", b"keep-alive", b"proxy-authenticate",
+     b"proxy-authorization", b"proxy-connection", b"te", b"trailer", b"transfer-encoding", b"upgrade"}
+)  # fmt: skip
+
+
+class PortTarget(NamedTuple):
+    pod: JsonObject
+    port: int
+
+
+class ProxyName(NamedTuple):
+    scheme: str
+    name: str
+    port: str
+
+
+def proxy_name(text: str) -> ProxyName:
+    """`NAME`, `NAME:PORT`, `SCHEME:NAME:PORT`; raises 400."""
+    parts = text.split(":")
+    if len(parts) == 1:
+        return ProxyName("http", text, "")
+    if len(parts) == 2:
+        return ProxyName("http", parts[0], parts[1])
+    if len(parts) != 3 or parts[0] not in ("", "http", "https"):
+        raise bad_request(f'invalid request "{text}": must be NAME, NAME:PORT or http:NAME:PORT')
+    if parts[0] == "https":
+        raise bad_request(f'invalid request "{text}": requests over TLS are not proxied to pods by this API server')
+    return ProxyName("http", parts[1], parts[2])
+
+
+def pod_target(cluster: Cluster, namespace: str, asked: ProxyName) -> PortTarget:
+    """Without a port: the first that a container names, else 80."""
+    pod = pod_of(cluster, namespace, asked.name)
+    if asked.port:
+        return PortTarget(pod, _port_number(asked.port))
+    ports = [port["containerPort"] for each in pod["spec"]["containers"] for port in each.get("ports") or ()]
+    return PortTarget(pod, ports[0] if ports else 80)
+
+
+def _port_number(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and 0 < int(text) < 65536):
+        raise bad_request(f'invalid port "{text}"')
+    return int(text)
+
+
+def service_target(cluster: Cluster, namespace: str, asked: ProxyName) -> PortTarget:
+    """A ready endpoint, any of them; raises 404, 503."""
+    service = cluster.document("services", namespace, asked.name)
+    if service is None:
+        raise not_found(_SERVICES, asked.name)
+    name = _port_name(service, asked)
+    endpoints = cluster.document("endpoints", namespace, asked.name) or {}
+    found = [
+        (address, port["port"])
+        for subset in endpoints.get("subsets") or ()
+        for port in subset.get("ports") or ()
+        if (port.get("name") or "") == name
+        for address in subset.get("addresses") or ()
+    ]
+    if not found:
+        raise _unavailable(f'no endpoints available for service "{asked.name}"')
+    pods = [(each["targetRef"]["name"], port) for each, port in found if (each.get("targetRef") or {}).get("name")]
+    if not pods:
+        raise _unavailable(f'the endpoints of service "{asked.name}" are not pods, which are reached through nodes')
+    pod, number = pods[secrets.randbelow(len(pods))]
+    return PortTarget(pod_of(cluster, namespace, pod), number)
+
+
+def _port_name(service: JsonObject, asked: ProxyName) -> str:
+    ports = (service.get("spec") or {}).get("ports") or []
+    if not asked.port:
+        return ports[0].get("name") or "" if len(ports) == 1 else ""
+    for port in ports:
+        if asked.port in (port.get("name"), str(port.get("port"))):
+            return port.get("name") or ""
+    raise _unavailable(f'no service port "{asked.port}" found for service "{asked.name}"')
+
+
+def _unavailable(text: str) -> StatusError:
+    return StatusError(503, "ServiceUnavailable", text, {})
+
+
+class PodProxy:
+    def __init__(self, calls: NodeCalls) -> None:
+        self._calls = calls
+
+    async def pods(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
+        target = pod_target(app.cluster, call.info.namespace, proxy_name(call.info.name))
+        await self._forward(app, call, target, scope, receive, send)
+
+    async def services(self, app: App, call: ApiCall, scope: Scope, receive: Receive, send: Send) -> None:
+        target = service_target(app.cluster, call.info.namespace, proxy_name(call.info.name))
+        await self._forward(app, call, target, scope, receive, send)
+
+    async def _forward(
+        self, app: App, call: ApiCall, target: PortTarget, scope: Scope, receive: Receive, send: Send
+    ) -> None:
+        request = Exchange(scope, receive, send)
+        if request.header(b"upgrade"):
+            raise bad_request("upgraded connections are not proxied to pods: use port-forward")
+        path: str = scope["raw_path"].decode("latin-1")
+        if scope["method"] in ("GET", "HEAD") and path.endswith("/proxy"):
+            await request.respond(301, b"", [(b"location", path.encode("latin-1") + b"/")])
+            return
+        body = await request.body(app.options.limits.body_bytes) if scope["method"] not in ("GET", "HEAD") else b""
+        metadata, node = target.pod["metadata"], target.pod["spec"].get("nodeName")
+        if not node:
+            raise _unavailable(f"pod {metadata['name']} does not have a host assigned")
+        where = f"/portForward/{metadata['namespace']}/{metadata['name']}"
+        endpoint = node_endpoint(app.cluster, node)
+        try:
+            socket = await self._calls.websocket(endpoint, with_query(where, [("ports", str(target.port))]), [CHANNELS])
+        except NodeRefused as error:
+            raise StatusError(error.code, error.reason, error.message) from error
+        except UnreachableError as error:
+            raise _unavailable(f"error trying to reach service: {why_unreachable(endpoint, error)}") from error
+        port = PortConnection(socket)
+        connection = HttpClientConnection(port, port)
+        try:
+            await self._exchange(connection, request, _request_head(call, scope, target, body) + body)
+        except (EOFError, ConnectionError) as error:
+            reason = port.problem or str(error) or "it closed the connection without an answer"
+            raise StatusError(503, "ServiceUnavailable", f"error trying to reach service: {reason}", {}) from error
+        finally:
+            socket.abort()
+
+    async def _exchange(self, connection: HttpClientConnection, request: Exchange, message: bytes) -> None:
+        code = await connection.begin(message)
+        headers = [(name, value) for name, value in connection.headers.items() if name not in _DROPPED]
+        if request.scope["method"] == "HEAD":
+            await request.respond(code, b"", headers)
+            return
+        await request.respond_in_pieces(code, connection.parts(), headers)
+
+
+def _request_head(call: ApiCall, scope: Scope, target: PortTarget, body: bytes) -> bytes:
+    query = scope["query_string"].decode("latin-1")
+    # Quoted again: a line break in it would start a header, or another request.
+    path = "/" + quote(call.info.rest, safe="/:@!$&'()*+,;=~") + (f"?{query}" if query else "")
+    if call.info.rest and scope["raw_path"].endswith(b"/"):
+        path = path.replace("?", "/?", 1) if query else f"{path}/"
+    lines = [f"{scope['method']} {path} HTTP/1.1".encode(), b"host: localhost:%d" % target.port]
+    lines += [name + b": " + value for name, value in scope["headers"] if name.lower() not in _DROPPED]
+    if body or scope["method"] in ("POST", "PUT", "PATCH"):
+        lines.append(b"content-length: %d" % len(body))
+    return b"\r\n".join([*lines, b"connection: close", b"", b""])
+
+
+class PortConnection:
+    """One forwarded port as a byte stream: channel 0 has the data, channel 1 what went wrong."""
+
+    def __init__(self, socket: WebSocket) -> None:
+        self._socket = socket
+        self._started: set[int] = set()  # channels whose port has been read
+        self._unsent: list[bytes] = []
+        self.problem = ""
+
+    async def read(self, _: int) -> bytes:
+        while (message := await self._socket.receive()) is not None:
+            channel, data = message[0] if message else 0, message[1:]
+            if channel not in self._started:
+                self._started.add(channel)  # the first message has the port's number
+                data = data[2:]
+            if channel == 1 and data:
+                self.problem = data.decode("utf-8", "replace")
+                return b""
+            if channel == 0 and data:
+                return data
+        return b""
+
+    def write(self, data: bytes) -> None:
+        self._unsent.append(data)
+
+    async def drain(self) -> None:
+        data, self._unsent = b"".join(self._unsent), []
+        if data:
+            await self._socket.send(b"\x00" + data)
+
+    def close(self) -> None:
+        self._socket.abort()

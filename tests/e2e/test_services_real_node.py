@@ -1,0 +1,93 @@
+"""Services with a real node: variables in containers, and requests to pods through the API server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tests.e2e.kubectl import Kubectl
+from tests.e2e.real_node import RealNode, real_node
+from tests.e2e.waiting import until
+
+# Answers every request with its first line, its body and its headers in lower case.
+SERVER = """
+import http.server
+class Echo(http.server.BaseHTTPRequestHandler):
+    def answer(self):
+        body = self.rfile.read(int(self.headers.get("content-length") or 0)).decode()
+        said = "\\n".join([self.requestline, body, *(f"{k.lower()}: {v}" for k, v in self.headers.items())]).encode()
+        self.send_response(418 if self.path == "/teapot" else 200)
+        self.send_header("content-length", str(len(said)))
+        self.send_header("x-pod", "web")
+        self.end_headers()
+        self.wfile.write(said)
+    do_GET = do_POST = do_PUT = do_DELETE = answer
+http.server.HTTPServer(("127.0.0.1", 8080), Echo).serve_forever()
+"""
+
+BY_HAND = """
+apiVersion: v1
+kind: Service
+metadata: {name: by-hand}
+spec: {ports: [{name: w, port: 80}]}
+---
+apiVersion: v1
+kind: Endpoints
+metadata: {name: by-hand}
+subsets:
+- addresses: [{ip: 10.9.9.9, targetRef: {kind: Pod, namespace: default, name: web}}]
+  ports: [{name: w, port: 8080}]
+"""
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]) -> Iterator[RealNode]:
+    with real_node(tmp_path_factory.mktemp("services") / "cluster", "1.36") as made:
+        exercised("node agent", "this machine, cgroup v1, embedded runtime")
+        yield made
+
+
+def _pod(name: str, command: list[str], **spec: object) -> str:
+    container = {
+        "name": "c",
+        "image": "busybox",
+        "command": command,
+        "ports": [{"name": "http", "containerPort": 8080}],
+    }
+    made = {"terminationGracePeriodSeconds": 1, **spec, "containers": [container]}
+    metadata = {"name": name, "labels": {"app": name}}
+    return json.dumps({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": made})
+
+
+def test_services_reach_containers_and_pods_are_reached(kube: Kubectl) -> None:
+    kube("apply", "-f", "-", stdin=_pod("web", ["python3", "-c", SERVER]))
+    kube("wait", "pods", "web", "--for=condition=Ready", "--timeout=120s")
+    pods = "/api/v1/namespaces/default/pods"
+    until(lambda: kube.run("get", "--raw", f"{pods}/web:8080/proxy/").code == 0)
+    said = kube("get", "--raw", f"{pods}/web/proxy/some/path?a=b").lines
+    assert said[0] == "GET /some/path?a=b HTTP/1.1"
+    assert not any(line.startswith("authorization:") for line in said)
+    assert "status code 418" in kube.run("get", "--raw", f"{pods}/web:8080/proxy/teapot").err
+    assert "error trying to reach service" in kube.run("get", "--raw", f"{pods}/web:8081/proxy/").err
+    posted = kube("create", "--raw", f"{pods}/web:8080/proxy/post", "-f", "-", stdin="the body")
+    assert posted.lines[:2] == ["POST /post HTTP/1.1", "the body"]
+
+    kube("expose", "pod", "web", "--port=80", "--target-port=http", "--name=my-web")
+    services = "/api/v1/namespaces/default/services"
+    assert "no endpoints available" in kube.run("get", "--raw", f"{services}/my-web:80/proxy/").err
+    # Pods of the embedded runtime have only loopback and so no endpoints: these are written here.
+    kube("apply", "-f", "-", stdin=BY_HAND)
+    for port in ("80", "w"):
+        assert kube("get", "--raw", f"{services}/by-hand:{port}/proxy/x").lines[0] == "GET /x HTTP/1.1"
+    assert 'no service port "81" found' in kube.run("get", "--raw", f"{services}/by-hand:81/proxy/x").err
+
+    kube("apply", "-f", "-", stdin=_pod("late", ["sleep", "1000"]))
+    kube("apply", "-f", "-", stdin=_pod("unlinked", ["sleep", "1000"], enableServiceLinks=False))
+    kube("wait", "pods", "--all", "--for=condition=Ready", "--timeout=120s")
+    address = kube("get", "service", "my-web", "-o", "jsonpath={.spec.clusterIP}").out
+    script = "echo $MY_WEB_SERVICE_HOST:$MY_WEB_SERVICE_PORT $MY_WEB_PORT_80_TCP $KUBERNETES_SERVICE_PORT"
+    assert kube("exec", "late", "--", "sh", "-c", script).out == f"{address}:80 tcp://{address}:80 443\n"
+    assert kube("exec", "unlinked", "--", "sh", "-c", script).out == ": 443\n"
+    kube("delete", "service", "my-web", "by-hand")
