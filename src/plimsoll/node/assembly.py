@@ -35,7 +35,7 @@ from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, run
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
-from plimsoll.node.pods.image_gc import ImageCollector, disk_of, remove_unused_images
+from plimsoll.node.pods.image_gc import collect_images, remove_unused_images
 from plimsoll.node.pressure.eviction_manager import EvictionSink
 from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup
@@ -56,7 +56,6 @@ from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.lifecycle.image_gc import ImageGcPolicy
 from plimsoll.rules.lifecycle.shutdown import NOT_READY, ShutdownPeriods
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
@@ -232,16 +231,10 @@ class NodeProcess:
         if self._shutdown is not None:
             tasks["graceful shutdown"] = self._shutdown.run()
         if isinstance(self._runtime, CriRuntime) and not self._options.keep_images:
-            tasks["image garbage collection"] = self._collect_images(self._runtime)
+            tasks["image garbage collection"] = collect_images(
+                self._runtime, self._live.setting.config, self._imagefs, self._event, self.agent.ready
+            )
         return tasks
-
-    async def _collect_images(self, runtime: CriRuntime) -> None:
-        config, path = self._live.setting.config, self._imagefs
-        policy = ImageGcPolicy(
-            config.image_gc_high_percent, config.image_gc_low_percent, config.image_min_age_s, config.image_max_age_s
-        )
-        await self.agent.ready.wait()
-        await ImageCollector(runtime, policy, lambda: disk_of(path), self._event, time.time).run()
 
     async def _repair_cgroups(self) -> None:
         await self.agent.ready.wait()
