@@ -56,7 +56,7 @@ from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.lifecycle.shutdown import NOT_READY, ShutdownPeriods
+from plimsoll.rules.lifecycle.shutdown import NOT_READY, shutdown_periods
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.node_object import ImageOnNode, NodeFacts, NodeHealth
 from plimsoll.runtime.cri.answers import Filesystems
@@ -136,10 +136,8 @@ class NodeProcess:
         layers = self._runtime.writable_layers if isinstance(self._runtime, CriRuntime) else None
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
         self._pressure = self._build_pressure(place, state)
-        config = live.setting.config
-        periods = ShutdownPeriods(config.shutdown_grace_s, config.shutdown_critical_grace_s)
         self._shutdown: NodeShutdown | None = None
-        if periods.is_enabled:
+        if (periods := shutdown_periods(live.setting.config)).is_enabled:
             from plimsoll.node.shutdown import NodeShutdown  # D-Bus takes memory that most nodes do not need
 
             self._shutdown = NodeShutdown(periods, self.agent.pods, self._event, self.registration.report_soon)

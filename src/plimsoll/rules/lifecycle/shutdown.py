@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.runnable import RunPod, grace_period_s
 
@@ -27,6 +28,10 @@ class ShutdownPeriods(msgspec.Struct, frozen=True):
     @property
     def is_enabled(self) -> bool:
         return self.total_s > 0
+
+
+def shutdown_periods(config: KubeletConfig) -> ShutdownPeriods:
+    return ShutdownPeriods(config.shutdown_grace_s, config.shutdown_critical_grace_s)
 
 
 class ShutdownGroup(msgspec.Struct, frozen=True):
