@@ -65,6 +65,7 @@ from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.pod_actions import compute_pod_actions
 from plimsoll.rules.lifecycle.security_context import Abilities, app_armor_profiles
 from plimsoll.rules.lifecycle.service_links import LinkedService
+from plimsoll.rules.lifecycle.shutdown import REJECTED_MESSAGE, REJECTED_REASON
 from plimsoll.rules.lifecycle.status import NodeView
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Metadata, Node, NodeStatus
@@ -75,6 +76,8 @@ from plimsoll.rules.node.security_admission import NodeSecurity, check_unsafe_sy
 from plimsoll.runtime.interface import Runtime
 
 log = logging.getLogger(__name__)
+
+SHUTDOWN_REFUSAL = AdmissionRefusal(REJECTED_REASON, REJECTED_MESSAGE)
 
 HOUSEKEEPING_S = 60.0
 UNKNOWN_PODS_S = 5.0
@@ -111,6 +114,7 @@ class Agent:
         why limits have no effect here. `keeps_images`: a present image is never pulled again. `hidden`: directories
         that no hostPath may show, besides the state directory. `topology`: of the node's CPUs."""
         check_unsafe_sysctls(setting.config.allowed_unsafe_sysctls)
+        self.is_shutting_down: Callable[[], bool] = lambda: False  # the machine
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
         self._client = client
         self.meters = meters or NodeMeters(node_name, setting.profile)
@@ -154,7 +158,7 @@ class Agent:
         self.pods = Pods(
             setting, self._make_worker, self.checkpoint, self.cpus, self._pinning, self.reporter, self.events,
             self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
-            read_node, self._security_refusals,
+            read_node, self._refusals,
         )  # fmt: skip
         limits = crash_limits(setting.config.feature_gates, setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
@@ -180,14 +184,15 @@ class Agent:
         self._unknown_pods = asyncio.Event()  # the runtime has a pod that is not known here
         self.ready = asyncio.Event()  # the first list has arrived
 
-    def _security_refusals(self, pod: RunPod) -> tuple[AdmissionRefusal, ...]:
+    def _refusals(self, pod: RunPod) -> tuple[AdmissionRefusal, ...]:
         node = NodeSecurity(
             has_app_armor(),
             kernel_version(),
             self.setting.config.allowed_unsafe_sysctls,
             self.runtime.features.strict_groups,
         )
-        return tuple(security_refusals(pod, node, asks_app_armor=app_armor_profiles(pod)))
+        refusals = tuple(security_refusals(pod, node, asks_app_armor=app_armor_profiles(pod)))
+        return (SHUTDOWN_REFUSAL, *refusals) if self.is_shutting_down() else refusals
 
     def _container_cgroups(self, driver: CgroupDriver) -> ContainerCgroups:
         if self._locator is None:

@@ -14,7 +14,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -36,7 +36,7 @@ from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, run
 from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
-from plimsoll.node.pods.image_gc import ImageCollector, disk_of, remove_unused_images
+from plimsoll.node.pods.image_gc import collect_images, remove_unused_images
 from plimsoll.node.pressure.eviction_manager import EvictionSink
 from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup
@@ -57,8 +57,8 @@ from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.lifecycle.image_gc import ImageGcPolicy
 from plimsoll.rules.lifecycle.service_links import LinkedMetadata, LinkedPort, LinkedService, LinkedSpec
+from plimsoll.rules.lifecycle.shutdown import NOT_READY, shutdown_periods
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.node_object import HandlerReport, ImageOnNode, NodeFacts, NodeHealth, RuntimeReport
 from plimsoll.runtime.cri.answers import Filesystems
@@ -69,6 +69,9 @@ from plimsoll.version import git_version
 READY_S = 3.0  # how long registration waits for the node's pods to be known
 PAGE_AGE_S = 1.0
 UNENFORCED = "cgroups are not writable on this machine: limits are simulated and not enforced"
+
+if TYPE_CHECKING:
+    from plimsoll.node.shutdown import NodeShutdown
 
 log = logging.getLogger(__name__)
 
@@ -136,6 +139,12 @@ class NodeProcess:
         layers = self._runtime.writable_layers if isinstance(self._runtime, CriRuntime) else None
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
         self._pressure = self._build_pressure(place, state)
+        self._shutdown: NodeShutdown | None = None
+        if (periods := shutdown_periods(live.setting.config)).is_enabled:
+            from plimsoll.node.shutdown import NodeShutdown  # D-Bus takes memory that most nodes do not need
+
+            self._shutdown = NodeShutdown(periods, self.agent.pods, self._event, self.registration.report_soon)
+            self.agent.is_shutting_down = self._is_shutting_down
         self.meters.oom_totals = self._pressure.oom_totals
         self._repair = build_repair(live, self.agent, self._event)
         self._server = NodeServer(
@@ -221,17 +230,13 @@ class NodeProcess:
         }
         if self._runtime_health is not None:
             tasks["runtime health"] = self._runtime_health.run()
+        if self._shutdown is not None:
+            tasks["graceful shutdown"] = self._shutdown.run()
         if isinstance(self._runtime, CriRuntime) and not self._options.keep_images:
-            tasks["image garbage collection"] = self._collect_images(self._runtime)
+            tasks["image garbage collection"] = collect_images(
+                self._runtime, self._live.setting.config, self._imagefs, self._event, self.agent.ready
+            )
         return tasks
-
-    async def _collect_images(self, runtime: CriRuntime) -> None:
-        config, path = self._live.setting.config, self._imagefs
-        policy = ImageGcPolicy(
-            config.image_gc_high_percent, config.image_gc_low_percent, config.image_min_age_s, config.image_max_age_s
-        )
-        await self.agent.ready.wait()
-        await ImageCollector(runtime, policy, lambda: disk_of(path), self._event, time.time).run()
 
     async def _repair_cgroups(self) -> None:
         await self.agent.ready.wait()
@@ -269,6 +274,8 @@ class NodeProcess:
             images = tuple(ImageOnNode((name,)) for name in sorted(self._live.extras.images))
         else:
             images, errors = self._runtime_health.images, (*errors, *self._runtime_health.errors)
+        if self._is_shutting_down():
+            errors = (*errors, NOT_READY)
         warnings = self.agent.container_cgroups.conditions()
         return NodeHealth(frozenset(self._conditions()), errors, images, warnings, self._runtime_report())
 
@@ -279,6 +286,9 @@ class NodeProcess:
             for name in found.handlers
         )
         return RuntimeReport(found.strict_groups, tuple(handlers))
+
+    def _is_shutting_down(self) -> bool:
+        return self._shutdown is not None and self._shutdown.is_active
 
     def _conditions(self) -> tuple[NodeCondition, ...]:
         return self._pressure.conditions()

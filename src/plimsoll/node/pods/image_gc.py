@@ -9,11 +9,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import msgspec
 
+from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.lifecycle.image_gc import (
     ImageGcPolicy,
     ImageRecord,
@@ -124,3 +126,18 @@ class ImageCollector:
             used_s = now_s if is_used else record.used_s
             known[image.ref] = msgspec.structs.replace(record, used_s=used_s, is_used=is_used)
         return known
+
+
+async def collect_images(
+    runtime: ImageStore,
+    config: KubeletConfig,
+    path: str,
+    event: Callable[[str, str, str], None],
+    ready: asyncio.Event,
+) -> None:
+    """From the moment when the node is `ready` until cancelled. `path`: on the disk with the images."""
+    policy = ImageGcPolicy(
+        config.image_gc_high_percent, config.image_gc_low_percent, config.image_min_age_s, config.image_max_age_s
+    )
+    await ready.wait()
+    await ImageCollector(runtime, policy, lambda: disk_of(path), event, time.time).run()

@@ -81,6 +81,9 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     node_status_report_s: float
     node_status_max_images: int
     node_lease_s: int
+    # Shutdown of the machine
+    shutdown_grace_s: float
+    shutdown_critical_grace_s: float
     # Images
     serialize_image_pulls: bool
     max_parallel_image_pulls: int | None

@@ -251,6 +251,12 @@ ROWS: tuple[Row, ...] = (
         changed={"1.35": "NeverVerifyPreloadedImages"}),
     Row("preloadedImagesVerificationAllowlist", "texts", [], "", "Images that every pod may use once present."),
 
+    # Shutdown of the machine, where systemd-logind runs
+    Row("shutdownGracePeriod", "duration", "0s", "", "Time for pods when the machine shuts down.",
+        "shutdown_grace_s"),
+    Row("shutdownGracePeriodCriticalPods", "duration", "0s", "",
+        "The part of shutdownGracePeriod for critical pods.", "shutdown_critical_grace_s"),
+
     # Images of a CRI runtime
     Row("serializeImagePulls", "boolean", True, "--serialize-image-pulls", "Pull one image at a time.",
         "serialize_image_pulls"),
@@ -308,8 +314,6 @@ ROWS: tuple[Row, ...] = (
     Row("contentType", "text", "application/vnd.kubernetes.protobuf", "--kube-api-content-type",
         "Encoding of requests to the API server."),
     Row("configMapAndSecretChangeDetectionStrategy", "text", "Watch", "", "How changes of Secrets are detected."),
-    Row("shutdownGracePeriod", "duration", "0s", "", "Time for pods when the machine shuts down."),
-    Row("shutdownGracePeriodCriticalPods", "duration", "0s", "", "The part of shutdownGracePeriod for critical pods."),
     Row("shutdownGracePeriodByPodPriority", "list", None, "", "Time for pods at shutdown, by pod priority."),
     Row("maxOpenFiles", "long", 1_000_000, "--max-open-files", "Files the node agent may open."),
     Row("runOnce", "boolean", False, "--runonce", "Run static pods once and end."),

@@ -76,17 +76,18 @@ async def test_a_change_whose_keys_cannot_be_determined_is_logged(
 
 async def test_a_key_that_is_requeued_at_once_leaves_time_for_others(tmp_path: Path) -> None:
     store = await Store.open(tmp_path / "store")
-    count = 0
+    count, twice = 0, asyncio.Event()
 
     async def reconcile(_key: str) -> float:
         nonlocal count
         count += 1
+        if count == 2:
+            twice.set()
         return 0.0 if count < 1000 else 60.0
 
     await store.change("/pods/a/x", put("x"))
     running = asyncio.create_task(Controller("test", store, {"/pods/": own_key}, reconcile).run())
-    while count < 2:
-        await asyncio.sleep(0)
+    await twice.wait()
     assert count < 5, "the event loop is left after each key"
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -232,7 +232,6 @@ def test_a_whole_node_file() -> None:
         "authentication.x509.clientCAFile",
         "authentication.webhook.enabled",
         "authentication.anonymous.enabled",
-        "imageMaximumGCAge",
         "clusterDomain",
         "clusterDNS",
         "logging",
