@@ -64,7 +64,7 @@ suffixes = st.sampled_from(
         "E1",
         "e-1",
         "e-3",
-        "E-7",
+        "e-7",
         "e3",
         "e10",
         "E+2",

@@ -116,13 +116,15 @@ def _without_flag(flags: Flags, path: str) -> Flags:
 
 
 def without(document: JsonObject, path: str) -> JsonObject:
-    """The document without a field: `memorySwap.swapBehavior`, `featureGates[NodeSwap]`."""
+    """The document without a field: `memorySwap.swapBehavior`, `featureGates[NodeSwap]`; nor with what gets empty."""
     name, _, rest = path.replace("[", ".").replace("]", "").partition(".")
     if name not in document:
         return document
     inner = document[name]
     if rest and isinstance(inner, dict) and rest.partition(".")[0] in inner:
-        return {**document, name: without(inner, rest)}
+        smaller = without(inner, rest)
+        if smaller:
+            return {**document, name: smaller}
     return {key: value for key, value in document.items() if key != name}
 
 

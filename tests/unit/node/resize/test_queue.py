@@ -405,7 +405,7 @@ def test_r8_priority_buckets(priority: int | None, bucket: str) -> None:
 class Admitted:
     """A pod of the node, as far as `Allocated` reads it."""
 
-    status, is_over = None, False
+    status, is_over, is_removed = None, False, False
 
     def __init__(self, pod: RunPod) -> None:
         self.pod = pod
