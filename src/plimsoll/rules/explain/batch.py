@@ -37,9 +37,8 @@ from plimsoll.rules.resources.values import (
     pod_quota,
 )
 
-Number = TypeVar("Number")  # or a resource's name, or two of them
+Number = TypeVar("Number")  # or a resource's name
 PlanRow = TypeVar("PlanRow")
-Protection = tuple[int | None, int | None]  # memory.min and memory.low
 
 
 class _Memo(dict[Number, PlanRow]):
@@ -68,19 +67,6 @@ class Conversions:
         self.pod_weight = _Memo[int, int](lambda milli: cpu_weight(shares(milli), "linear"))
         self.hugepage_file = _Memo[str, str | None](partial(_hugepage_file, policy.cgroup_version))
         self.pod_max = _Memo[int | None, str | None](lambda milli: cpu_max(*pod_quota(milli, policy)))
-        self.high = _Memo[tuple[int, int], int | None](partial(_memory_high, policy))
-        self.container_protection = _Memo[tuple[int, QoSClass], Protection](
-            lambda request: container_protection(*request, policy.reservation)
-        )
-        self.pod_protection = _Memo[tuple[int, QoSClass], Protection](
-            lambda request: pod_protection(*request, policy.reservation)
-        )
-
-
-def _memory_high(policy: NodePolicy, amounts: tuple[int, int]) -> int | None:
-    """Of a container's request and limit."""
-    allocatable, factor = policy.allocatable_memory_bytes, policy.throttling_factor
-    return memory_high(*amounts, allocatable, factor, policy.page_size, policy.high_without_request)
 
 
 def _hugepage_file(version: CgroupVersion, name: str) -> str | None:
@@ -107,9 +93,16 @@ def container_files(
     low: Iterable[int | None] = repeat(None)
     high: Iterable[int | str | None] = repeat(MAX if policy.high_reset else None)
     if policy.memory_qos:
-        protected = map(known.container_protection.__getitem__, zip(memory_asks, classes, strict=True))
-        minima, low = zip(*protected, strict=True)
-        high = map(known.high.__getitem__, zip(memory_asks, own_memory_caps, strict=True))
+        reservation, allocatable, factor = policy.reservation, policy.allocatable_memory_bytes, policy.throttling_factor
+        page_size, without_request = policy.page_size, policy.high_without_request
+        minima, low = zip(
+            *[container_protection(each, qos, reservation) for each, qos in zip(memory_asks, classes, strict=True)],
+            strict=True,
+        )
+        high = [
+            memory_high(each, limit, allocatable, factor, page_size, without_request)
+            for each, limit in zip(memory_asks, own_memory_caps, strict=True)
+        ]
     return map(
         FilesV2,
         map(known.container_weight.__getitem__, cpu_asks),
@@ -145,7 +138,11 @@ def pod_files(
     minima: Iterable[int | None] = repeat(None)
     low: Iterable[int | None] = repeat(None)
     if policy.memory_qos:
-        minima, low = zip(*map(known.pod_protection.__getitem__, zip(memory, classes, strict=True)), strict=True)
+        reservation = policy.reservation
+        minima, low = zip(
+            *[pod_protection(each, qos, reservation) for each, qos in zip(memory, classes, strict=True)],
+            strict=True,
+        )
     return map(
         FilesV2,
         map(known.pod_weight.__getitem__, cpu),
