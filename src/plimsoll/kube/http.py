@@ -76,10 +76,11 @@ class HttpTransport:
     async def stream(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         """The same in pieces, as they arrive."""
         async with self._exchange(request) as (connection, status):
+            content_type = connection.headers.get(b"content-type", b"")
             if status >= 400:
-                yield ApiResponse(status, await self._whole(connection))
+                yield ApiResponse(status, await self._whole(connection), content_type)
                 return
-            yield ApiResponse(status, b"")
+            yield ApiResponse(status, b"", content_type)
             async for part in connection.parts():
                 yield part
 

@@ -57,6 +57,7 @@ class Request(msgspec.Struct, frozen=True):
 class ApiResponse(msgspec.Struct, frozen=True):
     status: int
     body: bytes
+    content_type: bytes = b""  # of a stream
 
 
 class ApiError(StructuredError):

@@ -257,6 +257,8 @@ async def test_the_agent_sends_only_requests_that_a_kubelet_sends(tmp_path: Path
         ("PATCH", f"{pods}/status"),
         ("DELETE", pods),
         ("POST", "/api/v1/namespaces/default/events"),
+        ("GET", "/api/v1/namespaces/default/services"),  # for the variables of containers
+        ("GET", "/api/v1/namespaces/default/services/kubernetes"),
     }
 
 

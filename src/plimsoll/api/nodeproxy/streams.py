@@ -42,7 +42,6 @@ _LOG_OPTIONS = (
     "follow", "limitBytes", "previous", "sinceSeconds", "sinceTime", "stream", "tailLines", "timestamps",
 )  # fmt: skip
 _STREAM_OPTIONS = ("stdin", "stdout", "stderr", "tty")
-_TEXT = [(b"content-type", b"text/plain")]
 
 
 class NodeStreams:
@@ -148,7 +147,9 @@ class NodeStreams:
                     if isinstance(part, ApiResponse):
                         if is_log and part.status >= 400:
                             raise _refusal(part)
-                        await send({"type": "http.response.start", "status": part.status, "headers": _TEXT})
+                        type_ = b"text/plain" if is_log else part.content_type or b"text/plain"
+                        headers = [(b"content-type", type_)]
+                        await send({"type": "http.response.start", "status": part.status, "headers": headers})
                         part = part.body
                     await send({"type": "http.response.body", "body": part, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -139,7 +139,7 @@ MIRRORS = [
     (_owner(controller=False), 'node "n1" can only create pods with a controller owner reference set to itself'),
     (_owner(blockOwnerDeletion=True), 'node "n1" must not set blockOwnerDeletion on an owner reference'),
     (_owner(uid="0000"), "node n1 UID mismatch: expected 0000 got "),
-    ({"serviceAccountName": "default"}, 'node "n1" can not create pods that reference serviceaccounts'),
+    ({"serviceAccountName": "default"}, "a mirror pod may not reference service accounts"),
     (
         {"volumes": [{"name": "v", "configMap": {"name": "private"}}]},
         'node "n1" can not create pods that reference configmaps',
@@ -155,7 +155,7 @@ MIRRORS = [
     ),
     (
         {"volumes": [{"name": "v", "projected": {"sources": [{"serviceAccountToken": {"path": "t"}}]}}]},
-        'node "n1" can not create pods that reference serviceaccounts (via projected volumes)',
+        "a mirror pod may not use ServiceAccountToken volume projections",
     ),
     ({"metadata": {"finalizers": ["example.com/x"]}}, 'node "n1" can not create pods with finalizers'),
 ]
