@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -48,7 +47,7 @@ from plimsoll.node.resources.cgroup_repair import CgroupRepair
 from plimsoll.node.resources.kubelet_cgroups import OwnPlace
 from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
-from plimsoll.node.server.auth import AccessPolicy, EndpointAccess
+from plimsoll.node.server.auth import EndpointAccess, access_policy
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
@@ -57,9 +56,8 @@ from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.rules.cgroups.repair import Repair
 from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
-from plimsoll.rules.lifecycle.service_links import LinkedMetadata, LinkedPort, LinkedService, LinkedSpec
+from plimsoll.rules.lifecycle.service_links import linked_server
 from plimsoll.rules.lifecycle.shutdown import NOT_READY, shutdown_periods
-from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.node_object import HandlerReport, ImageOnNode, NodeFacts, NodeHealth, RuntimeReport
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
@@ -151,7 +149,7 @@ class NodeProcess:
             pods,
             self._runtime,
             self._pages(pods),
-            EndpointAccess(options.name, client, time.monotonic, _access_policy(live.setting)),
+            EndpointAccess(options.name, client, time.monotonic, access_policy(live.setting)),
             server_tls(identity.certificate, identity.key, ca),
             time.time,
             live.setting.config.streaming_idle_s,
@@ -172,7 +170,7 @@ class NodeProcess:
             read_node=self.registration.read,
             conditions=self._conditions,
             node_ip=self._facts.internal_ip,
-            server=_linked_server(self._server_url),
+            server=linked_server(self._server_url),
             unenforced=UNENFORCED if live.driver.simulated else "",
             meters=self.meters,
             keeps_images=options.keep_images,
@@ -407,24 +405,6 @@ def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, 
         )
     identity = stored_identity(home, NodeIdentity(access.certificate, access.key))
     return msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key), identity, ca
-
-
-def _linked_server(server: str) -> LinkedService:
-    """The API server as this node reaches it: no proxy of services is needed for it."""
-    url = urlsplit(server)
-    ports = (LinkedPort("https", "TCP", url.port or 443),)
-    return LinkedService(LinkedMetadata("kubernetes"), LinkedSpec(url.hostname or "", ports))
-
-
-def _access_policy(setting: NodeConfig) -> AccessPolicy:
-    config = setting.config
-    return AccessPolicy(
-        fine_grained=config.feature_gates.get("KubeletFineGrainedAuthz", False),
-        always_allow=config.authorization_mode == "AlwaysAllow",
-        token_ttl_s=config.token_cache_s,
-        allowed_ttl_s=config.allowed_cache_s,
-        denied_ttl_s=config.denied_cache_s,
-    )
 
 
 def _runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime | CriRuntime:

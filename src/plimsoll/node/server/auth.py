@@ -19,6 +19,7 @@ import msgspec
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath, UnreachableError
 from plimsoll.node.server.http import HttpError
+from plimsoll.rules.node.node_config import NodeConfig
 
 AUTHENTICATED = "system:authenticated"
 MAX_CACHED = 1024
@@ -62,6 +63,17 @@ class AccessPolicy(msgspec.Struct, frozen=True):
     token_ttl_s: float = 120.0
     allowed_ttl_s: float = 300.0
     denied_ttl_s: float = 30.0
+
+
+def access_policy(setting: NodeConfig) -> AccessPolicy:
+    config = setting.config
+    return AccessPolicy(
+        fine_grained=config.feature_gates.get("KubeletFineGrainedAuthz", False),
+        always_allow=config.authorization_mode == "AlwaysAllow",
+        token_ttl_s=config.token_cache_s,
+        allowed_ttl_s=config.allowed_cache_s,
+        denied_ttl_s=config.denied_cache_s,
+    )
 
 
 class EndpointAccess:

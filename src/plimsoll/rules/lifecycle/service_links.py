@@ -8,6 +8,7 @@ in every namespace, the others of the pod's namespace with `enableServiceLinks`.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from urllib.parse import urlsplit
 
 from plimsoll.rules.model.objects import Lean
 
@@ -35,6 +36,13 @@ class LinkedMetadata(Lean, frozen=True):
 class LinkedService(Lean, frozen=True):
     metadata: LinkedMetadata = LinkedMetadata()
     spec: LinkedSpec = LinkedSpec()
+
+
+def linked_server(server: str) -> LinkedService:
+    """The API server as this node reaches it: no proxy of services is needed for it."""
+    url = urlsplit(server)
+    ports = (LinkedPort("https", "TCP", url.port or 443),)
+    return LinkedService(LinkedMetadata("kubernetes"), LinkedSpec(url.hostname or "", ports))
 
 
 def with_server(services: list[LinkedService], server: LinkedService) -> list[LinkedService]:
