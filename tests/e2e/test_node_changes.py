@@ -106,6 +106,11 @@ def test_preemption_for_a_resource_of_others(kube: Kubectl) -> None:
     assert {pod for pod in phases if pod.startswith("level")} == {"level-3", "level-4"}, "no more than needed"
 
 
+def _failed(kube: Kubectl, pod: str) -> dict[str, Any] | None:
+    status = _status(kube, pod)
+    return status if status["phase"] == "Failed" else None
+
+
 def test_settings_of_the_kernel(kube: Kubectl) -> None:
     """AppArmor where there is none: refused as by a kubelet. SELinux where there is none: no effect, and an event."""
     container = {"name": "c", "image": "busybox", "command": ["sleep", "3600"]}
@@ -113,7 +118,7 @@ def test_settings_of_the_kernel(kube: Kubectl) -> None:
         profile = {"appArmorProfile": {"type": "RuntimeDefault"}}
         spec = {"containers": [container], "securityContext": profile, "nodeName": NODE}
         kube.api("POST", PODS, {"metadata": {"name": "armoured"}, "spec": spec})
-        status = until(lambda: {"Failed": _status(kube, "armoured")}.get(_status(kube, "armoured")["phase"]))
+        status = until(lambda: _failed(kube, "armoured"))
         text = "Cannot enforce AppArmor: AppArmor is not enabled on the host"
         assert (status["reason"], text in status["message"]) == ("AppArmor", True)
     if not has_selinux():

@@ -380,7 +380,7 @@ def test_get_names_for_a_shell(verbs: Verbs, monkeypatch: pytest.MonkeyPatch) ->
     assert completed("resize", "we") == ["web-1", "web-2"]
     assert completed("get", "pod", "we") == ["web-1", "web-2"]
     assert completed("delete", "pod/we") == ["pod/web-1", "pod/web-2"]
-    assert completed("describe", "po") == ["poddisruptionbudgets", "pods"]
+    assert completed("describe", "po") == ["poddisruptionbudgets", "pods", "podtemplates"]
     assert completed("drain", "n") == ["n1"]
 
 

@@ -245,7 +245,9 @@ async def check_process_identity(bench: Bench) -> None:
         working_dir="/etc",
         environment={"GREETING": "hello $(name) ü"},
         mounts=(ContainerMount(str(shared), "/shared", read_only=True),),
-        security=Security(user=1234, group=2345, groups=(77,), drop_capabilities=("ALL",), read_only_root=True),
+        security=Security(
+            user=1234, group=2345, groups=(77,), drop_capabilities=("ALL",), read_only_root=True, no_new_privileges=True
+        ),
     )
 
     async def output(*command: str) -> str:

@@ -287,7 +287,8 @@ class NodeLife:
         for each in found:
             given = {one["name"]: one for one in each["status"]["containerStatuses"]}
             containers = [
-                {**one, "resources": given[one["name"]].get("resources", {})} for one in each["spec"]["containers"]
+                {**one, "resources": given[one["name"]].get("resources", {}), "volumeMounts": []}
+                for one in each["spec"]["containers"]
             ]
             self.other.create(pod(each["metadata"]["name"], *containers, terminationGracePeriodSeconds=0))
         if found:
