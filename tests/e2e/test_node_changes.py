@@ -132,5 +132,5 @@ def test_what_never_comes_is_refused(kube: Kubectl) -> None:
     container = {"name": "c", "image": "busybox", "command": ["sleep", "3600"]}
     spec = {"containers": [container], "nodeSelector": {"disk": "never"}, "nodeName": NODE}
     kube.api("POST", PODS, {"metadata": {"name": "never"}, "spec": spec})
-    status = until(lambda: {"Failed": _status(kube, "never")}.get(_status(kube, "never")["phase"]))
+    status = until(lambda: _failed(kube, "never"))
     assert status["reason"] == "NodeAffinity"
