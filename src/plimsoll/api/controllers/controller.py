@@ -179,9 +179,26 @@ class ControllerContext:
         if before == status:
             return False
         metadata = document["metadata"]
-        change = {"metadata": {"uid": metadata["uid"]}, "status": difference(before, status)}
-        where = (metadata["name"], change, metadata.get("namespace", ""), "status")
+        name, namespace = metadata["name"], metadata.get("namespace", "")
+        named, changed = {"uid": metadata["uid"]}, difference(before, status)
+        if "conditions" in changed:  # a list is written as a whole: not over what another writer added meanwhile
+            version = await self._version_with(resource, name, namespace, before)
+            if not version:
+                return False  # the change of the other writer requeues the object
+            named["resourceVersion"] = version
+        where = (name, {"metadata": named, "status": changed}, namespace, "status")
         return await self.attempt(request.patch(resource, *where, content_type=request.MERGE), REPLACED)
+
+    async def _version_with(self, resource: ResourcePath, name: str, namespace: str, status: JsonObject) -> str:
+        """The object's resourceVersion, if it still has this status; else empty."""
+        try:
+            now = await self.client.ask(request.get(resource, name, namespace))
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return ""
+        version: str = now["metadata"]["resourceVersion"] if (now.get("status") or {}) == status else ""
+        return version
 
     async def delete(self, resource: ResourcePath, document: JsonObject) -> bool:
         metadata = document["metadata"]
