@@ -63,7 +63,7 @@ def reader(place: tuple[list[str], Path], tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_prints_what_is_shown(page: Path, reader: Reader) -> None:
     for command in commands(page):
-        if command.words.startswith("plimsoll up"):
+        if command.words.startswith("plimsoll up "):
             assert like(command.output + "…\n", reader.start_up(command.words)), command.words
         elif command.words == "^C":
             reader.stop_up()
