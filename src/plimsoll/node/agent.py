@@ -147,7 +147,7 @@ class Agent:
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
         in_place = setting.config.gate("InPlacePodVerticalScaling")
-        reports = PodReports(
+        self.reports = PodReports(
             self.reporter, self.cgroups.readings,
             lambda: NodeView((node_ip,), runtime.name, setting.profile, in_place),
             setting.policy.gates, clock, self._mirror_of,
@@ -166,7 +166,7 @@ class Agent:
             self._pinning, self.pods.resizes, self.volumes, ObjectCache(client, clock),
             UserNamespaces(state_dir, setting.config.user_ids_per_pod), ServiceLinks(client, clock, server),
             RuntimeClasses(client), self.paths,
-            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
+            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, self.reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
             plugins_of(setting.config, clock), pull_limit(setting.config),
         )  # fmt: skip

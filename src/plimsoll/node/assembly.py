@@ -32,7 +32,7 @@ from plimsoll.linux.nice import raise_priority
 from plimsoll.node.agent import Agent
 from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings
-from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
+from plimsoll.node.machine import LiveNode, RuntimeInfo, node_place, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
 from plimsoll.node.pods.image_gc import collect_images, remove_unused_images
@@ -59,7 +59,6 @@ from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.service_links import linked_server
 from plimsoll.rules.lifecycle.shutdown import NOT_READY, shutdown_periods
 from plimsoll.rules.node.node_object import HandlerReport, ImageOnNode, NodeFacts, NodeHealth, RuntimeReport
-from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
 from plimsoll.version import git_version
@@ -132,7 +131,7 @@ class NodeProcess:
         self._runtime_health: RuntimeHealth | None = None
         if isinstance(self._runtime, CriRuntime):
             self._runtime_health = RuntimeHealth(self._runtime, self.registration.report_soon)
-        pods, place = PodsShown(self.agent), _place(live, options.name, home)
+        pods, place = PodsShown(self.agent), node_place(live, options.name, home)
         self._imagefs = place.imagefs
         layers = self._runtime.writable_layers if isinstance(self._runtime, CriRuntime) else None
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
@@ -228,6 +227,10 @@ class NodeProcess:
         }
         if self._runtime_health is not None:
             tasks["runtime health"] = self._runtime_health.run()
+        if self._live.setting.config.gate("PodsAPI"):
+            from plimsoll.node.pods_api import serve_pods  # HTTP/2 takes memory that most nodes do not need
+
+            tasks["pods api"] = serve_pods(self.agent, self._options.state_dir)
         if self._shutdown is not None:
             tasks["graceful shutdown"] = self._shutdown.run()
         if isinstance(self._runtime, CriRuntime) and not self._options.keep_images:
@@ -426,24 +429,3 @@ def _facts(live: LiveNode, options: AgentOptions, runtime: RuntimeInfo | Process
         declared_capacity=live.declared_capacity,
         simulated=live.driver.simulated,
     )
-
-
-def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
-    """A node with declared capacity is not the whole machine: eviction counts its pods."""
-    pods_path = live.tree.status().path
-    filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
-    return NodePlace(
-        name=name,
-        pods_path=pods_path,
-        node_path=pods_path if live.declared_capacity else "/",
-        nodefs=str(home),
-        imagefs=_existing(filesystems.images) or str(home),
-        containerfs=_existing(filesystems.containers),
-        started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
-        system_started_s=time.time(),
-    )
-
-
-def _existing(mount_point: str) -> str:
-    """A runtime may have other mounts than the agent; one that the agent cannot see is ignored."""
-    return mount_point if os.path.isdir(mount_point) else ""

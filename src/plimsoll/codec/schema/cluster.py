@@ -40,7 +40,7 @@ core.NodeStatus v1.NodeStatus | How a node is.
   config 11 core.NodeConfigStatus | No longer used.
   runtimeHandlers 12 []core.NodeRuntimeHandler | Handlers of its container runtime.
   features 13 core.NodeFeatures | Features of its container runtime.
-  declaredFeatures - []string | Kubernetes features that pods may rely on.
+  declaredFeatures 14 []string | Kubernetes features that pods may rely on.
 core.NodeCondition v1.NodeCondition | One aspect of a node's state.
   type 1 string/v1.NodeConditionType! required | Name, such as Ready or MemoryPressure.
   status 2 string/v1.ConditionStatus! required | True, False or Unknown.

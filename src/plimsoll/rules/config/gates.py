@@ -73,6 +73,7 @@ GATES = (
     Gate("PodLevelResources", True, "`spec.resources` of a pod counts."),
     Gate("PodLevelResourcesFixDefaulting", False, "Pod-level limits are defaulted too, and requests in more cases."),
     Gate("PodLevelResourcesFixKubeletQOSClass", False, "An empty `spec.resources` does not decide the QoS class."),
+    Gate("PodsAPI", False, "The node serves its pods by gRPC on a socket below its state directory."),
     Gate("QOSReserved", False, "qosReserved limits the lower QoS classes."),
     Gate("ReduceDefaultCrashLoopBackOffDecay", False, "Crash back-off begins with 1 s and ends at 1 minute."),
     Gate("RestartAllContainersOnContainerExits", True, "A restart rule may restart all containers of a pod."),

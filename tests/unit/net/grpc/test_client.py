@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.runtime.cri.grpc import GrpcClient, GrpcError, GrpcUnavailableError
-from tests.unit.runtime.cri.grpc_server import GoAwayError, Handler, HangUpError, RawAnswerError, Server, answering
+from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.status import GrpcError, GrpcUnavailableError
+from tests.unit.net.grpc.grpc_server import GoAwayError, Handler, HangUpError, RawAnswerError, Server, answering
 
 OK_HEADERS = [(":status", "200"), ("content-type", "application/grpc")]
 METHOD = "/some.Service/Do"

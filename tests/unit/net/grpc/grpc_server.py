@@ -16,7 +16,8 @@ from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset, W
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from plimsoll.runtime.cri.grpc import GrpcClient, GrpcError
+from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.status import GrpcError
 
 
 class HangUpError(Exception):

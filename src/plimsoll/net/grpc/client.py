@@ -9,11 +9,10 @@ to retry. `GrpcUnavailableError` means that nothing was sent. `unary_over` makes
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
+from typing import Protocol
 from urllib.parse import unquote
 
 from h2 import events
@@ -23,16 +22,16 @@ from h2.errors import ErrorCodes
 from h2.exceptions import ProtocolError
 from h2.settings import SettingCodes
 
-from plimsoll.errors import StructuredError
-from plimsoll.linux import detached_process
+from plimsoll.net.grpc.status import (
+    CANCELLED,
+    DEADLINE_EXCEEDED,
+    INTERNAL,
+    UNAVAILABLE,
+    UNKNOWN,
+    GrpcError,
+    GrpcUnavailableError,
+)
 
-OK, CANCELLED, UNKNOWN, DEADLINE_EXCEEDED, NOT_FOUND, ALREADY_EXISTS = 0, 1, 2, 4, 5, 6
-FAILED_PRECONDITION, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 9, 12, 13, 14
-CODE_NAMES = (
-    "OK", "Canceled", "Unknown", "InvalidArgument", "DeadlineExceeded", "NotFound", "AlreadyExists",
-    "PermissionDenied", "ResourceExhausted", "FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal",
-    "Unavailable", "DataLoss", "Unauthenticated",
-)  # fmt: skip
 CONNECT_S = 5.0
 PREFIX = 5
 WINDOW = 1 << 20
@@ -40,30 +39,19 @@ MAX_MESSAGE = 64 << 20  # a longer one is an error
 Headers = tuple[tuple[str, str], ...]
 
 
-class GrpcError(StructuredError):
-    """A call that ended with another status than OK."""
+class Keepalive(Protocol):
+    """Something that keeps a connection open beside us; `end` is called when no call needs it any more."""
 
-    code: int
-    message: str
-
-    def __str__(self) -> str:
-        """As Go prints it, so that users find it on the web."""
-        name = CODE_NAMES[self.code] if 0 <= self.code < len(CODE_NAMES) else f"Code({self.code})"
-        return f"rpc error: code = {name} desc = {self.message}"
+    def end(self) -> None: ...
 
 
-class GrpcUnavailableError(GrpcError):
-    """No server listens, so nothing was sent."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(UNAVAILABLE, message)
+KeptAlive = Callable[[int], Keepalive]  # called with the file descriptor of each new connection
 
 
 class GrpcClient:
-    def __init__(self, socket_path: str, *, outlives_us: bool = False) -> None:
-        """`outlives_us`: the server completes pending calls even if this process is killed (`_Keepalive`)."""
+    def __init__(self, socket_path: str, *, kept_alive: KeptAlive | None = None) -> None:
         self.socket_path = socket_path
-        self._outlives_us = outlives_us
+        self._kept_alive = kept_alive
         self.connections = 0  # made so far
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
@@ -108,7 +96,7 @@ class GrpcClient:
                 loop = asyncio.get_running_loop()
                 try:
                     async with asyncio.timeout(CONNECT_S):
-                        factory = partial(_Connection, outlives_us=self._outlives_us)
+                        factory = partial(_Connection, kept_alive=self._kept_alive)
                         _, self._connection = await loop.create_unix_connection(factory, self.socket_path)
                         self.connections += 1
                 except TimeoutError:
@@ -184,37 +172,10 @@ class _Call:
         self._connection.forget(self)
 
 
-class _Keepalive:
-    """Keeps the connection to the runtime open for a while after this process was killed.
-
-    A runtime cancels a call when its client disappears. containerd then kills a container that has started and reports
-    it as never started, so the next agent would run it a second time; or the container stays in a state in which it can
-    be neither started nor removed. So a detached process has the same socket open: it waits for our end and then sleeps
-    until the pending calls are completed. The answers are not read; the next agent reads the resulting state.
-    """
-
-    def __init__(self, socket_fd: int) -> None:
-        waits, self._ours = os.pipe()  # the other end closes when this process ends
-        copy = os.dup(socket_fd)
-        try:
-            self._pid = detached_process.start("read -r _; exec sleep 20", fds={0: waits, 3: copy})
-        finally:
-            os.close(copy)
-            os.close(waits)
-
-    def end(self) -> None:
-        """No call is pending, or the runtime is gone."""
-        if self._pid:
-            os.kill(self._pid, signal.SIGKILL)
-            os.waitpid(self._pid, 0)
-            os.close(self._ours)
-            self._pid = 0
-
-
 class _Connection(asyncio.Protocol):
-    def __init__(self, *, outlives_us: bool = False, authority: str = "localhost") -> None:
-        self._outlives_us, self._authority = outlives_us, authority
-        self._keepalive: _Keepalive | None = None
+    def __init__(self, *, kept_alive: KeptAlive | None = None, authority: str = "localhost") -> None:
+        self._kept_alive, self._authority = kept_alive, authority
+        self._keepalive: Keepalive | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._transport: asyncio.Transport | None = None
         self._calls: dict[int, _Call] = {}
@@ -223,8 +184,8 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
-        if self._outlives_us:
-            self._keepalive = _Keepalive(transport.get_extra_info("socket").fileno())
+        if self._kept_alive is not None:
+            self._keepalive = self._kept_alive(transport.get_extra_info("socket").fileno())
         self._h2.initiate_connection()
         self._h2.update_settings({SettingCodes.INITIAL_WINDOW_SIZE: WINDOW, SettingCodes.ENABLE_PUSH: 0})
         self._h2.increment_flow_control_window(WINDOW)
