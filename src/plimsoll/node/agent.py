@@ -127,7 +127,7 @@ class Agent:
         self.paths = NodePaths(
             state_dir,
             state_dir / "logs",
-            node_names(),
+            node_names(setting.config),
             makes_etc=not runtime.makes_cgroups,
             bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",

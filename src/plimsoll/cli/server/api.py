@@ -31,6 +31,12 @@ _STATE = console.option(
     help="Address to listen on; port 0: any free port.",
 )
 @console.option(
+    "--advertise-address",
+    metavar="HOST",
+    default="",
+    help="Address at which nodes and pods reach the server.  [default: that of --listen, or of the default route]",
+)
+@console.option(
     "--profile",
     "profile_name",
     default="documents",
@@ -102,6 +108,7 @@ async def run(
     service_node_port_range: str = "30000-32767",
     admission_config: Path | None = None,
     while_stdin: bool = False,
+    advertise_address: str = "",
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
     """Serve until a signal arrives; `announced` is called with the address and the kubeconfig."""
@@ -115,6 +122,7 @@ async def run(
     from plimsoll.cli.daemon import allow_many_files, freeze_garbage, host_and_port, stop_event
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.files.state_dir import write_private
+    from plimsoll.linux.identity import internal_ip
     from plimsoll.logs import log_to_stderr
     from plimsoll.rules.admission.pod_security import PodSecurity
     from plimsoll.rules.admission.service_addresses import service_ranges
@@ -128,7 +136,8 @@ async def run(
     for note in read.notes:
         console.echo(f"plimsoll: {note}", err=True)
     authority = Authority(state)
-    authority.prepare(server_names(host))
+    advertised = advertise_address.strip("[]") or internal_ip(host)
+    authority.prepare(server_names(host, advertised))
     log_to_stderr(level)
     stop = stop_event(while_stdin=while_stdin)
     with contextlib.ExitStack() as stack:
@@ -149,7 +158,7 @@ async def run(
         def announce(url: str) -> None:
             try:
                 write_admin_kubeconfig(state, authority, url)
-                write_private(state / "address", url.encode())
+                write_private(state / "address", f"https://{app.pages.address}".encode())  # for nodes
             except OSError as error:  # with a full disk reads are still served; the old file has the last address
                 if error.errno != errno.ENOSPC or not (state / ADMIN_FILE).exists():
                     raise
@@ -158,7 +167,7 @@ async def run(
             freeze_garbage()
 
         allow_many_files()
-        await serve(app, Listener(host, port, authority.server_context()), announce, stop)
+        await serve(app, Listener(host, port, authority.server_context(), advertised), announce, stop)
 
 
 def _pod_security(file: Path) -> PodSecurity:
