@@ -32,7 +32,8 @@ from plimsoll.linux.nice import raise_priority
 from plimsoll.node.agent import Agent
 from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings
-from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
+from plimsoll.node.live.agent_pods import live_source
+from plimsoll.node.machine import LiveNode, RuntimeInfo, node_place, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
 from plimsoll.node.pods.image_gc import collect_images, remove_unused_images
@@ -59,7 +60,6 @@ from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.service_links import linked_server
 from plimsoll.rules.lifecycle.shutdown import NOT_READY, shutdown_periods
 from plimsoll.rules.node.node_object import HandlerReport, ImageOnNode, NodeFacts, NodeHealth, RuntimeReport
-from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
 from plimsoll.version import git_version
@@ -132,7 +132,7 @@ class NodeProcess:
         self._runtime_health: RuntimeHealth | None = None
         if isinstance(self._runtime, CriRuntime):
             self._runtime_health = RuntimeHealth(self._runtime, self.registration.report_soon)
-        pods, place = PodsShown(self.agent), _place(live, options.name, home)
+        pods, place = PodsShown(self.agent), node_place(live, options.name, home)
         self._imagefs = place.imagefs
         layers = self._runtime.writable_layers if isinstance(self._runtime, CriRuntime) else None
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
@@ -145,6 +145,7 @@ class NodeProcess:
             self.agent.is_shutting_down = self._is_shutting_down
         self.meters.oom_totals = self._pressure.oom_totals
         self._repair = build_repair(live, self.agent, self._event)
+        self._live_pages = live_source(live, self.agent, self._pressure, self._pressures)
         self._server = NodeServer(
             pods,
             self._runtime,
@@ -224,6 +225,7 @@ class NodeProcess:
             "certificate": self._renewal.run(),
             "pressure": self._pressure.run(),
             "cgroup repair": self._repair_cgroups(),
+            "history": self._live_pages.run(),
             "task stats": log_task_stats(self._live.files, self.agent.container_paths),
         }
         if self._runtime_health is not None:
@@ -311,16 +313,16 @@ class NodeProcess:
         pid = runtime.supervisor_pid if isinstance(runtime, ProcessRuntime) else runtime.pid
         return {"kubelet": os.getpid(), **({"runtime": pid} if pid else {})}
 
+    def _pressures(self) -> Pressures | None:
+        """Of the machine, unless the node is only a part of it."""
+        return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
+
     def _pages(self, pods: PodsShown) -> NodePages:
         stats, meters, config = self._stats, self.meters, self._live.setting.config
 
-        def pressures() -> Pressures | None:
-            """Of the machine, unless the node is only a part of it."""
-            return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
-
         async def summary() -> bytes:
             await stats.measure_disks()
-            return summary_json(stats.sample(PAGE_AGE_S), pressures())
+            return summary_json(stats.sample(PAGE_AGE_S), self._pressures())
 
         def metrics() -> str:
             pods = self.agent.view.last.values()
@@ -342,6 +344,7 @@ class NodeProcess:
             configuration=lambda: config_document(config, self._live.setting.profile),
             allocated=pods.allocated if config.gate("KubeletAllocatedPodsEndpoint") else None,
             own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
+            asked={"live": self._live_pages.live_page, "history": self._live_pages.history_page},
         )
 
 
@@ -426,24 +429,3 @@ def _facts(live: LiveNode, options: AgentOptions, runtime: RuntimeInfo | Process
         declared_capacity=live.declared_capacity,
         simulated=live.driver.simulated,
     )
-
-
-def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
-    """A node with declared capacity is not the whole machine: eviction counts its pods."""
-    pods_path = live.tree.status().path
-    filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
-    return NodePlace(
-        name=name,
-        pods_path=pods_path,
-        node_path=pods_path if live.declared_capacity else "/",
-        nodefs=str(home),
-        imagefs=_existing(filesystems.images) or str(home),
-        containerfs=_existing(filesystems.containers),
-        started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
-        system_started_s=time.time(),
-    )
-
-
-def _existing(mount_point: str) -> str:
-    """A runtime may have other mounts than the agent; one that the agent cannot see is ignored."""
-    return mount_point if os.path.isdir(mount_point) else ""

@@ -8,6 +8,8 @@ a running loop.
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from plimsoll.errors import PlimsollError
+from plimsoll.node.stats.stats import NodePlace
 from plimsoll.rules.config.extras import NodeExtras
 from plimsoll.rules.model.cgroup_names import Driver, Runtime
 from plimsoll.runtime.cri.answers import Filesystems
@@ -117,3 +120,24 @@ async def _query_runtime(endpoint: str, path: str, timeout_s: float) -> RuntimeI
         await runtime.close()
     driver, configured = runtime.cgroup_driver, runtime.configured_driver
     return RuntimeInfo(endpoint, runtime.name, runtime.version, driver, configured, filesystems)
+
+
+def node_place(live: LiveNode, name: str, home: Path) -> NodePlace:
+    """A node with declared capacity is not the whole machine: eviction counts its pods."""
+    pods_path = live.tree.status().path
+    filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
+    return NodePlace(
+        name=name,
+        pods_path=pods_path,
+        node_path=pods_path if live.declared_capacity else "/",
+        nodefs=str(home),
+        imagefs=_existing(filesystems.images) or str(home),
+        containerfs=_existing(filesystems.containers),
+        started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
+        system_started_s=time.time(),
+    )
+
+
+def _existing(mount_point: str) -> str:
+    """A runtime may have other mounts than the agent; one that the agent cannot see is ignored."""
+    return mount_point if os.path.isdir(mount_point) else ""
