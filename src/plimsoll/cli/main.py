@@ -85,6 +85,11 @@ VERBS = {
         "up",
         "Start a cluster on this machine: API server, scheduler, node, three pods.",
     ),
+    "dashboard": (
+        "plimsoll.cli.objects.dashboard",
+        "dashboard",
+        "Open the dashboard of the cluster in a browser.",
+    ),
     "reset": ("plimsoll.cli.server.reset", "reset", "End that cluster and remove everything that plimsoll has made."),
     "version": ("plimsoll.cli.objects.version", "version", "Print the versions of this program and of the server."),
     "completion": ("plimsoll.cli.objects.completion", "completion", "Print the completion script of a shell."),

@@ -32,6 +32,7 @@ from plimsoll.linux.nice import raise_priority
 from plimsoll.node.agent import Agent
 from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings
+from plimsoll.node.live.agent_pods import live_source
 from plimsoll.node.machine import LiveNode, RuntimeInfo, node_place, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
@@ -147,6 +148,7 @@ class NodeProcess:
         self.meters.oom_totals = self._pressure.oom_totals
         self._repair = build_repair(live, self.agent, self._event)
         self._serving = ServingCertificate(live.setting.config, client, self._facts, home, identity)
+        self._live_pages = live_source(live, self.agent, self._pressure, self._pressures)
         self._server = NodeServer(
             pods,
             self._runtime,
@@ -228,6 +230,7 @@ class NodeProcess:
             "serving certificate": self._serving.run(self.registration.registered),
             "pressure": self._pressure.run(),
             "cgroup repair": self._repair_cgroups(),
+            "history": self._live_pages.run(),
             "task stats": log_task_stats(self._live.files, self.agent.container_paths),
         }
         if self._runtime_health is not None:
@@ -319,16 +322,16 @@ class NodeProcess:
         pid = runtime.supervisor_pid if isinstance(runtime, ProcessRuntime) else runtime.pid
         return {"kubelet": os.getpid(), **({"runtime": pid} if pid else {})}
 
+    def _pressures(self) -> Pressures | None:
+        """Of the machine, unless the node is only a part of it."""
+        return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
+
     def _pages(self, pods: PodsShown) -> NodePages:
         stats, meters, config = self._stats, self.meters, self._live.setting.config
 
-        def pressures() -> Pressures | None:
-            """Of the machine, unless the node is only a part of it."""
-            return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
-
         async def summary() -> bytes:
             await stats.measure_disks()
-            return summary_json(stats.sample(PAGE_AGE_S), pressures())
+            return summary_json(stats.sample(PAGE_AGE_S), self._pressures())
 
         def metrics() -> str:
             pods = self.agent.view.last.values()
@@ -350,6 +353,7 @@ class NodeProcess:
             configuration=lambda: config_document(config, self._live.setting.profile),
             allocated=pods.allocated if config.gate("KubeletAllocatedPodsEndpoint") else None,
             own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
+            asked={"live": self._live_pages.live_page, "history": self._live_pages.history_page},
         )
 
 

@@ -39,8 +39,8 @@ def run(
     if diff is not None:
         return _run_diff(inputs, question, diff, output)
     setting, notes = question.setting()
-    good, problems = _sorted_out(inputs, setting)
-    found = explanation(_workloads(good, setting), setting, advise=advise)
+    good, problems = sorted_out(inputs, setting)
+    found = explanation(workloads(good, setting), setting, advise=advise)
     if not question.declared_capacity:
         notes += _missing_on_this_machine(found)
     if good:
@@ -65,8 +65,8 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
     sides = []
     for word in (first, second):
         setting, notes = question.setting(**{DIFF_VALUES[word]: word})
-        good, problems = _sorted_out(inputs, setting)
-        sides.append((good, problems, notes, explanation(_workloads(good, setting), setting), setting))
+        good, problems = sorted_out(inputs, setting)
+        sides.append((good, problems, notes, explanation(workloads(good, setting), setting), setting))
     (good, problems, notes, left, _), (_, other_problems, _, right, _) = sides
     rows = differences(left, right)
     if output == "json":
@@ -88,7 +88,7 @@ def _diff_words(diff: str) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest], list[ManifestProblem]]:
+def sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest], list[ManifestProblem]]:
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
         desired = defaulted_on(given.pod, setting)
@@ -99,7 +99,7 @@ def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest
     return good, problems
 
 
-def _workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Workload]:
+def workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Workload]:
     """Unique titles: with the namespace if there is one, with a number if that is not enough."""
     seen: Counter[str] = Counter()
     works = []
