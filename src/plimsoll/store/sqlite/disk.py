@@ -26,12 +26,13 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.store.commit_mark import CommitMark
 from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
-from plimsoll.store.files import ASIDE, DATABASE, make_private, put_in_place
 from plimsoll.store.records import Change, Kind, Record
-from plimsoll.store.reserve import Reserve
-from plimsoll.store.schema import (
+from plimsoll.store.sealing import PLAIN, Sealing, opened
+from plimsoll.store.sqlite.commit_mark import CommitMark
+from plimsoll.store.sqlite.files import ASIDE, DATABASE, make_private, put_in_place
+from plimsoll.store.sqlite.reserve import Reserve
+from plimsoll.store.sqlite.schema import (
     MIGRATIONS,
     State,
     change_crc,
@@ -42,8 +43,7 @@ from plimsoll.store.schema import (
     transaction,
     write_state,
 )
-from plimsoll.store.sealing import PLAIN, Sealing, opened
-from plimsoll.store.wal import lost_commits
+from plimsoll.store.sqlite.wal import lost_commits
 
 # How many versions a server may use before it must write a higher ceiling, and so how far a crash makes them jump.
 RESERVE = 20_000

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.store import backup, schema
-from plimsoll.store.disk import connect
 from plimsoll.store.errors import ExpiredError, StoreCorruptError, StoreLockedError, StoreUnavailableError
 from plimsoll.store.records import Record
+from plimsoll.store.sqlite import backup, schema
+from plimsoll.store.sqlite.disk import connect
 from plimsoll.store.store import Store
 from tests.unit.store.bodies import crashed, put
 

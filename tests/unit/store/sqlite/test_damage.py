@@ -15,6 +15,7 @@ import pytest
 
 from plimsoll.store.errors import ExpiredError, StoreCorruptError, StoreNewerError, StoreUnavailableError
 from plimsoll.store.records import Record
+from plimsoll.store.sqlite.log import SqliteLog
 from plimsoll.store.store import Store
 from tests.unit.store.bodies import crashed, delete, put
 
@@ -34,7 +35,8 @@ async def _left_behind(directory: Path) -> list[Contents]:
             states.append((store.version, tuple(store.list("")[1])))
 
     await work(30)
-    await asyncio.to_thread(store._writer._disk.move_log)
+    assert isinstance(store._log, SqliteLog)
+    await asyncio.to_thread(store._log._writer._disk.move_log)
     await work(90)
     crashed(directory, directory.with_name("crashed"))
     await store.close()

@@ -14,10 +14,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import msgspec
 
-from plimsoll.store.disk import PASSING, Batch, Disk, is_full
 from plimsoll.store.errors import WriteFailedError
 from plimsoll.store.records import Change, StoreMetrics
-from plimsoll.store.schema import State
+from plimsoll.store.sqlite.disk import PASSING, Batch, Disk, is_full
+from plimsoll.store.sqlite.schema import State
 
 _BATCH_CHANGES = 256  # a longer queue is split: an answer should not wait for a thousand others
 _CHECKPOINT_BYTES = 16 * 1024 * 1024

@@ -12,10 +12,10 @@ import contextlib
 import os
 from pathlib import Path
 
-from plimsoll.store.disk import check, connect, objects, reading
 from plimsoll.store.errors import StoreCorruptError, StoreUnavailableError
-from plimsoll.store.files import ASIDE, DATABASE, lock, make_directory, make_private, put_in_place
-from plimsoll.store.schema import MIGRATIONS, State, identify, migrate, read_state, transaction, write_state
+from plimsoll.store.sqlite.disk import check, connect, objects, reading
+from plimsoll.store.sqlite.files import ASIDE, DATABASE, lock, make_directory, make_private, put_in_place
+from plimsoll.store.sqlite.schema import MIGRATIONS, State, identify, migrate, read_state, transaction, write_state
 
 JUMP = 1_000_000
 

@@ -1,0 +1,110 @@
+"""One conditional write: sent until etcd has answered, applied at most once.
+
+A write that nobody answered is sent again as it is. The comparison lets it be applied at most once, and since only the
+first change after the compared state can be ours, the history shows whether an attempt was applied.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from plimsoll.store.cache import WatchCache
+from plimsoll.store.errors import FencedError, LogRefusedError, OutcomeUnknownError, WriteFailedError
+from plimsoll.store.etcd.client import AmbiguousError, EtcdClient, NotSentError
+from plimsoll.store.etcd.messages import (
+    RANGE,
+    TXN,
+    KeyValue,
+    RangeRequest,
+    RangeResponse,
+    TxnResponse,
+)
+from plimsoll.store.etcd.shapes import transaction
+from plimsoll.store.etcd.values import stamped
+from plimsoll.store.etcd.watcher import Watcher
+from plimsoll.store.fence import FENCE
+from plimsoll.store.records import Change
+
+WRITE_S = 8.0  # for one key, with all attempts
+_PAUSE_S = 0.05
+
+log = logging.getLogger("plimsoll.api")
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a key has in etcd instead of what was expected; `at` is the revision of this answer."""
+
+    value: KeyValue | None
+    at: int
+
+
+class Transactions:
+    def __init__(self, client: EtcdClient, cache: WatchCache, watcher: Watcher) -> None:
+        self._client, self._cache, self._watcher = client, cache, watcher
+        self._compares_terms = True  # kine does not
+
+    async def write(self, path: bytes, revision: int, value: bytes | None, change: Change) -> int | Found:
+        """Write `value`, or with None delete, where `path` is at `revision` (0: absent).
+
+        Returns the new revision, or what is there instead. Raises WriteFailedError if it was certainly not written,
+        OutcomeUnknownError, FencedError.
+        """
+        loop = asyncio.get_running_loop()
+        end, decided, is_unsure = loop.time() + WRITE_S, self._cache.version, False
+        while True:
+            fence = FENCE.get() if self._compares_terms else None
+            txn = transaction(path, revision, value, fence)
+            try:
+                answer = await self._client.write_once(TXN, txn, TxnResponse)
+                break
+            except LogRefusedError as error:
+                if fence is None or "unsupported" not in error.reason:
+                    raise
+                log.warning("%s does not compare a leader's term: only its deadline protects", self._client.endpoint)
+                self._compares_terms = False
+                continue
+            except NotSentError as error:
+                reason = str(error)
+            except AmbiguousError as error:
+                reason, is_unsure = str(error), True
+            if loop.time() >= end:
+                if is_unsure:
+                    raise OutcomeUnknownError(self._client.where, reason)
+                raise WriteFailedError(self._client.where, reason, lasting=False)
+            await asyncio.sleep(_PAUSE_S)
+        assert answer.header is not None
+        if answer.succeeded:
+            return answer.header.revision
+        if is_unsure and (applied := await self._applied(change, answer.header.revision, decided)):
+            return applied
+        found = await self._found(path, answer)
+        if fence is not None and (0 if found.value is None else found.value.mod_revision) == revision:
+            raise FencedError(fence.name)
+        return found
+
+    async def _found(self, path: bytes, answer: TxnResponse) -> Found:
+        ranges = [each.range for each in answer.responses if each.range is not None]
+        assert answer.header is not None
+        if ranges:
+            return Found(ranges[0].kvs[0] if ranges[0].kvs else None, answer.header.revision)
+        read = await self._client.read(RANGE, RangeRequest(path), RangeResponse)
+        assert read.header is not None
+        return Found(read.kvs[0] if read.kvs else None, read.header.revision)
+
+    async def _applied(self, change: Change, answered: int, decided: int) -> int:
+        """The revision at which an earlier attempt was applied; 0 if none was."""
+        if not await self._watcher.reached(answered, WRITE_S):
+            raise OutcomeUnknownError(self._client.where, "the watch did not continue in time")
+        after = change.before_version if change.before is not None else decided
+        history = self._cache.history_of(change.key, after)
+        if history is None:
+            raise OutcomeUnknownError(self._client.where, "what happened meanwhile is no longer known")
+        if not history or history[0].kind != change.kind:
+            return 0
+        first = history[0]
+        if change.kind != "DELETED" and first.body != stamped(change.body, first.version):
+            return 0
+        return first.version - self._watcher.offset
