@@ -101,8 +101,9 @@ def control_plane(
 
 
 async def _schedule(app: App) -> None:
-    client = client_of(app, SCHEDULER)
-    await Scheduler(client, app.cluster.profile, os.uname().nodename, time.monotonic).run()
+    client, host = client_of(app, SCHEDULER), os.uname().nodename
+    preempts = app.cluster.gates.scheduler_preempts
+    await Scheduler(client, app.cluster.profile, host, time.monotonic, preempts_for_resizes=preempts).run()
 
 
 def node_kubeconfig(authority: Authority, url: str, name: str) -> bytes:

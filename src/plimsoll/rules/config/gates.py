@@ -57,8 +57,7 @@ GATES = (
     Gate(
         "InPlacePodVerticalScalingSchedulerPreemption",
         False,
-        "The scheduler preempts for a deferred resize.",
-        lacks="critical pods no longer preempt on the node, but the scheduler does not preempt for them either",
+        "The scheduler preempts for deferred resizes; critical pods no longer do on the node.",
     ),
     Gate("KubeletAllocatedPodsEndpoint", False, "The node serves its pods with what is allocated at /allocatedPods."),
     Gate("KubeletCrashLoopBackOffMax", True, "crashLoopBackOff.maxContainerRestartPeriod counts."),
