@@ -60,7 +60,7 @@ class NoPodsError(StructuredError):
 @pods_option
 @names_state_option
 @console.option("--against", metavar="FILE", help="Show differences from `plimsoll explain … -o json` (- for a pipe).")
-@console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
+@console.option("-o", "--output", type=console.Choice(["text", "json", "svg", "html"]), default="text")
 def tree(
     cgroup: str | None,
     cgroup_root: str,
@@ -74,6 +74,7 @@ def tree(
     """Show the live cgroups of this machine: usage, protection, limits and stalls.
 
     Without CGROUP, shows all pods below kubepods or kubepods.slice, of a kubelet or of Plimsoll. Writes nothing.
+    `-o svg` draws them as vessels, filled to their usage, with all their lines; `-o html` adds a table.
 
     USED is the working set, CACHE is memory that the kernel can reclaim. CPU USED is the number of CPUs in use now,
     measured for 0.1 s. THROTTLED is the share of CPU periods in which the CPU limit stopped the cgroup. PRESSURE is the
@@ -95,8 +96,31 @@ def tree(
         driver.close()
     if output == "json":
         echo_json(document(view))
+    elif output in ("svg", "html"):
+        _draw(view, output)
     else:
         _print(view)
+
+
+def _draw(view: TreeSnapshot, output: str) -> None:
+    from plimsoll.cli.picture import write_picture
+    from plimsoll.rules.picture.figure import drawing
+    from plimsoll.rules.picture.observed import observed_picture
+
+    machine = this_machine()
+    remarks = [f"{path}: {note}" for path, notes in view.notes.items() for note in notes]
+    remarks += [f"misplaced: {path} (limits of pod, class and node do not apply)" for path in view.misplaced]
+    picture = observed_picture(
+        view.rows,
+        view.standings,
+        title=machine.name or "this machine",
+        facts=f"cgroup v{view.version} · {view.root}",
+        memory_bytes=view.machine_bytes,
+        cpu_milli=machine.cores * 1000,
+        version=view.version,
+        remarks=remarks,
+    )
+    write_picture(drawing(picture), output)
 
 
 class TreeSnapshot(msgspec.Struct, frozen=True):
