@@ -253,6 +253,6 @@ def test_the_tree_as_svg(node: tuple[str, dict[str, int], str]) -> None:
     (app,) = (title for title in titles if title.startswith("container nginx"))
     assert f"memory.limit_in_bytes 64.0 MiB ({64 * MIB} bytes)" in app
     assert "cpu.cfs_quota_us 50000" in app
-    used = re.search(r"anonymous ([\d.]+) MiB", app)
+    used = re.search(r"shared memory ([\d.]+) MiB", app)  # mmap(-1) is shared
     assert used is not None and 40 <= float(used[1]) <= 64
     assert any(title.startswith("pod shop/web-0 (Burstable)") for title in titles)
