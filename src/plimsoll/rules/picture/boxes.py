@@ -9,7 +9,7 @@ import msgspec
 from plimsoll.rules.cgroups.reasons import human_bytes
 from plimsoll.rules.inert import inert
 from plimsoll.rules.picture.model import Line, Picture, Vessel
-from plimsoll.rules.picture.shapes import SANS, Block, Rect, Shape, Stroke, Text, cut, flow, text_width, wrapped
+from plimsoll.rules.picture.shapes import BOLD, SANS, Block, Rect, Shape, Stroke, Text, cut, flow, text_width, wrapped
 from plimsoll.rules.picture.tank import (
     LABEL,
     LABEL_GAP,
@@ -23,6 +23,7 @@ from plimsoll.rules.picture.tank import (
     cpu_rows,
     label_rows,
     line_style,
+    lying_break,
     missing_files,
     scale_of,
     tank,
@@ -63,7 +64,7 @@ def _head(shapes: list[Shape], vessel: Vessel, inner: float) -> float:
     if vessel.level == "pods":
         badge = "node level"
     taken = text_width(badge, LABEL, SANS) + 12
-    shapes.append(Text(PAD, 22, cut(inert(vessel.name), inner - taken, NAME, SANS), "name"))
+    shapes.append(Text(PAD, 22, cut(inert(vessel.name), inner - taken, NAME, BOLD), "name"))
     shapes.append(Text(PAD + inner, 22, badge, "badge", "end"))
     y = 25.0
     if vessel.path:
@@ -80,6 +81,7 @@ def _gauge(shapes: list[Shape], vessel: Vessel, key: str, look: Look, inner: flo
     shapes.append(Rect(PAD, y, inner, BAR, "band free"))
     shapes += _lying(vessel, scale, y)
     shapes.append(Rect(PAD, y, inner, BAR, "hull-box"))
+    shapes += lying_break(scale, PAD, y, BAR)
     for line in vessel.lines:
         at = PAD + scale.at(line.declared_bytes)
         style = f"line {line_style(line)}"
@@ -137,7 +139,7 @@ def node_box(picture: Picture, look: Look, width: float) -> Block:
     """The machine: how its memory is divided, then the cgroups in it."""
     inside = flow([box(vessel, "", look, width - 2 * PAD) for vessel in picture.vessels], width - 2 * PAD, GAP)
     inner = max(inside.width, min(2 * LEAST_WIDTH, width - 2 * PAD))
-    shapes: list[Shape] = [Text(PAD, 25, cut(inert(picture.title), inner, 18, SANS), "title")]
+    shapes: list[Shape] = [Text(PAD, 25, cut(inert(picture.title), inner, 18, BOLD), "title")]
     y = 30.0
     for row in wrapped(_facts(picture), inner, LABEL, 3, SANS):
         y += ROW

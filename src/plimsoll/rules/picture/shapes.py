@@ -67,7 +67,7 @@ class Block(msgspec.Struct, frozen=True):
 
 # --- texts ---
 
-SANS, MONO = 0.56, 0.602  # the mean width of a character, as a part of the font size
+SANS, BOLD, MONO = 0.58, 0.69, 0.602  # the mean width of a character, as a part of the font size
 BREAKS = " ·;,/.[]("
 
 

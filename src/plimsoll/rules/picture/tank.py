@@ -13,7 +13,7 @@ import msgspec
 from plimsoll.rules.cgroups.reasons import human_bytes, human_cores
 from plimsoll.rules.inert import inert
 from plimsoll.rules.picture.model import CpuLines, Line, Vessel
-from plimsoll.rules.picture.shapes import SANS, Block, Rect, Shape, Stroke, Text, cut, spread, text_width, wrapped
+from plimsoll.rules.picture.shapes import BOLD, Block, Rect, Shape, Stroke, Text, cut, spread, text_width, wrapped
 from plimsoll.rules.picture.words import cpu_sentence, in_effect, line_title, short_source, vessel_sentences
 from plimsoll.rules.profile import DOCUMENTED
 
@@ -75,7 +75,7 @@ class Label(msgspec.Struct, frozen=True):
 def tank(vessel: Vessel, key: str, look: Look) -> Block:
     """The cell of one container."""
     inner = look.cell_width - 2 * PAD
-    shapes: list[Shape] = [Text(PAD, 22, cut(inert(vessel.name), inner - 62, NAME, SANS), "name")]
+    shapes: list[Shape] = [Text(PAD, 22, cut(inert(vessel.name), inner - 62, NAME, BOLD), "name")]
     if vessel.stage in ("init", "sidecar") or vessel.level in ("sandbox", "monitor"):
         shapes.append(Text(look.cell_width - PAD, 22, vessel.stage or vessel.level, "badge", "end"))
     y = 30.0
@@ -133,7 +133,7 @@ def _labels(vessel: Vessel, key: str, look: Look) -> Iterator[Label]:
         rows = ((f"{human_bytes(vessel.usage_bytes)} in use", "value use"),)
         yield Label(None, vessel.usage_bytes, rows, _height(rows))
     if not any(line.name == "max" for line in vessel.lines):
-        rows = (("no memory.max", "value"), (f"the machine has {human_bytes(vessel.scale_bytes)}", "formula"))
+        rows = (("no limit", "value"), (f"the machine has {human_bytes(vessel.scale_bytes)}", "formula"))
         yield Label(None, vessel.scale_bytes, rows, _height(rows))
 
 
@@ -151,7 +151,11 @@ def label_rows(line: Line, width: float, look: Look, changed: bool = False) -> t
     """`memory.high 121.5 MiB`, the formula, the field, and why it does not hold."""
     value = human_bytes(line.declared_bytes)
     mark = "≠ " if changed else ""
-    title = cut(f"{mark}{line_title(line)}", width - text_width(f" {value}", LABEL), LABEL)
+    room = width - text_width(f" {value}", LABEL)
+    title = f"{mark}{line_title(line)}"
+    if not line.of and text_width(title, LABEL) > room:
+        title = f"{mark}{line.name}"  # memory.limit_in_bytes is long
+    title = cut(title, room, LABEL)
     rows = [(f"{title} {value}", "value changed" if changed else "value above" if line.of else "value")]
     if why := in_effect(line):
         rows += [(text, "formula warn") for text in wrapped(why, width, SMALL, 3)]
@@ -218,6 +222,17 @@ def _break(left: float, y: float) -> Iterator[Shape]:
     for shift in (0.0, 6.0):
         step = (TANK_WIDTH + 12) / 6
         points = tuple((left - 6 + step * index, y + shift + (3 if index % 2 else -3)) for index in range(7))
+        yield Stroke(points, "break")
+
+
+def lying_break(scale: Scale, x: float, y: float, height: float) -> Iterator[Shape]:
+    """The same across a lying vessel."""
+    if scale.knee_bytes is None:
+        return
+    at = x + scale.length * (KNEE + 0.06)
+    for shift in (0.0, 5.0):
+        step = (height + 8) / 4
+        points = tuple((at + shift + (2 if index % 2 else -2), y - 4 + step * index) for index in range(5))
         yield Stroke(points, "break")
 
 
