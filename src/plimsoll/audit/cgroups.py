@@ -31,15 +31,16 @@ class ObservedTree(msgspec.Struct, frozen=True):
     pods_roots: tuple[str, ...]
 
 
-def observed_tree(driver: Driver) -> ObservedTree:
-    """All trees of pods, what is above and beside them, and containers outside of their pods."""
+def observed_tree(driver: Driver, cgroup_root: str = "/") -> ObservedTree:
+    """All trees of pods below the kubelet's cgroupRoot, what is above and beside them, and misplaced containers."""
+    top = cgroup_root.rstrip("/")
     roots: list[str] = []
     single: list[str] = []
-    for path in _outside(driver, "", DEEPEST):
+    for path in _outside(driver, top, DEEPEST):
         owner = owner_of(path)
         if owner.kind == "pods":
             roots.append(path)
-        elif owner.misplaced or path.count("/") == 1:
+        elif owner.misplaced or path.count("/") == top.count("/") + 1:
             single.append(path)
     single += [above for root in roots for above in ancestors(root) if above not in single]
     files = [*every_file(driver.version), *_hugepage_files(driver), *_MORE_FILES, *COUNTERS]

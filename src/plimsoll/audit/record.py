@@ -14,6 +14,14 @@ from plimsoll.linux.cgroup_files import CgroupError
 from plimsoll.rules.audit.evidence import KubeletFacts, NodeRecord
 
 
+def _cgroup_root(kubelet: KubeletFacts | None) -> str:
+    """Plain components only: it becomes a path."""
+    if kubelet is None:
+        return "/"
+    root = kubelet.flags.get("cgroupRoot", [""])[-1] or str(kubelet.document.get("cgroupRoot") or "/")
+    return "/" if ".." in root.split("/") else f"/{root.strip('/')}"
+
+
 def this_node(kubelet: KubeletFacts | None = None, *, runtime: str = "", processes: bool = True) -> NodeRecord:
     """`kubelet`: its configuration, if it is already known from /configz. `runtime`: an OCI runtime, by its version."""
     unread: dict[str, str] = {}
@@ -34,7 +42,7 @@ def this_node(kubelet: KubeletFacts | None = None, *, runtime: str = "", process
     except (CgroupsUnusableError, CgroupError, OSError) as error:
         return msgspec.structs.replace(record, unread={**unread, "kernel": str(error), "cgroups": str(error)})
     try:
-        tree = observed_tree(driver)
+        tree = observed_tree(driver, _cgroup_root(kubelet))
         facts = kernel_facts(host, driver, tree.pods_roots)
         known, why = container_processes(driver, list(tree.cgroups)) if processes else (None, "--no-processes")
     except CgroupError as error:

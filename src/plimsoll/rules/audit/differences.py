@@ -62,7 +62,8 @@ def _of_place(view: NodeView, place: Place) -> Iterator[Difference]:
         have = observed.get(file)
         if have is not None and not same_value(file, value, have, view.page_size):
             yield Difference(place, file, value, kept(file, have, view.page_size), written=True)
-    for file, value in KERNEL_DEFAULTS.items():
+    unwritten = {**KERNEL_DEFAULTS, "pids.max": "max"} if place.level == "pod" else KERNEL_DEFAULTS
+    for file, value in unwritten.items():
         have = observed.get(file)
         if file in expected or have is None or same_value(file, value, have, view.page_size):
             continue
