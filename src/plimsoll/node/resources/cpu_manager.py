@@ -17,6 +17,8 @@ import logging
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+import msgspec
+
 from plimsoll.aio import Wakeup
 from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateCorruptError, cpu_state_from_json, cpu_state_json
 from plimsoll.errors import InvalidConfigError, PlimsollError, StructuredError
@@ -24,19 +26,15 @@ from plimsoll.linux.files.atomic_file import replace_whole
 from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.config.kubelet import host_errors
+from plimsoll.rules.config.manager_options import cpu_options
 from plimsoll.rules.cpumanager.assignment import (
-    FULL_CORES,
-    HONOURED_OPTIONS,
-    NO_CPUS,
-    STRICT_RESERVATION,
+    CPU_ERRORS,
     CpuPlan,
-    NotEnoughCpusError,
-    NotWholeCoresError,
     assigned,
     reserved_set,
     state_error,
 )
-from plimsoll.rules.cpumanager.topology import Cpus, CpuTopology
+from plimsoll.rules.cpumanager.topology import NO_CPUS, Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.admission import AdmissionRefusal
@@ -107,7 +105,7 @@ class CpuManager:
         whole = defaulted(pod, gates=self._policy.gates)
         try:
             return assigned(whole, self._owned, self.plan, self._policy)
-        except (NotEnoughCpusError, NotWholeCoresError) as error:
+        except CPU_ERRORS as error:
             return AdmissionRefusal(error.reason, str(error))
 
     def refusal(self, pod: Pod) -> AdmissionRefusal | None:
@@ -161,10 +159,6 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
             f"static: the capacity says {setting.machine.cores} CPUs and the machine has {len(topology.cpus)}; "
             "a pod cannot own a CPU that does not exist",
         )
-    options = {name for name, value in config.cpu_manager_policy_options.items() if value == "true"}
-    if others := sorted(options - HONOURED_OPTIONS):
-        honoured = " and ".join(sorted(HONOURED_OPTIONS))
-        raise InvalidConfigError(f"cpuManagerPolicyOptions[{others[0]}]", f"is not supported; {honoured} are")
     for error in host_errors(config, setting.policy.cgroup_version, topology.cpus):
         if error.path == "reservedSystemCPUs":
             raise error
@@ -173,12 +167,13 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
         raise InvalidConfigError(
             "cpuManagerPolicy", f"{count} of {len(topology.cpus)} CPUs are reserved: none is left to assign"
         )
-    return CpuPlan(
+    plan = CpuPlan(
         topology,
-        reserved_set(topology, config.reserved_system_cpus, count),
-        full_cores=FULL_CORES in options,
-        strict=STRICT_RESERVATION in options,
+        NO_CPUS,
+        cpu_options(config.cpu_manager_policy_options),
+        smt_by_cause=setting.profile.smt_error_by_cause,
     )
+    return msgspec.structs.replace(plan, reserved=reserved_set(plan, config.reserved_system_cpus, count))
 
 
 class CpuPinning:
