@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
-import secrets
 import subprocess
 import sys
 from pathlib import Path
 
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
-from tests.e2e.etcd_process import running_etcd
+from tests.e2e.etcd_process import store_options
 
 STOP_S = 60
 _PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
-
-
-def store_options(state: Path) -> list[str]:
-    """With PLIMSOLL_TEST_STORE=etcd every server has its objects in one real etcd, below a prefix of its own."""
-    if os.environ.get("PLIMSOLL_TEST_STORE") != "etcd":
-        return []
-    key = state.with_name(f"{state.name}.store-key")
-    if not key.exists():
-        key.write_text(secrets.token_hex(16))
-    prefix = hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:16]
-    return ["--store", f"{running_etcd()}?prefix=/{prefix}", "--store-key-file", str(key)]
 
 
 class ApiProcess:
@@ -34,7 +20,7 @@ class ApiProcess:
     def __init__(self, state: Path, log: Path, *options: str) -> None:
         self.state, self.log = state, log
         self.url = ""
-        place = ["--state-dir", str(state), *store_options(state)]
+        place = ["--state-dir", str(state), *(() if "--store-key-file" in options else store_options(state))]
         command = [_PLIMSOLL, "api", *place, "--listen", "127.0.0.1:0", *options]
         with log.open("ab") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)

@@ -1,13 +1,16 @@
 """A real etcd on loopback, of PATH or unpacked from Debian's package into .cache/etcd: nothing is installed or started.
 
-`PLIMSOLL_ETCD` names another program, such as one of a newer release.
+`PLIMSOLL_ETCD` names another program, such as one of a newer release. With PLIMSOLL_TEST_STORE=etcd every API server of
+the tests has its objects in one real etcd, below a prefix of its own.
 """
 
 from __future__ import annotations
 
 import atexit
 import fcntl
+import hashlib
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -129,3 +132,21 @@ def running_etcd() -> str:
     atexit.register(shutil.rmtree, place, ignore_errors=True)
     atexit.register(member.kill)
     return member.start().url
+
+
+def store_url(state: Path) -> str:
+    """For the server with this state directory; empty if its objects are in SQLite."""
+    if os.environ.get("PLIMSOLL_TEST_STORE") != "etcd":
+        return ""
+    prefix = hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:16]
+    return f"{running_etcd()}?prefix=/{prefix}"
+
+
+def store_options(state: Path) -> list[str]:
+    url = store_url(state)
+    if not url:
+        return []
+    key = state.with_name(f"{state.name}.store-key")
+    if not key.exists():
+        key.write_text(secrets.token_hex(16))
+    return ["--store", url, "--store-key-file", str(key)]

@@ -77,6 +77,10 @@ class WatchCache:
         undo = self._undo(prefix, version) if version is not None else {}
         return len(self._keys_at(prefix, start_after, undo)) if undo else self._index.count(prefix, start_after)
 
+    def changes_so_far(self, prefix: str) -> int:
+        """Grows with every change of the resource that a prefix is of: what was computed at this number is valid."""
+        return self._feeds.of(prefix).end
+
     def watch(self, prefix: str, after: int) -> Watch:
         """All changes of keys with this prefix after version `after`, those in the history first.
 

@@ -28,7 +28,7 @@ from plimsoll.store.etcd.messages import RANGE, KeyValue, RangeRequest, RangeRes
 from plimsoll.store.etcd.meta import Meta
 from plimsoll.store.etcd.opening import Format, foreign
 from plimsoll.store.etcd.transactions import Found, Transactions
-from plimsoll.store.etcd.values import UNSTAMPED, Layout, record_of, stamped, stored
+from plimsoll.store.etcd.values import UNSTAMPED, Layout, record_of, stamped
 from plimsoll.store.etcd.watcher import Watcher
 from plimsoll.store.fence import Fence
 from plimsoll.store.log import DecideMany
@@ -266,9 +266,8 @@ class EtcdLog:
 
     async def _write(self, change: Change, state: _Known) -> int:
         key = change.key
-        value = None if change.kind == "DELETED" else stored(key, change.body, self._sealing)
         try:
-            outcome = await self._transactions.write(self._layout.path(key), state.revision, value, change)
+            outcome = await self._transactions.write(self._layout.path(key), state.revision, change, self._sealing)
         except (LogRefusedError, WriteFailedError, OutcomeUnknownError, FencedError):
             self.meter.failed_commits += 1
             raise
@@ -279,7 +278,7 @@ class EtcdLog:
         if self._watcher.revision < outcome:
             version = outcome + self._form.offset
             created = version if change.kind == "ADDED" else change.created
-            record = None if value is None else Record(key, version, stamped(change.body, version), created)
+            record = None if change.kind == "DELETED" else Record(key, version, stamped(change.body, version), created)
             self._ahead[key] = _Known(record, 0 if record is None else outcome, outcome)
         return outcome
 

@@ -1,13 +1,14 @@
 """One conditional write: sent until etcd has answered, applied at most once.
 
-A write that nobody answered is sent again as it is. The comparison lets it be applied at most once, and since only the
-first change after the compared state can be ours, the history shows whether an attempt was applied.
+A write that nobody answered is sent again as it is. The comparison lets it be applied at most once, and the watch shows
+whether an attempt was: every value has a number of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import random
 
 import msgspec
 
@@ -23,10 +24,11 @@ from plimsoll.store.etcd.messages import (
     TxnResponse,
 )
 from plimsoll.store.etcd.shapes import transaction
-from plimsoll.store.etcd.values import stamped
+from plimsoll.store.etcd.values import stored
 from plimsoll.store.etcd.watcher import Watcher
 from plimsoll.store.fence import FENCE
 from plimsoll.store.records import Change
+from plimsoll.store.sealing import Sealing
 
 WRITE_S = 8.0  # for one key, with all attempts
 _PAUSE_S = 0.05
@@ -46,14 +48,23 @@ class Transactions:
         self._client, self._cache, self._watcher = client, cache, watcher
         self._compares_terms = True  # kine does not
 
-    async def write(self, path: bytes, revision: int, value: bytes | None, change: Change) -> int | Found:
-        """Write `value`, or with None delete, where `path` is at `revision` (0: absent).
+    async def write(self, path: bytes, revision: int, change: Change, sealing: Sealing) -> int | Found:
+        """Make the change where `path` is at `revision` (0: absent).
 
         Returns the new revision, or what is there instead. Raises WriteFailedError if it was certainly not written,
         OutcomeUnknownError, FencedError.
         """
+        number = random.getrandbits(62)
+        value = None if change.kind == "DELETED" else stored(change.key, change.body, number, sealing)
+        self._watcher.pending[number] = 0
+        try:
+            return await self._write(path, revision, value, change, number)
+        finally:
+            del self._watcher.pending[number]
+
+    async def _write(self, path: bytes, revision: int, value: bytes | None, change: Change, write: int) -> int | Found:
         loop = asyncio.get_running_loop()
-        end, decided, is_unsure = loop.time() + WRITE_S, self._cache.version, False
+        end, is_unsure, reloads = loop.time() + WRITE_S, False, self._watcher.reloads
         while True:
             fence = FENCE.get() if self._compares_terms else None
             txn = transaction(path, revision, value, fence)
@@ -78,8 +89,11 @@ class Transactions:
         assert answer.header is not None
         if answer.succeeded:
             return answer.header.revision
-        if is_unsure and (applied := await self._applied(change, answer.header.revision, decided)):
-            return applied
+        if is_unsure:
+            if not await self._watcher.reached(answer.header.revision, WRITE_S) or self._watcher.reloads != reloads:
+                raise OutcomeUnknownError(self._client.where, "the watch did not continue in time")
+            if applied := self._applied(change, write):
+                return applied
         found = await self._found(path, answer)
         if fence is not None and (0 if found.value is None else found.value.mod_revision) == revision:
             raise FencedError(fence.name)
@@ -94,17 +108,13 @@ class Transactions:
         assert read.header is not None
         return Found(read.kvs[0] if read.kvs else None, read.header.revision)
 
-    async def _applied(self, change: Change, answered: int, decided: int) -> int:
-        """The revision at which an earlier attempt was applied; 0 if none was."""
-        if not await self._watcher.reached(answered, WRITE_S):
-            raise OutcomeUnknownError(self._client.where, "the watch did not continue in time")
-        after = change.before_version if change.before is not None else decided
-        history = self._cache.history_of(change.key, after)
+    def _applied(self, change: Change, write: int) -> int:
+        """The revision at which an earlier attempt was applied; 0 if none was. The watch has passed all attempts."""
+        if change.kind != "DELETED":
+            return self._watcher.pending[write]
+        # A deletion has no value with a number: it was the first change after the compared state, or another's was.
+        history = self._cache.history_of(change.key, change.before_version)
         if history is None:
             raise OutcomeUnknownError(self._client.where, "what happened meanwhile is no longer known")
-        if not history or history[0].kind != change.kind:
-            return 0
-        first = history[0]
-        if change.kind != "DELETED" and first.body != stamped(change.body, first.version):
-            return 0
-        return first.version - self._watcher.offset
+        is_first = bool(history) and history[0].kind == "DELETED"
+        return history[0].version - self._watcher.offset if is_first else 0

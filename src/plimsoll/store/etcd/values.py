@@ -3,10 +3,10 @@
     <prefix>/objects/<key of the store>   a body; its version is not in it, because only etcd knows it
     <prefix>/meta/…                       the format, shared keys, who leads: see `layout`
 
-A body is stored with `"resourceVersion":"0"`, and every server puts the revision in when it reads it. In encoded JSON
-the text `"resourceVersion":"` cannot be part of a string, where quotes are escaped, and `metadata` comes first, so the
-first occurrence is the object's own. A value that begins with 0x02 came from a backup: it has the version and the
-creation that the object had there.
+A body is stored with a random number as its resourceVersion, and every server puts the revision in when it reads it; by
+the number a server recognizes its own write. In encoded JSON the text `"resourceVersion":"` cannot be part of a string,
+where quotes are escaped, and `metadata` comes first, so the first occurrence is the object's own. A value that begins
+with 0x02 came from a backup: it has the version and the creation that the object had there.
 """
 
 from __future__ import annotations
@@ -65,17 +65,28 @@ class Layout:
         raise ForeignValueError("it is neither below objects/ nor below meta/")
 
 
-def stored(key: str, body: bytes, sealing: Sealing) -> bytes:
-    return sealing.sealed(key, stamped(body, UNSTAMPED))
+def write_id(body: bytes) -> int:
+    """The number in a body as it is stored."""
+    start = body.find(_FIELD) + len(_FIELD)
+    digits = body[start : body.find(b'"', start)]
+    return int(digits) if digits.isdigit() else 0
+
+
+def stored(key: str, body: bytes, identifier: int, sealing: Sealing) -> bytes:
+    return sealing.sealed(key, stamped(body, identifier))
 
 
 def kept(record: Record, sealing: Sealing) -> bytes:
     """From a backup: with its old version."""
-    return b"\x02%d %d\n%b" % (record.version, record.created, stored(record.key, record.body, sealing))
+    return b"\x02%d %d\n%b" % (record.version, record.created, stored(record.key, record.body, UNSTAMPED, sealing))
 
 
 def record_of(key: str, found: KeyValue, offset: int, sealing: Sealing) -> Record:
-    """Raises ForeignValueError, or what `sealing` raises."""
+    return record_and_write(key, found, offset, sealing)[0]
+
+
+def record_and_write(key: str, found: KeyValue, offset: int, sealing: Sealing) -> tuple[Record, int]:
+    """With the number of the write. Raises ForeignValueError, or what `sealing` raises."""
     value, version, created = found.value, found.mod_revision + offset, found.create_revision + offset
     if value.startswith(_KEPT):
         head = _KEPT_FORM.match(value)
@@ -85,4 +96,4 @@ def record_of(key: str, found: KeyValue, offset: int, sealing: Sealing) -> Recor
     body = sealing.opened(key, value)
     if not body.startswith(b"{"):
         raise ForeignValueError("it is not JSON")
-    return Record(key, version, stamped(body, version), created)
+    return Record(key, version, stamped(body, version), created), write_id(body)

@@ -29,7 +29,7 @@ from plimsoll.store.etcd.messages import (
     WatchResponse,
 )
 from plimsoll.store.etcd.opening import Format, Loaded, foreign, load_now
-from plimsoll.store.etcd.values import ForeignValueError, Layout, record_of, stamped
+from plimsoll.store.etcd.values import ForeignValueError, Layout, record_and_write, stamped
 from plimsoll.store.records import Change, Record
 from plimsoll.store.sealing import Sealing
 
@@ -57,6 +57,8 @@ class Watcher:
         self.revisions = loaded.revisions
         self._fault = ""
         self.unreadable: dict[bytes, str] = {}  # keys with values of others, and why they cannot be read
+        self.pending: dict[int, int] = {}  # writes of this server on their way: the revision once it was seen, or 0
+        self.reloads = 0
         self._stream: GrpcStream | None = None
         self._waiting: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
@@ -159,6 +161,7 @@ class Watcher:
         log.warning("etcd has compacted what this server has not seen: all objects are read again")
         loaded = await load_now(self._client, self._layout, self._form, self._sealing)
         self.revision, self.revisions = loaded.revision, loaded.revisions
+        self.reloads += 1
         self._cache.replace(loaded.records.values(), loaded.revision + self._form.offset)
         self._wake()
 
@@ -202,7 +205,9 @@ class Watcher:
                 return None
             body = stamped(before.body, version)
             return Change(version, "DELETED", key, body, before.body, before.version, before.created)
-        record = record_of(key, found, self._form.offset, self._sealing)
+        record, write = record_and_write(key, found, self._form.offset, self._sealing)
+        if write in self.pending:
+            self.pending[write] = found.mod_revision
         if before is None:
             return Change(version, "ADDED", key, record.body, None, 0, version)
         return Change(version, "MODIFIED", key, record.body, before.body, before.version, before.created)
