@@ -60,8 +60,8 @@ def run_app(files: Sequence[str], question: NodeQuestion, app: str, kernel: str 
     release = kernel_named(kernel)
     inputs = on_node(read_inputs(files, fragments=True), question.node)
     setting, notes = question.setting()
-    good, problems = _sorted_out(inputs, setting)
-    found = explanation(_workloads(good, setting), setting)
+    good, problems = sorted_out(inputs, setting)
+    found = explanation(workloads(good, setting), setting)
     if good:
         show(answers(found, setting, name, version, release), output)
     if good and not version:
