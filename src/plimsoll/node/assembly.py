@@ -29,6 +29,7 @@ from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.linux.identity import internal_ip, machine_identity
 from plimsoll.linux.mlock import lock_memory
 from plimsoll.linux.nice import raise_priority
+from plimsoll.linux.numa import this_numa
 from plimsoll.node.agent import Agent
 from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings
@@ -181,6 +182,7 @@ class NodeProcess:
             keeps_images=options.keep_images,
             hidden=hidden,
             topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
+            numa=None if live.driver.simulated else this_numa(),
         )
 
     def _build_pressure(self, place: NodePlace, state: Path) -> PressureManager:

@@ -14,7 +14,7 @@ refuses it. On a drained node the agent starts with a new one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
 import msgspec
@@ -28,23 +28,20 @@ from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.config.kubelet import host_errors
 from plimsoll.rules.config.manager_options import cpu_options
 from plimsoll.rules.cpumanager.assignment import (
-    CPU_ERRORS,
+    CpuAllocation,
     CpuPlan,
-    assigned,
     reserved_set,
     state_error,
 )
 from plimsoll.rules.cpumanager.topology import NO_CPUS, Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig, reserved_cpus
-from plimsoll.rules.resources.defaulting import defaulted
 
 log = logging.getLogger(__name__)
 
 STATE = "cpu_manager_state"
-CPUSET = "cpuset.cpus"
+CPUSET, MEMS = "cpuset.cpus", "cpuset.mems"
 NONE, STATIC = "none", "static"
 
 
@@ -95,27 +92,16 @@ class CpuManager:
 
     # --- assignments ---
 
-    def assignment(self, pod: Pod) -> dict[str, Cpus] | AdmissionRefusal:
-        """The CPUs that its containers would own; `pod` with its allocated resources. Nothing is assigned yet."""
-        if self.plan is None:
-            return {}
-        owned = self._owned.get(pod.metadata.uid)
-        if owned is not None and self._keeps_cpus:
-            return owned
-        whole = defaulted(pod, gates=self._policy.gates)
-        try:
-            return assigned(whole, self._owned, self.plan, self._policy)
-        except CPU_ERRORS as error:
-            return AdmissionRefusal(error.reason, str(error))
+    def allocation(self, pod: Pod) -> CpuAllocation | None:
+        """What would be assigned to a pod with defaults; nothing is assigned yet. None under the policy `none`, and for
+        a pod that keeps its CPUs whatever it requests now. Raises one of CPU_ERRORS."""
+        if self.plan is None or (self._keeps_cpus and pod.metadata.uid in self._owned):
+            return None
+        return CpuAllocation(pod, self._owned, self.plan, self._policy)
 
-    def refusal(self, pod: Pod) -> AdmissionRefusal | None:
-        assignment = self.assignment(pod)
-        return assignment if isinstance(assignment, AdmissionRefusal) else None
-
-    def assign(self, pod: Pod) -> bool:
-        """Assign CPUs to a pod that was not refused, and save that. True if the assignment has changed."""
-        uid, cpus = pod.metadata.uid, self.assignment(pod)
-        if isinstance(cpus, AdmissionRefusal) or self._owned.get(uid, {}) == cpus:
+    def commit(self, uid: str, cpus: dict[str, Cpus]) -> bool:
+        """Assign these CPUs to the containers of a pod, and save that. True if the assignment has changed."""
+        if self._owned.get(uid, {}) == cpus:
             return False
         if cpus:
             self._owned[uid] = cpus
@@ -123,6 +109,10 @@ class CpuManager:
             self._owned.pop(uid, None)
         self._save()
         return True
+
+    @property
+    def owned(self) -> Mapping[str, Mapping[str, Cpus]]:
+        return self._owned
 
     def retain(self, uids: Collection[str]) -> bool:
         """Release the CPUs of all other pods. True if there were some."""
@@ -177,14 +167,27 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
 
 
 class CpuPinning:
-    def __init__(self, cpus: CpuManager, pods: PodCgroups, containers: ContainerCgroups, period_s: float) -> None:
+    def __init__(
+        self,
+        cpus: CpuManager,
+        pods: PodCgroups,
+        containers: ContainerCgroups,
+        period_s: float,
+        release: Callable[[Collection[str]], bool],
+        *,
+        binds_memory: bool = False,
+    ) -> None:
+        """`release` frees what pods other than the given ones own; `binds_memory`: containers have NUMA nodes."""
         self._cpus, self._pods, self._containers, self._period_s = cpus, pods, containers, period_s
+        self._release, self._binds_memory = release, binds_memory
         self._wake = Wakeup()
 
     def check(self) -> None:
         """Refuse a policy that this kernel cannot enforce, when the agent starts."""
         if self._cpus.is_static and (why := self._pods.lacks(CPUSET)):
             raise InvalidConfigError("cpuManagerPolicy", f"static needs the cpuset controller: {why}")
+        if self._binds_memory and (why := self._pods.lacks(MEMS)):
+            raise InvalidConfigError("memoryManagerPolicy", f"Static needs the cpuset controller: {why}")
 
     def wake(self) -> None:
         """CPUs may have been assigned or released."""
@@ -200,11 +203,9 @@ class CpuPinning:
         CPUs were released."""
         while True:
             is_periodic = not await self._wake.wait(self._period_s)
-            if not self._cpus.is_static:
-                continue
             try:
                 uids = active()
-                if uids is not None and self._cpus.retain(uids):
+                if uids is not None and self._release(uids):
                     freed()
                 await self.now(every=is_periodic)
             except (PlimsollError, OSError) as error:
