@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
@@ -60,6 +60,9 @@ Service = Callable[["App"], AbstractAsyncContextManager[None]]
 # Handles what is not a single response: log -f, exec, proxy. (group, resource, subresource)
 Streamer = Callable[["App", ApiCall, Scope, Receive, Send], Awaitable[None]]
 
+# Answers everything below one component of the path, also to users who are not known yet: the dashboard.
+Mount = Callable[["App", Exchange], Awaitable[None]]
+
 log = logging.getLogger("plimsoll.api")
 
 _JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
@@ -80,6 +83,7 @@ class Options(msgspec.Struct, frozen=True):
     handlers: dict[Route, Handler] = {}
     streamers: dict[tuple[str, str, str], Streamer] = {}
     sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for WebSockets
+    mounts: dict[str, Mount] = {}  # by the first component of the path
     audit: Audit | None = None
     root_ca: str = ""  # the CA's certificate, PEM, which every namespace has in `kube-root-ca.crt`
     sealing: Sealing = PLAIN
@@ -201,6 +205,11 @@ class App:
         scope = request.scope
         user = await self._identified(request)
         path, query = scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"])
+        mount = self.options.mounts.get(path.split("/", 2)[1]) if self.options.mounts else None
+        if mount is not None:
+            await self._count(request)
+            await mount(self, request)
+            return
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
             await self._count(request)
@@ -253,7 +262,8 @@ class App:
                     chosen = await read_selection(self.cluster, call)
                     if not info.option("resourceVersion"):
                         await make_consistent(self.cluster, call)
-                    await self._watch(request, WatchStream(self.cluster, call, form, chosen, seat.leave), info)
+                    watch = WatchStream(self.cluster, call, form, chosen, seat.leave)
+                    await self.stream(request, watch.lines(request.wire), info.resource.plural, _JSON_HEADERS)
                 finally:
                     seat.leave()
             return
@@ -308,9 +318,11 @@ class App:
             return as_yaml(msgspec.json.decode(body))
         return await self.cluster.worker.run(user, lambda: as_yaml(msgspec.json.decode(body)))
 
-    async def _watch(self, request: Exchange, stream: WatchStream, info: RequestInfo) -> None:
-        """Until the watch ends, the client disconnects or the server closes."""
-        watchers, what = self.meter.watchers, info.resource.plural
+    async def stream(
+        self, request: Exchange, pieces: AsyncGenerator[bytes], what: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        """Until the stream ends, the client disconnects or the server closes. `what`: for the metric of watches."""
+        watchers = self.meter.watchers
         watchers[what] = watchers.get(what, 0) + 1
         self.meter.in_flight -= 1  # a watch does not count as a request in flight
         task = asyncio.current_task()
@@ -324,8 +336,8 @@ class App:
 
         leaving.add_done_callback(left)
         try:
-            await request.start(200, _JSON_HEADERS)
-            async with aclosing(stream.lines(request.wire)) as pieces:
+            await request.start(200, headers)
+            async with aclosing(pieces):
                 async for lines in pieces:
                     await request.send({"type": "http.response.body", "body": lines, "more_body": True})
         except asyncio.CancelledError:

@@ -41,6 +41,12 @@ _STORE_KEY = console.option(
     help="Address to listen on; port 0: any free port.",
 )
 @console.option(
+    "--advertise-address",
+    metavar="HOST",
+    default="",
+    help="Address at which nodes and pods reach the server.  [default: that of --listen, or of the default route]",
+)
+@console.option(
     "--profile",
     "profile_name",
     default="documents",
@@ -144,6 +150,7 @@ async def run(
     service_node_port_range: str = "30000-32767",
     admission_config: Path | None = None,
     while_stdin: bool = False,
+    advertise_address: str = "",
     store: str = "",
     store_key_file: Path | None = None,
     joins: bool = False,
@@ -160,6 +167,7 @@ async def run(
     from plimsoll.cli.daemon import allow_many_files, freeze_garbage, host_and_port, stop_event
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.files.state_dir import write_private
+    from plimsoll.linux.identity import internal_ip
     from plimsoll.logs import log_to_stderr
     from plimsoll.rules.admission.pod_security import PodSecurity
     from plimsoll.rules.admission.service_addresses import service_ranges
@@ -173,8 +181,9 @@ async def run(
     for note in read.notes:
         console.echo(f"plimsoll: {note}", err=True)
     authority = Authority(state)
+    advertised = advertise_address.strip("[]") or internal_ip(host)
     log_to_stderr(level)
-    names = server_names(host)
+    names = server_names(host, advertised)
     shared = await _shared_keys(state, store, store_key_file, lambda: authority.prepare(names), joins=joins)
     authority.prepare(names)
     stop = stop_event(while_stdin=while_stdin)
@@ -198,7 +207,7 @@ async def run(
         def announce(url: str) -> None:
             try:
                 write_admin_kubeconfig(state, authority, url)
-                write_private(state / "address", url.encode())
+                write_private(state / "address", f"https://{app.pages.address}".encode())  # for nodes
             except OSError as error:  # with a full disk reads are still served; the old file has the last address
                 if error.errno != errno.ENOSPC or not (state / ADMIN_FILE).exists():
                     raise
@@ -207,7 +216,7 @@ async def run(
             freeze_garbage()
 
         allow_many_files()
-        await serve(app, Listener(host, port, authority.server_context()), announce, stop)
+        await serve(app, Listener(host, port, authority.server_context(), advertised), announce, stop)
 
 
 async def _shared_keys(

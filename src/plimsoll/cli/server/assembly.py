@@ -23,10 +23,12 @@ from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
 from plimsoll.api.server.services import accounts, client_of, controllers, running
+from plimsoll.cli.server.dashboard_questions import explain_question, forecast_question
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
+from plimsoll.web.dashboard import PREFIX, Dashboard
 
 if TYPE_CHECKING:
     from plimsoll.store.etcd.location import Location
@@ -51,7 +53,15 @@ def control_plane(
     calls = NodeCalls(authority)
     streams, metrics, proxy = NodeStreams(calls), NodeMetrics(calls), PodProxy(calls)
     credentials = Credentials(state)
-    parts: list[Service] = [accounts(credentials), metrics_service, controllers, metrics.service, *added]
+    dashboard = Dashboard(calls, credentials.sessions, explain_question, forecast_question)
+    parts: list[Service] = [
+        accounts(credentials),
+        metrics_service,
+        controllers,
+        metrics.service,
+        dashboard.hub.service,
+        *added,
+    ]
     if scheduler:
         parts.append(running("scheduler", _schedule))
     return App(
@@ -79,6 +89,7 @@ def control_plane(
                 ("", "pods", "log"): streams.log_over_websocket,
                 **{("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
             },
+            mounts={PREFIX: dashboard.mount},
             audit=audit,
             root_ca=authority.ca_file.read_text(),
             sealing=SecretSealing(state),
@@ -90,8 +101,9 @@ def control_plane(
 
 
 async def _schedule(app: App) -> None:
-    client = client_of(app, SCHEDULER)
-    await Scheduler(client, app.cluster.profile, os.uname().nodename, time.monotonic).run()
+    client, host = client_of(app, SCHEDULER), os.uname().nodename
+    preempts = app.cluster.gates.scheduler_preempts
+    await Scheduler(client, app.cluster.profile, host, time.monotonic, preempts_for_resizes=preempts).run()
 
 
 def node_kubeconfig(authority: Authority, url: str, name: str) -> bytes:
