@@ -244,6 +244,22 @@ def chinese_readme() -> str:
     return BLOCK.sub(lambda block: next(blocks, block[0]), (ROOT / "README.zh-CN.md").read_text())
 
 
+# Pictures of the documents' figures and of the examples: `plimsoll explain` with these arguments and -o svg.
+NODE = ["--capacity", "cpu=4,memory=8Gi"]
+MEMORY_QOS = ["--feature-gates", "MemoryQoS=true"]
+BURSTABLE = ["examples/documents/004-busybox.yaml", "examples/documents/000-burstable-request-only.yaml"]
+PICTURES = {
+    "memory-qos-levels.svg": [*BURSTABLE, *NODE, *MEMORY_QOS],
+    "cgroup-levels.svg": ["examples/three-classes.yaml", *NODE],
+    "upgrade-1.27-1.36.svg": [BURSTABLE[0], *NODE, *MEMORY_QOS, "--diff", "1.27,1.36"],
+}
+
+
+def picture(arguments: list[str]) -> str:
+    command = [sys.executable, "-m", "plimsoll.cli.main", "explain", *arguments, "-o", "svg"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "kubelet-config.md": config_table.markdown,
     DOCS / "profiles.md": profiles_page,
@@ -251,6 +267,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "architecture.md": partial(with_sections, DOCS / "architecture.md"),
     DOCS / "limits.md": partial(with_sections, DOCS / "limits.md"),
     DOCS / "node.md": partial(with_sections, DOCS / "node.md"),
+    **{DOCS / "pictures" / name: partial(picture, arguments) for name, arguments in PICTURES.items()},
     ROOT / "README.md": readme,
     ROOT / "README.zh-CN.md": chinese_readme,
 }
@@ -264,6 +281,7 @@ def main(check: bool) -> int:
             continue
         stale.append(path.name)
         if not check:
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text)
     if stale:
         print(("out of date, run ./dev docs: " if check else "written: ") + ", ".join(stale))

@@ -52,7 +52,7 @@ VERBS = {
     "attach": ("plimsoll.cli.objects.exec", "attach", "Attach to the process of a running container."),
     "port-forward": ("plimsoll.cli.objects.port_forward", "port_forward", "Forward local ports to ports of a pod."),
     "events": ("plimsoll.cli.objects.events", "events", "List events, newest last."),
-    "top": ("plimsoll.cli.objects.top", "top", "Show the CPU and memory that pods or nodes use."),
+    "top": ("plimsoll.cli.node.top", "top", "Show live what is closest to its limits; or what pods or nodes use."),
     "cordon": ("plimsoll.cli.objects.drain", "cordon", "Mark nodes as unschedulable."),
     "uncordon": ("plimsoll.cli.objects.drain", "uncordon", "Mark nodes as schedulable."),
     "drain": ("plimsoll.cli.objects.drain", "drain", "Evict the pods of a node, as before maintenance."),

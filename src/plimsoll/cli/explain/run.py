@@ -11,6 +11,7 @@ import msgspec
 from plimsoll.cli import console
 from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
+from plimsoll.cli.picture import write_picture
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.rules.cgroups.desired import Workload, defaulted_on, defaulted_workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
@@ -30,6 +31,9 @@ DIFF_VALUES = {
     "containerd": "runtime",
     "crio": "runtime",
 }
+
+
+PICTURES = ("svg", "html")
 
 
 def run(
@@ -67,7 +71,14 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
         setting, notes = question.setting(**{DIFF_VALUES[word]: word})
         good, problems = sorted_out(inputs, setting)
         sides.append((good, problems, notes, explanation(workloads(good, setting), setting), setting))
-    (good, problems, notes, left, _), (_, other_problems, _, right, _) = sides
+    (good, problems, notes, left, on_left), (_, other_problems, _, right, on_right) = sides
+    if output in PICTURES:
+        from plimsoll.rules.picture.explained import explained_picture
+        from plimsoll.rules.picture.figure import comparison
+
+        pictures = explained_picture(left, on_left), explained_picture(right, on_right)
+        write_picture(comparison(*pictures, (first, second)), output)
+        return _finish(inputs, _merged(problems, other_problems), notes, len(good))
     rows = differences(left, right)
     if output == "json":
         echo_json(rows)
@@ -75,8 +86,11 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
         console.echo(_yaml(rows), nl=False)
     else:
         print_differences(rows, first, second, Paint(colourful()))
-    merged = problems + [each for each in other_problems if each not in problems]
-    return _finish(inputs, merged, notes, len(good))
+    return _finish(inputs, _merged(problems, other_problems), notes, len(good))
+
+
+def _merged(problems: list[ManifestProblem], others: list[ManifestProblem]) -> list[ManifestProblem]:
+    return problems + [each for each in others if each not in problems]
 
 
 def _diff_words(diff: str) -> tuple[str, str]:
@@ -121,6 +135,11 @@ def _print(found: Explanation, setting: NodeConfig, output: str, *, brief: bool,
         from plimsoll.cli.explain.script import script
 
         console.echo(script(found, setting), nl=False)
+    elif output in PICTURES:
+        from plimsoll.rules.picture.explained import explained_picture
+        from plimsoll.rules.picture.figure import drawing
+
+        write_picture(drawing(explained_picture(found, setting)), output)
     elif output == "table":
         from plimsoll.cli.explain.tree import table_lines
 
