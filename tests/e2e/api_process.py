@@ -8,6 +8,7 @@ from pathlib import Path
 
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
+from tests.e2e.etcd_process import store_options
 
 STOP_S = 60
 _PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
@@ -19,7 +20,8 @@ class ApiProcess:
     def __init__(self, state: Path, log: Path, *options: str) -> None:
         self.state, self.log = state, log
         self.url = ""
-        command = [_PLIMSOLL, "api", "--state-dir", str(state), "--listen", "127.0.0.1:0", *options]
+        place = ["--state-dir", str(state), *(() if "--store-key-file" in options else store_options(state))]
+        command = [_PLIMSOLL, "api", *place, "--listen", "127.0.0.1:0", *options]
         with log.open("ab") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
 

@@ -32,6 +32,11 @@ VERBS = {
         "upgrade_check",
         "Show what an upgrade changes for pods and nodes, and why.",
     ),
+    "audit": (
+        "plimsoll.cli.audit.command",
+        "audit_group",
+        "Show where the kernel of a node differs from what its pods declare.",
+    ),
     "tree": ("plimsoll.cli.node.tree", "tree", "Show the live cgroups of this machine: usage, limits, throttling."),
     "whose": ("plimsoll.cli.node.owner", "whose", "Show which pod and container a process belongs to."),
     "get": (

@@ -29,6 +29,7 @@ from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.linux.identity import internal_ip, machine_identity
 from plimsoll.linux.mlock import lock_memory
 from plimsoll.linux.nice import raise_priority
+from plimsoll.linux.numa import this_numa
 from plimsoll.node.agent import Agent
 from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings
@@ -41,7 +42,8 @@ from plimsoll.node.pressure.eviction_manager import EvictionSink
 from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup
 from plimsoll.node.pressure.oom_ledger import MonitoredContainer
-from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_identity
+from plimsoll.node.reporting.certificate import NodeIdentity, Renewal
+from plimsoll.node.reporting.credentials import node_credentials
 from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.registration import Registration
 from plimsoll.node.resources.cgroup_repair import CgroupRepair
@@ -50,6 +52,7 @@ from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.server.auth import EndpointAccess, access_policy
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
+from plimsoll.node.server.serving import ServingCertificate
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.node.stats.summary import summary_json
@@ -115,7 +118,7 @@ class NodeProcess:
     def __init__(self, live: LiveNode, options: AgentOptions) -> None:
         self._live, self._options = live, options
         home = private_directory(options.state_dir)
-        access, identity, ca = _credentials(options, home)
+        access, identity, ca = node_credentials(options.kubeconfig, options.name, home, live.setting.config)
         self._server_url = access.server
         self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
         client = Client(self._transport)
@@ -145,16 +148,18 @@ class NodeProcess:
             self.agent.is_shutting_down = self._is_shutting_down
         self.meters.oom_totals = self._pressure.oom_totals
         self._repair = build_repair(live, self.agent, self._event)
+        self._serving = ServingCertificate(live.setting.config, client, self._facts, home, identity)
         self._live_pages = live_source(live, self.agent, self._pressure, self._pressures)
         self._server = NodeServer(
             pods,
             self._runtime,
             self._pages(pods),
             EndpointAccess(options.name, client, time.monotonic, access_policy(live.setting)),
-            server_tls(identity.certificate, identity.key, ca),
+            server_tls(self._serving.current, ca),
             time.time,
             live.setting.config.streaming_idle_s,
         )
+        self._serving.start(self._server.renew)
         self._renewal = Renewal(client, options.name, identity, home, self._renewed)
 
     def _build_agent(self, client: Client, state: Path, hidden: Sequence[Path]) -> Agent:
@@ -177,6 +182,7 @@ class NodeProcess:
             keeps_images=options.keep_images,
             hidden=hidden,
             topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
+            numa=None if live.driver.simulated else this_numa(),
         )
 
     def _build_pressure(self, place: NodePlace, state: Path) -> PressureManager:
@@ -223,6 +229,7 @@ class NodeProcess:
             "system cgroups": self._system_cgroups.keep(lambda note: log.warning("%s", note)),
             "registration": self._register(port, announce),
             "certificate": self._renewal.run(),
+            "serving certificate": self._serving.run(self.registration.registered),
             "pressure": self._pressure.run(),
             "cgroup repair": self._repair_cgroups(),
             "history": self._live_pages.run(),
@@ -230,6 +237,10 @@ class NodeProcess:
         }
         if self._runtime_health is not None:
             tasks["runtime health"] = self._runtime_health.run()
+        if self._live.setting.config.gate("PodsAPI"):
+            from plimsoll.node.pods_api import serve_pods  # HTTP/2 takes memory that most nodes do not need
+
+            tasks["pods api"] = serve_pods(self.agent, self._options.state_dir)
         if self._shutdown is not None:
             tasks["graceful shutdown"] = self._shutdown.run()
         if isinstance(self._runtime, CriRuntime) and not self._options.keep_images:
@@ -306,7 +317,7 @@ class NodeProcess:
 
     def _renewed(self, identity: NodeIdentity) -> None:
         self._transport.renew(identity.certificate, identity.key)
-        self._server.renew(identity.certificate, identity.key)
+        self._serving.identity_renewed(identity)
 
     def _system_pids(self) -> dict[str, int]:
         runtime = self._runtime
@@ -395,19 +406,6 @@ def build_repair(live: LiveNode, agent: Agent, node_event: NodeEvent) -> CgroupR
 async def _lift(agent: Agent, container: MonitoredContainer, high: str) -> None:
     if (worker := agent.pods.workers.get(container.pod_uid)) is not None:
         await agent.container_cgroups.lift(lean_pod_of(worker.pod), container.name, container.id, high)
-
-
-def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, NodeIdentity, bytes]:
-    """How to reach the API server, with the newest certificate of this node; the CA that clients are checked with."""
-    access = kubeconfig.load(options.kubeconfig)
-    ca = access.ca
-    if access.certificate is None or access.key is None or ca is None:
-        raise PlimsollError(
-            f"{options.kubeconfig}: a node needs a client certificate and the CA certificate: "
-            f"plimsoll api token create --node {options.name} prints such a file"
-        )
-    identity = stored_identity(home, NodeIdentity(access.certificate, access.key))
-    return msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key), identity, ca
 
 
 def _runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime | CriRuntime:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.node.stats.stats import NodePlace
 from plimsoll.rules.config.extras import NodeExtras
 from plimsoll.rules.model.cgroup_names import Driver, Runtime
 from plimsoll.runtime.cri.answers import Filesystems
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from plimsoll.cgroups.drivers.v1 import CgroupsV1
     from plimsoll.cgroups.drivers.v2 import CgroupsV2
     from plimsoll.cgroups.engine.manager import CgroupManager
+    from plimsoll.node.stats.stats import NodePlace
     from plimsoll.rules.node.node_config import NodeConfig
 
 UNIX = "unix://"
@@ -124,6 +124,8 @@ async def _query_runtime(endpoint: str, path: str, timeout_s: float) -> RuntimeI
 
 def node_place(live: LiveNode, name: str, home: Path) -> NodePlace:
     """A node with declared capacity is not the whole machine: eviction counts its pods."""
+    from plimsoll.node.stats.stats import NodePlace  # only agents need statistics
+
     pods_path = live.tree.status().path
     filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
     return NodePlace(

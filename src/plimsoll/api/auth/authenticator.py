@@ -103,12 +103,11 @@ class Credentials:
         return metadata.uid, epoch_seconds(metadata.deletion_timestamp)
 
 
-def server_names(host: str) -> tuple[str, ...]:
+def server_names(*hosts: str) -> tuple[str, ...]:
     """The names in the server's certificate: where it listens, the service `kubernetes`, and this machine's name."""
     names = ["127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     names.append("kubernetes.default.svc.cluster.local")
-    if host not in ("", "0.0.0.0", "::"):
-        names.append(host)
+    names += (host for host in hosts if host not in ("", "0.0.0.0", "::"))
     names.append(socket.gethostname())
     return tuple(dict.fromkeys(names))
 

@@ -116,6 +116,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         return _Stepped(record.version, old, new, _same(old, new))
 
     def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:
+        bodies.clear()  # of a decision that another server has overtaken
         record = records[0]
         if record is None:
             raise not_found(resource, info.name)
@@ -146,7 +147,8 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         live = cluster.store.get(keys[0])
         # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
         reads_others = info.subresource == "resize" or resource.group == RBAC
-        if live is not None and len(live.body) + len(call.body) > AT_ONCE_BYTES and not reads_others:
+        size = 0 if live is None else strategy(resource).work_bytes(len(live.body) + len(call.body))
+        if live is not None and size > AT_ONCE_BYTES and not reads_others:
             ahead = await cluster.worker.run(call.user.name, partial(step, live))
         try:
             written = await cluster.store.change_many(keys, decide)

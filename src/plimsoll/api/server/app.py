@@ -20,8 +20,8 @@ from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPage, StaticPages
-from plimsoll.api.handlers.dispatch import Handler, Route, handle
-from plimsoll.api.handlers.list import read_selection
+from plimsoll.api.handlers.dispatch import Handler, Route
+from plimsoll.api.handlers.list import make_consistent, read_selection
 from plimsoll.api.handlers.watch import WatchStream
 from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
@@ -40,17 +40,18 @@ from plimsoll.api.machinery.status import (
     path_forbidden,
     too_many_requests,
     unauthorized,
-    unavailable,
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
+from plimsoll.api.server.shared_store import became_newer, handled, refusal_by_store
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.store.errors import StoreClosedError, WriteFailedError
+from plimsoll.store.errors import StoreError, WriteFailedError
+from plimsoll.store.etcd.location import Location
 from plimsoll.store.sealing import PLAIN, Sealing
 from plimsoll.store.store import Store
 
@@ -90,6 +91,7 @@ class Options(msgspec.Struct, frozen=True):
     reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
     service_ranges: ServiceRanges = DEFAULT_RANGES
+    etcd: Location | None = None  # where the objects are, if not in SQLite below the state directory
 
 
 class App:
@@ -112,9 +114,12 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Open the store, create what every cluster has, start the services; the reverse at the end."""
         options = self.options
-        store = await Store.open(
-            options.state_directory / "store", reserve_bytes=options.reserve_bytes, sealing=options.sealing
-        )
+        if options.etcd is not None:
+            store = await Store.open_etcd(options.etcd, sealing=options.sealing)
+        else:
+            store = await Store.open(
+                options.state_directory / "store", reserve_bytes=options.reserve_bytes, sealing=options.sealing
+            )
         try:
             self.cluster = Cluster(
                 store,
@@ -183,9 +188,9 @@ class App:
         except ClientLostError:
             request.code = request.code or _CLIENT_LOST
             request.give_up()
-        except (WriteFailedError, StoreClosedError) as error:
+        except StoreError as error:
             log.error("%s %s: %s", scope["method"], scope["path"], error)
-            refusal = unavailable(str(error))
+            refusal = refusal_by_store(error)
             await request.respond(refusal.code, refusal.body(), [*_JSON_HEADERS, *refusal.headers()])
         except Exception:
             meter.faults += 1
@@ -238,7 +243,12 @@ class App:
             )
         request.is_counted = True
         await self.fairness.admit(user, info.verb)
-        call = self._authorized_call(request, info)
+        try:
+            call = self._authorized_call(request, info)
+        except StatusError:
+            if not await became_newer(self.cluster):
+                raise
+            call = self._authorized_call(request, info)
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
             await streamer(self, call, scope, request.receive, request.send)
@@ -250,6 +260,8 @@ class App:
                 seat = await self.fairness.take_seat(user, self._objects_read(info))
                 try:
                     chosen = await read_selection(self.cluster, call)
+                    if not info.option("resourceVersion"):
+                        await make_consistent(self.cluster, call)
                     watch = WatchStream(self.cluster, call, form, chosen, seat.leave)
                     await self.stream(request, watch.lines(request.wire), info.resource.plural, _JSON_HEADERS)
                 finally:
@@ -261,7 +273,7 @@ class App:
         is_long = bool(call.body) and not is_exempt(user) and "yaml" in call.content_type
         seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1 if is_long else self._objects_read(info))
         try:
-            answer = await handle(self.cluster, call, form, self.options.handlers)
+            answer = await handled(self.cluster, call, form, self.options.handlers)
             if len(answer.body) > PIECE_BYTES:
                 seat.leave()
                 seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1)
@@ -399,13 +411,21 @@ class App:
         try:
             request.user = inside or self.options.authenticate(scope, request.headers)
         except InvalidCredentialsError:
-            raise unauthorized() from None
+            if not self._is_open or not await became_newer(self.cluster):
+                raise unauthorized() from None
+            request.user = self._authenticated(request)
         cost = (len(scope["raw_path"]) + len(scope["query_string"])) // URL_BYTES
         if cost:
             await self.fairness.slow_down(request.user, cost)
         if inside is None and request.user != ANONYMOUS:
             request.user = impersonated(request.user, request.headers, scope["headers"], self.cluster)
         return request.user
+
+    def _authenticated(self, request: Exchange) -> User:
+        try:
+            return self.options.authenticate(request.scope, request.headers)
+        except InvalidCredentialsError:
+            raise unauthorized() from None
 
     async def _count(self, request: Exchange) -> None:
         """Against the user's rate, if it is not yet: a client that only makes mistakes has a rate, too."""

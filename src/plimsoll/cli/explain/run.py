@@ -52,6 +52,23 @@ def run(
     return _finish(inputs, problems, notes, len(good))
 
 
+def run_app(files: Sequence[str], question: NodeQuestion, app: str, kernel: str | None, output: str) -> int:
+    """What a language runtime makes of the limits of every container."""
+    from plimsoll.cli.explain.applications import answers, kernel_named, named, show
+
+    name, version = named(app)
+    release = kernel_named(kernel)
+    inputs = on_node(read_inputs(files, fragments=True), question.node)
+    setting, notes = question.setting()
+    good, problems = sorted_out(inputs, setting)
+    found = explanation(workloads(good, setting), setting)
+    if good:
+        show(answers(found, setting, name, version, release), output)
+    if good and not version:
+        notes.append(f"no version is named: the newest known is assumed (--app {name}=VERSION)")
+    return _finish(inputs, problems, notes, len(good))
+
+
 def _missing_on_this_machine(found: Explanation) -> list[str]:
     if not any(cgroup.level == "reserved" for cgroup in found.tree.children):
         return []

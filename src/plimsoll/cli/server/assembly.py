@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plimsoll.api.auth.authenticator import Credentials
 from plimsoll.api.auth.ca import Authority, kubeconfig
@@ -28,6 +30,9 @@ from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 from plimsoll.web.dashboard import PREFIX, Dashboard
 
+if TYPE_CHECKING:
+    from plimsoll.store.etcd.location import Location
+
 SCHEDULER = "system:kube-scheduler"
 RESERVE_BYTES = 8 * 1024 * 1024
 
@@ -42,12 +47,21 @@ def control_plane(
     audit: Audit | None = None,
     services: ServiceRanges = DEFAULT_RANGES,
     pod_security: PodSecurity = DEFAULT_POD_SECURITY,
+    etcd: Location | None = None,
+    added: Sequence[Service] = (),
 ) -> App:
     calls = NodeCalls(authority)
     streams, metrics, proxy = NodeStreams(calls), NodeMetrics(calls), PodProxy(calls)
     credentials = Credentials(state)
     dashboard = Dashboard(calls, credentials.sessions, explain_question, forecast_question)
-    parts: list[Service] = [accounts(credentials), metrics_service, controllers, metrics.service, dashboard.hub.service]
+    parts: list[Service] = [
+        accounts(credentials),
+        metrics_service,
+        controllers,
+        metrics.service,
+        dashboard.hub.service,
+        *added,
+    ]
     if scheduler:
         parts.append(running("scheduler", _schedule))
     return App(
@@ -81,13 +95,15 @@ def control_plane(
             sealing=SecretSealing(state),
             pod_security=pod_security,
             reserve_bytes=RESERVE_BYTES,
+            etcd=etcd,
         )
     )
 
 
 async def _schedule(app: App) -> None:
-    client = client_of(app, SCHEDULER)
-    await Scheduler(client, app.cluster.profile, os.uname().nodename, time.monotonic).run()
+    client, host = client_of(app, SCHEDULER), os.uname().nodename
+    preempts = app.cluster.gates.scheduler_preempts
+    await Scheduler(client, app.cluster.profile, host, time.monotonic, preempts_for_resizes=preempts).run()
 
 
 def node_kubeconfig(authority: Authority, url: str, name: str) -> bytes:

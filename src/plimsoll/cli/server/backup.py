@@ -14,8 +14,8 @@ from pathlib import Path
 
 from plimsoll.api.auth.sealed_archive import read_passphrase, seal, unseal
 from plimsoll.errors import PlimsollError
-from plimsoll.store.backup import backup, restore
-from plimsoll.store.files import ASIDE, put_in_place
+from plimsoll.store.sqlite.backup import backup, restore
+from plimsoll.store.sqlite.files import ASIDE, put_in_place
 
 STORE = "store/objects.db"
 # Below the state directory. Kubeconfigs of administrators are written at each start, with the key in pki.

@@ -27,7 +27,8 @@ from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
 from plimsoll.node.resize.queue import ResizeDecision, Resizes
-from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
+from plimsoll.node.resources.cpu_manager import CpuPinning
+from plimsoll.node.resources.resource_managers import ResourceManagers
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.json_object import JsonObject
@@ -79,7 +80,7 @@ class Pods:
         config: NodeConfig,
         make_worker: MakeWorker,
         checkpoint: Checkpoint,
-        cpus: CpuManager,
+        managers: ResourceManagers,
         pinning: CpuPinning,
         reporter: Reporter,
         events: PodEvents,
@@ -95,10 +96,11 @@ class Pods:
         makes `node` as new as the API server; it raises PlimsollError or TimeoutError. `refusals`: why this machine
         cannot run a pod at all."""
         self._refusals = refusals
-        self._config, self._make_worker, self._checkpoint, self._cpus = config, make_worker, checkpoint, cpus
+        self._config, self._make_worker, self._checkpoint, self._managers = config, make_worker, checkpoint, managers
         self._pinning, self._reporter, self._events, self._meters = pinning, reporter, events, meters
         self._clock, self._node, self._conditions, self._on_removed = clock, node, conditions, removed
-        setting = resize_setting(config, EMPTY, cpu_refusal=cpus.refusal)
+        refusal = managers.refusal if config.profile.managers_asked_on_resize else lambda _: None
+        setting = resize_setting(config, EMPTY, cpu_refusal=refusal)
         self._gates = setting.gates
         self.resizes = Resizes(setting, checkpoint, self, conditions, clock, meters)
         self.workers: dict[str, PodWorker] = {}
@@ -133,8 +135,8 @@ class Pods:
                 self._changed(pod, change.body)
             else:
                 new.append((pod, change.body))
-        if self.all_known and self._cpus.is_static:
-            self._cpus.retain({*self.with_processes(), *(pod.metadata.uid for pod, _ in new)})
+        if self.all_known and self._managers.is_static:
+            self._managers.retain({*self.with_processes(), *(pod.metadata.uid for pod, _ in new)})
         for pod, body in sorted(new, key=lambda each: each[0].metadata.creation_timestamp or ""):
             self._added(pod, body)
 
@@ -220,7 +222,7 @@ class Pods:
             self._conditions(),
             profile=self._config.profile,
             gates=self._config.policy.gates,
-            managers=lambda: self._cpus.refusal(allocated),
+            managers=lambda: self._managers.refusal(allocated),
             also=self._refusals(pod),
         )
         if not isinstance(verdict, Admitted):
@@ -238,7 +240,7 @@ class Pods:
                 self._victims.setdefault(uid, []).append(worker)
         gates = self._config.policy.gates
         self._meters.admissions.add(resource_levels(allocated, gates), qos_class(allocated, gates=gates).lower())
-        self._assign_cpus(allocated)
+        self._assign(allocated)
         start_s = record.start_s or self._clock()
         self._checkpoint.put(uid, allocation=known or allocation_of(pod, self._gates), start_s=start_s)
         return True
@@ -257,8 +259,8 @@ class Pods:
             actuated_pod=actuated_level(allocated),
         )
 
-    def _assign_cpus(self, pod: Pod) -> None:
-        if self._cpus.assign(pod):
+    def _assign(self, pod: Pod) -> None:
+        if self._managers.assign(pod):
             self._pinning.wake()
 
     def load(self) -> NodeLoad:
@@ -321,7 +323,7 @@ class Pods:
     def _carry_out(self, decisions: Iterable[ResizeDecision]) -> None:
         for decision in decisions:
             if decision.accepted is not None:
-                self._assign_cpus(decision.accepted)
+                self._assign(decision.accepted)
             for victim in decision.victims:
                 self.terminate(victim.metadata.uid, PREEMPTED)
             worker = self.workers.get(decision.uid)

@@ -23,6 +23,7 @@ import msgspec
 
 from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
+from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.http import (
     JSON,
@@ -82,23 +83,26 @@ class NodePages(msgspec.Struct, frozen=True):
     asked: Mapping[str, Callable[[Query], Awaitable[bytes]]] = {}  # the same, with parameters
 
 
-def server_tls(certificate: bytes, key: bytes, ca: bytes) -> ssl.SSLContext:
+def server_tls(identity: NodeIdentity, ca: bytes) -> ssl.SSLContext:
     """A client may present a certificate of the cluster's CA; any other certificate fails the handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=ca.decode())
     context.verify_mode = ssl.CERT_OPTIONAL
-    use_certificate(context, certificate, key)
+    use_certificate(context, identity)
     return context
 
 
-def use_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def use_certificate(context: ssl.SSLContext, identity: NodeIdentity) -> None:
     """Present this certificate from the next handshake on."""
     # OpenSSL reads keys from files only; this one has mode 0600 and is removed at once.
     with tempfile.NamedTemporaryFile(prefix="plimsoll-") as file:
-        file.write(certificate + b"\n" + key)
+        file.write(identity.certificate + b"\n" + identity.key)
         file.flush()
-        context.load_cert_chain(file.name)
+        try:
+            context.load_cert_chain(file.name)
+        except ssl.SSLError as error:
+            raise PlimsollError(f"the serving certificate and its key cannot be used: {error}") from error
 
 
 class NodeServer:
@@ -127,8 +131,8 @@ class NodeServer:
         await self._server.close()
         self._watch.close()
 
-    def renew(self, certificate: bytes, key: bytes) -> None:
-        use_certificate(self._tls, certificate, key)
+    def renew(self, identity: NodeIdentity) -> None:
+        use_certificate(self._tls, identity)
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         try:

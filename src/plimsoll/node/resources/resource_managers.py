@@ -1,0 +1,134 @@
+"""The resource managers of the node together: CPUs, memory and devices of a pod, aligned by the topology manager.
+
+A pod is decided as a whole: `rules.topologymanager.admission` collects hints, merges them, and lets each manager
+choose. Only for an admitted pod the choices are saved. Without a static policy and without devices nothing is
+computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from plimsoll.errors import InvalidConfigError
+from plimsoll.linux.numa import NumaMemory
+from plimsoll.node.resources.cpu_manager import CpuManager
+from plimsoll.node.resources.memory_manager import MemoryManager
+from plimsoll.rules.config.manager_options import cpu_options, topology_options
+from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuAllocation
+from plimsoll.rules.cpumanager.topology import CpuTopology
+from plimsoll.rules.devices.allocation import DeviceAllocation, DeviceError
+from plimsoll.rules.memorymanager.allocation import MemoryAllocation, MemoryAssignmentError
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.node.admission import AdmissionRefusal
+from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.topologymanager.admission import (
+    HintProvider,
+    TopologyAffinityError,
+    TopologySetting,
+    allocate,
+)
+from plimsoll.rules.topologymanager.merge import NumaLayout
+
+if TYPE_CHECKING:
+    from plimsoll.node.devices.manager import DeviceManager
+
+REFUSALS = (*CPU_ERRORS, MemoryAssignmentError, TopologyAffinityError, DeviceError)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What an admitted pod gets."""
+
+    cpus: CpuAllocation | None = None
+    memory: MemoryAllocation | None = None
+    devices: DeviceAllocation | None = None
+
+
+NOTHING = Choice()
+
+
+class ResourceManagers:
+    def __init__(
+        self,
+        setting: NodeConfig,
+        cpus: CpuManager,
+        memory: MemoryManager,
+        topology: TopologySetting,
+        devices: DeviceManager | None = None,
+    ) -> None:
+        self._setting, self.cpus, self.memory, self.devices = setting, cpus, memory, devices
+        self.topology = topology
+
+    @property
+    def is_static(self) -> bool:
+        return self.cpus.is_static or self.memory.is_static
+
+    def load(self, *, drained: bool) -> None:
+        self.cpus.load(drained=drained)
+        self.memory.load(drained=drained)
+
+    def choice(self, pod: Pod) -> Choice | AdmissionRefusal:
+        """What its containers would get; `pod` with its allocated resources. Nothing is assigned yet."""
+        wants_devices = self.devices is not None and self.devices.concerns(pod)
+        if not self.is_static and not wants_devices:
+            return NOTHING
+        whole = defaulted(pod, gates=self._setting.policy.gates)
+        try:
+            devices = self.devices.allocation(whole) if self.devices is not None and wants_devices else None
+            cpus, memory = self.cpus.allocation(whole), self.memory.allocation(whole)
+            providers: list[HintProvider] = [each for each in (devices, cpus, memory) if each is not None]
+            allocate(whole, providers, self.topology)
+        except REFUSALS as error:
+            return AdmissionRefusal(error.reason, str(error))
+        return Choice(cpus, memory, devices)
+
+    def refusal(self, pod: Pod) -> AdmissionRefusal | None:
+        found = self.choice(pod)
+        return found if isinstance(found, AdmissionRefusal) else None
+
+    def assign(self, pod: Pod) -> bool:
+        """Assign CPUs, memory and devices to a pod that was not refused, and save that. True if CPUs have changed."""
+        found = self.choice(pod)
+        if isinstance(found, AdmissionRefusal) or found is NOTHING:
+            return False
+        uid = pod.metadata.uid
+        if found.devices is not None and self.devices is not None:
+            self.devices.commit(uid, found.devices)
+        if found.memory is not None:
+            self.memory.commit(uid, found.memory)
+        return found.cpus is not None and self.cpus.commit(uid, found.cpus.result)
+
+    def retain(self, uids: Collection[str]) -> bool:
+        """Release what all other pods own. True if there was something."""
+        freed = self.devices is not None and self.devices.retain(uids)
+        freed = self.memory.retain(uids) or freed
+        return self.cpus.retain(uids) or freed
+
+
+def topology_setting(setting: NodeConfig, topology: CpuTopology, numa: NumaMemory) -> TopologySetting:
+    """Raises InvalidConfigError if the policy cannot work on this machine (TM-2, CM-8)."""
+    config = setting.config
+    options = topology_options(config.topology_manager_policy_options)
+    nodes = tuple(sorted({*topology.by_numa, *numa.memory}))
+    by_socket = cpu_options(config.cpu_manager_policy_options).align_by_socket
+    if by_socket and topology.sockets > topology.numa_nodes:
+        raise InvalidConfigError(
+            "cpuManagerPolicyOptions[align-by-socket]",
+            "Align by socket is not compatible with hardware where number of sockets are more than number of NUMA",
+        )
+    if config.topology_manager_policy == "none":
+        return TopologySetting(layout=NumaLayout(nodes))
+    if len(nodes) > options.max_nodes:
+        raise InvalidConfigError(
+            "topologyManagerPolicy", f"unsupported on machines with more than {options.max_nodes} NUMA Nodes"
+        )
+    if options.prefer_closest and any(node not in numa.distances for node in nodes):
+        raise InvalidConfigError(
+            "topologyManagerPolicyOptions[prefer-closest-numa-nodes]",
+            "cannot discover NUMA topology: error getting NUMA distances from cadvisor",
+        )
+    layout = NumaLayout(nodes, numa.distances)
+    return TopologySetting(config.topology_manager_policy, config.topology_manager_scope, options, layout)
