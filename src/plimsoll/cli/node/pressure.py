@@ -38,8 +38,9 @@ HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 @console.option(
     "--all", "everything", is_flag=True, help="Show the order for all signals, not only for memory and met thresholds."
 )
+@console.option("--here", is_flag=True, help="Read this machine and the kubelet's configuration; needs no cluster.")
 @console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
-def pressure(node: str, victims: int, everything: bool, output: str, **options: Any) -> int:
+def pressure(node: str, victims: int, everything: bool, here: bool, output: str, **options: Any) -> int:
     """Show how close a node is to evicting pods, and which pods it would evict.
 
     \b
@@ -47,13 +48,31 @@ def pressure(node: str, victims: int, everything: bool, output: str, **options: 
       plimsoll pressure
       plimsoll pressure n1 --victims 20
       plimsoll pressure -o json
+      plimsoll pressure --here
     """
+    if here:
+        return _here(output)
     found = answered(options, lambda cluster: _asked(cluster, node))
     if output == "json":
         echo_json(found)
     else:
         for line in lines(found, victims, time.time(), Paint(colourful()), everything=everything):
             console.echo(line)
+    return 0
+
+
+def _here(output: str) -> int:
+    from plimsoll.cli.node.pressure_here import page_here, stall_lines
+
+    found, notes = page_here()
+    if output == "json":
+        echo_json(found)
+    else:
+        for line in lines(found, 0, time.time(), Paint(colourful())):
+            console.echo(line)
+        console.echo("\n".join(["", *stall_lines()]))
+    for note in notes:
+        console.echo(f"note: {inert(note)}", err=True)
     return 0
 
 
