@@ -34,6 +34,7 @@ from plimsoll.linux.machine import has_app_armor, has_selinux, kernel_version
 from plimsoll.linux.numa import NumaMemory
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.devices.manager import DeviceManager
+from plimsoll.node.devices.pod_resources import PodResourcesServer
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
 from plimsoll.node.pods.container_spec import NodePaths, node_names
@@ -53,7 +54,7 @@ from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.memory_manager import MemoryManager
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.resources.resource_managers import ResourceManagers, topology_setting
+from plimsoll.node.resources.resource_managers import NodeResources, ResourceManagers, topology_setting
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.server.logs import LogRotation
@@ -85,7 +86,7 @@ log = logging.getLogger(__name__)
 SHUTDOWN_REFUSAL = AdmissionRefusal(REJECTED_REASON, REJECTED_MESSAGE)
 
 ONE_NODE = NumaMemory({}, {})
-PLUGINS = "device-plugins"
+PLUGINS, POD_RESOURCES = "device-plugins", "pod-resources"
 HOUSEKEEPING_S = 60.0
 UNKNOWN_PODS_S = 5.0
 END_S = 4.0  # Ctrl-C removes everything within five seconds
@@ -187,6 +188,7 @@ class Agent:
             self.meters, clock, lambda: with_own_size(known_node(), setting, self.devices.sizes()), conditions,
             self._pod_removed, read_node, self._refusals,
         )  # fmt: skip
+        self.pod_resources = PodResourcesServer(NodeResources(self.managers, self.pods.allocated), self.devices)
         limits = crash_limits(setting.config.feature_gates, setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.managers,
@@ -273,6 +275,7 @@ class Agent:
         finally:
             await self.pods.close()
             self.checkpoint.save_if_possible()
+            await self.pod_resources.close()
             await self.devices.close()
             await self.runtime.close()
 
@@ -350,6 +353,7 @@ class Agent:
     async def _open_devices(self) -> None:
         try:
             await self.devices.open()
+            await self.pod_resources.listen(self.paths.state / POD_RESOURCES)
         except OSError as error:  # pods without devices do not depend on it
             log.error("device plugins cannot register in %s: %s", self.devices.directory, error.strerror or error)
 

@@ -7,7 +7,7 @@ computed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
@@ -18,9 +18,10 @@ from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.memory_manager import MemoryManager
 from plimsoll.rules.config.manager_options import cpu_options, topology_options
 from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuAllocation
-from plimsoll.rules.cpumanager.topology import CpuTopology
+from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology
 from plimsoll.rules.devices.allocation import DeviceAllocation, DeviceError
 from plimsoll.rules.memorymanager.allocation import MemoryAllocation, MemoryAssignmentError
+from plimsoll.rules.memorymanager.blocks import Block
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
@@ -130,6 +131,34 @@ class ResourceManagers:
         freed = self.devices is not None and self.devices.retain(uids)
         freed = self.memory.retain(uids) or freed
         return self.cpus.retain(uids) or freed
+
+
+class NodeResources:
+    """What the managers have assigned, as the PodResources API asks for it."""
+
+    def __init__(self, managers: ResourceManagers, active: Callable[[], Iterable[Pod]]) -> None:
+        self._managers, self._active = managers, active
+
+    def active_pods(self) -> Iterable[Pod]:
+        return self._active()
+
+    def cpu_ids(self, uid: str, container: str) -> Iterable[int]:
+        return self._managers.cpus.owned.get(uid, {}).get(container, NO_CPUS)
+
+    def blocks(self, uid: str, container: str) -> Iterable[Block]:
+        return self._managers.memory.owned.get(uid, {}).get(container, ())
+
+    def allocatable_cpus(self) -> Iterable[int]:
+        plan = self._managers.cpus.plan
+        return NO_CPUS if plan is None else plan.topology.cpus - plan.reserved
+
+    def allocatable_memory(self) -> Iterable[Block]:
+        return [
+            Block((node,), kind, table.allocatable)
+            for node, state in self._managers.memory.machine.items()
+            for kind, table in state.memory.items()
+            if table.allocatable
+        ]
 
 
 def topology_setting(setting: NodeConfig, topology: CpuTopology, numa: NumaMemory) -> TopologySetting:
