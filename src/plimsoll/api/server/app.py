@@ -185,7 +185,7 @@ class App:
             await self._answer(request)
         except StatusError as error:
             await self._count(request)
-            headers = [*_JSON_HEADERS, *error.headers(), *_warning_headers(request.warnings)]
+            headers = [*_JSON_HEADERS, *error.headers(), *warning_headers(request.warnings)]
             await request.respond(error.code, error.body(), headers)
         except ClientLostError:
             request.code = request.code or _CLIENT_LOST
