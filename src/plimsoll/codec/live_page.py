@@ -73,7 +73,7 @@ class SignalLive(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
 
 
 class Frame(msgspec.Struct, omit_defaults=True, rename="camel"):
-    """`run` changes when the agent is started again: its sequence numbers begin anew."""
+    """`run` changes when the agent is started again: its sequence numbers begin at 1 again."""
 
     run: str
     seq: int

@@ -87,6 +87,8 @@ class Dashboard:
             raise too_many_requests("too many connections are open: close some, or try again later", retry_after_s=5)
         try:
             await handler(app, request)
+        except StatusError:
+            raise
         except (PlimsollError, NodeUnreadableError) as error:
             code = error.code if isinstance(error, ApiError) else 502 if isinstance(error, NodeUnreadableError) else 422
             text = error.message if isinstance(error, ApiError) else str(error)

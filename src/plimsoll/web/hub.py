@@ -1,4 +1,4 @@
-"""One source of changes for all open dashboards: a change is computed and encoded once, whoever reads it.
+"""One source of changes for all open dashboards: a change is computed and encoded once for all readers.
 
 Changes have sequence numbers and topics: `objects` (pods, nodes, events), `fleet` (each node in a few figures) and
 `node/NAME` (all cgroups of one node). A tab reads the first two and one node. The last changes are kept, so that a tab

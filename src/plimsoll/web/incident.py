@@ -18,7 +18,7 @@ from plimsoll.rules.timestamps import rfc3339
 from plimsoll.web.site import static_files
 
 VENDOR = ("vendor/htm-preact.umd.js", "vendor/uPlot.iife.min.js")
-# In the order of their imports; no session, no stream: an incident talks to nobody.
+# In the order of their imports; without session and stream: an incident has no server.
 MODULES = (
     *("ui.js", "format.js", "state.js", "table.js", "marks.js", "hull.js"),
     *("replay.js", "incident.js"),

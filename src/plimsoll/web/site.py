@@ -1,7 +1,7 @@
 """The static files of the dashboard, with the headers that keep it to itself.
 
-The policy allows scripts, styles and connections of this server only; nothing is inline, nothing is framed, and no
-address is told to others.
+The policy allows scripts, styles and connections of this server only; nothing is inline, nothing is framed, and
+other sites do not see the address.
 """
 
 from __future__ import annotations

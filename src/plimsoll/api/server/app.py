@@ -16,16 +16,17 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.api.admission.hooks import check_connect
 from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
-from plimsoll.api.discovery.pages import StaticPage, StaticPages
+from plimsoll.api.discovery.pages import StaticPages, send_page
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.handlers.list import make_consistent, read_selection
 from plimsoll.api.handlers.watch import WatchStream
 from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
-from plimsoll.api.machinery.call import ApiCall, Response
+from plimsoll.api.machinery.call import ApiCall, Response, warning_headers
 from plimsoll.api.machinery.cluster import Cluster, Limits, prefix
 from plimsoll.api.machinery.encoding import as_yaml
 from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
@@ -184,7 +185,8 @@ class App:
             await self._answer(request)
         except StatusError as error:
             await self._count(request)
-            await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
+            headers = [*_JSON_HEADERS, *error.headers(), *warning_headers(request.warnings)]
+            await request.respond(error.code, error.body(), headers)
         except ClientLostError:
             request.code = request.code or _CLIENT_LOST
             request.give_up()
@@ -215,7 +217,7 @@ class App:
             await self._count(request)
             if not may_read_path(user, path, self.cluster):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
-            await _send_page(request, page)
+            await send_page(request, page)
             return
         if user == ANONYMOUS:
             raise unauthorized()
@@ -249,8 +251,10 @@ class App:
             if not await became_newer(self.cluster):
                 raise
             call = self._authorized_call(request, info)
+        request.warnings = call.warnings
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
+            await check_connect(self.cluster, call)
             await streamer(self, call, scope, request.receive, request.send)
             return
         is_list, has_views = info.verb in ("list", "watch", "deletecollection"), info.resource.verbs != ("create",)
@@ -303,7 +307,7 @@ class App:
                 body = viewer.one(body, self.cluster.clock()) + b"\n"
             else:
                 body = whole(info.resource, body) + b"\n"
-        headers = [*_JSON_HEADERS, *answer.headers, *_warning_headers(call.warnings)]
+        headers = [*_JSON_HEADERS, *answer.headers, *warning_headers(call.warnings)]
         if form.is_yaml:
             headers[0] = (b"content-type", YAML.encode())
         if answer.pieces is not None:
@@ -363,6 +367,7 @@ class App:
             serve = self.options.sockets.get((info.resource.group, info.resource.plural, info.subresource))
             if serve is None:
                 raise no_such_resource()
+            await check_connect(self.cluster, call)
             request.code = 101
             await serve(self, call, scope, receive, send)
         except StatusError as error:
@@ -443,23 +448,3 @@ class App:
         if self.options.audit is not None:
             now_s = self.options.clock()
             self.options.audit.note(request, now_s - seconds, now_s)
-
-
-async def _send_page(request: Exchange, page: StaticPage) -> None:
-    if page.etag and request.header(b"if-none-match").strip('"') == page.etag:
-        await request.respond(304, b"", [(b"etag", f'"{page.etag}"'.encode())])
-        return
-    headers = [(b"content-type", page.content_type.encode()), *page.headers]
-    if page.etag:
-        headers.append((b"etag", f'"{page.etag}"'.encode()))
-    await request.respond(page.code, page.body, headers)
-
-
-def _warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """One header for each warning: one line of printable text."""
-    headers = []
-    for text in dict.fromkeys(warnings):
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
-        headers.append((b"warning", f'299 - "{shown}"'.encode()))
-    return headers

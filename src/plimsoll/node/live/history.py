@@ -77,7 +77,8 @@ class History:
                 more = True
                 break
             text = zlib.decompress(block.packed)
-            size += len(text)
+            if block.at_s > from_s:  # what leads to it does not count: a page always has something new
+                size += len(text)
             frames.append(_decoder.decode(text))
         return HistoryPage(frames, self._blocks[0].at_s, self._blocks[-1].at_s, more)
 

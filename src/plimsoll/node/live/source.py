@@ -42,7 +42,6 @@ _KINDS: dict[str, MarkKind] = {
     "EvictionThresholdMet": "eviction",
     "Preempting": "eviction",
     "BackOff": "restart",
-    "Unhealthy": "restart",
     "ResizeStarted": "resize",
     "ResizeCompleted": "resize",
     "ResizeDeferred": "resize",

@@ -4,12 +4,16 @@ import { html, Component } from './ui.js';
 import { bytes, cores } from './format.js';
 import { MARKS } from './marks.js';
 
+const LEAST = { bytes: 1024, cores: 10, percent: 1, ms: 10 };
 export const AXIS = {
   bytes: (amount) => (amount === null ? '–' : bytes(amount)),
   cores: (milli) => (milli === null ? '–' : cores(milli)),
   percent: (share) => (share === null ? '–' : `${Math.round(share)} %`),
   ms: (amount) => (amount === null ? '–' : `${Math.round(amount)} ms/s`),
 };
+
+// Ticks at round numbers of bytes.
+const BYTE_STEPS = Array.from({ length: 51 }, (_, power) => 2 ** power);
 
 function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
@@ -60,10 +64,10 @@ export class Chart extends Component {
         width: this.width(),
         height: this.props.height ?? 190,
         cursor: { drag: { x: false, y: false } },
-        scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, 1e-9) * 1.12] } },
+        scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, LEAST[this.props.unit] ?? 1) * 1.12] } },
         axes: [
           { ...axis, values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false, hour: '2-digit', minute: '2-digit', second: '2-digit' })), space: 90 },
-          { ...axis, size: 74, values: (_, splits) => splits.map(shown) },
+          { ...axis, size: 74, ...(this.props.unit === 'bytes' ? { incrs: BYTE_STEPS } : {}), values: (_, splits) => splits.map(shown) },
         ],
         series: [
           { label: 'time', value: (_, at) => (at === null ? '–' : new Date(at * 1000).toLocaleTimeString([], { hour12: false })) },

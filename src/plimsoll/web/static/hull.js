@@ -78,13 +78,14 @@ export class Tank extends Component {
     return next.row !== now.row || next.vessel !== now.vessel || next.pressed !== now.pressed || next.labels !== now.labels;
   }
 
-  render({ vessel, row, width = 56, height = 104, pressed = false, onInspect, labels = false }) {
+  render({ vessel, row, width = 56, height = 104, pressed = false, onInspect, labels = false, bare = false }) {
     const lines = kernelLines(vessel, row);
     const scale = scaleOf(vessel, row, lines);
     const top = 6;
     const body = height - top - 12;
     const y = (amount) => top + body * (1 - Math.min(1, amount / scale));
-    const right = labels ? width - 44 : width;
+    const right = labels ? width - 40 : width;
+    const at = labels ? labelPlaces(lines, y, height) : null;
     let below = 0;
     const parts = fillsOf(row).map(([name, amount]) => {
       const from = y(below + amount);
@@ -92,26 +93,54 @@ export class Tank extends Component {
       below += amount;
       return rect;
     });
-    return html`<button type="button" class="tank" aria-pressed=${pressed} aria-label=${vesselLabel(vessel, row)}
+    return html`<button type="button" class=${labels ? 'tank labelled' : 'tank'} aria-pressed=${pressed} aria-label=${vesselLabel(vessel, row)}
         data-vessel=${vessel.id ?? ''} data-level=${vessel.level} data-path=${vessel.path}
         onMouseEnter=${() => onInspect?.(vessel, false)} onFocus=${() => onInspect?.(vessel, false)} onClick=${() => onInspect?.(vessel, true)}>
       <svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} aria-hidden="true">
         <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch-line" x1="0" y1="0" x2="0" y2="5" /></pattern></defs>
         <rect class="empty-part" x="1" y=${top} width=${right - 2} height=${body} />
+        ${bands(lines, y, right)}
         ${parts}
         ${lines.map((line) => hatched(line, y, right))}
         <path class="wall" d=${`M1 ${top} V${top + body} H${right - 1} V${top}`} />
         ${lines.map((line) => html`<g class="line-group" data-line=${line.name} data-of=${line.of ?? ''} data-bytes=${line.at}>
           <path class="halo" d=${`M0 ${y(line.at)} H${right}`} />
           <path class=${`line ${line.name} ${line.of ? 'above' : ''}`} d=${`M0 ${y(line.at)} H${right}`} />
-          ${labels && html`<text class="line-name" x=${right + 4} y=${Math.min(height - 14, y(line.at) + 4)}>${line.name}</text>`}
+          ${at && html`<text class="line-name" x=${right + 4} y=${at.get(line)}>${line.name}</text>`}
         </g>`)}
         ${cpuBar(vessel, row, right, height)}
       </svg>
-      <span class="use">${row && row[COLUMN.usage] >= 0 ? bytes(row[COLUMN.usage]) : lines.length ? bytes(lines.find((line) => line.name === 'max')?.at ?? lines[0].at) : '–'}</span>
-      <span class="name"><bdi>${shortened(vessel.level === 'pod' ? 'pod' : vessel.name, 24)}</bdi></span>
+      ${row && row[COLUMN.usage] >= 0 && html`<span class="use">${bytes(row[COLUMN.usage])}</span>`}
+      <span class="name">${limitText(lines)}</span>
+      ${!bare && html`<span class="name"><bdi>${shortened(vessel.level === 'pod' ? 'pod' : vessel.name, 24)}</bdi></span>`}
     </button>`;
   }
+}
+
+// What the kernel does between the lines: below min it takes nothing, between high and max it throttles.
+function bands(lines, y, right) {
+  const own = Object.fromEntries(lines.filter((line) => !line.of).map((line) => [line.name, line.at]));
+  const found = [];
+  if (own.min > 0) found.push(['kept', own.min, 0]);
+  if (own.low > (own.min ?? 0)) found.push(['low-band', own.low, own.min ?? 0]);
+  if (own.high > 0) found.push(['throttled', Math.max(own.high, own.max ?? lines.find((line) => line.name === 'max')?.at ?? own.high), own.high]);
+  return found.map(([name, to, from]) => html`<rect class=${`band ${name}`} x="1" y=${y(to)} width=${right - 2} height=${Math.max(0, y(from) - y(to))} />`);
+}
+
+// Names of lines that are close to each other must not cover each other.
+function labelPlaces(lines, y, height) {
+  const places = new Map();
+  let last = height - 3;
+  for (const line of [...lines].sort((a, b) => a.at - b.at)) {
+    last = Math.min(y(line.at) + 4, last - 11);
+    places.set(line, Math.max(9, last));
+  }
+  return places;
+}
+
+function limitText(lines) {
+  const limit = lines.find((line) => line.name === 'max');
+  return limit ? `of ${bytes(limit.at)}` : 'no limit';
 }
 
 // Where the declared value has no effect: between what holds and what is declared.
@@ -217,7 +246,7 @@ export function Hull({ state, go, table, onTable, series }) {
       <div class="levels">
         <section class="card" aria-label="All pods">
           <div class="level-head">
-            <${Tank} vessel=${root} row=${state.rows.get(root.id)} width=${120} height=${116} labels=${true} pressed=${inspected === root.id} onInspect=${inspect} />
+            <${Tank} vessel=${root} row=${state.rows.get(root.id)} width=${150} height=${120} labels=${true} bare=${true} pressed=${inspected === root.id} onInspect=${inspect} />
             <div>
               <h2>All pods</h2>
               <p class="muted">${usageText(root, state.rows.get(root.id))}, CPU ${cores(state.figure(root.id, 'cpuMilli'))}</p>
@@ -226,19 +255,21 @@ export function Hull({ state, go, table, onTable, series }) {
           </div>
           <${HullLegend} />
         </section>
-        ${guaranteed.length > 0 && html`<section class="card" aria-label="Guaranteed"><h2>Guaranteed <span class="muted small">${count(guaranteed.length, 'pod')}, directly below all pods</span></h2>
+        <div class=${all.filter((vessel) => vessel.level === 'pod').length <= 16 ? 'classes few' : 'classes'}>
+        ${guaranteed.length > 0 && html`<section class="card" aria-label="Guaranteed" style=${{ flexGrow: guaranteed.length }}><h2>Guaranteed <span class="muted small">${count(guaranteed.length, 'pod')}, directly below all pods</span></h2>
           <div class="class-grid">${guaranteed.map((pod) => html`<${PodCard} key=${pod.id} pod=${pod} ...${props} />`)}</div></section>`}
         ${classes.map((each) => {
           const pods = state.children(each.id);
-          return html`<section class="card" key=${each.id} aria-label=${each.name}>
+          return html`<section class="card" key=${each.id} aria-label=${each.name} style=${{ flexGrow: Math.max(1, pods.length) }}>
             <div class="level-head">
-              <${Tank} vessel=${each} row=${state.rows.get(each.id)} width=${56} height=${72} pressed=${inspected === each.id} onInspect=${inspect} />
+              <${Tank} vessel=${each} row=${state.rows.get(each.id)} width=${64} height=${76} bare=${true} pressed=${inspected === each.id} onInspect=${inspect} />
               <div><h2>${inert(each.name)} <span class="muted small">${count(pods.length, 'pod')}</span></h2>
               <p class="muted small">${usageText(each, state.rows.get(each.id))}, CPU ${cores(state.figure(each.id, 'cpuMilli'))}</p></div>
             </div>
             ${pods.length > 0 && html`<div class="class-grid">${pods.map((pod) => html`<${PodCard} key=${pod.id} pod=${pod} ...${props} />`)}</div>`}
           </section>`;
         })}
+        </div>
       </div>
       <${Inspector} vessel=${vessel} row=${vessel && state.rows.get(vessel.id)} pinned=${pinned} onOpen=${go && ((each) => go(`pod/${each.namespace}/${each.pod}`))} />
     </div>`;
@@ -258,13 +289,13 @@ class PodCard extends Component {
     const marked = marks.get(pod.uid);
     const children = state.children(pod.id);
     const link = `#/pod/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.pod)}`;
-    return html`<article class=${`pod ${marked ? `marked ${marked.kind}` : ''}`} data-pod=${pod.pod} data-namespace=${pod.namespace}>
+    return html`<article class=${`pod ${children.length > 1 ? 'wide' : ''} ${marked ? `marked ${marked.kind}` : ''}`} data-pod=${pod.pod} data-namespace=${pod.namespace}>
       <h3>${go ? html`<a href=${link} title=${inert(pod.name)}><bdi>${shortened(pod.pod, 40)}</bdi></a>` : html`<bdi>${shortened(pod.pod, 40)}</bdi>`}
         ${pod.namespace !== 'default' && html`<span class="ns"><bdi>${shortened(pod.namespace, 18)}</bdi></span>`}</h3>
       ${marked && html`<${MarkBadge} mark=${marked} />`}
       <div class="tanks">
-        <${Tank} vessel=${pod} row=${state.rows.get(pod.id)} width=${40} pressed=${inspected === pod.id} onInspect=${inspect} />
-        ${children.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} pressed=${inspected === each.id} onInspect=${inspect} />`)}
+        <${Tank} vessel=${pod} row=${state.rows.get(pod.id)} width=${44} height=${128} pressed=${inspected === pod.id} onInspect=${inspect} />
+        ${children.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} width=${64} height=${128} pressed=${inspected === each.id} onInspect=${inspect} />`)}
       </div>
     </article>`;
   }

@@ -5,11 +5,11 @@ import { clockTime, inert, shortened } from './format.js';
 
 export const MARKS = {
   oom: ['✕', 'OOM kill'],
-  eviction: ['⏏', 'eviction'],
+  eviction: ['↗', 'eviction'],
   restart: ['↻', 'restart'],
   resize: ['↕', 'resize'],
-  throttling: ['⏸', 'throttled'],
-  stall: ['⏸', 'stalled'],
+  throttling: ['‖', 'throttled'],
+  stall: ['‖', 'stalled'],
   repair: ['✓', 'repaired'],
   event: ['!', 'event'],
 };

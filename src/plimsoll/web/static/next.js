@@ -5,6 +5,7 @@ import { bytes, inert, shortened } from './format.js';
 import { Table, ViewHead } from './table.js';
 
 const MOST = 25;
+const signed = (number) => String(number).replace('-', '−');
 
 export function NextView({ state, table, onTable }) {
   const orders = state.orders;
@@ -44,8 +45,8 @@ export function NextView({ state, table, onTable }) {
         <p class="muted small">Points = its share of the machine's memory in thousandths + oom_score_adj. The most points go first.</p>
         <${Rail} rows=${orders.oom} empty="No containers." text=${(each) => html`
           <div><strong><bdi>${shortened(each.pod, 30)} / ${shortened(each.container, 18)}</bdi></strong></div>
-          <div class="small muted">${each.share} + ${each.adj} = ${each.points}</div>`}
-          right=${(each) => html`<span class="chip">${each.exempt ? 'exempt' : `${each.points} points`}</span>`} />
+          <div class="small muted">${each.share} + ${signed(each.adj)} = ${signed(each.points)}</div>`}
+          right=${(each) => html`<span class="chip">${each.exempt ? 'exempt' : `${signed(each.points)} points`}</span>`} />
       </section>
     </div>`;
 }

@@ -76,11 +76,11 @@ export function NodeView({ state, table, onTable, children }) {
         <${Fact} label="sum of limits" value=${bytes(node.memory.limits)} note=${percent(node.memory.limits, node.memory.allocatable)} />
       </div>
     </section>
-    <section class="card"><h2>CPU</h2><${Split} split=${node.cpu} used=${used.cpuMilli ?? 0} cache=${0} text=${cores} resource="CPU" />
+    <section class="card"><h2>CPU</h2><${Split} split=${node.cpu} used=${used.cpuMilli ?? 0} cache=${0} text=${(milli) => `${cores(milli)} CPU`} resource="CPU" />
       <div class="facts">
         <${Fact} label="capacity" value=${`${cores(node.cpu.capacity)} CPU`} />
-        <${Fact} label="allocated to pods" value=${cores(node.cpu.allocated)} note=${percent(node.cpu.allocated, node.cpu.allocatable)} />
-        <${Fact} label="used by pods" value=${cores(used.cpuMilli ?? -1)} />
+        <${Fact} label="allocated to pods" value=${`${cores(node.cpu.allocated)} CPU`} note=${percent(node.cpu.allocated, node.cpu.allocatable)} />
+        <${Fact} label="used by pods" value=${`${cores(used.cpuMilli ?? -1)} CPU`} />
         <${Fact} label="pods" value=${`${node.pods} of ${node.maxPods}`} note=${Object.entries(node.classes ?? {}).map(([name, n]) => `${n} ${name}`).join(', ')} />
       </div>
     </section>
@@ -97,14 +97,25 @@ function Signals({ signals }) {
   if (!signals.length) return html`<p class="empty">This node has no eviction thresholds.</p>`;
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Signals"><table>
     <thead><tr><th scope="col">Signal</th><th scope="col" class="num">Available</th><th scope="col" class="num">Distance</th><th scope="col" class="num">Reached in</th></tr></thead>
-    <tbody>${signals.map((each) => {
+    <tbody>${distinct(signals).map((each) => {
       const distance = each.available - each.threshold;
       const level = each.met || distance <= 0 ? 'bad' : (each.seconds ?? -1) >= 0 && each.seconds < 60 ? 'warn' : '';
-      return html`<tr data-signal=${each.signal}><th scope="row">${inert(SIGNAL_WORDS[each.signal] ?? each.signal)}<div class="muted small mono">${inert(each.signal)}${each.graceSeconds ? `, soft ${seconds(each.graceSeconds)}` : ''}</div></th>
+      return html`<tr data-signal=${each.signal}><th scope="row">${inert(SIGNAL_WORDS[each.signal] ?? each.signal)}<div class="muted small mono">${inert(each.signal)}${each.graceSeconds ? `, soft ${seconds(each.graceSeconds)}` : ''}${each.also.length ? `, ${each.also.join(', ')}` : ''}</div></th>
         <td class="num">${amountOf(each.signal, each.available)}</td>
         <td class=${`num ${level}`}>${each.met ? 'met' : amountOf(each.signal, distance)}</td>
         <td class=${`num ${level}`}>${(each.seconds ?? -1) < 0 ? 'not falling' : each.seconds > 86400 ? '> 1 d' : seconds(each.seconds)}</td></tr>`;
     })}</tbody></table></div>`;
+}
+
+// Signals of one file system have the same figures: the first stands for all.
+function distinct(signals) {
+  const seen = new Map();
+  for (const each of signals) {
+    const key = `${each.available} ${each.threshold} ${/inodes/.test(each.signal)} ${each.graceSeconds}`;
+    if (seen.has(key)) seen.get(key).also.push(each.signal);
+    else seen.set(key, { ...each, also: [] });
+  }
+  return [...seen.values()];
 }
 
 function Stalls({ pressure }) {

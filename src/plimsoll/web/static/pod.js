@@ -2,7 +2,7 @@
 
 import { html, useState } from './ui.js';
 import { bytes, clockTime, cores, count, inert, shortened } from './format.js';
-import { COLUMN } from './state.js';
+import { COLUMN, seriesKey } from './state.js';
 import { ViewHead, Table } from './table.js';
 import { Inspector, Tank, kernelLines, usageText } from './hull.js';
 import { MarkList } from './marks.js';
@@ -22,6 +22,8 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
   const vessel = pod && state.podVessel(pod.uid);
   const containers = vessel ? state.children(vessel.id) : [];
   const container = containers.find((each) => each.name === chosen) ?? containers[0];
+  // A container that waits for its restart has no cgroup, but a history.
+  const shown = container ?? (vessel && pod.containers[0] ? { level: 'container', uid: pod.uid, name: pod.containers[0].name, lines: [] } : null);
   const marks = state.marks.filter((mark) => pod ? mark.uid === pod.uid : mark.namespace === namespace && mark.pod === name);
   const events = [...objects.events.values()].filter((each) => each.kind === 'Pod' && each.namespace === namespace && each.name === name).sort((a, b) => b.last - a.last);
   const head = html`<${ViewHead} title=${html`Pod <bdi>${shortened(name, 60)}</bdi>`} table=${table} onTable=${onTable}><span class="muted"><bdi>${shortened(namespace, 40)}</bdi></span></${ViewHead}>`;
@@ -32,15 +34,15 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
     <span class="chip">${inert(pod.qosClass)}</span><span class="chip">priority ${pod.priority}</span>
     ${pod.resize && html`<span class="chip warn">resize ${inert(pod.resize)}</span>`}
     ${conditions.map((each) => html`<span class="chip warn" title=${inert(each.message ?? '')}>${inert(each.type)}${each.reason ? `: ${inert(each.reason)}` : ''}</span>`)}
-    ${pod.containers.map((each) => each.restarts > 0 && html`<span class="chip warn"><bdi>${inert(each.name)}</bdi>: ${count(each.restarts, 'restart')}${each.lastReason ? `, last ${inert(each.lastReason)}` : ''}</span>`)}
+    ${pod.containers.map((each) => each.restarts > 0 && html`<span class="chip warn"><bdi>${inert(each.name)}: ${count(each.restarts, 'restart')}${each.lastReason ? `, last ${inert(each.lastReason)}` : ''}</bdi></span>`)}
   </div>`;
-  if (table) return html`${head}${facts}<section class="card"><${PointTable} series=${series} container=${container} /></section><section class="card"><${EventTable} events=${events} /></section>`;
+  if (table) return html`${head}${facts}<section class="card"><${PointTable} series=${series} container=${shown} /></section><section class="card"><${EventTable} events=${events} /></section>`;
   return html`${head}${facts}
     ${pod.message && html`<p class="notice bad">${inert(pod.message)}</p>`}
     ${containers.length > 1 && html`<label class="small">Container <select value=${container.name} onChange=${(event) => setChosen(event.target.value)}>${containers.map((each) => html`<option>${inert(each.name)}</option>`)}</select></label>`}
     <div class="hull">
       <div class="levels">
-        ${container ? html`<${Charts} series=${series} container=${container} state=${state} marks=${marks} />` : html`<section class="card"><p class="empty">The pod has no running container on the chosen node.</p></section>`}
+        ${shown ? html`<${Charts} series=${series} container=${shown} state=${state} marks=${marks} />` : html`<section class="card"><p class="empty">The pod has no container on the chosen node.</p></section>`}
         <section class="card"><h2>What happened</h2><${MarkList} marks=${marks} /></section>
         <section class="card"><h2>Events</h2><${EventTable} events=${events} /></section>
       </div>
@@ -56,10 +58,10 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
 }
 
 function Charts({ series, container, state, marks }) {
-  const id = container.id;
+  const id = seriesKey(container);
   const times = series.times();
-  const lines = kernelLines(container, state.rows.get(id)).filter((line) => !line.of);
-  const row = state.rows.get(id);
+  const lines = kernelLines(container, state.rows.get(container.id)).filter((line) => !line.of);
+  const row = state.rows.get(container.id);
   const memory = [
     ['memory', series.column(id, 'usage'), 'anon', { fill: true }],
     ['anonymous', series.column(id, 'anon'), 'kernel'],
@@ -78,7 +80,7 @@ function Charts({ series, container, state, marks }) {
 
 function PointTable({ series, container }) {
   if (!container) return html`<p class="empty">The pod has no running container on the chosen node.</p>`;
-  const rows = series.points.slice(-120).reverse().map(([at, rows]) => ({ id: String(at), at, row: rows.get(container.id) })).filter((each) => each.row);
+  const rows = series.points.slice(-120).reverse().map(([at, rows]) => ({ id: String(at), at, row: rows.get(seriesKey(container)) })).filter((each) => each.row);
   const figure = (name) => (each) => bytes(each.row[COLUMN[name]]);
   const number = { number: true };
   return html`<${Table} caption=${`History of container ${inert(container.name)}, newest first`} empty="No readings yet." rows=${rows} columns=${[

@@ -78,16 +78,26 @@ function markKey(mark) {
   return `${mark.at} ${mark.kind} ${mark.text}`;
 }
 
-// Points over time of the vessels that someone looks at, as columns for a chart.
+// A container that is started again has another cgroup; in a chart it is the same line.
+export function seriesKey(vessel) {
+  return vessel.uid ? `${vessel.uid}/${vessel.level === 'container' ? vessel.name : ''}` : vessel.path;
+}
+
+// Points over time, as columns for a chart.
 export class Series {
   constructor() {
-    this.points = []; // [at, Map(id → row)]
+    this.points = []; // [at, Map(key → row)]
   }
 
   add(state) {
     const last = this.points.at(-1);
     if (last && state.at <= last[0]) return;
-    this.points.push([state.at, new Map(state.rows)]);
+    const rows = new Map();
+    for (const [id, row] of state.rows) {
+      const vessel = state.vessels.get(id);
+      if (vessel) rows.set(seriesKey(vessel), row);
+    }
+    this.points.push([state.at, rows]);
     if (this.points.length > MOST_POINTS) this.points.shift();
   }
 
@@ -95,21 +105,21 @@ export class Series {
     return this.points.map(([at]) => at);
   }
 
-  column(id, name) {
+  column(key, name) {
     const index = COLUMN[name];
     return this.points.map(([, rows]) => {
-      const row = rows.get(id);
+      const row = rows.get(key);
       return row && row[index] >= 0 ? row[index] : null;
     });
   }
 
   // Growth per second of a counter.
-  rate(id, name) {
+  rate(key, name) {
     const index = COLUMN[name];
     return this.points.map(([at, rows], place) => {
       const before = place > 0 ? this.points[place - 1] : null;
-      const row = rows.get(id);
-      const old = before ? before[1].get(id) : null;
+      const row = rows.get(key);
+      const old = before ? before[1].get(key) : null;
       if (!row || !old || row[index] < 0 || old[index] < 0 || row[index] < old[index]) return null;
       return (row[index] - old[index]) / (at - before[0]);
     });

@@ -17,7 +17,7 @@ export function Table({ caption, columns, rows, empty = 'Nothing to show.' }) {
             const shown = typeof value === 'string' ? html`<bdi>${inert(value)}</bdi>` : value;
             return place === 0
               ? html`<th scope="row">${shown}</th>`
-              : html`<td class=${how?.number ? 'num' : ''} data-column=${how?.name ?? ''}>${shown}</td>`;
+              : html`<td class=${how?.number ? 'num' : how?.wide ? '' : typeof value === 'string' && value.length < 24 ? 'short' : ''} data-column=${how?.name ?? ''}>${shown}</td>`;
           })}
         </tr>`)}
       </tbody>
