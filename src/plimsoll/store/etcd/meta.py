@@ -57,7 +57,7 @@ class Meta:
         raise LogUnreachableError(self._client.where, "a write was not answered")
 
     async def begin_term(self, name: str) -> Fence:
-        """Replaces the term's key, whoever wrote it: writes that compare the old revision fail from now on."""
+        """Replaces the term's key, whichever server wrote it: writes that compare the old revision fail from now on."""
         path = f"terms/{name}"
         for _ in range(_TRIES):
             found = await self.get(path)
@@ -67,9 +67,9 @@ class Meta:
         raise LogUnreachableError(self._client.where, f"{path} is written by others")
 
     async def compact(self, revision: int) -> int:
-        """One turn of compaction, by one of the servers: what was older than `revision` a turn ago is discarded.
+        """One round of compaction, by one of the servers: what was older than `revision` a round ago is discarded.
 
-        Returns up to which revision; 0 where another server has taken this turn, or it is the first.
+        Returns up to which revision; 0 where another server has done this round, or it is the first.
         """
         found = await self.get(_COMPACTION)
         if not await self.put(_COMPACTION, b"%d" % revision, 0 if found is None else found.mod_revision):
