@@ -113,7 +113,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     keys = [key(resource, info.namespace, info.name)]
     if resource.storage == "pods" and info.subresource in ("", "resize"):
         keys += quota_keys(cluster, "UPDATE", info.subresource, info.namespace, None, None)
-    elif resource.storage == "services" and not info.subresource:
+    elif resource.storage in ("services", "persistentvolumeclaims") and not info.subresource:
         keys += counting_keys(cluster, resource, info.namespace)
     bodies: list[bytes] = []
     ahead: _Stepped | None = None
@@ -137,7 +137,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
             return nothing
         check_pod_security(cluster, call, old, new)
         charges: list[Decision] = nothing[1:]
-        if keys[1:] and resource.storage == "services":
+        if keys[1:] and resource.storage in ("services", "persistentvolumeclaims"):
             charges = charge_object(resource, records[1:], versions[1:], new, old, dry_run=options.dry_run)
         elif keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
             charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)

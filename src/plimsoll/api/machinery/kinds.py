@@ -153,6 +153,23 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(
         "",
         "v1",
+        "persistentvolumeclaims",
+        "PersistentVolumeClaim",
+        ("pvc",),
+        subresources=(_status("PersistentVolumeClaim"),),
+    ),
+    ApiResource(
+        "",
+        "v1",
+        "persistentvolumes",
+        "PersistentVolume",
+        ("pv",),
+        namespaced=False,
+        subresources=(_status("PersistentVolume"),),
+    ),
+    ApiResource(
+        "",
+        "v1",
         "pods",
         "Pod",
         ("po",),
@@ -358,6 +375,8 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",), namespaced=False, has_generation=True
     ),
+    ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", ("sc",), namespaced=False),
+    ApiResource("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", ("vac",), namespaced=False),
 )
 
 GROUPS = frozenset((resource.group, resource.version) for resource in RESOURCES)

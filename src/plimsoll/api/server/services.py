@@ -33,6 +33,7 @@ from plimsoll.api.controllers import (
 )
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
+from plimsoll.api.controllers.storage import binder, protection
 from plimsoll.api.discovery.pages import StaticPage
 from plimsoll.api.server.app import App, Service
 from plimsoll.api.server.in_process import InProcess, control_plane_user
@@ -88,6 +89,8 @@ async def controllers(app: App) -> AsyncIterator[None]:
         disruption_budgets.controller(context),
         role_aggregation.controller(context),
         endpoints.controller(context),
+        binder.controller(context, clock),
+        protection.controller(context),
         kubernetes_service.controller(context, cluster, at, published),
         service_accounts.controller(context, cluster.root_ca),
     )

@@ -28,6 +28,12 @@ from plimsoll.api.strategies.policies import (
 from plimsoll.api.strategies.roles import BindingStrategy, RoleStrategy
 from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
+from plimsoll.api.strategies.storage import (
+    ClaimStrategy,
+    StorageClassStrategy,
+    VolumeAttributesClassStrategy,
+    VolumeStrategy,
+)
 from plimsoll.api.strategies.workloads import (
     ControllerRevisionStrategy,
     DaemonSetStrategy,
@@ -55,6 +61,8 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "mutatingwebhookconfigurations": WebhookStrategy,
     "namespaces": NamespaceStrategy,
     "nodes": NodeStrategy,
+    "persistentvolumeclaims": ClaimStrategy,
+    "persistentvolumes": VolumeStrategy,
     "poddisruptionbudgets": DisruptionBudgetStrategy,
     "pods": PodStrategy,
     "podtemplates": PodTemplateStrategy,
@@ -69,9 +77,11 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "serviceaccounts": ServiceAccountStrategy,
     "services": ServiceStrategy,
     "statefulsets": StatefulSetStrategy,
+    "storageclasses": StorageClassStrategy,
     "validatingadmissionpolicies": PolicyStrategy,
     "validatingadmissionpolicybindings": PolicyBindingStrategy,
     "validatingwebhookconfigurations": WebhookStrategy,
+    "volumeattributesclasses": VolumeAttributesClassStrategy,
 }
 
 

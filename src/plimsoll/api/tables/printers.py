@@ -20,6 +20,7 @@ from plimsoll.api.tables.columns import (
 )
 from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
 from plimsoll.api.tables.service_printer import endpoints_cells, service_cells, slice_cells
+from plimsoll.api.tables.storage_printers import STORAGE_PRINTERS
 from plimsoll.api.tables.workload_printers import WORKLOAD_PRINTERS
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
@@ -245,6 +246,7 @@ _PRINTERS: dict[str, Printer] = {
         ),
         named(_disruption_budget),
     ),
+    **STORAGE_PRINTERS,
     "mutatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
     "validatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
     "validatingadmissionpolicies": Printer(
