@@ -51,6 +51,7 @@ from plimsoll.api.machinery.metadata import (
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
 from plimsoll.api.machinery.status import conflict, internal, invalid_object, not_found
 from plimsoll.api.strategies.base import Strategy, WriteContext
+from plimsoll.api.strategies.certificates import CertificateRequestStrategy
 from plimsoll.api.strategies.cluster import NamespaceStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.table import strategy
@@ -250,6 +251,8 @@ def _prepared(rules: Strategy, subresource: str, old: JsonObject, new: JsonObjec
         return rules.prepared_for_resize(old, new, context)
     if subresource == "ephemeralcontainers" and isinstance(rules, PodStrategy):
         return rules.prepared_for_ephemeral_containers(old, new)
+    if subresource == "approval" and isinstance(rules, CertificateRequestStrategy):
+        return rules.prepared_for_approval(old, new, context)
     if subresource == "finalize" and isinstance(rules, NamespaceStrategy):
         return rules.prepared_for_finalize(old, new)
     return rules.prepared_for_update(old, new, context)
@@ -264,6 +267,8 @@ def _errors(
         return rules.resize_errors(old, new, context)
     if subresource == "ephemeralcontainers" and isinstance(rules, PodStrategy):
         return rules.ephemeral_container_errors(old, new, context)
+    if subresource == "approval" and isinstance(rules, CertificateRequestStrategy):
+        return rules.approval_errors(old, new)
     if subresource == "finalize":
         return []
     return rules.update_errors(old, new, context)

@@ -350,7 +350,20 @@ RESOURCES: tuple[ApiResource, ...] = (
         has_generation=True,
         fields=("status.successful",),
     ),
-    _review("certificates.k8s.io", "CertificateSigningRequest", "csr"),
+    ApiResource(
+        "certificates.k8s.io",
+        "v1",
+        "certificatesigningrequests",
+        "CertificateSigningRequest",
+        ("csr",),
+        namespaced=False,
+        subresources=(
+            Subresource("approval", "CertificateSigningRequest", _EDIT),
+            _status("CertificateSigningRequest"),
+        ),
+        fields=("spec.signerName",),
+        path_name=True,
+    ),
     ApiResource("coordination.k8s.io", "v1", "leases", "Lease"),
     ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True),
     ApiResource(

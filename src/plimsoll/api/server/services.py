@@ -31,6 +31,7 @@ from plimsoll.api.controllers import (
     service_accounts,
     statefulsets,
 )
+from plimsoll.api.controllers.certificates import cleaner
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
 from plimsoll.api.controllers.storage import binder, protection
@@ -90,6 +91,7 @@ async def controllers(app: App) -> AsyncIterator[None]:
         role_aggregation.controller(context),
         endpoints.controller(context),
         binder.controller(context, clock),
+        cleaner.controller(context, clock),
         protection.controller(context),
         kubernetes_service.controller(context, cluster, at, published),
         service_accounts.controller(context, cluster.root_ca),

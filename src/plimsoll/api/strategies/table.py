@@ -7,6 +7,7 @@ from functools import lru_cache
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.strategies.admission import PolicyBindingStrategy, PolicyStrategy, WebhookStrategy
 from plimsoll.api.strategies.base import Strategy
+from plimsoll.api.strategies.certificates import CertificateRequestStrategy
 from plimsoll.api.strategies.cluster import (
     ConfigMapStrategy,
     EventStrategy,
@@ -44,6 +45,7 @@ from plimsoll.api.strategies.workloads import (
 )
 
 _STRATEGIES: dict[str, type[Strategy]] = {
+    "certificatesigningrequests": CertificateRequestStrategy,
     "clusterrolebindings": BindingStrategy,
     "clusterroles": RoleStrategy,
     "configmaps": ConfigMapStrategy,
