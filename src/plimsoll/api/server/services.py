@@ -31,6 +31,7 @@ from plimsoll.api.controllers import (
     service_accounts,
     statefulsets,
 )
+from plimsoll.api.controllers.admission import policy_types
 from plimsoll.api.controllers.certificates import cleaner
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
@@ -92,6 +93,7 @@ async def controllers(app: App) -> AsyncIterator[None]:
         endpoints.controller(context),
         binder.controller(context, clock),
         cleaner.controller(context, clock),
+        policy_types.controller(context, cluster.catalog),
         protection.controller(context),
         kubernetes_service.controller(context, cluster, at, published),
         service_accounts.controller(context, cluster.root_ca),
