@@ -68,7 +68,7 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
         check_delete(call, old)
         check_preconditions(resource, name, old["metadata"], options.uid, options.resource_version)
         deletion = decide_deletion(resource, old, options, cluster.clock())
-        seen.append(deletion)
+        seen[:] = [deletion]
         if options.dry_run or deletion.act == "leave":
             return None
         body = body_of(deletion.document, version)

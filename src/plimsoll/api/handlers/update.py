@@ -125,6 +125,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         return _Stepped(record.version, old, new, _same(old, new))
 
     def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:
+        bodies.clear()  # of a decision that another server has overtaken
         record = records[0]
         if record is None:
             raise not_found(resource, info.name)
