@@ -3,7 +3,7 @@
     /containerLogs/NAMESPACE/POD/CONTAINER   /pods   /runningpods   /allocatedPods[/NAMESPACE/POD[/UID]]
     /exec/NAMESPACE/POD/CONTAINER   /attach/NAMESPACE/POD/CONTAINER   /portForward/NAMESPACE/POD (`streams`)
     /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /configz   /healthz
-    and two that only Plimsoll has: /oom   /pressure
+    and four that only Plimsoll has: /oom   /pressure   /live   /history
 
 Names in a path are looked up among the agent's pods and never become file names. The server knows the agent only by the
 protocols below, so it runs and is tested without one.
@@ -37,6 +37,7 @@ from plimsoll.node.server.http import (
 )
 from plimsoll.node.server.idle import IDLE_S
 from plimsoll.node.server.logs import (
+    Query,
     bare_id,
     log_chunks,
     log_options,
@@ -79,6 +80,7 @@ class NodePages(msgspec.Struct, frozen=True):
     configuration: Callable[[], Mapping[str, Any]] | None = None  # a KubeletConfiguration
     allocated: Callable[[], Iterable[JsonObject]] | None = None  # pods with what is allocated, without their status
     own: Mapping[str, Callable[[], Awaitable[bytes]]] = {}  # pages that the kubelet does not have, JSON
+    asked: Mapping[str, Callable[[Query], Awaitable[bytes]]] = {}  # the same, with parameters
 
 
 def server_tls(identity: NodeIdentity, ca: bytes) -> ssl.SSLContext:
@@ -172,6 +174,8 @@ class NodeServer:
                 return Reply(200, await pages.summary(), JSON)
             case ("configz",) if pages.configuration is not None:
                 return Reply(200, msgspec.json.encode({"kubeletconfig": pages.configuration()}), JSON)
+            case (name,) if name in pages.asked:
+                return Reply(200, await pages.asked[name](request.query), JSON)
             case (name,) if name in pages.own:
                 return Reply(200, await pages.own[name](), JSON)
             case ("metrics",):

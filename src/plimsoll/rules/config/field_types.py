@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from plimsoll.errors import InvalidConfigError, InvalidQuantityError
+from plimsoll.rules.config.reserved_memory import ReservedMemory
 from plimsoll.rules.config.thresholds import flag_map
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.gotext import duration_nanos
@@ -27,7 +28,7 @@ RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
 # The name of each kind of value in the documentation and in errors.
 Kind = Literal[
     "text", "boolean", "integer", "long", "number", "duration", "period", "texts", "map", "amounts", "thresholds",
-    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers", "taints",
+    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers", "reserved", "taints",
 ]  # fmt: skip
 KIND_WORDS: dict[Kind, str] = {
     "text": "a text",
@@ -50,6 +51,7 @@ KIND_WORDS: dict[Kind, str] = {
     "list": "a list",
     "headers": "a map from header to a list of texts",
     "taints": "a list of taints",
+    "reserved": "a list of NUMA nodes with limits",
 }
 
 
@@ -183,6 +185,26 @@ def _quantity(value: Any, path: str, problems: Problems) -> Any:
     return 0 if amount is None else amount.value
 
 
+def _reserved(value: Any, path: str, problems: Problems) -> Any:
+    """`[{"numaNode": 0, "limits": {"memory": "1Gi"}}]`."""
+    if not isinstance(value, (list, tuple)):
+        return _mistyped("reserved", value, path, problems)
+    entries = []
+    for index, item in enumerate(value):
+        at = f"{path}[{index}]"
+        node = _whole(item.get("numaNode", 0), 2**31) if isinstance(item, Mapping) else None
+        if node is None or node < 0 or not isinstance(item, Mapping):
+            problems.append(InvalidConfigError(at, "must have numaNode, the number of a NUMA node, and limits"))
+            continue
+        amounts = {}
+        for name, amount, where in _entries("reserved", item.get("limits", {}), f"{at}.limits", problems):
+            quantity = read_quantity(_amount(amount, where, problems), where, problems)
+            if quantity is not None:
+                amounts[name] = quantity
+        entries.append(ReservedMemory(node, amounts))
+    return tuple(entries)
+
+
 def _percentages(value: Any, path: str, problems: Problems) -> Any:
     shares: dict[str, int] = {}
     for name, item, at in _entries("percentages", value, path, problems):
@@ -247,6 +269,7 @@ READERS: dict[Kind, Reader] = {
     "list": _single("list", lambda value: value if isinstance(value, (list, tuple)) else None),
     "headers": _map_of("headers", _texts),
     "taints": _taints,
+    "reserved": _reserved,
 }
 
 
@@ -286,6 +309,15 @@ def _taint_objects(text: str) -> object:
     return taints
 
 
+def _reserved_texts(text: str) -> object:
+    """`0:memory=1Gi,hugepages-2Mi=10Mi;1:memory=1Gi`, as in the kubelet's --reserved-memory."""
+    entries = []
+    for part in filter(None, text.split(";")):
+        node, _, limits = part.partition(":")
+        entries.append({"numaNode": _integer_text(node), "limits": flag_map(limits, "=")})
+    return entries
+
+
 FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
     "boolean": _boolean_text,
     "integer": _integer_text,
@@ -299,6 +331,7 @@ FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
     "gates": lambda text: {name: _boolean_text(on) for name, on in flag_map(text, "=").items()},
     "headers": _header_texts,
     "taints": _taint_objects,
+    "reserved": _reserved_texts,
     "object": lambda text: {},  # such a setting has no effect, so its text is not parsed
     "list": lambda text: [],
 }

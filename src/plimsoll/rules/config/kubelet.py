@@ -15,6 +15,8 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
+from plimsoll.rules.config.manager_options import TRUE, cpu_option_errors, topology_option_errors
+from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_errors
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.model.objects import CPU, ResourceList, Taint
 from plimsoll.rules.profile import Profile
@@ -57,6 +59,11 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Empty before 1.36 unless set: memory.min then follows requests in every class (02 §6.2).
     memory_reservation_policy: Literal["", "None", "TieredReservation"]
     memory_manager_policy: Literal["None", "Static"]
+    reserved_memory: tuple[ReservedMemory, ...] | None
+    # NUMA
+    topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"]
+    topology_manager_scope: Literal["container", "pod"]
+    topology_manager_policy_options: dict[str, str]
     # None: not set, so the cgroup version decides (`on_host`).
     single_process_oom_kill: bool | None
     swap_behavior: Literal["", "NoSwap", "LimitedSwap", "UnlimitedSwap"]
@@ -162,7 +169,8 @@ def config_errors(config: KubeletConfig, profile: Profile) -> list[InvalidConfig
     return [
         *_cgroup_errors(config),
         *_enforcement_errors(config),
-        *_cpu_errors(config),
+        *_cpu_errors(config, profile),
+        *_topology_errors(config, profile),
         *_memory_errors(config, profile),
         *_duration_errors(config),
     ]
@@ -214,19 +222,7 @@ def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
 
 
 # 02 §10; whether they are alpha, beta or stable does not matter.
-CPU_MANAGER_OPTIONS = frozenset(
-    {
-        "full-pcpus-only",
-        "strict-cpu-reservation",
-        "prefer-align-cpus-by-uncorecache",
-        "distribute-cpus-across-numa",
-        "align-by-socket",
-        "distribute-cpus-across-cores",
-    }
-)
-
-
-def _cpu_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
+def _cpu_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
     if config.cpu_cfs_quota_period_us != DEFAULT_PERIOD_US and not config.gate("CustomCPUCFSQuotaPeriod"):
         yield InvalidConfigError("cpuCFSQuotaPeriod", "other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod")
     if config.cpu_manager_policy == "static":
@@ -236,12 +232,19 @@ def _cpu_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
             yield InvalidConfigError("cpuManagerPolicy", sentence)
     elif config.cpu_manager_policy_options:
         yield InvalidConfigError("cpuManagerPolicyOptions", "only the static policy has options")
-    for name, value in config.cpu_manager_policy_options.items():
-        path = f"cpuManagerPolicyOptions[{name}]"
-        if name not in CPU_MANAGER_OPTIONS:
-            yield InvalidConfigError(path, f"unknown option; known: {', '.join(sorted(CPU_MANAGER_OPTIONS))}")
-        elif value not in ("true", "false"):
-            yield InvalidConfigError(path, 'must be "true" or "false"')
+    yield from cpu_option_errors(config.cpu_manager_policy_options, config.gate, profile)
+    if (
+        config.topology_manager_policy == "single-numa-node"
+        and config.cpu_manager_policy_options.get("align-by-socket") in TRUE
+    ):
+        sentence = (
+            "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy option"
+        )
+        yield InvalidConfigError("cpuManagerPolicyOptions[align-by-socket]", sentence)
+
+
+def _topology_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
+    yield from topology_option_errors(config.topology_manager_policy_options, config.gate, profile)
 
 
 FORMER_FACTOR = 0.9  # the default up to 1.36, which a file may still contain
@@ -260,10 +263,7 @@ def _memory_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidC
     if profile.throttling_factor_needs_gate and factor not in (None, FORMER_FACTOR) and not config.gate("MemoryQoS"):
         sentence = "memoryThrottlingFactor must not be set when MemoryQoS feature gate is disabled"
         yield InvalidConfigError("memoryThrottlingFactor", sentence)
-    if config.memory_manager_policy == "Static":
-        yield InvalidConfigError(
-            "memoryManagerPolicy", "Static is not supported: containers cannot be bound to NUMA nodes"
-        )
+    yield from reserved_errors(config.reserved_memory or ())
     known = SWAP_BEHAVIORS[profile.swap_rule]
     if config.swap_behavior and config.swap_behavior not in known:
         yield InvalidConfigError("memorySwap.swapBehavior", f"must be {' or '.join(known)}")

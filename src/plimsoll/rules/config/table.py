@@ -100,7 +100,7 @@ ROWS: tuple[Row, ...] = (
         "Whether Guaranteed containers with whole CPUs get exclusive CPUs.", "cpu_manager_policy",
         choices=("none", "static"), zero_is_unset=True),
     Row("cpuManagerPolicyOptions", "map", {}, "--cpu-manager-policy-options",
-        "Options of the static policy: full-pcpus-only and strict-cpu-reservation; a node with another does not start.",
+        "Options of the static policy, such as full-pcpus-only: [topology](topology.md#cpu-manager).",
         "cpu_manager_policy_options"),
     Row("cpuManagerReconcilePeriod", "duration", "10s", "--cpu-manager-reconcile-period",
         "How often cpusets are reconciled.", "cpu_manager_reconcile_period_s",
@@ -114,8 +114,10 @@ ROWS: tuple[Row, ...] = (
         "Which protection requests give; new in 1.36. Unset: memory.min in every class.", "memory_reservation_policy",
         changed={"1.36": "None"}, choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True),
     Row("memoryManagerPolicy", "text", "None", "--memory-manager-policy",
-        "Static binds Guaranteed pods to NUMA nodes; it is not supported.", "memory_manager_policy",
+        "Static binds the memory of Guaranteed pods to NUMA nodes.", "memory_manager_policy",
         choices=("None", "Static"), zero_is_unset=True),
+    Row("reservedMemory", "reserved", None, "--reserved-memory",
+        "Memory of each NUMA node that no pod gets, for memoryManagerPolicy Static.", "reserved_memory"),
     Row("singleProcessOOMKill", "boolean", None, "",
         "Kill one process on a container's out-of-memory, not all; unset: true on v1, false on v2.",
         "single_process_oom_kill"),
@@ -195,11 +197,17 @@ ROWS: tuple[Row, ...] = (
         "Let the kernel report a crossed memory threshold between two polls; always on with cgroup v1, unavailable on "
         "cgroup v2."),
 
-    # Without effect: NUMA
-    Row("topologyManagerPolicy", "text", "none", "--topology-manager-policy", "How strictly NUMA hints are followed."),
-    Row("topologyManagerScope", "text", "container", "--topology-manager-scope", "Align per container or per pod."),
-    Row("topologyManagerPolicyOptions", "map", {}, "--topology-manager-policy-options", "Options of the NUMA policy."),
-    Row("reservedMemory", "list", None, "--reserved-memory", "Memory kept free per NUMA node."),
+    # NUMA
+    Row("topologyManagerPolicy", "text", "none", "--topology-manager-policy",
+        "How strictly CPUs, memory and devices of a pod come from the same NUMA nodes.", "topology_manager_policy",
+        choices=("none", "best-effort", "restricted", "single-numa-node"), zero_is_unset=True),
+    Row("topologyManagerScope", "text", "container", "--topology-manager-scope",
+        "Whether each container is aligned, or the pod as a whole.", "topology_manager_scope",
+        choices=("container", "pod"), zero_is_unset=True),
+    Row("topologyManagerPolicyOptions", "map", {}, "--topology-manager-policy-options",
+        "prefer-closest-numa-nodes and max-allowable-numa-nodes.", "topology_manager_policy_options"),
+
+    # Without effect: DRA
     Row("draManagerReconcilePeriod", "duration", "1m", "", "How often claimed devices are compared."),
 
     # Without effect: the node's own server and its certificates
