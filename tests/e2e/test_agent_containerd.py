@@ -7,6 +7,7 @@ import json
 import random
 import re
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -230,6 +231,12 @@ def major_version(kube: Kubectl) -> int:
     return int(str(info["containerRuntimeVersion"]).removeprefix("containerd://").lstrip("v").split(".")[0])
 
 
+def runc_version() -> tuple[int, int]:
+    said = subprocess.run(["runc", "--version"], capture_output=True, text=True, check=True).stdout
+    major, minor = re.findall(r"runc version (\d+)\.(\d+)", said)[0]
+    return int(major), int(minor)
+
+
 def test_what_containerd_2_can_do(kube: Kubectl) -> None:
     """Groups without those of the image, users of its own, and the files of an image as a volume."""
     if major_version(kube) < 2:
@@ -237,6 +244,8 @@ def test_what_containerd_2_can_do(kube: Kubectl) -> None:
     context = {"supplementalGroupsPolicy": "Strict", "supplementalGroups": [60000], "runAsUser": 1000}
     create(kube, pod("strict-2", shell("c", "id -G"), securityContext=context, restartPolicy="Never"))
     assert ended(kube, "strict-2").split() == ["0", "60000"]
+    if (version := runc_version()) < (1, 2):
+        pytest.skip(f"user namespaces need runc 1.2, this one is {version[0]}.{version[1]}")
     mounts = [{"name": "e", "mountPath": "/e"}, {"name": "i", "mountPath": "/i"}]
     volumes = [{"name": "e", "emptyDir": {}}, {"name": "i", "image": {"reference": "busybox", "pullPolicy": "Never"}}]
     script = "cat /proc/self/uid_map; touch /e/f && stat -c '%u:%g' /e/f; ls /i/bin/sh"
