@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll.kube.http import HttpTransport
@@ -17,11 +18,13 @@ _PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
 class ApiProcess:
     """Runs from the moment it is created; `url` is set when `ready` has returned."""
 
-    def __init__(self, state: Path, log: Path, *options: str) -> None:
+    def __init__(self, state: Path, log: Path, *options: str, before: Sequence[str] = ()) -> None:
+        """`before`: words in front of the command, such as those of another network namespace."""
         self.state, self.log = state, log
         self.url = ""
         place = ["--state-dir", str(state), *(() if "--store-key-file" in options else store_options(state))]
-        command = [_PLIMSOLL, "api", *place, "--listen", "127.0.0.1:0", *options]
+        listen = () if "--listen" in options else ("--listen", "127.0.0.1:0")
+        command = [*before, _PLIMSOLL, "api", *place, *listen, *options]
         with log.open("ab") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
 

@@ -104,7 +104,7 @@ class ControlPlane:
             "--kubelet-preferred-address-types=InternalIP,Hostname",
             "--service-account-issuer=https://kubernetes.default.svc",
             f"--service-account-signing-key-file={pki / 'server.key'}",
-            f"--service-account-key-file={pki / 'server.key'}",
+            f"--service-account-key-file={pki / 'server.crt'}",
             "--service-cluster-ip-range=10.97.0.0/16",
             "--allow-privileged",
         )

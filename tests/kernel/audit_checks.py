@@ -185,6 +185,8 @@ def check_processes_and_strays(machine: AuditedMachine, runner: asyncio.Runner) 
     runner.run(machine.driver.make(orphan))
     assert [(each.subject) for each in machine.found("A12")] == ["00000000-dead-4000-8000-000000000000"]
     runner.run(machine.driver.remove(orphan))
-    runner.run(machine.driver.move(machine.root, pid))
+    child = next(each for each in machine.processes if each.pid == pid)
+    child.kill()
+    child.wait()
     runner.run(machine.driver.remove(batch))
     assert [(each.subject, each.observed) for each in machine.found("A12")] == [("shop/batch / app", "none")]

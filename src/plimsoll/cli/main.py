@@ -97,6 +97,7 @@ VERBS = {
     ),
     "reset": ("plimsoll.cli.server.reset", "reset", "End that cluster and remove everything that plimsoll has made."),
     "version": ("plimsoll.cli.objects.version", "version", "Print the versions of this program and of the server."),
+    "man": ("plimsoll.cli.objects.man", "man", "Print manual pages."),
     "completion": ("plimsoll.cli.objects.completion", "completion", "Print the completion script of a shell."),
 }
 

@@ -17,7 +17,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +33,8 @@ from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.linux.machine import has_app_armor, has_selinux, kernel_version
 from plimsoll.linux.numa import NumaMemory
 from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.node.devices.manager import DeviceManager
+from plimsoll.node.devices.pod_resources import PodResourcesServer
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
 from plimsoll.node.pods.container_spec import NodePaths, node_names
@@ -52,7 +54,7 @@ from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
 from plimsoll.node.resources.memory_manager import MemoryManager
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
-from plimsoll.node.resources.resource_managers import ResourceManagers, topology_setting
+from plimsoll.node.resources.resource_managers import NodeResources, ResourceManagers, topology_setting
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.server.logs import LogRotation
@@ -76,6 +78,7 @@ from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.security_admission import NodeSecurity, check_unsafe_sysctls, security_refusals
+from plimsoll.rules.quantity import from_units
 from plimsoll.runtime.interface import Runtime
 
 log = logging.getLogger(__name__)
@@ -83,6 +86,7 @@ log = logging.getLogger(__name__)
 SHUTDOWN_REFUSAL = AdmissionRefusal(REJECTED_REASON, REJECTED_MESSAGE)
 
 ONE_NODE = NumaMemory({}, {})
+PLUGINS, POD_RESOURCES = "device-plugins", "pod-resources"
 HOUSEKEEPING_S = 60.0
 UNKNOWN_PODS_S = 5.0
 END_S = 4.0  # Ctrl-C removes everything within five seconds
@@ -144,7 +148,14 @@ class Agent:
         places, memory = topology or flat(setting.machine.cores), numa or ONE_NODE
         self.cpus = CpuManager(state_dir, setting, places)
         self.memory = MemoryManager(state_dir, setting, memory)
-        self.managers = ResourceManagers(setting, self.cpus, self.memory, topology_setting(setting, places, memory))
+        aligned = topology_setting(setting, places, memory)
+        self.devices = DeviceManager(
+            state_dir / PLUGINS,
+            aligned.layout.nodes,
+            narrow=setting.profile.device_hints_of_used_nodes,
+            report=self._device_event,
+        )
+        self.managers = ResourceManagers(setting, self.cpus, self.memory, aligned, self.devices)
         self._locator = (
             CgroupLocator(driver, setting.runtime, setting.machine.page_size, state_dir / "lifted.json")
             if runtime.makes_cgroups
@@ -174,9 +185,10 @@ class Agent:
         known_node = node or (lambda: plain_node(node_name, setting))
         self.pods = Pods(
             setting, self._make_worker, self.checkpoint, self.managers, self._pinning, self.reporter, self.events,
-            self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
-            read_node, self._refusals,
+            self.meters, clock, lambda: with_own_size(known_node(), setting, self.devices.sizes()), conditions,
+            self._pod_removed, read_node, self._refusals,
         )  # fmt: skip
+        self.pod_resources = PodResourcesServer(NodeResources(self.managers, self.pods.allocated), self.devices)
         limits = crash_limits(setting.config.feature_gates, setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.managers,
@@ -229,6 +241,7 @@ class Agent:
         self.managers.load(drained=not self.checkpoint.all())
         await self.runtime.open()
         try:
+            await self._open_devices()
             await self.cgroups.setup()
             await self.static.begin()
             async with asyncio.TaskGroup() as group:
@@ -262,6 +275,8 @@ class Agent:
         finally:
             await self.pods.close()
             self.checkpoint.save_if_possible()
+            await self.pod_resources.close()
+            await self.devices.close()
             await self.runtime.close()
 
     async def stop(self) -> None:
@@ -335,6 +350,17 @@ class Agent:
         reference = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
         self.recorder.record(reference, "Warning", "InvalidStaticPod", sentence)
 
+    async def _open_devices(self) -> None:
+        try:
+            await self.devices.open()
+            await self.pod_resources.listen(self.paths.state / POD_RESOURCES)
+        except OSError as error:  # pods without devices do not depend on it
+            log.error("device plugins cannot register in %s: %s", self.devices.directory, error.strerror or error)
+
+    def _device_event(self, reason: str, message: str) -> None:
+        reference = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
+        self.recorder.record(reference, "Warning", reason, message)
+
     def _pod_removed(self) -> None:
         self.mirrors.wake()
 
@@ -390,14 +416,16 @@ def plain_node(name: str, setting: NodeConfig) -> Node:
     )
 
 
-def with_own_size(node: Node, setting: NodeConfig) -> Node:
+def with_own_size(node: Node, setting: NodeConfig, devices: Mapping[str, tuple[int, int]]) -> Node:
     """With the size that the agent has found: the API server's may be from before the last start."""
     status = node.status
+    capacity = {name: from_units(number) for name, (number, _) in devices.items()}
+    allocatable = {name: from_units(number) for name, (_, number) in devices.items()}
     return msgspec.structs.replace(
         node,
         status=msgspec.structs.replace(
             status,
-            capacity={**(status.capacity or {}), **setting.capacity},
-            allocatable={**(status.allocatable or {}), **setting.allocatable},
+            capacity={**(status.capacity or {}), **setting.capacity, **capacity},
+            allocatable={**(status.allocatable or {}), **setting.allocatable, **allocatable},
         ),
     )

@@ -129,6 +129,7 @@ class NodeProcess:
         self.meters = NodeMeters(options.name, live.setting.profile)
         state = private_directory(home / "node")
         self.agent = self._build_agent(client, state, hidden=(home, *secrets))
+        self.agent.devices.changed = self.registration.report_soon
         self._system_cgroups = OwnPlace(
             live.setting.config, live.driver, may_move_system=options.allow_move_system_processes
         )
@@ -288,7 +289,14 @@ class NodeProcess:
         if self._is_shutting_down():
             errors = (*errors, NOT_READY)
         warnings = self.agent.container_cgroups.conditions()
-        return NodeHealth(frozenset(self._conditions()), errors, images, warnings, self._runtime_report())
+        return NodeHealth(
+            frozenset(self._conditions()),
+            errors,
+            images,
+            warnings,
+            self._runtime_report(),
+            self.agent.devices.sizes(),
+        )
 
     def _runtime_report(self) -> RuntimeReport:
         found = self._runtime.features

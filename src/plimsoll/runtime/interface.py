@@ -62,6 +62,14 @@ class ContainerMount(msgspec.Struct, frozen=True):
     image_sub_path: str = ""
 
 
+class ContainerDevice(msgspec.Struct, frozen=True):
+    """A device file of the host. `permissions`: `r`, `w` and `m`, as a CRI runtime takes them."""
+
+    host_path: str
+    container_path: str
+    permissions: str = "rw"
+
+
 class Security(msgspec.Struct, frozen=True):
     user: int | None = None  # None: the image's, or root
     group: int | None = None
@@ -127,6 +135,8 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     working_dir: str = ""
     environment: Mapping[str, str] = {}
     mounts: tuple[ContainerMount, ...] = ()
+    devices: tuple[ContainerDevice, ...] = ()
+    cdi_devices: tuple[str, ...] = ()  # names of the Container Device Interface
     security: Security = Security()
     stdin: bool = False
     stdin_once: bool = False

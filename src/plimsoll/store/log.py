@@ -8,7 +8,6 @@ was decided on, and decided again if another server was faster.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
 from typing import Protocol
 
 from plimsoll.store.fence import Fence
@@ -47,10 +46,6 @@ class Log(Protocol):
 
     async def begin_term(self, name: str) -> Fence | None:
         """Make the writes of an earlier leader impossible; None where there can be no other server."""
-        ...
-
-    async def backup(self, file: Path) -> None:
-        """A complete, checked copy of the objects in one file (0600), while the server runs."""
         ...
 
     async def close(self) -> None:

@@ -12,7 +12,9 @@ that is still the newest state.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +37,7 @@ class Store(WatchCache):
     """Use `open`."""
 
     _log: Log
+    _back_up: Callable[[Path], None]  # called in a thread
 
     @classmethod
     async def open(
@@ -53,6 +56,7 @@ class Store(WatchCache):
         `StoreLockedError` while another process has it open, `StoreCorruptError`, `StoreNewerError`, or
         `StoreUnavailableError` (rights, disk full).
         """
+        from plimsoll.store.sqlite.backup import backup
         from plimsoll.store.sqlite.log import SqliteLog, opened
 
         disk, contents, lock_fd = await opened(path, max_bytes, reserve_bytes, sealing)
@@ -66,6 +70,7 @@ class Store(WatchCache):
             gaps=state.gaps,
         )
         store._log = SqliteLog(disk, lock_fd, store)
+        store._back_up = partial(backup, path)
         return store
 
     @classmethod
@@ -81,6 +86,7 @@ class Store(WatchCache):
         from plimsoll.store.etcd.log import EtcdLog
         from plimsoll.store.etcd.values import Layout
         from plimsoll.store.etcd.watcher import Watcher
+        from plimsoll.store.sqlite import snapshot
 
         client, layout = EtcdClient(location), Layout(location.prefix)
         try:
@@ -97,6 +103,7 @@ class Store(WatchCache):
             client.close()
             raise
         store._log = log
+        store._back_up = lambda file: snapshot.write(file, store.list("")[1], store.version, sealing)
         return store
 
     @property
@@ -149,7 +156,7 @@ class Store(WatchCache):
 
     async def backup(self, file: Path) -> None:
         """A complete, checked copy of the store as it is now, in one file (0600), while it keeps running."""
-        await self._log.backup(file)
+        await asyncio.to_thread(self._back_up, file)
 
     async def close(self) -> None:
         """Waits for what is on its way, and ends all watches. May be called twice."""

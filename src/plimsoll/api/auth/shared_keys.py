@@ -80,6 +80,9 @@ class SharedKeys:
             await asyncio.gather(task, return_exceptions=True)
             self._client.close()
 
+    def close(self) -> None:
+        self._client.close()
+
     async def _keep(self) -> None:
         """Pass on tokens that were created or revoked here, and take over those of other servers."""
         while True:

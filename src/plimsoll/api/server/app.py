@@ -16,6 +16,7 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.api.admission.hooks import check_connect
 from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
@@ -184,7 +185,8 @@ class App:
             await self._answer(request)
         except StatusError as error:
             await self._count(request)
-            await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
+            headers = [*_JSON_HEADERS, *error.headers(), *warning_headers(request.warnings)]
+            await request.respond(error.code, error.body(), headers)
         except ClientLostError:
             request.code = request.code or _CLIENT_LOST
             request.give_up()
@@ -249,8 +251,10 @@ class App:
             if not await became_newer(self.cluster):
                 raise
             call = self._authorized_call(request, info)
+        request.warnings = call.warnings
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
+            await check_connect(self.cluster, call)
             await streamer(self, call, scope, request.receive, request.send)
             return
         is_list, has_views = info.verb in ("list", "watch", "deletecollection"), info.resource.verbs != ("create",)
@@ -363,6 +367,7 @@ class App:
             serve = self.options.sockets.get((info.resource.group, info.resource.plural, info.subresource))
             if serve is None:
                 raise no_such_resource()
+            await check_connect(self.cluster, call)
             request.code = 101
             await serve(self, call, scope, receive, send)
         except StatusError as error:

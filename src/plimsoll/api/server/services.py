@@ -35,8 +35,10 @@ from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
 from plimsoll.api.discovery.pages import StaticPage
 from plimsoll.api.server.app import App, Service
+from plimsoll.api.server.bootstrap import finish_deletions
 from plimsoll.api.server.in_process import InProcess, control_plane_user
-from plimsoll.api.server.leader import led
+from plimsoll.api.server.leader import led, new_identity
+from plimsoll.api.server.presence import Presence
 from plimsoll.kube.client import Client
 from plimsoll.store.errors import WriteFailedError
 
@@ -58,13 +60,15 @@ async def controllers(app: App) -> AsyncIterator[None]:
     served.refresh()
     app.start_hooks |= dict.fromkeys(("crd-informer-synced", "start-apiextensions-controllers"), "")
     at = kubernetes_service.advertised(app.pages.address)
+    presence = Presence(cluster, at, new_identity())
 
     def published() -> None:
         app.start_hooks["bootstrap-controller"] = ""
 
     app.start_hooks |= dict.fromkeys(("bootstrap-controller", "start-service-ip-repair-controllers"), "")
     try:
-        await kubernetes_service.publish(cluster, at)
+        if not cluster.store.is_shared:  # else the leader does
+            await kubernetes_service.publish(cluster, presence.addresses())
     except WriteFailedError as error:
         app.start_hooks["bootstrap-controller"] = str(error)
         log.error("the service default/kubernetes is not written: %s", error)  # its controller tries again
@@ -75,11 +79,13 @@ async def controllers(app: App) -> AsyncIterator[None]:
 
     @asynccontextmanager
     async def work() -> AsyncIterator[None]:
-        every = _controllers(app, context, served, at, published)
+        if cluster.store.is_shared:
+            await finish_deletions(cluster)
+        every = _controllers(app, context, served, presence, published)
         async with _running({f"controller {controller.name}": controller.run for controller in every}):
             yield
 
-    async with _running(parts), led(cluster, CONTROLLERS.removeprefix("system:"), work):
+    async with _running(parts), presence.kept(), led(cluster, CONTROLLERS.removeprefix("system:"), work):
         yield
 
 
@@ -87,7 +93,7 @@ def _controllers(
     app: App,
     context: ControllerContext,
     served: custom_resources.ServedDefinitions,
-    at: kubernetes_service.Advertised,
+    presence: Presence,
     published: Callable[[], None],
 ) -> Sequence[Controller]:
     cluster, clock = app.cluster, app.cluster.clock
@@ -111,7 +117,7 @@ def _controllers(
         disruption_budgets.controller(context),
         role_aggregation.controller(context),
         endpoints.controller(context),
-        kubernetes_service.controller(context, cluster, at, published),
+        kubernetes_service.controller(context, cluster, presence.addresses, published),
         service_accounts.controller(context, cluster.root_ca),
     )
 

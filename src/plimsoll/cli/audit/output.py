@@ -90,7 +90,7 @@ def json_lines(reports: Sequence[NodeReport]) -> Iterator[str]:
 
 
 def sarif_lines(reports: Sequence[NodeReport]) -> Iterator[str]:
-    """SARIF 2.1.0. What cannot be told is a notification of the run, not a result."""
+    """SARIF 2.1.0. A rule that cannot decide is a notification of the run, not a result."""
     rules = [
         {
             "id": rule.id,

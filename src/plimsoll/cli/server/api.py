@@ -12,6 +12,7 @@ from plimsoll.linux.files.state_dir import default_state
 
 if TYPE_CHECKING:
     from plimsoll.api.auth.shared_keys import SharedKeys
+    from plimsoll.cli.server.backup import EtcdStore
     from plimsoll.rules.admission.pod_security import PodSecurity
 
 _STATE = console.option(
@@ -261,6 +262,19 @@ def _pod_security(file: Path) -> PodSecurity:
         raise console.CommandError(f"--admission-control-config-file {file}: {error}") from None
 
 
+def _etcd_store(context: console.Context) -> EtcdStore | None:
+    from plimsoll.cli.server.backup import EtcdStore
+    from plimsoll.store.etcd.location import location
+
+    assert context.parent is not None
+    options = context.parent.params
+    if not options["store"]:
+        return None
+    if options["store_key_file"] is None:
+        raise console.UsageError("--store needs --store-key-file FILE, with the key that the servers have")
+    return EtcdStore(location(options["store"]), options["store_key_file"])
+
+
 _PASSPHRASE = console.option(
     "--passphrase-file",
     metavar="FILE",
@@ -272,15 +286,16 @@ _PASSPHRASE = console.option(
 @api.command()
 @console.argument("file", type=console.Path(dir_okay=False))
 @_PASSPHRASE
-@console.pass_obj
-def backup(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
+@console.pass_context
+def backup(context: console.Context, file: Path, passphrase_file: Path | None) -> None:
     """Copy the objects to FILE; the server may be running.
 
-    With --passphrase-file also the CA, its keys and the tokens, all of it encrypted.
+    With --passphrase-file also the CA, its keys and the tokens, all of it encrypted. From etcd: plimsoll api --store
+    URL --store-key-file KEY backup FILE. A backup can be restored to SQLite and to etcd, wherever it is from.
     """
     from plimsoll.cli.server.backup import back_up
 
-    back_up(default_state(state_dir), file, passphrase_file)
+    back_up(default_state(context.obj), file, passphrase_file, _etcd_store(context))
     console.echo(f"{file}")
     if passphrase_file is None:
         console.echo("plimsoll: without keys and tokens; give --passphrase-file to include them", err=True)
@@ -289,22 +304,30 @@ def backup(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> 
 @api.command()
 @console.argument("file", type=console.Path(dir_okay=False, exists=True))
 @_PASSPHRASE
-@console.pass_obj
-def restore(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
-    """Restore FILE; the server must not be running. What it replaces is moved aside."""
+@console.pass_context
+def restore(context: console.Context, file: Path, passphrase_file: Path | None) -> None:
+    """Restore FILE; the server must not be running. What it replaces is moved aside.
+
+    To etcd, below a prefix that is empty: plimsoll api --store URL --store-key-file KEY restore FILE.
+    """
+    import asyncio
+
     from plimsoll.api.auth.sealed_archive import is_sealed
-    from plimsoll.cli.server.backup import put_back
+    from plimsoll.cli.server.backup import put_back, restore_to_etcd
     from plimsoll.store.sqlite.backup import restore as restore_store
 
-    state = default_state(state_dir)
+    state, etcd, aside = default_state(context.obj), _etcd_store(context), None
     if is_sealed(file):
         if passphrase_file is None:
             raise console.UsageError(f"{file} is encrypted: give --passphrase-file FILE")
-        aside = put_back(state, file, passphrase_file)
+        aside = put_back(state, file, passphrase_file, etcd)
     else:
         if passphrase_file is not None:
             raise console.UsageError(f"{file} is not encrypted: omit --passphrase-file")
-        aside = restore_store(file, state / "store")
+        if etcd is None:
+            aside = restore_store(file, state / "store")
+        else:
+            asyncio.run(restore_to_etcd(state, file, etcd))
     console.echo("restored" if aside is None else f"restored; the old store is in {aside}")
 
 

@@ -34,14 +34,17 @@ class Answer(msgspec.Struct, frozen=True):
 class Check(msgspec.Struct, frozen=True):
     attributes: Attributes
     judge: Callable[[Attributes], Answer]
+    request: Attributes | None = None  # the resource of the request
 
 
-def authorizer(judge: Callable[[Attributes], Answer]) -> Opaque:
-    return Opaque("authorizer", Check(Attributes(), judge))
+def authorizer(judge: Callable[[Attributes], Answer], request: Attributes | None = None) -> Opaque:
+    return Opaque("authorizer", Check(Attributes(), judge, request))
 
 
-def request_resource(judge: Callable[[Attributes], Answer], attributes: Attributes) -> Opaque:
-    return Opaque("resourcecheck", Check(attributes, judge))
+def request_resource(check: Opaque) -> Opaque:
+    """`authorizer.requestResource`."""
+    found: Check = check.value
+    return Opaque("resourcecheck", Check(found.request or Attributes(), found.judge))
 
 
 def _with(kind: str, check: Opaque, **changes: str) -> Opaque:

@@ -176,6 +176,8 @@ class _Checker:
             found = DYN
         elif type_.name == "map":
             found = type_.params[1] if type_.params else DYN
+        elif type_.name == "authorizer" and node.field == "requestResource":
+            found = Type("resourcecheck")
         elif type_.name == "object" and type_.fields is not None:
             field = type_.fields(node.field)
             if field is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from plimsoll.codec.cel.authorizer import request_resource
 from plimsoll.codec.cel.checker import dotted
 from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, class_of, matching
 from plimsoll.codec.cel.syntax import Bind, Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
@@ -16,6 +17,7 @@ from plimsoll.codec.cel.values import (
     NONE,
     CostError,
     EvaluationError,
+    Opaque,
     Optional,
     TypeValue,
     equal,
@@ -138,6 +140,8 @@ def _select(node: Select, scope: frozenset[str], names: dict[int, str]) -> Evalu
     def find(value: Any) -> Optional:
         if isinstance(value, dict):
             return Optional(True, value[field]) if field in value else NONE
+        if isinstance(value, Opaque) and value.kind == "authorizer" and field == "requestResource":
+            return Optional(True, request_resource(value))
         raise EvaluationError("no such overload")
 
     if node.test:

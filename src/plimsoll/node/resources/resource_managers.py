@@ -7,20 +7,21 @@ computed.
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable
 
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
 from plimsoll.linux.numa import NumaMemory
+from plimsoll.node.devices.manager import DeviceManager
 from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.memory_manager import MemoryManager
 from plimsoll.rules.config.manager_options import cpu_options, topology_options
 from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuAllocation
-from plimsoll.rules.cpumanager.topology import CpuTopology
+from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology
 from plimsoll.rules.devices.allocation import DeviceAllocation, DeviceError
 from plimsoll.rules.memorymanager.allocation import MemoryAllocation, MemoryAssignmentError
+from plimsoll.rules.memorymanager.blocks import Block
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
@@ -32,9 +33,6 @@ from plimsoll.rules.topologymanager.admission import (
     allocate,
 )
 from plimsoll.rules.topologymanager.merge import NumaLayout
-
-if TYPE_CHECKING:
-    from plimsoll.node.devices.manager import DeviceManager
 
 REFUSALS = (*CPU_ERRORS, MemoryAssignmentError, TopologyAffinityError, DeviceError)
 
@@ -66,18 +64,27 @@ class ResourceManagers:
     def is_static(self) -> bool:
         return self.cpus.is_static or self.memory.is_static
 
+    @property
+    def assigns(self) -> bool:
+        """Whether pods may own something here."""
+        return self.is_static or (self.devices is not None and bool(self.devices.records))
+
     def load(self, *, drained: bool) -> None:
         self.cpus.load(drained=drained)
         self.memory.load(drained=drained)
 
-    def choice(self, pod: Pod) -> Choice | AdmissionRefusal:
-        """What its containers would get; `pod` with its allocated resources. Nothing is assigned yet."""
+    def choice(self, pod: Pod, *, trusts: bool = False) -> Choice | AdmissionRefusal:
+        """What its containers would get; `pod` with its allocated resources. Nothing is assigned yet.
+
+        `trusts`: the pod was admitted before, so it keeps its devices even if their plugin is not there now."""
         wants_devices = self.devices is not None and self.devices.concerns(pod)
         if not self.is_static and not wants_devices:
             return NOTHING
         whole = defaulted(pod, gates=self._setting.policy.gates)
         try:
-            devices = self.devices.allocation(whole) if self.devices is not None and wants_devices else None
+            devices = None
+            if self.devices is not None and wants_devices:
+                devices = self.devices.allocation(whole, trusts=trusts)
             cpus, memory = self.cpus.allocation(whole), self.memory.allocation(whole)
             providers: list[HintProvider] = [each for each in (devices, cpus, memory) if each is not None]
             allocate(whole, providers, self.topology)
@@ -85,13 +92,31 @@ class ResourceManagers:
             return AdmissionRefusal(error.reason, str(error))
         return Choice(cpus, memory, devices)
 
-    def refusal(self, pod: Pod) -> AdmissionRefusal | None:
-        found = self.choice(pod)
+    def refusal(self, pod: Pod, *, trusts: bool = False) -> AdmissionRefusal | None:
+        if self.devices is not None and (failure := self.devices.failure(pod.metadata.uid)) is not None:
+            return failure
+        found = self.choice(pod, trusts=trusts)
         return found if isinstance(found, AdmissionRefusal) else None
 
-    def assign(self, pod: Pod) -> bool:
+    def waits_for_devices(self, pod: Pod) -> bool:
+        """Whether its devices must be prepared before the pod can be admitted."""
+        return self.devices is not None and self.devices.concerns(pod) and not self.devices.is_prepared(pod)
+
+    async def prepare(self, pod: Pod) -> None:
+        """Reserve what the pod needs, and ask plugins for its devices. Whether that failed, `refusal` tells."""
+
+        def choose() -> AdmissionRefusal | None:
+            refusal = self.refusal(pod)
+            if refusal is None:
+                self.assign(pod)
+            return refusal
+
+        assert self.devices is not None
+        await self.devices.prepare(pod, choose)
+
+    def assign(self, pod: Pod, *, trusts: bool = False) -> bool:
         """Assign CPUs, memory and devices to a pod that was not refused, and save that. True if CPUs have changed."""
-        found = self.choice(pod)
+        found = self.choice(pod, trusts=trusts)
         if isinstance(found, AdmissionRefusal) or found is NOTHING:
             return False
         uid = pod.metadata.uid
@@ -106,6 +131,34 @@ class ResourceManagers:
         freed = self.devices is not None and self.devices.retain(uids)
         freed = self.memory.retain(uids) or freed
         return self.cpus.retain(uids) or freed
+
+
+class NodeResources:
+    """What the managers have assigned, as the PodResources API asks for it."""
+
+    def __init__(self, managers: ResourceManagers, active: Callable[[], Iterable[Pod]]) -> None:
+        self._managers, self._active = managers, active
+
+    def active_pods(self) -> Iterable[Pod]:
+        return self._active()
+
+    def cpu_ids(self, uid: str, container: str) -> Iterable[int]:
+        return self._managers.cpus.owned.get(uid, {}).get(container, NO_CPUS)
+
+    def blocks(self, uid: str, container: str) -> Iterable[Block]:
+        return self._managers.memory.owned.get(uid, {}).get(container, ())
+
+    def allocatable_cpus(self) -> Iterable[int]:
+        plan = self._managers.cpus.plan
+        return NO_CPUS if plan is None else plan.topology.cpus - plan.reserved
+
+    def allocatable_memory(self) -> Iterable[Block]:
+        return [
+            Block((node,), kind, table.allocatable)
+            for node, state in self._managers.memory.machine.items()
+            for kind, table in state.memory.items()
+            if table.allocatable
+        ]
 
 
 def topology_setting(setting: NodeConfig, topology: CpuTopology, numa: NumaMemory) -> TopologySetting:

@@ -25,7 +25,7 @@ def _exclusive(view: ComparedNode) -> Iterator[Finding]:
     for each in view.differences.get("A08", ()):
         advice = "recreate the container: since 1.33 a container with exclusive CPUs has no quota"
         yield found_difference(
-            view, "A08", "warning", each, advice, note="the quota throttles CPUs that nobody else uses"
+            view, "A08", "warning", each, advice, note="the quota throttles CPUs that no other container uses"
         )
     state = view.record.cpu_manager
     if state is None or state.policy != "static":

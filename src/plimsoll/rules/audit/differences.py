@@ -142,7 +142,7 @@ def found_difference(
         declared=(reason.source if reason is not None else "") or "nothing",
         expected=(each.expected + (f"  ({reason.formula})" if reason is not None and reason.formula else ""))
         if each.written
-        else f"{each.expected} (the kernel's default: nobody writes it here)",
+        else f"{each.expected} (the kernel's default: neither kubelet nor runtime writes it here)",
         effective=effective_text(place, each.file),
         observed=each.observed,
         path=place.path,

@@ -86,7 +86,7 @@ class NodeReport(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
         return [finding for answer in self.answers for finding in answer.findings]
 
 
-CLEAN, DRIFT, CANNOT_TELL = 0, 1, 2
+CLEAN, DRIFT, UNDECIDED = 0, 1, 2
 
 
 def exit_code(reports: Iterable[NodeReport]) -> int:
@@ -94,4 +94,4 @@ def exit_code(reports: Iterable[NodeReport]) -> int:
     answers = [answer for report in reports for answer in report.answers]
     if any(finding.severity != "note" for answer in answers for finding in answer.findings):
         return DRIFT
-    return CANNOT_TELL if not answers or any(answer.verdict == "cannot tell" for answer in answers) else CLEAN
+    return UNDECIDED if not answers or any(answer.verdict == "cannot tell" for answer in answers) else CLEAN

@@ -65,7 +65,8 @@ def _changes(view: ComparedNode) -> Iterator[Finding]:
             owner=owner,
             next_overwrite=f"{len(changes) / hours:.1f} times an hour so far ({len(changes)} seen)",
             advice=(
-                "whoever wrote the value before must write it in the owner's way (a resize, a systemd property), or "
+                "the program that wrote the value before must write it in the owner's way (a resize, a systemd "
+                "property), or "
                 "not at all"
                 if restored
                 else "find the writer: systemd drop-ins, node tuning tools, scripts; `auditctl -w` on the file names "

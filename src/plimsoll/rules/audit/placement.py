@@ -93,7 +93,7 @@ def _strays(view: ComparedNode) -> Iterator[Finding | Unknown]:
             continue
         if view.record.processes is None or not view.processes_in.get(path):
             spare[owner.pod_uid] = spare.get(owner.pod_uid, 0) + 1
-            if spare[owner.pod_uid] == 1:  # the sandbox; without processes it cannot be told from a container
+            if spare[owner.pod_uid] == 1:  # the sandbox; without processes it looks like a container
                 continue
         yield _stray(
             view,

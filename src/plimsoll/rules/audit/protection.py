@@ -158,7 +158,7 @@ RULES = (
         ("container",),
         "memory.high is out of date",
         "memory.high is written when a container is created. When the feature gate MemoryQoS or memoryThrottlingFactor "
-        "changes, running containers keep the old value and are throttled by a limit that nobody configured.",
+        "changes, running containers keep the old value and are throttled by a limit that is configured nowhere.",
         "Recreate the container. 1.37 resets the value when the feature gate is off.",
         ("kubernetes#139377", "cri-o#9816", "02 §6.1"),
         _NEEDED,

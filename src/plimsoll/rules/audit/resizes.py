@@ -132,7 +132,7 @@ def _verdict(view: ComparedNode, pod: AuditedPod) -> str:
         load = allocated_load(node, [allocated_from_status(each.pod) for each in view.pods])
         verdict = resize_verdict(pod.pod, allocation_of(allocated, setting.policy.gates), resize_setting(setting, load))
     except PlimsollError as error:
-        return f"the verdict cannot be computed anew: {error}"
+        return f"the verdict cannot be computed again: {error}"
     match verdict.decision:
         case "Accepted":
             return "the node has room now: if it stays, restart the kubelet, or request the resize once more"
@@ -190,7 +190,7 @@ RULES = (
         "a resize does not finish: spec, allocated and actual resources disagree",
         "A resize waits (Deferred), cannot be done (Infeasible) or is in progress for minutes, or the runtime has "
         "other "
-        "resources than the node allocated. The verdict is computed anew by the rule of this release.",
+        "resources than the node allocated. The verdict is computed again by the rule of this release.",
         "Follow the verdict: make room, request less, move the pod, or restart the kubelet.",
         ("03 §6", "03 §7"),
         ("pods",),

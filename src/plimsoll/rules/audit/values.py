@@ -116,7 +116,8 @@ RULES = (
         "error",
         ("node", "class", "pod", "container"),
         "a control file differs from what this kubelet writes",
-        "The value in the kernel decides, not the manifest. A file that differs was written by somebody else, was left "
+        "The value in the kernel decides, not the manifest. A file that differs was written by another program, was "
+        "left "
         "from an earlier state, or was refused by the kernel. The expected value is the one that `plimsoll explain` "
         "computes for this release, these feature gates and this configuration. Files with a rule of their own are "
         "reported there.",

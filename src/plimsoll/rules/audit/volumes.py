@@ -1,4 +1,4 @@
-"""A21, A23: volumes in memory beyond the limit they count into, and sidecars whose storage limit nobody enforces."""
+"""A21, A23: volumes in memory beyond the limit they count into, and sidecars whose storage limit is not enforced."""
 
 from __future__ import annotations
 

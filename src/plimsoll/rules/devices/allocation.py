@@ -135,8 +135,11 @@ class DeviceAllocation:
         preferred: Preferred = lambda _resource, _available, _must, _size: (),
         *,
         narrow: bool = True,
+        trusts: bool = False,
     ) -> None:
-        """`preferred` is called where the plugin is asked; it raises DeviceError if the plugin fails."""
+        """`preferred` is called where the plugin is asked. `trusts`: the pod was admitted before, so the devices that
+        it has are kept even if their plugin is not there now."""
+        self._trusts = trusts
         self._pod, self._pools, self._nodes, self._narrow = pod, pools, tuple(nodes), narrow
         self._preferred = preferred
         self._before = records.get(pod.metadata.uid, {})
@@ -207,6 +210,8 @@ class DeviceAllocation:
                 f'pod "{self._pod.metadata.uid}" container "{container.name}" changed request for resource '
                 f'"{resource}" from {len(own)} to {count}',
             )
+        if own and self._trusts:
+            return own
         pool = self._pools.get(resource)
         if pool is None:
             raise DeviceError(resource, f"cannot allocate unregistered device {resource}")

@@ -336,6 +336,16 @@ class ContainerMetadata(Message, frozen=True):
     attempt: Annotated[int, 2] = 0
 
 
+class CriDevice(Message, frozen=True):
+    container_path: Annotated[str, 1] = ""
+    host_path: Annotated[str, 2] = ""
+    permissions: Annotated[str, 3] = ""
+
+
+class CDIDevice(Message, frozen=True):
+    name: Annotated[str, 1] = ""
+
+
 class ContainerConfig(Message, frozen=True):
     metadata: Annotated[ContainerMetadata | None, 1] = None
     image: Annotated[ImageSpec | None, 2] = None
@@ -344,6 +354,7 @@ class ContainerConfig(Message, frozen=True):
     working_dir: Annotated[str, 5] = ""
     envs: Annotated[tuple[KeyValue, ...], 6] = ()
     mounts: Annotated[tuple[CriMount, ...], 7] = ()
+    devices: Annotated[tuple[CriDevice, ...], 8] = ()
     labels: Annotated[dict[str, str], 9] = {}
     annotations: Annotated[dict[str, str], 10] = {}
     log_path: Annotated[str, 11] = ""
@@ -351,6 +362,7 @@ class ContainerConfig(Message, frozen=True):
     stdin_once: Annotated[bool, 13] = False
     tty: Annotated[bool, 14] = False
     linux: Annotated[LinuxContainerConfig | None, 15] = None
+    CDI_devices: Annotated[tuple[CDIDevice, ...], 17] = ()
     stop_signal: Annotated[int, 18] = 0
 
 

@@ -71,6 +71,8 @@ def container_config(sandbox: SandboxSpec, spec: ContainerSpec) -> m.ContainerCo
         working_dir=spec.working_dir,
         envs=tuple(m.KeyValue(key=key, value=value.encode()) for key, value in spec.environment.items()),
         mounts=tuple(_mount(mount, sandbox.users, relabel=bool(spec.security.se_linux)) for mount in spec.mounts),
+        devices=tuple(m.CriDevice(each.container_path, each.host_path, each.permissions) for each in spec.devices),
+        CDI_devices=tuple(m.CDIDevice(name) for name in spec.cdi_devices),
         labels={**spec.labels, **_pod_labels(sandbox), CONTAINER_NAME: spec.name},
         annotations={**annotations, **spec.annotations},
         log_path=spec.log_path,

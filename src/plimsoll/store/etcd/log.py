@@ -7,9 +7,10 @@ change of nothing are answers, too: they are confirmed by a read of etcd's revis
 from __future__ import annotations
 
 import asyncio
+import logging
+import random
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import msgspec
 
@@ -23,7 +24,7 @@ from plimsoll.store.errors import (
     StoreError,
     WriteFailedError,
 )
-from plimsoll.store.etcd.client import EtcdClient
+from plimsoll.store.etcd.client import CompactedError, EtcdClient
 from plimsoll.store.etcd.messages import RANGE, KeyValue, RangeRequest, RangeResponse
 from plimsoll.store.etcd.meta import Meta
 from plimsoll.store.etcd.opening import Format, foreign
@@ -40,6 +41,9 @@ _TRIES = 1000  # decisions on one change; each one that was lost means that anot
 _EVENT_S = 0.01  # for the event of the newest revision to arrive, before progress is asked for
 _PROGRESS_S = 0.1
 _HEARTBEAT_S = 1.0
+
+
+log = logging.getLogger("plimsoll.api")
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -80,6 +84,8 @@ class EtcdLog:
     async def start(self) -> None:
         """Begin to watch, and wait until the cache is as new as etcd."""
         self._tasks = [asyncio.create_task(self._watcher.run()), asyncio.create_task(self._check_regularly())]
+        if every_s := self._client.location.compact_s:
+            self._tasks.append(asyncio.create_task(self._compact_regularly(every_s)))
         try:
             if not await self._read_revision():
                 raise LogUnreachableError(self._client.where, self.fault or "the watch does not begin")
@@ -158,6 +164,20 @@ class EtcdLog:
             await asyncio.sleep(_HEARTBEAT_S)
             if self._fault or time.monotonic() - self._last_answer >= _HEARTBEAT_S:
                 await self._read_revision()
+
+    async def _compact_regularly(self, every_s: float) -> None:
+        """etcd keeps every old state until it is told not to. With several servers one of them does it each time."""
+        while True:
+            await asyncio.sleep(every_s * random.uniform(1.0, 1.1))
+            try:
+                done = await self.meta.compact(self._watcher.revision)
+            except (CompactedError, LogUnreachableError):
+                continue
+            except StoreError as error:
+                log.warning("etcd is not compacted by this server: %s", error)
+                continue
+            if done:
+                log.debug("etcd is compacted up to revision %d", done)
 
     async def begin_term(self, name: str) -> Fence | None:
         return await self.meta.begin_term(name)
@@ -306,9 +326,6 @@ class EtcdLog:
         self.meter.largest_batch = 1
         if self._on_commit is not None:
             self._on_commit(1, seconds)
-
-    async def backup(self, file: Path) -> None:
-        raise NotImplementedError
 
     async def close(self) -> None:
         self._is_closing = True

@@ -125,6 +125,10 @@ class CompactionRequest(msgspec.Struct, frozen=True):
     revision: Annotated[int, 1]
 
 
+class CompactionResponse(msgspec.Struct, frozen=True):
+    header: Annotated[Header | None, 1] = None
+
+
 class AuthenticateRequest(msgspec.Struct, frozen=True):
     name: Annotated[str, 1]
     password: Annotated[str, 2]

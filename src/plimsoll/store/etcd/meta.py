@@ -9,8 +9,11 @@ import socket
 from plimsoll.store.errors import LogUnreachableError
 from plimsoll.store.etcd.client import AmbiguousError, EtcdClient, NotSentError
 from plimsoll.store.etcd.messages import (
+    COMPACT,
     RANGE,
     TXN,
+    CompactionRequest,
+    CompactionResponse,
     KeyValue,
     RangeRequest,
     RangeResponse,
@@ -21,6 +24,7 @@ from plimsoll.store.etcd.values import Layout
 from plimsoll.store.fence import Fence
 
 _TRIES = 40
+_COMPACTION = "compaction"
 _PAUSE_S = 0.05
 
 
@@ -61,6 +65,19 @@ class Meta:
             if revision := await self.put(path, value, 0 if found is None else found.mod_revision):
                 return Fence(name, self._layout.meta + path.encode(), revision)
         raise LogUnreachableError(self._client.where, f"{path} is written by others")
+
+    async def compact(self, revision: int) -> int:
+        """One turn of compaction, by one of the servers: what was older than `revision` a turn ago is discarded.
+
+        Returns up to which revision; 0 where another server has taken this turn, or it is the first.
+        """
+        found = await self.get(_COMPACTION)
+        if not await self.put(_COMPACTION, b"%d" % revision, 0 if found is None else found.mod_revision):
+            return 0
+        before = int(found.value) if found is not None and found.value.isdigit() else 0
+        if before:
+            await self._client.read(COMPACT, CompactionRequest(before), CompactionResponse)
+        return before
 
     async def touch(self) -> int:
         """A change below the prefix, to see it arrive; its revision."""

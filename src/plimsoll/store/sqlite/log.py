@@ -22,7 +22,6 @@ from plimsoll.store.fence import Fence
 from plimsoll.store.log import DecideMany
 from plimsoll.store.records import Change, Record, change_of
 from plimsoll.store.sealing import Sealing
-from plimsoll.store.sqlite import backup
 from plimsoll.store.sqlite.disk import RESERVE, Batch, Contents, Disk
 from plimsoll.store.sqlite.files import lock, make_directory
 from plimsoll.store.sqlite.schema import State
@@ -37,7 +36,6 @@ class SqliteLog:
     is_shared = False
 
     def __init__(self, disk: Disk, lock_fd: int, cache: WatchCache) -> None:
-        self._directory = disk.path.parent
         self._lock_fd = lock_fd
         self._cache = cache
         self._lost = disk.lost
@@ -113,9 +111,6 @@ class SqliteLog:
         for change in batch.changes:
             if self._undurable.get(change.key) is change:
                 del self._undurable[change.key]
-
-    async def backup(self, file: Path) -> None:
-        await asyncio.to_thread(backup.backup, self._directory, file)
 
     async def close(self) -> None:
         self._is_closing = True

@@ -1,6 +1,6 @@
 """Nodes for tests of the audit: evidence as a healthy node gives it, and ways to bend it.
 
-The tree of a healthy node is what the cgroup engine makes; the kernel's defaults are in the files that nobody writes.
+The tree of a healthy node is what the cgroup engine makes; the kernel's defaults are in the files that are not written.
 """
 
 from __future__ import annotations

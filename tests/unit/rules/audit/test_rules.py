@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from plimsoll.rules.audit.evidence import Application, CpuManagerFacts, NodeEvidence, Overwrite
-from plimsoll.rules.audit.finding import CANNOT_TELL, CLEAN, DRIFT, exit_code
+from plimsoll.rules.audit.finding import CLEAN, DRIFT, UNDECIDED, exit_code
 from plimsoll.rules.audit.table import RULES, audit
 from tests.unit.rules.audit.nodes import (
     GIB,
@@ -97,7 +97,7 @@ CASES: list[Case] = [
      ("memory.max", "1073741824", "536870912")),
     ("A01", "a limit of a pod that was never resized", lambda: bent(healthy(), with_file("pod", "memory.max", "max")),
      ("memory.max", "max", "536870912")),
-    ("A01", "a file that nobody writes", lambda: bent(healthy(), with_file("pod", "memory.high", "1048576")),
+    ("A01", "a file that is not written", lambda: bent(healthy(), with_file("pod", "memory.high", "1048576")),
      ("memory.high", "1048576", "max")),
     ("A01", "a weight of a class", lambda: bent(healthy(), with_file("class", "cpu.weight", "77", "Burstable")),
      ("cpu.weight", "77", "20")),  # 500m: 512 shares: 1 + 510 · 9999 / 262142
@@ -237,9 +237,9 @@ def test_exit_codes() -> None:
     assert exit_code([clean]) == CLEAN, [
         each for each in clean.answers if each.verdict not in ("clean", "does not apply")
     ]
-    assert exit_code([unknown]) == CANNOT_TELL
+    assert exit_code([unknown]) == UNDECIDED
     assert exit_code([clean, audit(bent(healthy(), with_file("pod", "memory.max", "max")))]) == DRIFT
-    assert exit_code([]) == CANNOT_TELL
+    assert exit_code([]) == UNDECIDED
 
 
 def test_a_note_alone_is_no_drift() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from plimsoll.store.errors import ExpiredError, FencedError, LogRefusedError, StoreNewerError, TooLargeError
 from plimsoll.store.etcd import messages
-from plimsoll.store.etcd.client import EtcdClient
+from plimsoll.store.etcd.client import CompactedError, EtcdClient
 from plimsoll.store.etcd.location import Location
 from plimsoll.store.etcd.log import EtcdLog
 from plimsoll.store.fence import FENCE
@@ -138,7 +138,7 @@ async def test_compaction_expires_what_a_server_has_not_seen(opened: Open, where
         await one.change(POD, put(value))
     async with client_of(where) as client:
         revision = messages.CompactionRequest(one.version - log_of(one).form.offset)
-        await client.read(messages.COMPACT, revision, messages.AuthenticateResponse)
+        await client.read(messages.COMPACT, revision, messages.CompactionResponse)
     tasks[:] = [asyncio.create_task(watcher.run())]
     assert await asyncio.wait_for(watcher.reached(one.version, 30), 40)
     assert value_of(two.get(POD)) == 5
@@ -148,6 +148,19 @@ async def test_compaction_expires_what_a_server_has_not_seen(opened: Open, where
         two.watch("/pods/", version)
     three = await opened()  # what it would need for a history is compacted: it begins now
     assert value_of(three.get(POD)) == 5
+
+
+async def test_one_server_compacts_what_is_older_than_a_turn(opened: Open) -> None:
+    one, two = await opened(), await opened()
+    await one.change(POD, put(0))
+    revision = log_of(one)._watcher.revision
+    assert await log_of(one).meta.compact(revision) == 0  # the first turn only notes where it is
+    turns = await asyncio.gather(*(log_of(store).meta.compact(revision + 1) for store in (one, two)))
+    assert revision in turns
+    with pytest.raises(CompactedError):
+        request = messages.RangeRequest(b"/", b"0", revision=revision - 1)
+        await log_of(one).client.read(messages.RANGE, request, messages.RangeResponse)
+    assert value_of((await opened()).get(POD)) == 0
 
 
 async def test_the_history_reaches_back_as_far_as_configured(opened: Open) -> None:
