@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff, supervise
 from plimsoll.cgroups.stats.usage import CgroupOpener, Pressures
 from plimsoll.codec.live_page import Mark, MarkKind, SignalLive
 from plimsoll.errors import PlimsollError
@@ -122,7 +123,10 @@ class LiveSource:
         return msgspec.json.encode(self.history.page(first or 0.0, float("inf") if last is None else last))
 
     async def run(self) -> None:
-        """Until cancelled: sample for the history."""
+        """Until cancelled: sample for the history. A failure never ends the agent."""
+        await supervise("history", self._record_history, ExponentialBackoff(HISTORY_LEAST_S, 60 * HISTORY_LEAST_S))
+
+    async def _record_history(self) -> None:
         try:
             while True:
                 await asyncio.sleep(max(HISTORY_LEAST_S, self._cost_s / HISTORY_SHARE))
