@@ -14,8 +14,9 @@ from plimsoll.codec.protobuf.kube import object_from_protobuf
 from plimsoll.codec.protobuf.structs import decode
 from plimsoll.codec.protobuf.wire import ProtobufError
 from plimsoll.errors import PlimsollError
+from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.status import GrpcError
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.runtime.cri.grpc import GrpcClient, GrpcError
 
 SOCKET = "/var/lib/kubelet/pods-api/pods-api.sock"
 LIST_PODS = "/v1alpha1.Pods/ListPods"

@@ -1,4 +1,4 @@
-"""`plimsoll explain`: manifests → tree, table, JSON, YAML or a script; calculators and questions as subcommands."""
+"""`plimsoll explain`: manifests → tree, table, picture, JSON, YAML or a script; calculators and questions."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ QUESTIONS = {
     "oom-order": ("plimsoll.cli.explain.oom_order", "oom_order_command"),
 }
 MANIFESTS = "manifests"
+OUTPUTS = ["tree", "table", "json", "yaml", "sh", "svg", "html"]
 
 
 class ExplainGroup(console.Group):
@@ -57,7 +58,9 @@ class MainForm(console.Command):
 @explain.command(MANIFESTS, cls=MainForm)
 @console.argument("files", nargs=-1, metavar="FILE|DIR|-...")
 @node_options
-@console.option("-o", "--output", type=console.Choice(["tree", "table", "json", "yaml", "sh"]), default="tree")
+@console.option(
+    "-o", "--output", type=console.Choice(["tree", "table", "json", "yaml", "sh", "svg", "html"]), default="tree"
+)
 @console.option(
     "--diff", metavar="A,B", help="Show only the differences: documents,1.36 or cgroupfs,systemd or v1,v2 …"
 )
@@ -73,6 +76,9 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
     Reads Pods, Lists, the output of `kubectl get … -o json` and objects with a pod template (Deployment, StatefulSet,
     DaemonSet, ReplicaSet, Job, CronJob) from files, directories or standard input (-). Parts of a pod are completed:
     `spec:`, `containers:`, one container, or its `resources:`; a note says what is assumed.
+
+    `-o svg` draws the cgroups of the node as vessels with their memory lines, formulas and CPU; `-o html` writes one
+    page with the picture and a table of all values. With --diff, two pictures are beside each other.
 
     All kubelet flags are accepted (docs/kubelet-config.md lists them); a flag overrides the configuration file.
 
