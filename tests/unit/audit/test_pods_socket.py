@@ -9,7 +9,7 @@ import pytest
 
 from plimsoll.audit.pods_socket import LIST_PODS, PodsSocketError, _listed
 from plimsoll.codec.protobuf.wire import bytes_field
-from tests.unit.runtime.cri.grpc_server import Server
+from tests.unit.net.grpc.grpc_server import Server
 
 
 def text(number: int, value: str) -> bytes:
