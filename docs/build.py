@@ -26,6 +26,7 @@ from site_builder import build_site
 
 from plimsoll.codec.manifests.pod_fields import pod_fields
 from plimsoll.codec.schema.schema import KINDS
+from plimsoll.rules.audit.table import RULES as AUDIT_RULES
 from plimsoll.rules.config import extras
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.gates import GATES, Gate, gate_in
@@ -74,6 +75,31 @@ def first_paragraph(path: Path) -> str:
 def extras_table() -> str:
     rows = [f"| `{row.name}` | {row.values} | {row.description} |\n" for row in extras.ROWS]
     return "\n| setting | value | meaning |\n|---|---|---|\n" + "".join(rows) + "\n"
+
+
+def audit_rules() -> str:
+    """Each rule of `plimsoll audit` with why, what to do and its sources."""
+    parts = []
+    for rule in AUDIT_RULES.values():
+        parts.append(f"### {rule.id}: {rule.title}\n\n{rule.why}\n\n")
+        parts.append(f"*To do:* {rule.advice}\n\n")
+        facts = [rule.severity, f"levels: {', '.join(rule.levels)}", f"needs: {', '.join(rule.needs)}"]
+        parts.append(f"{'; '.join(facts)}; sources: {', '.join(map(_source, rule.sources))}\n\n")
+    return "\n" + "".join(parts)
+
+
+def _source(text: str) -> str:
+    """A link to an issue or page; clauses stay as they are."""
+    found = re.fullmatch(r"(kubernetes|runc|cri-o|AKS|golang/go)#(\d+)", text)
+    if found is None:
+        return f"<{text}>" if text.startswith("https://") else text
+    owners = {
+        "kubernetes": "kubernetes/kubernetes",
+        "runc": "opencontainers/runc",
+        "cri-o": "cri-o/cri-o",
+        "AKS": "Azure/AKS",
+    }
+    return f"[{text}](https://github.com/{owners.get(found[1], found[1])}/issues/{found[2]})"
 
 
 def profiles_page() -> str:
@@ -215,6 +241,7 @@ SECTIONS: dict[str, Callable[[], str]] = {
     "layers": layer_lines,
     "packages": package_table,
     "extras": extras_table,
+    "audit rules": audit_rules,
     "kinds": kind_table,
     "refused": refused_list,
     "no effect": no_effect_list,
@@ -283,6 +310,7 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "pod-fields.md": pod_fields_page,
     DOCS / "reference" / "cli.md": cli_page,
     DOCS / "architecture.md": partial(with_sections, DOCS / "architecture.md"),
+    DOCS / "audit.md": partial(with_sections, DOCS / "audit.md"),
     DOCS / "limits.md": partial(with_sections, DOCS / "limits.md"),
     DOCS / "node.md": partial(with_sections, DOCS / "node.md"),
     **{path: partial(tutorial, path) for path in sorted((DOCS / "tutorials").glob("*.md"))},

@@ -48,6 +48,7 @@ SUITES = [
     ),
     pytest.param("uml-v2-systemd", ["test_systemd.py"], 300.0, id="v2-systemd"),
     pytest.param("uml-v1-systemd", ["test_systemd.py"], 300.0, id="v1-systemd", marks=LONG),
+    pytest.param("uml-v2-systemd", ["test_units.py"], 300.0, id="v2-systemd-units", marks=LONG),
 ]
 
 
