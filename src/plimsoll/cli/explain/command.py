@@ -63,7 +63,20 @@ class MainForm(console.Command):
 )
 @console.option("--advise", is_flag=True, help="Suggest the smallest change that makes each pod Guaranteed.")
 @console.option("--brief", is_flag=True, help="Omit formulas.")
-def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:
+@console.option(
+    "--topology",
+    metavar="FILE",
+    help="Show the CPUs, NUMA nodes and devices that each pod gets on the machine in FILE (lscpu -J -e, a Node).",
+)
+def manifests(
+    files: tuple[str, ...],
+    output: str,
+    diff: str | None,
+    advise: bool,
+    brief: bool,
+    topology: str | None,
+    **options: Any,
+) -> None:
     """Explain what a node will do with each pod: QoS class, oom_score_adj, and every cgroup file with its formula.
 
     Reads Pods, Lists, the output of `kubectl get … -o json` and objects with a pod template (Deployment, StatefulSet,
@@ -92,5 +105,9 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
         raise console.UsageError("--diff cannot be combined with --advise, --brief or -o sh")
     if not files:
         raise console.UsageError("specify a file, a directory, or - for standard input (see --help)")
+    if topology is not None and (diff is not None or output not in ("tree", "table", "json")):
+        raise console.UsageError("--topology prints a table or JSON, and cannot be combined with --diff")
     question = NodeQuestion(options)
+    if topology is not None:
+        raise SystemExit(run.run_topology(files, question, topology, output))
     raise SystemExit(run.run(files, question, output=output, diff=diff, advise=advise, brief=brief))

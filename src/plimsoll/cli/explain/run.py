@@ -48,6 +48,19 @@ def run(
     return _finish(inputs, problems, notes, len(good))
 
 
+def run_topology(files: Sequence[str], question: NodeQuestion, path: str, output: str) -> int:
+    from plimsoll.cli.explain.topology import read_topology
+    from plimsoll.cli.explain.topology import run as place
+
+    machine = read_topology(path)
+    inputs = on_node(read_inputs(files, fragments=True), question.node)
+    setting, notes = question.setting()
+    good, problems = _sorted_out(inputs, setting)
+    pods = [(work.pod, work.title) for work in _workloads(good, setting)]
+    is_placed = place(pods, setting, machine, output) if good else True
+    return _finish(inputs, problems, [*notes, *machine.notes], len(good)) or (0 if is_placed else 1)
+
+
 def _missing_on_this_machine(found: Explanation) -> list[str]:
     if not any(cgroup.level == "reserved" for cgroup in found.tree.children):
         return []
