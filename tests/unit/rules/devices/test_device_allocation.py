@@ -174,9 +174,7 @@ def test_devices_without_topology() -> None:
 def test_changes_after_the_assignment() -> None:
     records = {"u1": {"c": {GPU: frozenset({"d0"})}}}
     more = pod("u1", container("c", 2))
-    with pytest.raises(
-        DeviceError, match='pod "u1" container "c" changed request for resource "example'
-    ):
+    with pytest.raises(DeviceError, match='pod "u1" container "c" changed request for resource "example'):
         DeviceAllocation(more, {GPU: FOUR}, records, (0, 1)).allocate(more.spec.containers[0])
     assert DeviceAllocation(more, {GPU: FOUR}, records, (0, 1)).hints(more.spec.containers[0]) == {GPU: ()}
     ill = Pool({**FOUR.devices, "d0": Device("d0", healthy=False, nodes=(0,))})
