@@ -137,7 +137,7 @@ class Agent:
         self.paths = NodePaths(
             state_dir,
             state_dir / "logs",
-            node_names(),
+            node_names(setting.config),
             makes_etc=not runtime.makes_cgroups,
             bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
@@ -175,7 +175,7 @@ class Agent:
             binds_memory=self.memory.is_static,
         )
         in_place = setting.config.gate("InPlacePodVerticalScaling")
-        reports = PodReports(
+        self.reports = PodReports(
             self.reporter, self.cgroups.readings,
             lambda: NodeView((node_ip,), runtime.name, setting.profile, in_place),
             setting.policy.gates, clock, self._mirror_of,
@@ -195,7 +195,7 @@ class Agent:
             self._pinning, self.pods.resizes, self.volumes, ObjectCache(client, clock),
             UserNamespaces(state_dir, setting.config.user_ids_per_pod), ServiceLinks(client, clock, server),
             RuntimeClasses(client), self.paths,
-            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
+            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, self.reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
             plugins_of(setting.config, clock), pull_limit(setting.config),
         )  # fmt: skip

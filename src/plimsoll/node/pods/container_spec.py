@@ -26,8 +26,9 @@ from plimsoll.node.volumes.pod_dirs import (
     make_message_file,
     write_file,
 )
+from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.lifecycle.environment import expanded
-from plimsoll.rules.lifecycle.host_files import NodeNames, dns_of, hostname, hosts_text, pod_dns, resolv_text
+from plimsoll.rules.lifecycle.host_files import Dns, NodeNames, dns_of, hostname, hosts_text, pod_dns, resolv_text
 from plimsoll.rules.lifecycle.security_context import LOCALHOST, Abilities, sandbox_values, security_values
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import DEFAULT_MESSAGE_PATH, RunContainer, RunPod, grace_period_s
@@ -38,6 +39,7 @@ from plimsoll.runtime.interface import (
     ContainerSpec,
     CriResources,
     Image,
+    PortMapping,
     SandboxSpec,
     Security,
 )
@@ -66,9 +68,13 @@ class NodePaths(msgspec.Struct, frozen=True):
     abilities: Abilities = Abilities()
 
 
-def node_names() -> NodeNames:
-    """This machine's hostname, /etc/hosts and DNS configuration."""
-    return NodeNames(os.uname().nodename, text_or_empty("/etc/hosts"), dns_of(text_or_empty("/etc/resolv.conf")))
+def node_names(config: KubeletConfig) -> NodeNames:
+    """This machine's hostname and /etc/hosts, and the DNS configuration of pods."""
+    own = dns_of(text_or_empty(config.resolv_conf)) if config.resolv_conf else Dns()
+    hosts = text_or_empty("/etc/hosts")
+    return NodeNames(
+        os.uname().nodename, hosts, own, config.cluster_dns, config.cluster_domain or NodeNames().cluster_domain
+    )
 
 
 def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, paths: NodePaths) -> SandboxSpec:
@@ -90,6 +96,18 @@ def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, paths: NodePaths
         privileged=any(_is_privileged(container) for container in (*spec.init_containers, *spec.containers)),
         security=Security(**msgspec.structs.asdict(sandbox_values(pod))),
         sysctls=sysctls(pod),
+        dns=pod_dns(pod, paths.names),
+        ports=() if spec.host_network else _port_mappings(pod),
+    )
+
+
+def _port_mappings(pod: RunPod) -> tuple[PortMapping, ...]:
+    """The hostPorts, for the runtime's network to forward."""
+    return tuple(
+        PortMapping(port.container_port, port.host_port, port.protocol or "TCP", port.host_ip)
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for port in container.ports
+        if port.host_port
     )
 
 

@@ -79,7 +79,8 @@ class PodStart:
             return actions.sandbox_id
         self._node.meters.started_pods.add()
         abilities = self._node.paths.abilities
-        for sentence in without_effect(pod, has_selinux=abilities.has_selinux or abilities.applies_profiles):
+        by_cri = abilities.applies_profiles  # the runtime decides, also about ports
+        for sentence in without_effect(pod, has_selinux=abilities.has_selinux or by_cri, forwards_ports=by_cri):
             self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
             handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)

@@ -17,17 +17,18 @@ from plimsoll.rules.config.reserved_memory import ReservedMemory
 from plimsoll.rules.config.thresholds import flag_map
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.gotext import duration_nanos
-from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList
+from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList, Taint
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity
 
 Problems = list[InvalidConfigError]
 
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
 
 # The name of each kind of value in the documentation and in errors.
 Kind = Literal[
     "text", "boolean", "integer", "long", "number", "duration", "period", "texts", "map", "amounts", "thresholds",
-    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers", "reserved",
+    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers", "reserved", "taints",
 ]  # fmt: skip
 KIND_WORDS: dict[Kind, str] = {
     "text": "a text",
@@ -49,6 +50,7 @@ KIND_WORDS: dict[Kind, str] = {
     "object": "an object",
     "list": "a list",
     "headers": "a map from header to a list of texts",
+    "taints": "a list of taints",
     "reserved": "a list of NUMA nodes with limits",
 }
 
@@ -118,6 +120,26 @@ def _texts(value: Any, path: str, problems: Problems) -> Any:
     if not isinstance(value, (list, tuple)):
         return _mistyped("texts", value, path, problems)
     return tuple(_text(item, f"{path}[{index}]", problems) for index, item in enumerate(value))
+
+
+def _taints(value: Any, path: str, problems: Problems) -> Any:
+    """Each with a key and an effect; timeAdded is the API server's."""
+    if not isinstance(value, (list, tuple)):
+        return _mistyped("taints", value, path, problems)
+    taints = []
+    for index, item in enumerate(value):
+        at = f"{path}[{index}]"
+        if not isinstance(item, Mapping):
+            problems.append(InvalidConfigError(at, f"must be a taint with key and effect, not {shown(item)}"))
+            continue
+        fields = {name: _amount(item.get(name), f"{at}.{name}", problems) for name in ("key", "value", "effect")}
+        if not fields["key"]:
+            problems.append(InvalidConfigError(f"{at}.key", "must not be empty"))
+        if fields["effect"] not in TAINT_EFFECTS:
+            words = f"must be {', '.join(TAINT_EFFECTS[:-1])} or {TAINT_EFFECTS[-1]}"
+            problems.append(InvalidConfigError(f"{at}.effect", f"{words}, not {shown(fields['effect'])}"))
+        taints.append(Taint(**fields))
+    return tuple(taints)
 
 
 def _amount(value: Any, path: str, problems: Problems) -> str:
@@ -246,6 +268,7 @@ READERS: dict[Kind, Reader] = {
     "object": _single("object", lambda value: value if isinstance(value, Mapping) else None),
     "list": _single("list", lambda value: value if isinstance(value, (list, tuple)) else None),
     "headers": _map_of("headers", _texts),
+    "taints": _taints,
     "reserved": _reserved,
 }
 
@@ -276,6 +299,16 @@ def _header_texts(text: str) -> object:
     return found
 
 
+def _taint_objects(text: str) -> object:
+    """`key=value:effect` or `key:effect`, separated by commas."""
+    taints = []
+    for part in filter(None, text.split(",")):
+        left, _, effect = part.rpartition(":")
+        key, _, value = left.partition("=")
+        taints.append({"key": key, "value": value, "effect": effect})
+    return taints
+
+
 def _reserved_texts(text: str) -> object:
     """`0:memory=1Gi,hugepages-2Mi=10Mi;1:memory=1Gi`, as in the kubelet's --reserved-memory."""
     entries = []
@@ -297,6 +330,7 @@ FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
     "thresholds": lambda text: flag_map(text, "<"),
     "gates": lambda text: {name: _boolean_text(on) for name, on in flag_map(text, "=").items()},
     "headers": _header_texts,
+    "taints": _taint_objects,
     "reserved": _reserved_texts,
     "object": lambda text: {},  # such a setting has no effect, so its text is not parsed
     "list": lambda text: [],

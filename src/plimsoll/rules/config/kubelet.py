@@ -18,7 +18,7 @@ from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.manager_options import TRUE, cpu_option_errors, topology_option_errors
 from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_errors
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
-from plimsoll.rules.model.objects import CPU, ResourceList
+from plimsoll.rules.model.objects import CPU, ResourceList, Taint
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
 
@@ -106,10 +106,22 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     static_pod_url_header: dict[str, tuple[str, ...]]
     file_check_s: float
     http_check_s: float
+    # DNS of pods
+    cluster_domain: str
+    cluster_dns: tuple[str, ...]
+    resolv_conf: str
     # Loops
     sync_frequency_s: float
     streaming_idle_s: float
+    # The Node that is registered
+    register_with_taints: tuple[Taint, ...] | None
+    provider_id: str
+    # The certificate of the node's server
+    tls_cert_file: str
+    tls_private_key_file: str
+    server_tls_bootstrap: bool
     # Callers of the node's server
+    client_ca_file: str
     authorization_mode: Literal["Webhook", "AlwaysAllow"]
     token_cache_s: float
     allowed_cache_s: float

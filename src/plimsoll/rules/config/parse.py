@@ -267,6 +267,7 @@ _WRITTEN: dict[Kind, Callable[[Any], Any]] = {
     "quantity": str,
     "percentages": lambda shares: {name: f"{share}%" for name, share in shares.items()},
     "headers": lambda headers: {name: [MASKED] for name in headers},
+    "taints": lambda taints: [{"key": each.key, "value": each.value, "effect": each.effect} for each in taints],
     "reserved": lambda entries: [
         {"numaNode": each.node, "limits": {name: str(amount) for name, amount in each.limits.items()}}
         for each in entries

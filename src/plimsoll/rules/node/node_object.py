@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import ResourceList
@@ -243,8 +244,19 @@ def node_document(facts: NodeFacts, setting: NodeConfig, health: NodeHealth, now
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": facts.name, "labels": node_labels(facts), "annotations": annotations},
-        "spec": {},
+        "spec": _spec(setting.config),
         "status": node_status(facts, setting, health, (), now),
+    }
+
+
+def _spec(config: KubeletConfig) -> JsonObject:
+    taints = [
+        {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
+        for taint in config.register_with_taints or ()
+    ]
+    return {
+        **({"taints": taints} if taints else {}),
+        **({"providerID": config.provider_id} if config.provider_id else {}),
     }
 
 

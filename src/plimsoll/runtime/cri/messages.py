@@ -193,10 +193,25 @@ class LinuxPodSandboxConfig(Message, frozen=True):
     sysctls: Annotated[dict[str, str], 3] = {}
 
 
+class DNSConfig(Message, frozen=True):
+    servers: Annotated[tuple[str, ...], 1] = ()
+    searches: Annotated[tuple[str, ...], 2] = ()
+    options: Annotated[tuple[str, ...], 3] = ()
+
+
+class PortMapping(Message, frozen=True):
+    protocol: Annotated[int, 1] = 0  # TCP, UDP, SCTP
+    container_port: Annotated[int, 2] = 0
+    host_port: Annotated[int, 3] = 0
+    host_ip: Annotated[str, 4] = ""
+
+
 class PodSandboxConfig(Message, frozen=True):
     metadata: Annotated[PodSandboxMetadata | None, 1] = None
     hostname: Annotated[str, 2] = ""
     log_directory: Annotated[str, 3] = ""
+    dns_config: Annotated[DNSConfig | None, 4] = None
+    port_mappings: Annotated[tuple[PortMapping, ...], 5] = ()
     labels: Annotated[dict[str, str], 6] = {}
     annotations: Annotated[dict[str, str], 7] = {}
     linux: Annotated[LinuxPodSandboxConfig | None, 8] = None
