@@ -20,7 +20,14 @@ LONG = pytest.mark.long
 SUITES = [
     pytest.param(
         "uml-v2",
-        ["test_v2.py", "test_v2_events.py", "test_v2_tree.py", "test_v2_stats.py", "test_own_place.py"],
+        [
+            "test_v2.py",
+            "test_v2_events.py",
+            "test_v2_tree.py",
+            "test_v2_stats.py",
+            "test_own_place.py",
+            "test_audit.py",
+        ],
         300.0,
         id="v2-cgroupfs",
     ),
@@ -41,6 +48,7 @@ SUITES = [
     ),
     pytest.param("uml-v2-systemd", ["test_systemd.py"], 300.0, id="v2-systemd"),
     pytest.param("uml-v1-systemd", ["test_systemd.py"], 300.0, id="v1-systemd", marks=LONG),
+    pytest.param("uml-v2-systemd", ["test_units.py"], 300.0, id="v2-systemd-units", marks=LONG),
 ]
 
 

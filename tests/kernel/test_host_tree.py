@@ -8,11 +8,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 import shutil
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -239,3 +241,18 @@ def test_500_pods_are_all_in_the_tree() -> None:
         assert isinstance(driver, CgroupsV1)
         assert len(live_tree(driver, f"{root}/kubepods")) == 3 + PODS * (1 + CONTAINERS)
         driver.close()
+
+
+def test_the_tree_as_svg(node: tuple[str, dict[str, int], str]) -> None:
+    """The lines are the kernel's limits, the fills what memory.stat says (the hog touches 40 MiB and then sleeps)."""
+    root, _, dump = node
+    ran = run("tree", "--cgroup-root", root, "--pods", dump, "-o", "svg")
+    assert (ran.code, ran.err) == (0, "")
+    svg = ElementTree.fromstring(ran.out)
+    titles = [element.text or "" for element in svg.iter("{http://www.w3.org/2000/svg}title")]
+    (app,) = (title for title in titles if title.startswith("container nginx"))
+    assert f"memory.limit_in_bytes 64.0 MiB ({64 * MIB} bytes)" in app
+    assert "cpu.cfs_quota_us 50000" in app
+    used = re.search(r"shared memory ([\d.]+) MiB", app)  # mmap(-1) is shared
+    assert used is not None and 40 <= float(used[1]) <= 64
+    assert any(title.startswith("pod shop/web-0 (Burstable)") for title in titles)

@@ -81,6 +81,14 @@ names_state_option = console.option(
     "--state-dir", type=console.Path(), help="State directory of `plimsoll node`, for names of its pods."
 )
 
+interval_option = console.option(
+    "--interval",
+    type=console.FloatRange(0.2, 3600),
+    default=2.0,
+    metavar="SECONDS",
+    help="Live: how often to read again. [default: 2]",
+)
+
 
 _LOG_LEVELS = ("error", "warning", "info", "debug")
 

@@ -15,6 +15,23 @@ import msgspec
 
 from plimsoll.cli import console
 from plimsoll.cli.help import columns
+from plimsoll.rules.inert import inert
+
+__all__ = [
+    "CLASS_COLOURS",
+    "Paint",
+    "aligned",
+    "colourful",
+    "display_width",
+    "echo_json",
+    "fitted",
+    "hanging",
+    "inert",
+    "on_terminal",
+    "screen_width",
+    "table",
+    "width",
+]
 
 _CODES = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "cyan": "36"}
 WITHOUT_TERMINAL = 100
@@ -38,19 +55,6 @@ def on_terminal(stream: object = None) -> bool:
 
 def width() -> int:
     return columns(WITHOUT_TERMINAL)
-
-
-def inert(text: str) -> str:
-    """Control characters, bidirectional overrides and lone surrogates become visible escapes."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() and unicodedata.category(c) not in ("Cf", "Cs", "Co") else _escaped(c) for c in text
-    )
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape", "backslashreplace").decode("ascii")
 
 
 class Paint:

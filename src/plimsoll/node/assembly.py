@@ -29,9 +29,11 @@ from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.linux.identity import internal_ip, machine_identity
 from plimsoll.linux.mlock import lock_memory
 from plimsoll.linux.nice import raise_priority
+from plimsoll.linux.numa import this_numa
 from plimsoll.node.agent import Agent
 from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings
+from plimsoll.node.live.agent_pods import live_source
 from plimsoll.node.machine import LiveNode, RuntimeInfo, node_place, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pod_source import PodsShown
@@ -40,7 +42,8 @@ from plimsoll.node.pressure.eviction_manager import EvictionSink
 from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup
 from plimsoll.node.pressure.oom_ledger import MonitoredContainer
-from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_identity
+from plimsoll.node.reporting.certificate import NodeIdentity, Renewal
+from plimsoll.node.reporting.credentials import node_credentials
 from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.registration import Registration
 from plimsoll.node.resources.cgroup_repair import CgroupRepair
@@ -49,6 +52,7 @@ from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.server.auth import EndpointAccess, access_policy
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
+from plimsoll.node.server.serving import ServingCertificate
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.node.stats.summary import summary_json
@@ -114,7 +118,7 @@ class NodeProcess:
     def __init__(self, live: LiveNode, options: AgentOptions) -> None:
         self._live, self._options = live, options
         home = private_directory(options.state_dir)
-        access, identity, ca = _credentials(options, home)
+        access, identity, ca = node_credentials(options.kubeconfig, options.name, home, live.setting.config)
         self._server_url = access.server
         self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
         client = Client(self._transport)
@@ -125,6 +129,7 @@ class NodeProcess:
         self.meters = NodeMeters(options.name, live.setting.profile)
         state = private_directory(home / "node")
         self.agent = self._build_agent(client, state, hidden=(home, *secrets))
+        self.agent.devices.changed = self.registration.report_soon
         self._system_cgroups = OwnPlace(
             live.setting.config, live.driver, may_move_system=options.allow_move_system_processes
         )
@@ -144,15 +149,18 @@ class NodeProcess:
             self.agent.is_shutting_down = self._is_shutting_down
         self.meters.oom_totals = self._pressure.oom_totals
         self._repair = build_repair(live, self.agent, self._event)
+        self._serving = ServingCertificate(live.setting.config, client, self._facts, home, identity)
+        self._live_pages = live_source(live, self.agent, self._pressure, self._pressures, self._stats)
         self._server = NodeServer(
             pods,
             self._runtime,
             self._pages(pods),
             EndpointAccess(options.name, client, time.monotonic, access_policy(live.setting)),
-            server_tls(identity.certificate, identity.key, ca),
+            server_tls(self._serving.current, ca),
             time.time,
             live.setting.config.streaming_idle_s,
         )
+        self._serving.start(self._server.renew)
         self._renewal = Renewal(client, options.name, identity, home, self._renewed)
 
     def _build_agent(self, client: Client, state: Path, hidden: Sequence[Path]) -> Agent:
@@ -175,6 +183,7 @@ class NodeProcess:
             keeps_images=options.keep_images,
             hidden=hidden,
             topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
+            numa=None if live.driver.simulated else this_numa(),
         )
 
     def _build_pressure(self, place: NodePlace, state: Path) -> PressureManager:
@@ -221,8 +230,10 @@ class NodeProcess:
             "system cgroups": self._system_cgroups.keep(lambda note: log.warning("%s", note)),
             "registration": self._register(port, announce),
             "certificate": self._renewal.run(),
+            "serving certificate": self._serving.run(self.registration.registered),
             "pressure": self._pressure.run(),
             "cgroup repair": self._repair_cgroups(),
+            "history": self._live_pages.run(),
             "task stats": log_task_stats(self._live.files, self.agent.container_paths),
         }
         if self._runtime_health is not None:
@@ -278,7 +289,14 @@ class NodeProcess:
         if self._is_shutting_down():
             errors = (*errors, NOT_READY)
         warnings = self.agent.container_cgroups.conditions()
-        return NodeHealth(frozenset(self._conditions()), errors, images, warnings, self._runtime_report())
+        return NodeHealth(
+            frozenset(self._conditions()),
+            errors,
+            images,
+            warnings,
+            self._runtime_report(),
+            self.agent.devices.sizes(),
+        )
 
     def _runtime_report(self) -> RuntimeReport:
         found = self._runtime.features
@@ -307,23 +325,23 @@ class NodeProcess:
 
     def _renewed(self, identity: NodeIdentity) -> None:
         self._transport.renew(identity.certificate, identity.key)
-        self._server.renew(identity.certificate, identity.key)
+        self._serving.identity_renewed(identity)
 
     def _system_pids(self) -> dict[str, int]:
         runtime = self._runtime
         pid = runtime.supervisor_pid if isinstance(runtime, ProcessRuntime) else runtime.pid
         return {"kubelet": os.getpid(), **({"runtime": pid} if pid else {})}
 
+    def _pressures(self) -> Pressures | None:
+        """Of the machine, unless the node is only a part of it."""
+        return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
+
     def _pages(self, pods: PodsShown) -> NodePages:
         stats, meters, config = self._stats, self.meters, self._live.setting.config
 
-        def pressures() -> Pressures | None:
-            """Of the machine, unless the node is only a part of it."""
-            return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
-
         async def summary() -> bytes:
             await stats.measure_disks()
-            return summary_json(stats.sample(PAGE_AGE_S), pressures())
+            return summary_json(stats.sample(PAGE_AGE_S), self._pressures())
 
         def metrics() -> str:
             pods = self.agent.view.last.values()
@@ -345,6 +363,7 @@ class NodeProcess:
             configuration=lambda: config_document(config, self._live.setting.profile),
             allocated=pods.allocated if config.gate("KubeletAllocatedPodsEndpoint") else None,
             own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
+            asked={"live": self._live_pages.live_page, "history": self._live_pages.history_page},
         )
 
 
@@ -395,19 +414,6 @@ def build_repair(live: LiveNode, agent: Agent, node_event: NodeEvent) -> CgroupR
 async def _lift(agent: Agent, container: MonitoredContainer, high: str) -> None:
     if (worker := agent.pods.workers.get(container.pod_uid)) is not None:
         await agent.container_cgroups.lift(lean_pod_of(worker.pod), container.name, container.id, high)
-
-
-def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, NodeIdentity, bytes]:
-    """How to reach the API server, with the newest certificate of this node; the CA that clients are checked with."""
-    access = kubeconfig.load(options.kubeconfig)
-    ca = access.ca
-    if access.certificate is None or access.key is None or ca is None:
-        raise PlimsollError(
-            f"{options.kubeconfig}: a node needs a client certificate and the CA certificate: "
-            f"plimsoll api token create --node {options.name} prints such a file"
-        )
-    identity = stored_identity(home, NodeIdentity(access.certificate, access.key))
-    return msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key), identity, ca
 
 
 def _runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime | CriRuntime:

@@ -107,3 +107,12 @@ def test_the_picture(node: None) -> None:
     assert all(f"{amount}.0 MiB" in row for amount in (8, 16, 24, 32))
     assert any(mark in row for mark in "╋┼")
     assert "not available: memory.pressure, cpu.pressure, io.pressure" in ran.out  # this guest's kernel has no PSI
+
+
+def test_the_picture_as_svg(node: None) -> None:
+    ran = run("tree", "-o", "svg")
+    assert (ran.code, ran.err) == (0, "")
+    for name, amount in (("min", 8), ("low", 16), ("high", 24), ("max", 32)):
+        assert f"memory.{name} {amount}.0 MiB ({amount * MIB} bytes)" in ran.out
+    assert "no effect: its ancestors protect nothing" in ran.out  # the slices above have no memory.min
+    assert "cpu.max 20000 100000" in ran.out

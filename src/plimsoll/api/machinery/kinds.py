@@ -107,6 +107,7 @@ def _status(kind: str) -> Subresource:
     return Subresource("status", kind, _EDIT)
 
 
+_ADMISSION = "admissionregistration.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _SCALE = Subresource("scale", "Scale", _EDIT, "autoscaling", "v1")
 _OBJECT_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -148,6 +149,23 @@ RESOURCES: tuple[ApiResource, ...] = (
         namespaced=False,
         subresources=(Subresource("proxy", "NodeProxyOptions", _PROXY), _status("Node")),
         fields=("spec.unschedulable",),
+    ),
+    ApiResource(
+        "",
+        "v1",
+        "persistentvolumeclaims",
+        "PersistentVolumeClaim",
+        ("pvc",),
+        subresources=(_status("PersistentVolumeClaim"),),
+    ),
+    ApiResource(
+        "",
+        "v1",
+        "persistentvolumes",
+        "PersistentVolume",
+        ("pv",),
+        namespaced=False,
+        subresources=(_status("PersistentVolume"),),
     ),
     ApiResource(
         "",
@@ -215,6 +233,43 @@ RESOURCES: tuple[ApiResource, ...] = (
         subresources=(Subresource("proxy", "ServiceProxyOptions", _PROXY), _status("Service")),
         fields=("spec.clusterIP", "spec.type"),
         dns_label_name=True,
+    ),
+    ApiResource(
+        _ADMISSION,
+        "v1",
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+        categories=("api-extensions",),
+        namespaced=False,
+        has_generation=True,
+    ),
+    ApiResource(
+        _ADMISSION,
+        "v1",
+        "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicy",
+        categories=("api-extensions",),
+        namespaced=False,
+        subresources=(_status("ValidatingAdmissionPolicy"),),
+        has_generation=True,
+    ),
+    ApiResource(
+        _ADMISSION,
+        "v1",
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        categories=("api-extensions",),
+        namespaced=False,
+        has_generation=True,
+    ),
+    ApiResource(
+        _ADMISSION,
+        "v1",
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        categories=("api-extensions",),
+        namespaced=False,
+        has_generation=True,
     ),
     ApiResource(
         "apiextensions.k8s.io",
@@ -295,7 +350,20 @@ RESOURCES: tuple[ApiResource, ...] = (
         has_generation=True,
         fields=("status.successful",),
     ),
-    _review("certificates.k8s.io", "CertificateSigningRequest", "csr"),
+    ApiResource(
+        "certificates.k8s.io",
+        "v1",
+        "certificatesigningrequests",
+        "CertificateSigningRequest",
+        ("csr",),
+        namespaced=False,
+        subresources=(
+            Subresource("approval", "CertificateSigningRequest", _EDIT),
+            _status("CertificateSigningRequest"),
+        ),
+        fields=("spec.signerName",),
+        path_name=True,
+    ),
     ApiResource("coordination.k8s.io", "v1", "leases", "Lease"),
     ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True),
     ApiResource(
@@ -320,6 +388,8 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",), namespaced=False, has_generation=True
     ),
+    ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", ("sc",), namespaced=False),
+    ApiResource("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", ("vac",), namespaced=False),
 )
 
 GROUPS = frozenset((resource.group, resource.version) for resource in RESOURCES)

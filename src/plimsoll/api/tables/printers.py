@@ -20,12 +20,13 @@ from plimsoll.api.tables.columns import (
 )
 from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
 from plimsoll.api.tables.service_printer import endpoints_cells, service_cells, slice_cells
+from plimsoll.api.tables.storage_printers import STORAGE_PRINTERS
 from plimsoll.api.tables.workload_printers import WORKLOAD_PRINTERS
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.timestamps import age
+from plimsoll.rules.timestamps import age, human_duration
 
 UNKNOWN = "<unknown>"
 
@@ -165,6 +166,33 @@ def _binding(document: JsonObject, now_s: float) -> list[Any]:
     return [name_of(document), role, age_of(document, now_s), *listed]
 
 
+def _signing_request(request: JsonObject, now_s: float) -> list[Any]:
+    spec, status = part(request, "spec"), part(request, "status")
+    types = {each.get("type") for each in status.get("conditions") or []}
+    words = [each for each in ("Approved", "Denied", "Failed") if each in types] or ["Pending"]
+    if status.get("certificate"):
+        words.append("Issued")
+    seconds = spec.get("expirationSeconds")
+    asked = NONE if seconds is None else human_duration(seconds)
+    signer, user = spec.get("signerName") or "", spec.get("username") or ""
+    return [name_of(request), age_of(request, now_s), signer, user, asked, ",".join(words)]
+
+
+def _webhooks(configuration: JsonObject) -> list[Any]:
+    return [len(configuration.get("webhooks") or [])]
+
+
+def _param_kind(policy: JsonObject) -> str:
+    kind = part(policy, "spec", "paramKind")
+    return f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else "<unset>"
+
+
+def _policy_binding(binding: JsonObject) -> list[Any]:
+    spec, reference = part(binding, "spec"), part(binding, "spec", "paramRef")
+    names = [reference[field] for field in ("namespace", "name") if reference.get(field)]
+    return [spec.get("policyName") or "", "/".join(names) or ("*" if reference else "<unset>")]
+
+
 def _service(service: JsonObject, now_s: float) -> list[Any]:
     *cells, selector = service_cells(service)
     return [name_of(service), *cells, age_of(service, now_s), selector]
@@ -230,6 +258,17 @@ _PRINTERS: dict[str, Printer] = {
         ),
         named(_disruption_budget),
     ),
+    **STORAGE_PRINTERS,
+    "certificatesigningrequests": Printer(
+        columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"), _signing_request
+    ),
+    "mutatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
+    "validatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
+    "validatingadmissionpolicies": Printer(
+        columns("Validations", "ParamKind", "Age"),
+        named(lambda policy: [len(part(policy, "spec").get("validations") or []), _param_kind(policy)]),
+    ),
+    "validatingadmissionpolicybindings": Printer(columns("PolicyName", "ParamRef", "Age"), named(_policy_binding)),
     **WORKLOAD_PRINTERS,
 }
 _NODE_COLUMNS = columns(

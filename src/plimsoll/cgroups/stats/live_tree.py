@@ -23,11 +23,19 @@ from plimsoll.cgroups.drivers.v1 import CgroupsV1
 from plimsoll.cgroups.drivers.v2 import CgroupsV2
 from plimsoll.cgroups.engine.observe import walk
 from plimsoll.cgroups.stats.usage import CpuUsage, Pressures, from_texts
-from plimsoll.codec.kernel.files import cpu_max, number_or_max, process_stat
+from plimsoll.codec.kernel.files import cpu_max, flat_keyed, number_or_max, process_stat
 from plimsoll.linux.cgroup_files import CgroupMount, Directory, open_beneath
 from plimsoll.linux.processes import oom_score_adj, stat
 from plimsoll.linux.taskstats import Taskstats
-from plimsoll.rules.cgroups.view import CpuUsageView, MemoryUsageView, Standing, TaskStates, counted, log_line
+from plimsoll.rules.cgroups.view import (
+    CpuUsageView,
+    MemoryParts,
+    MemoryUsageView,
+    Standing,
+    TaskStates,
+    counted,
+    log_line,
+)
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.resources.oom_score import SANDBOX_SCORE
 
@@ -108,6 +116,7 @@ FILES_V1 = (
     *PRESSURE_FILES,
 )
 PAUSE = "pause"
+_KERNEL_PARTS = ("kernel_stack", "pagetables", "percpu", "sock", "slab")
 
 _LEAF_LINKS = 2  # `.` and the parent's entry; each child adds one
 _READ_BYTES = 1 << 14
@@ -126,15 +135,18 @@ def live_tree(driver: CgroupDriver, root: str, depth: int | None = None) -> dict
     Cgroups more than `depth` levels below are listed without figures.
     """
     deepest = None if depth is None else _level(root) + depth
-    return {path: standing(texts, driver.version) for path, texts in _texts(driver, root, deepest)}
+    texts = tree_texts(driver, root, files_of(driver), deepest)
+    return {path: standing(each, driver.version) for path, each in texts}
 
 
 def _level(path: str) -> int:
     return path.rstrip("/").count("/")
 
 
-def _texts(driver: CgroupDriver, root: str, deepest: int | None) -> Iterator[tuple[str, Texts]]:
-    files = files_of(driver)
+def tree_texts(
+    driver: CgroupDriver, root: str, files: Sequence[str], deepest: int | None = None
+) -> Iterator[tuple[str, Texts]]:
+    """The files of a cgroup and of all its descendants, parents first; those below `deepest` without files."""
     if not isinstance(driver, CgroupsV1 | CgroupsV2):
         for path in (root, *walk(driver, root)):
             if (cgroup := driver.read(path, files)) is not None:
@@ -220,6 +232,27 @@ def standing(texts: Texts, version: CgroupVersion) -> Standing:
         None if used.pids is None else used.pids.limit,
         _shares(used.pressure),
         None if events is None else events.oom_kill,
+        parts=memory_parts(texts["memory.stat"], version) if "memory.stat" in texts else None,
+    )
+
+
+def memory_parts(stat: bytes, version: CgroupVersion) -> MemoryParts:
+    """From memory.stat. Kernels before 5.18 have no `kernel`: then it is the sum of its parts."""
+    values = flat_keyed(stat)
+    if version == 1:
+        return MemoryParts(
+            values.get("total_rss"),
+            values.get("total_active_file"),
+            values.get("total_inactive_file"),
+            values.get("total_shmem"),
+        )
+    kernel = values.get("kernel")
+    return MemoryParts(
+        values.get("anon"),
+        values.get("active_file"),
+        values.get("inactive_file"),
+        values.get("shmem"),
+        sum(values.get(name, 0) for name in _KERNEL_PARTS) if kernel is None else kernel,
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from plimsoll.cli import console
 from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
+from plimsoll.cli.picture import write_picture
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.rules.cgroups.desired import Workload, defaulted_on, defaulted_workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
@@ -32,6 +33,9 @@ DIFF_VALUES = {
 }
 
 
+PICTURES = ("svg", "html")
+
+
 def run(
     files: Sequence[str], question: NodeQuestion, *, output: str, diff: str | None, advise: bool, brief: bool
 ) -> int:
@@ -39,12 +43,42 @@ def run(
     if diff is not None:
         return _run_diff(inputs, question, diff, output)
     setting, notes = question.setting()
-    good, problems = _sorted_out(inputs, setting)
-    found = explanation(_workloads(good, setting), setting, advise=advise)
+    good, problems = sorted_out(inputs, setting)
+    found = explanation(workloads(good, setting), setting, advise=advise)
     if not question.declared_capacity:
         notes += _missing_on_this_machine(found)
     if good:
         _print(found, setting, output, brief=brief, advise=advise)
+    return _finish(inputs, problems, notes, len(good))
+
+
+def run_topology(files: Sequence[str], question: NodeQuestion, path: str, output: str) -> int:
+    from plimsoll.cli.explain.topology import read_topology
+    from plimsoll.cli.explain.topology import run as place
+
+    machine = read_topology(path)
+    inputs = on_node(read_inputs(files, fragments=True), question.node)
+    setting, notes = question.setting()
+    good, problems = sorted_out(inputs, setting)
+    pods = [(work.pod, work.title) for work in workloads(good, setting)]
+    is_placed = place(pods, setting, machine, output) if good else True
+    return _finish(inputs, problems, [*notes, *machine.notes], len(good)) or (0 if is_placed else 1)
+
+
+def run_app(files: Sequence[str], question: NodeQuestion, app: str, kernel: str | None, output: str) -> int:
+    """What a language runtime makes of the limits of every container."""
+    from plimsoll.cli.explain.applications import answers, kernel_named, named, show
+
+    name, version = named(app)
+    release = kernel_named(kernel)
+    inputs = on_node(read_inputs(files, fragments=True), question.node)
+    setting, notes = question.setting()
+    good, problems = sorted_out(inputs, setting)
+    found = explanation(workloads(good, setting), setting)
+    if good:
+        show(answers(found, setting, name, version, release), output)
+    if good and not version:
+        notes.append(f"no version is named: the newest known is assumed (--app {name}=VERSION)")
     return _finish(inputs, problems, notes, len(good))
 
 
@@ -65,9 +99,16 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
     sides = []
     for word in (first, second):
         setting, notes = question.setting(**{DIFF_VALUES[word]: word})
-        good, problems = _sorted_out(inputs, setting)
-        sides.append((good, problems, notes, explanation(_workloads(good, setting), setting), setting))
-    (good, problems, notes, left, _), (_, other_problems, _, right, _) = sides
+        good, problems = sorted_out(inputs, setting)
+        sides.append((good, problems, notes, explanation(workloads(good, setting), setting), setting))
+    (good, problems, notes, left, on_left), (_, other_problems, _, right, on_right) = sides
+    if output in PICTURES:
+        from plimsoll.rules.picture.explained import explained_picture
+        from plimsoll.rules.picture.figure import comparison
+
+        pictures = explained_picture(left, on_left), explained_picture(right, on_right)
+        write_picture(comparison(*pictures, (first, second)), output)
+        return _finish(inputs, _merged(problems, other_problems), notes, len(good))
     rows = differences(left, right)
     if output == "json":
         echo_json(rows)
@@ -75,8 +116,11 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
         console.echo(_yaml(rows), nl=False)
     else:
         print_differences(rows, first, second, Paint(colourful()))
-    merged = problems + [each for each in other_problems if each not in problems]
-    return _finish(inputs, merged, notes, len(good))
+    return _finish(inputs, _merged(problems, other_problems), notes, len(good))
+
+
+def _merged(problems: list[ManifestProblem], others: list[ManifestProblem]) -> list[ManifestProblem]:
+    return problems + [each for each in others if each not in problems]
 
 
 def _diff_words(diff: str) -> tuple[str, str]:
@@ -88,7 +132,7 @@ def _diff_words(diff: str) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest], list[ManifestProblem]]:
+def sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest], list[ManifestProblem]]:
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
         desired = defaulted_on(given.pod, setting)
@@ -99,7 +143,7 @@ def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest
     return good, problems
 
 
-def _workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Workload]:
+def workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Workload]:
     """Unique titles: with the namespace if there is one, with a number if that is not enough."""
     seen: Counter[str] = Counter()
     works = []
@@ -121,6 +165,11 @@ def _print(found: Explanation, setting: NodeConfig, output: str, *, brief: bool,
         from plimsoll.cli.explain.script import script
 
         console.echo(script(found, setting), nl=False)
+    elif output in PICTURES:
+        from plimsoll.rules.picture.explained import explained_picture
+        from plimsoll.rules.picture.figure import drawing
+
+        write_picture(drawing(explained_picture(found, setting)), output)
     elif output == "table":
         from plimsoll.cli.explain.tree import table_lines
 

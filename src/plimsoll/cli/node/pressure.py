@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.node_info import node_page
 from plimsoll.cli.objects.completion import ObjectWords
+from plimsoll.cli.parameters import interval_option
 from plimsoll.cli.printers import order_lines
 from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, table
 from plimsoll.codec.node_pages import PressurePage, SignalShown, ThresholdShown
@@ -38,22 +39,78 @@ HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 @console.option(
     "--all", "everything", is_flag=True, help="Show the order for all signals, not only for memory and met thresholds."
 )
+@console.option("--here", is_flag=True, help="Read this machine and the kubelet's configuration; needs no cluster.")
 @console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
-def pressure(node: str, victims: int, everything: bool, output: str, **options: Any) -> int:
+@console.option("-w", "--watch", is_flag=True, help="Show it live until you leave it (q).")
+@interval_option
+def pressure(
+    node: str, victims: int, everything: bool, here: bool, output: str, watch: bool, interval: float, **options: Any
+) -> int:
     """Show how close a node is to evicting pods, and which pods it would evict.
 
     \b
     Examples:
       plimsoll pressure
       plimsoll pressure n1 --victims 20
+      plimsoll pressure --watch
       plimsoll pressure -o json
+      plimsoll pressure --here
     """
+    if watch:
+        if output != "text" or here:
+            raise console.UsageError("--watch shows the text of a node agent: it cannot be combined with -o or --here")
+        from plimsoll.cli.live.session import live
+
+        return live(PressureView(node, victims, everything, options), interval)
+    if here:
+        return _here(output)
     found = answered(options, lambda cluster: _asked(cluster, node))
     if output == "json":
         echo_json(found)
     else:
         for line in lines(found, victims, time.time(), Paint(colourful()), everything=everything):
             console.echo(line)
+    return 0
+
+
+class PressureView:
+    """`plimsoll pressure --watch`: asks the node again at every interval."""
+
+    def __init__(self, node: str, victims: int, everything: bool, options: dict[str, Any]) -> None:
+        self._node, self._victims, self._everything, self._options = node, victims, everything, options
+        self._paint = Paint(colourful())
+        self._shown: PressurePage | None = None
+
+    def refresh(self) -> None:
+        self._shown = answered(self._options, lambda cluster: _asked(cluster, self._node))
+
+    def head(self, width: int) -> Sequence[str]:
+        return []
+
+    def body(self, width: int) -> Sequence[str]:
+        if self._shown is None:
+            return []
+        return list(lines(self._shown, self._victims, time.time(), self._paint, everything=self._everything))
+
+    def foot(self, width: int) -> Sequence[str]:
+        return [self._paint("q leave  ↑ ↓ scroll", "dim")]
+
+    def key(self, name: str) -> bool:
+        return name in ("q", "escape")
+
+
+def _here(output: str) -> int:
+    from plimsoll.cli.node.pressure_here import page_here, stall_lines
+
+    found, notes = page_here()
+    if output == "json":
+        echo_json(found)
+    else:
+        for line in lines(found, 0, time.time(), Paint(colourful())):
+            console.echo(line)
+        console.echo("\n".join(["", *stall_lines()]))
+    for note in notes:
+        console.echo(f"note: {inert(note)}", err=True)
     return 0
 
 

@@ -15,7 +15,7 @@ from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.stats.live_tree import files_of, live_tree, sandboxes, task_states
 from plimsoll.cli import console
 from plimsoll.cli.node.tree_print import Picture, lines
-from plimsoll.cli.parameters import names_state_option, pods_option
+from plimsoll.cli.parameters import interval_option, names_state_option, pods_option
 from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, screen_width
 from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.files.state_dir import state_home
@@ -60,7 +60,9 @@ class NoPodsError(StructuredError):
 @pods_option
 @names_state_option
 @console.option("--against", metavar="FILE", help="Show differences from `plimsoll explain … -o json` (- for a pipe).")
-@console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
+@console.option("-o", "--output", type=console.Choice(["text", "json", "svg", "html"]), default="text")
+@console.option("-w", "--watch", is_flag=True, help="Show it live until you leave it (q).")
+@interval_option
 def tree(
     cgroup: str | None,
     cgroup_root: str,
@@ -70,21 +72,32 @@ def tree(
     state_dir: Path | None,
     against: str | None,
     output: str,
-) -> None:
+    watch: bool,
+    interval: float,
+) -> int:
     """Show the live cgroups of this machine: usage, protection, limits and stalls.
 
     Without CGROUP, shows all pods below kubepods or kubepods.slice, of a kubelet or of Plimsoll. Writes nothing.
+    `-o svg` draws them as vessels, filled to their usage, with all their lines; `-o html` adds a table.
 
     USED is the working set, CACHE is memory that the kernel can reclaim. CPU USED is the number of CPUs in use now,
     measured for 0.1 s. THROTTLED is the share of CPU periods in which the CPU limit stopped the cgroup. PRESSURE is the
     share of the last 10 s in which some task stalled.
     """
+    if watch and output != "text":
+        raise console.UsageError("--watch shows text: it cannot be combined with -o")
     found = this_host()
     driver = open_cgroupfs(found)
     home = state_dir or state_home(dict(os.environ), os.geteuid())
     try:
-        root = _chosen(driver, found, cgroup, cgroup_root)
-        view = snapshot(driver, root, _names(files, state_dir), depth=depth, with_tasks=with_tasks)
+        root = chosen(driver, found, cgroup, cgroup_root)
+        if watch:
+            from plimsoll.cli.live.session import live
+            from plimsoll.cli.node.tree_watch import TreeView
+
+            shown = TreeView(driver, root, known_names(files, state_dir), depth, with_tasks)
+            return live(shown, interval)
+        view = snapshot(driver, root, known_names(files, state_dir), depth=depth, with_tasks=with_tasks)
         if against is not None:
             view = msgspec.structs.replace(view, notes=differences(driver, view, _explained(against, driver)))
     except NoPodsError:
@@ -95,8 +108,32 @@ def tree(
         driver.close()
     if output == "json":
         echo_json(document(view))
+    elif output in ("svg", "html"):
+        _draw(view, output)
     else:
-        _print(view)
+        console.echo("\n".join(tree_lines(view, Paint(colourful()), screen_width())))
+    return 0
+
+
+def _draw(view: TreeSnapshot, output: str) -> None:
+    from plimsoll.cli.picture import write_picture
+    from plimsoll.rules.picture.figure import drawing
+    from plimsoll.rules.picture.observed import observed_picture
+
+    machine = this_machine()
+    remarks = [f"{path}: {note}" for path, notes in view.notes.items() for note in notes]
+    remarks += [f"misplaced: {path} (limits of pod, class and node do not apply)" for path in view.misplaced]
+    picture = observed_picture(
+        view.rows,
+        view.standings,
+        title=machine.name or "this machine",
+        facts=f"cgroup v{view.version} · {view.root}",
+        memory_bytes=view.machine_bytes,
+        cpu_milli=machine.cores * 1000,
+        version=view.version,
+        remarks=remarks,
+    )
+    write_picture(drawing(picture), output)
 
 
 class TreeSnapshot(msgspec.Struct, frozen=True):
@@ -113,6 +150,7 @@ class TreeSnapshot(msgspec.Struct, frozen=True):
     missing: Mapping[str, str]  # file → why this machine lacks it
     misplaced: list[str]
     notes: Mapping[str, list[str]] = {}  # path → differences from the explanation
+    read_s: float = 0.0  # by the monotonic clock
 
 
 class NotAnExplanationError(PlimsollError):
@@ -158,7 +196,7 @@ def differences(driver: CgroupDriver, view: TreeSnapshot, desired: Cgroup) -> di
     return drift(cgroups, observed, driver.has)
 
 
-def _names(files: tuple[str, ...], state_dir: Path | None) -> Names:
+def known_names(files: tuple[str, ...], state_dir: Path | None) -> Names:
     from plimsoll.cli.pod_names import every_pod_name
 
     found = every_pod_name(files, state_dir)
@@ -166,12 +204,22 @@ def _names(files: tuple[str, ...], state_dir: Path | None) -> Names:
 
 
 def snapshot(
-    driver: CgroupDriver, root: str, names: Names, *, depth: int | None = None, with_tasks: bool = False
+    driver: CgroupDriver,
+    root: str,
+    names: Names,
+    *,
+    depth: int | None = None,
+    with_tasks: bool = False,
+    before: TreeSnapshot | None = None,
 ) -> TreeSnapshot:
-    first, first_s = live_tree(driver, root, depth), time.monotonic()
-    time.sleep(CPU_SAMPLE_S)
-    standings = live_tree(driver, root, depth)
-    standings = with_cpu_rates(first, standings, time.monotonic() - first_s)
+    """CPU rates are those since `before`, or of a short sample."""
+    if before is None:
+        first, first_s = live_tree(driver, root, depth), time.monotonic()
+        time.sleep(CPU_SAMPLE_S)
+    else:
+        first, first_s = dict(before.standings), before.read_s
+    standings, read_s = live_tree(driver, root, depth), time.monotonic()
+    standings = with_cpu_rates(first, standings, read_s - first_s)
     owners = {path: owner_of(path) for path in standings}
     pause = sandboxes(driver, (path for path, owner in owners.items() if owner.kind == "container"), standings)
     rows = branches(standings, root, names=names, sandboxes=pause, depth=depth)
@@ -194,6 +242,7 @@ def snapshot(
         with_tasks,
         _missing(driver),
         list(_misplaced(driver)),
+        read_s=read_s,
     )
 
 
@@ -213,7 +262,7 @@ def _missing(driver: CgroupDriver) -> dict[str, str]:
     return {file: reason for file, reason in reasons.items() if reason is not None}
 
 
-def _chosen(driver: CgroupDriver, found: Hierarchies, cgroup: str | None, cgroup_root: str) -> str:
+def chosen(driver: CgroupDriver, found: Hierarchies, cgroup: str | None, cgroup_root: str) -> str:
     if cgroup is not None:
         path = below_mounts(cgroup, found)
         if driver.read(path, ()) is None and not driver.children(path):
@@ -237,17 +286,16 @@ def below_mounts(text: str, found: Hierarchies) -> str:
     return path
 
 
-def _print(view: TreeSnapshot) -> None:
-    paint = Paint(colourful())
+def tree_lines(view: TreeSnapshot, paint: Paint, screen: int) -> list[str]:
     picture = Picture(view.rows, view.standings, view.machine_bytes, view.notes, view.with_tasks, view.version)
-    shown = [headline(view, paint), *lines(picture, paint, screen_width())]
+    shown = [headline(view, paint), *lines(picture, paint, screen)]
     for path in view.misplaced:
         about = f"{inert(path)}  (limits of pod, class and node do not apply)"
         shown.append(f"{paint('misplaced', 'red')}  {hanging(about, 11)}")
     for reason, files in _by_reason(view.missing).items():
         about = f"{', '.join(files)} ({inert(reason)})"
         shown.append(paint(f"not available: {hanging(about, 15)}", "dim"))
-    console.echo("\n".join(shown))
+    return shown
 
 
 def headline(view: TreeSnapshot, paint: Paint) -> str:

@@ -9,13 +9,11 @@ from urllib.parse import quote
 import msgspec
 
 from plimsoll.cli import console
-from plimsoll.cli.client import ClusterClient, answered, cluster_options
+from plimsoll.cli.client import ClusterClient, answered
 from plimsoll.cli.failure import FailedError
 from plimsoll.cli.node_info import METRICS
-from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.printers import Columns, shown
 from plimsoll.cli.terminal import inert
-from plimsoll.cli.verb import Verb
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.node.node_object import SIMULATED
@@ -41,28 +39,8 @@ class Usage(msgspec.Struct, frozen=True):
         return [f"{self.cpu.milli}m", f"{self.memory.value // MIB}Mi"]
 
 
-@console.command("top", cls=Verb)
-@console.argument("kind", type=console.Choice([*KINDS]), metavar="pods|nodes")
-@console.argument("name", required=False, default="", type=ObjectWords("pods"), metavar="[NAME]")
-@cluster_options
-@console.option("-l", "--selector", default="", metavar="LABELS", help="app=web,tier!=cache")
-@console.option("--sort-by", type=console.Choice(["cpu", "memory"]), help="Largest first. [default: by name]")
-@console.option("--no-headers", is_flag=True, help="No column names.")
-@console.option("-o", "--output", type=console.Choice(["json", "yaml"]), help="The metrics as the server has them.")
-@console.option("-A", "--all-namespaces", is_flag=True, help="Pods of all namespaces.")
-@console.option("--containers", is_flag=True, help="One line for each container.")
-@console.option("--field-selector", default="", metavar="FIELDS", help="Of pods: spec.nodeName=n1")
-@console.option("--sum", "with_sum", is_flag=True, help="Print the sum of the pods below.")
-@console.option("--show-capacity", is_flag=True, help="Shares of the capacity of nodes, not of what is allocatable.")
-def top(kind: str, name: str, **options: Any) -> int:
-    """Show the CPU and memory that pods or nodes use.
-
-    \b
-    Examples:
-      plimsoll top pods -A --sort-by memory --sum
-      plimsoll top pod web --containers
-      plimsoll top nodes
-    """
+def show_top(kind: str, name: str, options: dict[str, Any]) -> int:
+    """`plimsoll top pods|nodes`, as `kubectl top` prints it."""
     show = KINDS[kind]
     for option in NOT_OF[show]:
         if options[option]:

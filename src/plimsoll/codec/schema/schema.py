@@ -113,6 +113,17 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind(_CORE, "v1", "Binding", "bindings", True, "core.Binding"),
     SchemaKind(_CORE, "v1", "Service", "services", True, "core.Service"),
     SchemaKind(_CORE, "v1", "Endpoints", "endpoints", True, "core.Endpoints"),
+    SchemaKind(_CORE, "v1", "PersistentVolume", "persistentvolumes", False, "core.PersistentVolume"),
+    SchemaKind(_CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, "core.PersistentVolumeClaim"),
+    SchemaKind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, "storage.StorageClass"),
+    SchemaKind(
+        "storage.k8s.io",
+        "v1",
+        "VolumeAttributesClass",
+        "volumeattributesclasses",
+        False,
+        "storage.VolumeAttributesClass",
+    ),
     SchemaKind(_CORE, "v1", "DeleteOptions", "", True, "meta.DeleteOptions"),
     SchemaKind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True, "discovery.EndpointSlice"),
     SchemaKind(_EVENTS, "v1", "Event", "events", True, "events.Event"),
@@ -171,6 +182,15 @@ KINDS: tuple[SchemaKind, ...] = (
         False,
         "certificates.CertificateSigningRequest",
     ),
+    *(
+        SchemaKind("admissionregistration.k8s.io", "v1", name, plural, False, f"admissionregistration.{name}")
+        for name, plural in (
+            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+            ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+            ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+            ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+        )
+    ),
     SchemaKind("metrics.k8s.io", "v1beta1", "PodMetrics", "pods", True, "metrics.PodMetrics"),
     SchemaKind("metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes", False, "metrics.NodeMetrics"),
 )
@@ -192,6 +212,7 @@ def _blocks() -> dict[str, list[str]]:
     """The lines of each struct, by its name."""
     from plimsoll.codec.schema import (
         accounts,
+        admission,
         cluster,
         container,
         controllers,
@@ -200,6 +221,7 @@ def _blocks() -> dict[str, list[str]]:
         pod,
         pod_parts,
         services,
+        storage,
         volumes,
         workloads,
     )
@@ -216,6 +238,8 @@ def _blocks() -> dict[str, list[str]]:
         workloads,
         controllers,
         accounts,
+        admission,
+        storage,
     )
     blocks: dict[str, list[str]] = {}
     lines: list[str] = []

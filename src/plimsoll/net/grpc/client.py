@@ -1,4 +1,4 @@
-"""gRPC over a unix socket: calls with a deadline, and streams of answers. h2 speaks HTTP/2, asyncio carries it.
+"""gRPC over a unix socket or TCP: calls with a deadline, and streams. h2 speaks HTTP/2, asyncio carries it.
 
 A call is one HTTP/2 stream: headers that name the method, one message with a prefix of five bytes (a flag, its length),
 answers framed the same way, and trailers with the status. One connection carries all calls; it is made for the
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from functools import partial
 from typing import Protocol
@@ -49,9 +50,19 @@ KeptAlive = Callable[[int], Keepalive]  # called with the file descriptor of eac
 
 
 class GrpcClient:
-    def __init__(self, socket_path: str, *, kept_alive: KeptAlive | None = None) -> None:
-        self.socket_path = socket_path
+    """Of a unix socket, or with `address` of a TCP port; `tls` has to offer `h2` by ALPN."""
+
+    def __init__(
+        self,
+        socket_path: str = "",
+        *,
+        address: tuple[str, int] | None = None,
+        tls: ssl.SSLContext | None = None,
+        kept_alive: KeptAlive | None = None,
+    ) -> None:
+        self.socket_path, self._address, self._tls = socket_path, address, tls
         self._kept_alive = kept_alive
+        self.name = socket_path if address is None else authority_of(*address)
         self.connections = 0  # made so far
         self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
@@ -66,7 +77,7 @@ class GrpcClient:
                 return await call.only_answer()
         except TimeoutError:
             if call is None:
-                raise GrpcUnavailableError(f"{self.socket_path}: not connected within {deadline_s:g} s") from None
+                raise GrpcUnavailableError(f"{self.name}: not connected within {deadline_s:g} s") from None
             raise GrpcError(DEADLINE_EXCEEDED, f"no answer within {deadline_s:g} s") from None
         finally:
             if call is not None:
@@ -86,9 +97,13 @@ class GrpcClient:
         finally:
             call.leave()
 
-    def close(self) -> None:
+    async def open(self, method: str, headers: Headers = ()) -> GrpcStream:
+        """A call on which both sides send messages at any time."""
+        return GrpcStream(await (await self._connected()).open(method, None, headers))
+
+    def close(self, why: str = "closed by us") -> None:
         if self._connection is not None:
-            self._connection.fail("closed by us")
+            self._connection.fail(why)
 
     async def _connected(self) -> _Connection:
         async with self._connecting:
@@ -96,14 +111,57 @@ class GrpcClient:
                 loop = asyncio.get_running_loop()
                 try:
                     async with asyncio.timeout(CONNECT_S):
-                        factory = partial(_Connection, kept_alive=self._kept_alive)
-                        _, self._connection = await loop.create_unix_connection(factory, self.socket_path)
+                        self._connection = await self._connect(loop)
                         self.connections += 1
                 except TimeoutError:
-                    raise GrpcUnavailableError(f"{self.socket_path}: not connected within {CONNECT_S:g} s") from None
-                except OSError as error:
-                    raise GrpcUnavailableError(f"{self.socket_path}: {error.strerror or error}") from error
+                    raise GrpcUnavailableError(f"{self.name}: not connected within {CONNECT_S:g} s") from None
+                except OSError as error:  # also of TLS
+                    raise GrpcUnavailableError(f"{self.name}: {error.strerror or error}") from error
             return self._connection
+
+    async def _connect(self, loop: asyncio.AbstractEventLoop) -> _Connection:
+        if self._address is None:
+            factory = partial(_Connection, kept_alive=self._kept_alive)
+            return (await loop.create_unix_connection(factory, self.socket_path))[1]
+        host, port = self._address
+        factory = partial(_Connection, authority=self.name, scheme="http" if self._tls is None else "https")
+        return (await loop.create_connection(factory, host, port, ssl=self._tls))[1]
+
+
+def authority_of(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+class GrpcStream:
+    """`received` raises GrpcError when the call has failed; it returns None when the server has ended it."""
+
+    def __init__(self, call: _Call) -> None:
+        self._call = call
+
+    async def send(self, message: bytes) -> None:
+        await self._call.send(message)
+
+    async def received(self) -> bytes | None:
+        answer = await self._call.received.get()
+        if not isinstance(answer, GrpcError):
+            return answer
+        if answer.code:
+            raise answer
+        return None
+
+    def received_at_once(self) -> list[bytes]:
+        """The messages that are there already."""
+        queue, messages = self._call.received, []
+        while not queue.empty():
+            answer = queue.get_nowait()
+            if isinstance(answer, GrpcError):
+                queue.put_nowait(answer)
+                break
+            messages.append(answer)
+        return messages
+
+    def leave(self) -> None:
+        self._call.leave()
 
 
 async def unary_over(
@@ -137,6 +195,10 @@ class _Call:
         if isinstance(end, GrpcError) and end.code:
             raise end
         return answer
+
+    async def send(self, message: bytes, *, is_last: bool = False) -> None:
+        """Raises GrpcUnavailableError when the connection is lost."""
+        await self._connection.send(self, b"\0" + len(message).to_bytes(PREFIX - 1) + message, is_last=is_last)
 
     def take_headers(self, headers: Mapping[str, str]) -> None:
         self._http_status = headers.get(":status", self._http_status)
@@ -173,8 +235,10 @@ class _Call:
 
 
 class _Connection(asyncio.Protocol):
-    def __init__(self, *, kept_alive: KeptAlive | None = None, authority: str = "localhost") -> None:
-        self._kept_alive, self._authority = kept_alive, authority
+    def __init__(
+        self, *, kept_alive: KeptAlive | None = None, authority: str = "localhost", scheme: str = "http"
+    ) -> None:
+        self._kept_alive, self._authority, self._scheme = kept_alive, authority, scheme
         self._keepalive: Keepalive | None = None
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._transport: asyncio.Transport | None = None
@@ -217,11 +281,20 @@ class _Connection(asyncio.Protocol):
             self._keepalive.end()
 
     async def start(self, method: str, request: bytes, deadline_s: float | None, more: Headers = ()) -> _Call:
+        call = await self.open(method, deadline_s, more)
+        try:
+            await call.send(request, is_last=True)
+        except BaseException:
+            self.forget(call)
+            raise
+        return call
+
+    async def open(self, method: str, deadline_s: float | None, more: Headers = ()) -> _Call:
         if self.lost:
             raise GrpcUnavailableError("the connection was closed")
         headers = [
             (":method", "POST"),
-            (":scheme", "http"),
+            (":scheme", self._scheme),
             (":path", method),
             (":authority", self._authority),
             ("te", "trailers"),
@@ -237,14 +310,9 @@ class _Connection(asyncio.Protocol):
             self.fail(f"no more calls on this connection: {error}")
             raise GrpcUnavailableError(str(error)) from error
         self._calls[call.stream_id] = call
-        try:
-            await self._send(call, b"\0" + len(request).to_bytes(PREFIX - 1) + request)
-        except BaseException:
-            self.forget(call)
-            raise
         return call
 
-    async def _send(self, call: _Call, data: bytes) -> None:
+    async def send(self, call: _Call, data: bytes, *, is_last: bool) -> None:
         """In parts, as the server's flow control window allows."""
         left = memoryview(data)
         while left and not call.ended:
@@ -255,7 +323,7 @@ class _Connection(asyncio.Protocol):
                 await call.may_send.wait()
                 continue
             part, left = left[:room], left[room:]
-            self._h2.send_data(call.stream_id, bytes(part), end_stream=not left)
+            self._h2.send_data(call.stream_id, bytes(part), end_stream=is_last and not left)
         self._flush()
 
     def forget(self, call: _Call) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -30,7 +30,8 @@ from plimsoll.node.pressure.throttle_watchdog import ThrottleWatchdog
 from plimsoll.node.resources.pod_cgroups import CgroupListener
 from plimsoll.node.stats.stats import NodePlace
 from plimsoll.rules.config.extras import NodeExtras
-from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.config.thresholds import FsLayout, Threshold
+from plimsoll.rules.eviction.assessment import NodeCondition, Observation
 from plimsoll.rules.eviction.decision import candidates
 from plimsoll.rules.eviction.ranking import ranked
 from plimsoll.rules.node.node_config import NodeConfig, withheld_hugepages
@@ -114,6 +115,18 @@ class PressureManager:
     def conditions(self) -> tuple[NodeCondition, ...]:
         return self._eviction.conditions
 
+    @property
+    def thresholds(self) -> Sequence[Threshold]:
+        return self._config.thresholds
+
+    @property
+    def layout(self) -> FsLayout:
+        return self._config.layout
+
+    def observations(self) -> Mapping[str, Observation]:
+        """The signals now: the eviction manager may have read them ten seconds ago."""
+        return observe_now(self._signals)
+
     def oom_totals(self) -> Mapping[str, int]:
         """Level of the limit that was reached → number of processes killed, over all runs of the agent."""
         return self._oom_watcher.totals
@@ -162,7 +175,7 @@ class PressureManager:
             pressure_page(
                 self._eviction.conditions,
                 config.thresholds,
-                observe_now(self._signals),  # the eviction manager may have read them ten seconds ago
+                self.observations(),
                 self._eviction.decisions,
                 order,
                 layout=config.layout,

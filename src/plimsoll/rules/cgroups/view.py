@@ -186,6 +186,16 @@ class MemoryUsageView(msgspec.Struct, frozen=True, omit_defaults=True, rename="c
     max_bytes: int | None = None
 
 
+class MemoryParts(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What the memory in use consists of. File pages can be reclaimed, inactive ones first; None: not reported."""
+
+    anon_bytes: int | None = None
+    active_file_bytes: int | None = None
+    inactive_file_bytes: int | None = None
+    shmem_bytes: int | None = None
+    kernel_bytes: int | None = None
+
+
 class CpuUsageView(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     limit_milli: int | None = None
     weight: int | None = None  # v2's cpu.weight or v1's cpu.shares
@@ -206,6 +216,7 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     pressure: Mapping[str, float] = {}  # resource → percent of the last 10 s in which some task stalled
     oom_kills: int | None = None
     tasks: TaskStates | None = None
+    parts: MemoryParts | None = None
 
 
 def with_cpu_rates(

@@ -40,6 +40,8 @@ class Gate(msgspec.Struct, frozen=True):
 
 GATES = (
     Gate("ContainerRestartRules", True, "Containers may have a restart policy and restart rules of their own."),
+    Gate("CPUManagerPolicyAlphaOptions", True, "Options of the CPU manager of alpha quality may be set."),
+    Gate("CPUManagerPolicyBetaOptions", True, "Options of the CPU manager of beta quality may be set."),
     Gate("CustomCPUCFSQuotaPeriod", False, "cpuCFSQuotaPeriod may differ from 100ms."),
     Gate("DRANodeAllocatableResources", False, "Devices may replace cpu and memory in a pod's requests."),
     Gate("HugepageAwareEviction", False, "memory.available is reduced by the node's huge pages."),
@@ -77,6 +79,8 @@ GATES = (
     Gate("ReduceDefaultCrashLoopBackOffDecay", False, "Crash back-off begins with 1 s and ends at 1 minute."),
     Gate("RestartAllContainersOnContainerExits", True, "A restart rule may restart all containers of a pod."),
     Gate("SidecarContainers", True, "Init containers with restartPolicy Always run beside the others.", True),
+    Gate("TopologyManagerPolicyAlphaOptions", True, "Options of the topology manager of alpha quality may be set."),
+    Gate("TopologyManagerPolicyBetaOptions", True, "Options of the topology manager of beta quality may be set."),
 )
 KNOWN_GATES = {gate.name: gate for gate in GATES}
 
