@@ -44,6 +44,7 @@ FIRST_RATE_S = 1.0  # the minimum for a new container: ten periods of its quota
 _POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
 _CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
 MACHINE = "/"  # the root cgroup: a kubelet reports the usage of the machine, not of its pods
+SCRAPED_PARTS: tuple[Part, ...] = ("memory", "lines", "pressure")
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
 _FDS_PER_READER = 11  # the most that v1 needs
 
@@ -161,7 +162,7 @@ class Stats:
     ) -> None:
         self._system = system
         self._node, self._places, self._clock, self._proc = node, places, clock, proc
-        self._readers = _Readers(files)
+        self._readers, self._scraped = _Readers(files), _Readers(files)
         self._rates = _Rates()
         self.disks = DiskUsage(clock)
         self._layers = WritableLayers(layers, clock)
@@ -171,6 +172,7 @@ class Stats:
     def close(self) -> None:
         """Close all files; the next sample opens them again."""
         self._readers.keep_only(())
+        self._scraped.keep_only(())
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -199,6 +201,21 @@ class Stats:
         ]
         limits = ((path, self._readers.cpu_limit(path)) for path in paths if path)
         return {path: limit for path, limit in limits if limit is not None}
+
+    def scraped(self, snapshot: StatsSnapshot) -> dict[str, CgroupUsage]:
+        """By cgroup path: the lines and the pressure of kubepods, its classes, pods and containers, read now."""
+        paths = {snapshot.node.place.pods_path: None, **dict.fromkeys(self.class_paths(snapshot))}
+        for pod in snapshot.pods:
+            paths.update(dict.fromkeys((pod.place.cgroup, *(one.place.cgroup for one in pod.containers))))
+        self._scraped.keep_only(paths)
+        readings = ((path, self._scraped.read(path, SCRAPED_PARTS)) for path in paths)
+        return {path: reading for path, reading in readings if reading is not None}
+
+    @staticmethod
+    def class_paths(snapshot: StatsSnapshot) -> list[str]:
+        """The cgroups between kubepods and the pods; a Guaranteed pod has none."""
+        above = {pod.place.cgroup.rpartition("/")[0] for pod in snapshot.pods if pod.place.cgroup}
+        return sorted(above - {snapshot.node.place.pods_path, ""})
 
     def _close_when_idle(self) -> None:
         if self._idle is not None:
