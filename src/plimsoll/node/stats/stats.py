@@ -44,7 +44,8 @@ FIRST_RATE_S = 1.0  # the minimum for a new container: ten periods of its quota
 _POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
 _CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
 MACHINE = "/"  # the root cgroup: a kubelet reports the usage of the machine, not of its pods
-SCRAPED_PARTS: tuple[Part, ...] = ("memory", "lines", "pressure")
+_SCRAPED_PARTS: tuple[Part, ...] = ("lines", "pressure")  # what a sample does not have
+_CLASS_PARTS: tuple[Part, ...] = ("memory", "lines")
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
 _FDS_PER_READER = 11  # the most that v1 needs
 
@@ -203,13 +204,23 @@ class Stats:
         return {path: limit for path, limit in limits if limit is not None}
 
     def scraped(self, snapshot: StatsSnapshot) -> dict[str, CgroupUsage]:
-        """By cgroup path: the lines and the pressure of kubepods, its classes, pods and containers, read now."""
-        paths = {snapshot.node.place.pods_path: None, **dict.fromkeys(self.class_paths(snapshot))}
+        """By cgroup path: kubepods, its classes, pods and containers with their lines and pressure, read now; the
+        usage of memory is that of the sample."""
+        node = snapshot.node
+        sampled = {node.place.pods_path: node.pods}
         for pod in snapshot.pods:
-            paths.update(dict.fromkeys((pod.place.cgroup, *(one.place.cgroup for one in pod.containers))))
-        self._scraped.keep_only(paths)
-        readings = ((path, self._scraped.read(path, SCRAPED_PARTS)) for path in paths)
-        return {path: reading for path, reading in readings if reading is not None}
+            sampled[pod.place.cgroup] = pod.measured
+            sampled.update((one.place.cgroup, one.measured) for one in pod.containers)
+        classes = self.class_paths(snapshot)
+        self._scraped.keep_only({*sampled, *classes})
+        found: dict[str, CgroupUsage] = {}
+        for path, measured in sampled.items():
+            read = self._scraped.read(path, _SCRAPED_PARTS)
+            if read is not None and measured is not None:
+                memory = measured.usage.memory
+                found[path] = CgroupUsage(memory, pressure=read.pressure, lines=read.lines)
+        own = ((path, self._scraped.read(path, _CLASS_PARTS)) for path in classes)
+        return found | {path: read for path, read in own if read is not None}
 
     @staticmethod
     def class_paths(snapshot: StatsSnapshot) -> list[str]:
