@@ -97,7 +97,7 @@ def start_cpu_ms(words: list[str]) -> float:
     return best * 1000
 
 
-PARTS = ("plan", "upgrade", "cgroups", "scheduler", "api", "node", "pressure", "resize", "containerd")
+PARTS = ("plan", "upgrade", "audit", "cgroups", "scheduler", "api", "node", "pressure", "resize", "containerd")
 
 if __name__ == "__main__":
     chosen = sys.argv[1:] or list(PARTS)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
+from tests.e2e.etcd_process import store_options
 
 STOP_S = 60
 _PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
@@ -16,10 +18,13 @@ _PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
 class ApiProcess:
     """Runs from the moment it is created; `url` is set when `ready` has returned."""
 
-    def __init__(self, state: Path, log: Path, *options: str) -> None:
+    def __init__(self, state: Path, log: Path, *options: str, before: Sequence[str] = ()) -> None:
+        """`before`: words in front of the command, such as those of another network namespace."""
         self.state, self.log = state, log
         self.url = ""
-        command = [_PLIMSOLL, "api", "--state-dir", str(state), "--listen", "127.0.0.1:0", *options]
+        place = ["--state-dir", str(state), *(() if "--store-key-file" in options else store_options(state))]
+        listen = () if "--listen" in options else ("--listen", "127.0.0.1:0")
+        command = [*before, _PLIMSOLL, "api", *place, *listen, *options]
         with log.open("ab") as errors:
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
 

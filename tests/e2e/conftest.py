@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -106,3 +107,22 @@ def kubectl(cluster: FakeCluster, binary: Binary, home: Path, request: pytest.Fi
     made("create", "namespace", namespace)
     yield made
     made("delete", "namespace", namespace, "--wait=false")
+
+
+@pytest.fixture(scope="session")
+def dashboard_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """One for all tests of the dashboard."""
+    from tests.e2e.dashboard_browser import running_cluster
+
+    with running_cluster(tmp_path_factory.mktemp("dashboard")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def dashboard(dashboard_cluster: Any, exercised: Callable[[str, str], None]) -> Iterator[Any]:
+    """The cluster and a browser. Not longer than a module: Playwright occupies the event loop of the thread."""
+    from tests.e2e.dashboard_browser import chromium
+
+    with chromium() as browser:
+        exercised("browser", f"Chromium {browser.version}")
+        yield dashboard_cluster, browser

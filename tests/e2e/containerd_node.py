@@ -23,10 +23,12 @@ class Containerd(OwnContainerd):
     """In a mount namespace of its own, and again in the same one after it has ended."""
 
     _mounts = -1
+    propagation = "private"  # of mounts in that namespace, among its own; none reaches the machine's
 
     def start(self, *before: str) -> None:
         if self._mounts < 0:
-            super().start("unshare", "--mount", "--propagation", "private", *before)
+            own = ("/bin/sh", "-c", f'mount --make-r{self.propagation} / && exec "$@"', "-")
+            super().start("unshare", "--mount", "--propagation", "private", *own, *before)
             self._mounts = os.open(f"/proc/{self.pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
         else:
             super().start("nsenter", self.mounts, *before)

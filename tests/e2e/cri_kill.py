@@ -16,7 +16,7 @@ from tests.e2e.containerd_node import Containerd, containerd_node, inside, node_
 from tests.e2e.node_kill import STAYING, Document, Story, Wanted
 from tests.e2e.real_node import RealNode, real_node
 from tests.kernel.test_host_faulty_cri import FAULTS, Fault, faulty, path
-from tests.unit.runtime.cri.grpc_server import Server
+from tests.unit.net.grpc.grpc_server import Server
 
 Act = Callable[["CriStory", Containerd], Awaitable[None]]
 

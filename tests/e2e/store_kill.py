@@ -26,8 +26,9 @@ import zlib
 from pathlib import Path
 
 from plimsoll.store.errors import ExpiredError, StoreError
+from plimsoll.store.log import DecideMany
 from plimsoll.store.records import Decision, Delete, History, Record
-from plimsoll.store.store import Decide, DecideMany, Store
+from plimsoll.store.store import Decide, Store
 
 WRITERS = 16
 AWAY = -1  # in place of the version a watcher goes on from

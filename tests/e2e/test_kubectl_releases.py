@@ -15,13 +15,15 @@ from typing import Any
 
 import pytest
 
+from plimsoll.net.grpc.client import GrpcClient
 from plimsoll.rules.profile import FIRST_MINOR, LAST_MINOR, profile_named
 from tests.e2e.kubectl import Kubectl, NoKubectlError, of_minor
-from tests.e2e.real_node import NODE, pod_of, real_node, running, status_of
+from tests.e2e.real_node import NODE, RealNode, pod_of, real_node, running, status_of
 from tests.e2e.stream_checks import SERVER
 from tests.e2e.waiting import until
 
 FIRST_WITH_SUBRESOURCE = 32
+PODS_API_FROM = 37
 GATE_ON_FROM = 33  # before that, a cluster that wants resizes switches the gate on
 GATE = ("--feature-gates", "InPlacePodVerticalScaling=true")
 ALWAYS = {FIRST_MINOR, FIRST_WITH_SUBRESOURCE, LAST_MINOR}
@@ -46,18 +48,21 @@ def minor(request: pytest.FixtureRequest) -> int:
 
 
 @pytest.fixture(scope="module")
-def cluster(
-    minor: int, tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str], None]
-) -> Iterator[Kubectl]:
+def node(minor: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
+    gate = GATE if minor < GATE_ON_FROM else ()
+    directory = tmp_path_factory.mktemp(f"home-{minor}") / "cluster"
+    with real_node(directory, f"1.{minor}", options=gate, api_options=gate) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(minor: int, node: RealNode, exercised: Callable[[str, str], None]) -> Kubectl:
     try:
         binary = of_minor((1, minor))
     except NoKubectlError as error:
         pytest.skip(str(error))
-    home = tmp_path_factory.mktemp(f"home-{minor}")
-    gate = GATE if minor < GATE_ON_FROM else ()
-    with real_node(home / "cluster", f"1.{minor}", options=gate, api_options=gate) as node:
-        exercised("kubectl of each release", binary.version)
-        yield Kubectl(binary, node.kubeconfig, home)
+    exercised("kubectl of each release", binary.version)
+    return Kubectl(binary, node.kubeconfig, node.directory.parent)
 
 
 @pytest.fixture
@@ -127,6 +132,19 @@ def test_the_server(kube: Kubectl, minor: int) -> None:
     (node,) = kube("get", "nodes", "-o", "wide").table
     assert node[:3] == [NODE, "Ready", "<none>"]
     assert node[4].startswith(f"v1.{minor}.")
+
+
+async def test_the_pods_api(kube: Kubectl, node: RealNode, minor: int) -> None:
+    """Its gate is on by default since 1.37."""
+    socket_path = node.state / "pods-api/pods-api.sock"
+    assert socket_path.exists() == (minor >= PODS_API_FROM)
+    if minor >= PODS_API_FROM:
+        started(kube, pod("shown"))
+        client = GrpcClient(str(socket_path))
+        shown = await client.unary("/v1alpha1.Pods/ListPods", b"", 60)
+        client.close()
+        uid = jsonpath(kube, "pod/shown", ".metadata.uid").encode()
+        assert uid in shown and b"busybox" in shown and b"Running" in shown
 
 
 def test_objects(kube: Kubectl, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import json
 import os
@@ -16,6 +17,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.cgroups.drivers.detect import this_host
 from plimsoll.codec.lean.lean import from_document
+from plimsoll.kube.http import HttpTransport
+from plimsoll.kube.kubeconfig import load
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.node.node_config import machine_from_capacity, resolved
@@ -61,6 +64,22 @@ def test_a_log_in_every_way(kube: Kubectl) -> None:
     assert kube("logs", "talk", "--since=1h").lines[0] == "line 1"
     assert kube("logs", "talk", "--since-time=2999-01-01T00:00:00Z").out == ""
     assert 'previous terminated container "c" in pod "talk" not found' in kube.refused("logs", "talk", "-p")
+
+
+async def test_a_log_over_a_websocket(kube: Kubectl, node: RealNode) -> None:
+    """As browsers read it: binary messages without a channel, until the log ends."""
+    kube("create", "-f", "-", stdin=pod("sockets", shell("c", "echo one; echo two"), restartPolicy="Never"))
+    until(lambda: status_of(kube, "sockets").get("phase") == "Succeeded")
+    transport = HttpTransport(load(node.kubeconfig))
+    try:
+        socket = await transport.websocket("/api/v1/namespaces/default/pods/sockets/log?follow=true", ["binary.k8s.io"])
+        log = b""
+        async with asyncio.timeout(60):
+            async for piece, _ in socket.pieces():
+                log += piece
+    finally:
+        await transport.close()
+    assert log == b"one\ntwo\n"
 
 
 def test_a_log_is_followed_to_its_end_and_the_one_before_is_kept(kube: Kubectl) -> None:

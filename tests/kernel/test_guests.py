@@ -20,7 +20,14 @@ LONG = pytest.mark.long
 SUITES = [
     pytest.param(
         "uml-v2",
-        ["test_v2.py", "test_v2_events.py", "test_v2_tree.py", "test_v2_stats.py", "test_own_place.py"],
+        [
+            "test_v2.py",
+            "test_v2_events.py",
+            "test_v2_tree.py",
+            "test_v2_stats.py",
+            "test_own_place.py",
+            "test_audit.py",
+        ],
         300.0,
         id="v2-cgroupfs",
     ),

@@ -23,7 +23,7 @@ from tests.kernel import containerd_checks as checks
 from tests.kernel.containerd import IMAGE, PLUGINS, Containerd, cgroup_parent, private_containerd
 from tests.kernel.containerd_checks import MIB, WAITS_FOR_TERM, Bench, cgroup_directory, until
 from tests.kernel.guest import GuestMissingError
-from tests.unit.runtime.cri.grpc_server import Server
+from tests.unit.net.grpc.grpc_server import Server
 
 
 def moments(*seconds: float, more: tuple[float, ...]) -> list[Any]:

@@ -14,13 +14,13 @@ from typing import Literal, TypeVar
 
 import pytest
 
-from plimsoll.runtime.cri.grpc import GrpcError
+from plimsoll.net.grpc.status import GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import RuntimeCallError
 from tests.kernel.containerd import Containerd, cgroup_parent
 from tests.kernel.containerd_checks import Bench
 from tests.kernel.test_host_containerd import daemon  # noqa: F401
-from tests.unit.runtime.cri.grpc_server import Handler, HangUpError, Server
+from tests.unit.net.grpc.grpc_server import Handler, HangUpError, Server
 
 CALLS = [
     "Version", "Status", "RuntimeConfig", "ListPodSandbox", "PodSandboxStatus", "RunPodSandbox", "StopPodSandbox",

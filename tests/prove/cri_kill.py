@@ -10,7 +10,7 @@ from tests.e2e.containerd_node import own_containerd
 from tests.e2e.cri_kill import run, run_faults
 from tests.kernel.containerd import cgroup_parent
 from tests.kernel.test_host_faulty_cri import CALLS, FAULTS, faulty, live, path
-from tests.unit.runtime.cri.grpc_server import Server
+from tests.unit.net.grpc.grpc_server import Server
 
 KILLS = {"agent": 50, "containerd ends": 5, "containerd dies": 5, "both": 5}
 

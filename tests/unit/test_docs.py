@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
+from html.parser import HTMLParser
 from pathlib import Path
 
 from plimsoll.codec.schema.schema import KINDS
@@ -49,3 +52,35 @@ def test_no_kind_that_is_served_is_listed_as_missing() -> None:
     names = {kind.name for kind in KINDS}
     assert not names & missing
     assert served - names <= {"–"} and {"Pod", "Node", "Deployment"} <= served and "Ingress" in missing
+
+
+def test_the_navigation_of_the_site_names_every_page() -> None:
+    named = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    docs = ROOT / "docs"
+    written = {path.relative_to(docs).as_posix() for path in docs.rglob("*.md") if not path.name.startswith("00")}
+    assert written - named == set()
+
+
+class Loaded(HTMLParser):
+    """The addresses that a page loads without a click: scripts, styles, pictures, frames."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.addresses: list[str] = []
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        named = found.get("href") if tag == "link" else found.get("src")
+        if named and found.get("rel") != "canonical":
+            self.addresses.append(named)
+
+
+def test_the_site_builds_without_a_warning_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    command = [sys.executable, str(ROOT / "docs" / "build.py"), "--site", str(tmp_path / "site")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = list((tmp_path / "site").rglob("*.html"))
+    assert len(built) > 50
+    remote = {(page.name, each) for page in built for each in Loaded(page).addresses if "//" in each}
+    assert remote == set()

@@ -118,7 +118,7 @@ def families() -> frozenset[str]:
     return frozenset(anchor.partition("-")[0] for anchor in ids if re.fullmatch(r"[A-Z]+-\d+[a-z]?", anchor))
 
 
-SECTION = re.compile(r"\b(0[1-6]),? ((?:§§?\d[\d.]*[ab]?|[A-Y]\d+)(?:(?:, | and |/|–)(?:§\d[\d.]*[ab]?|[ABEY]\d+))*)")
+SECTION = re.compile(r"\b(0[1-7]),? ((?:§§?\d[\d.]*[ab]?|[A-Y]\d+)(?:(?:, | and |/|–)(?:§\d[\d.]*[ab]?|[ABEY]\d+))*)")
 CLAUSE = re.compile(r"(?<![\w-])([A-Z]{1,2})-(\d+[a-z]?)(?![\w-]|\.\d)")
 
 

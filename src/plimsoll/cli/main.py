@@ -32,6 +32,11 @@ VERBS = {
         "upgrade_check",
         "Show what an upgrade changes for pods and nodes, and why.",
     ),
+    "audit": (
+        "plimsoll.cli.audit.command",
+        "audit_group",
+        "Show where the kernel of a node differs from what its pods declare.",
+    ),
     "tree": ("plimsoll.cli.node.tree", "tree", "Show the live cgroups of this machine: usage, limits, throttling."),
     "whose": ("plimsoll.cli.node.owner", "whose", "Show which pod and container a process belongs to."),
     "get": (
@@ -85,8 +90,14 @@ VERBS = {
         "up",
         "Start a cluster on this machine: API server, scheduler, node, three pods.",
     ),
+    "dashboard": (
+        "plimsoll.cli.objects.dashboard",
+        "dashboard",
+        "Open the dashboard of the cluster in a browser.",
+    ),
     "reset": ("plimsoll.cli.server.reset", "reset", "End that cluster and remove everything that plimsoll has made."),
     "version": ("plimsoll.cli.objects.version", "version", "Print the versions of this program and of the server."),
+    "man": ("plimsoll.cli.objects.man", "man", "Print manual pages."),
     "completion": ("plimsoll.cli.objects.completion", "completion", "Print the completion script of a shell."),
 }
 

@@ -41,7 +41,7 @@ async def node_page(cluster: ClusterClient, node: str, page: str, kind: type[Pag
     if answer.status == 404:
         raise NoSuchPageError(
             f"node {node} does not serve /{page}: it runs a kubelet or an older plimsoll; "
-            f"use `plimsoll describe node {node}` and `plimsoll events -A --types Warning`"
+            f"run `plimsoll {page} --here` there, or use `plimsoll describe node {node}` and `plimsoll events -A`"
         )
     if answer.status >= 400:
         raise api_error(answer)

@@ -84,6 +84,11 @@ class HttpTransport:
             async for part in connection.parts():
                 yield part
 
+    @property
+    def server(self) -> str:
+        """The address, without a slash at its end."""
+        return self._access.server.rstrip("/")
+
     async def _whole(self, connection: HttpClientConnection) -> bytes:
         parts, size = [], 0
         async for part in connection.parts():

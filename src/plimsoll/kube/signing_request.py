@@ -6,12 +6,18 @@ module runs as a program, writes the key and the request (both PEM) to its stand
 
 from __future__ import annotations
 
+import ipaddress
 import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from plimsoll.aio import run_command
 from plimsoll.errors import PlimsollError
+
+if TYPE_CHECKING:
+    from cryptography.x509 import GeneralName
 
 GENERATE_S = 30.0
 _END_OF_KEY = b"-----END PRIVATE KEY-----\n"
@@ -26,8 +32,9 @@ class SigningRequest(msgspec.Struct, frozen=True):
     request: bytes
 
 
-async def signing_request(common_name: str, organization: str) -> SigningRequest:
-    command = (sys.executable, "-I", "-m", __name__, common_name, organization)
+async def signing_request(common_name: str, organization: str, names: Sequence[str] = ()) -> SigningRequest:
+    """`names`: host names and addresses, for a serving certificate."""
+    command = (sys.executable, "-I", "-m", __name__, common_name, organization, *names)
     try:
         code, output, errors = await run_command(*command, timeout_s=GENERATE_S)
     except TimeoutError:
@@ -38,7 +45,7 @@ async def signing_request(common_name: str, organization: str) -> SigningRequest
     return SigningRequest(key + end, request)
 
 
-def generate(common_name: str, organization: str) -> SigningRequest:
+def generate(common_name: str, organization: str, *names: str) -> SigningRequest:
     from cryptography import x509
     from cryptography.hazmat.primitives import hashes
     from cryptography.hazmat.primitives.asymmetric import ec
@@ -50,12 +57,24 @@ def generate(common_name: str, organization: str) -> SigningRequest:
         x509.NameAttribute(NameOID.ORGANIZATION_NAME, organization),
         x509.NameAttribute(NameOID.COMMON_NAME, common_name),
     ]
-    request = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject)).sign(key, hashes.SHA256())
+    builder = x509.CertificateSigningRequestBuilder().subject_name(x509.Name(subject))
+    if names:
+        builder = builder.add_extension(x509.SubjectAlternativeName([_general_name(name) for name in names]), False)
+    request = builder.sign(key, hashes.SHA256())
     return SigningRequest(
         key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()), request.public_bytes(Encoding.PEM)
     )
 
 
+def _general_name(name: str) -> GeneralName:
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(name))
+    except ValueError:
+        return x509.DNSName(name)
+
+
 if __name__ == "__main__":
-    pair = generate(*sys.argv[1:3])
+    pair = generate(*sys.argv[1:])
     sys.stdout.buffer.write(pair.key + pair.request)

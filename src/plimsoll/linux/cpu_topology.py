@@ -17,7 +17,8 @@ def this_topology(system: Path = SYSTEM) -> CpuTopology:
     for cpu in cpu_numbers(online.strip()) or ():
         topology = system / f"cpu/cpu{cpu}/topology"
         package, siblings = topology / "physical_package_id", topology / "thread_siblings_list"
-        texts[cpu] = CpuTexts(text_or_empty(package), text_or_empty(siblings))
+        cache = system / f"cpu/cpu{cpu}/cache/index3/shared_cpu_list"
+        texts[cpu] = CpuTexts(text_or_empty(package), text_or_empty(siblings), text_or_empty(cache))
     nodes = {
         int(path.name.removeprefix("node")): text_or_empty(path / "cpulist")
         for path in sorted((system / "node").glob("node[0-9]*"))

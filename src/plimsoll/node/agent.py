@@ -17,7 +17,7 @@ import asyncio
 import gc
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +31,10 @@ from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.reflector import ObjectChange, Reflector
 from plimsoll.linux.machine import has_app_armor, has_selinux, kernel_version
+from plimsoll.linux.numa import NumaMemory
 from plimsoll.node.checkpoint import Checkpoint
+from plimsoll.node.devices.manager import DeviceManager
+from plimsoll.node.devices.pod_resources import PodResourcesServer
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pods.container_gc import Cleanup
 from plimsoll.node.pods.container_spec import NodePaths, node_names
@@ -48,8 +51,10 @@ from plimsoll.node.reporting.status_manager import Reporter
 from plimsoll.node.resources.cgroup_locator import CgroupLocator
 from plimsoll.node.resources.container_cgroups import AgentCgroups, ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
+from plimsoll.node.resources.memory_manager import MemoryManager
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.resource_managers import NodeResources, ResourceManagers, topology_setting
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
 from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.server.logs import LogRotation
@@ -73,12 +78,15 @@ from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.node.security_admission import NodeSecurity, check_unsafe_sysctls, security_refusals
+from plimsoll.rules.quantity import from_units
 from plimsoll.runtime.interface import Runtime
 
 log = logging.getLogger(__name__)
 
 SHUTDOWN_REFUSAL = AdmissionRefusal(REJECTED_REASON, REJECTED_MESSAGE)
 
+ONE_NODE = NumaMemory({}, {})
+PLUGINS, POD_RESOURCES = "device-plugins", "pod-resources"
 HOUSEKEEPING_S = 60.0
 UNKNOWN_PODS_S = 5.0
 END_S = 4.0  # Ctrl-C removes everything within five seconds
@@ -109,10 +117,12 @@ class Agent:
         keeps_images: bool = False,
         hidden: Sequence[Path] = (),
         topology: CpuTopology | None = None,
+        numa: NumaMemory | None = None,
     ) -> None:
         """`node`: the Node as the API server has it, for labels and taints; `read_node` reads it again. `unenforced`:
         why limits have no effect here. `keeps_images`: a present image is never pulled again. `hidden`: directories
-        that no hostPath may show, besides the state directory. `topology`: of the node's CPUs."""
+        that no hostPath may show, besides the state directory. `topology`: of the node's CPUs; `numa`: the
+        memory of its NUMA nodes."""
         check_unsafe_sysctls(setting.config.allowed_unsafe_sysctls)
         self.is_shutting_down: Callable[[], bool] = lambda: False  # the machine
         self.setting, self.runtime, self.node_name = setting, runtime, node_name
@@ -127,7 +137,7 @@ class Agent:
         self.paths = NodePaths(
             state_dir,
             state_dir / "logs",
-            node_names(),
+            node_names(setting.config),
             makes_etc=not runtime.makes_cgroups,
             bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
@@ -135,19 +145,37 @@ class Agent:
         )
         covered = () if runtime.makes_cgroups else (state_dir, *hidden)
         self.volumes = Volumes(state_dir, covered, features=lambda: runtime.features)
-        self.cpus = CpuManager(state_dir, setting, topology or flat(setting.machine.cores))
+        places, memory = topology or flat(setting.machine.cores), numa or ONE_NODE
+        self.cpus = CpuManager(state_dir, setting, places)
+        self.memory = MemoryManager(state_dir, setting, memory)
+        aligned = topology_setting(setting, places, memory)
+        self.devices = DeviceManager(
+            state_dir / PLUGINS,
+            aligned.layout.nodes,
+            narrow=setting.profile.device_hints_of_used_nodes,
+            report=self._device_event,
+        )
+        self.managers = ResourceManagers(setting, self.cpus, self.memory, aligned, self.devices)
         self._locator = (
             CgroupLocator(driver, setting.runtime, setting.machine.page_size, state_dir / "lifted.json")
             if runtime.makes_cgroups
             else None
         )
         cpus_of = self.cpus.cpus_of if self.cpus.is_static else None
-        self.cgroups = PodCgroups(tree, driver, setting, cpus=cpus_of, locator=self._locator)
+        mems_of = self.memory.mems_of if self.memory.is_static else None
+        self.cgroups = PodCgroups(tree, driver, setting, cpus=cpus_of, mems=mems_of, locator=self._locator)
         self.container_cgroups = self._container_cgroups(driver)
         period_s = setting.config.cpu_manager_reconcile_period_s
-        self._pinning = CpuPinning(self.cpus, self.cgroups, self.container_cgroups, period_s)
+        self._pinning = CpuPinning(
+            self.cpus,
+            self.cgroups,
+            self.container_cgroups,
+            period_s,
+            self.managers.retain,
+            binds_memory=self.memory.is_static,
+        )
         in_place = setting.config.gate("InPlacePodVerticalScaling")
-        reports = PodReports(
+        self.reports = PodReports(
             self.reporter, self.cgroups.readings,
             lambda: NodeView((node_ip,), runtime.name, setting.profile, in_place),
             setting.policy.gates, clock, self._mirror_of,
@@ -156,17 +184,18 @@ class Agent:
 
         known_node = node or (lambda: plain_node(node_name, setting))
         self.pods = Pods(
-            setting, self._make_worker, self.checkpoint, self.cpus, self._pinning, self.reporter, self.events,
-            self.meters, clock, lambda: with_own_size(known_node(), setting), conditions, self._pod_removed,
-            read_node, self._refusals,
+            setting, self._make_worker, self.checkpoint, self.managers, self._pinning, self.reporter, self.events,
+            self.meters, clock, lambda: with_own_size(known_node(), setting, self.devices.sizes()), conditions,
+            self._pod_removed, read_node, self._refusals,
         )  # fmt: skip
+        self.pod_resources = PodResourcesServer(NodeResources(self.managers, self.pods.allocated), self.devices)
         limits = crash_limits(setting.config.feature_gates, setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
-            setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.cpus,
+            setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.managers,
             self._pinning, self.pods.resizes, self.volumes, ObjectCache(client, clock),
             UserNamespaces(state_dir, setting.config.user_ids_per_pod), ServiceLinks(client, clock, server),
             RuntimeClasses(client), self.paths,
-            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, reports, self.meters,
+            Surroundings(host_ips=(node_ip,), allocatable=setting.allocatable), self.events, self.reports, self.meters,
             partial(compute_pod_actions, limits=limits, profile=setting.profile), clock, keeps_images,
             plugins_of(setting.config, clock), pull_limit(setting.config),
         )  # fmt: skip
@@ -198,7 +227,7 @@ class Agent:
         if self._locator is None:
             return AgentCgroups(self.cgroups, scopes_may_vanish=driver.name == "systemd")
         return RuntimeCgroups(
-            self.cgroups, self._locator, driver, self.runtime, self.view, self.cpus, self.checkpoint, self.setting
+            self.cgroups, self._locator, driver, self.runtime, self.view, self.managers, self.checkpoint, self.setting
         )
 
     def _make_worker(self, pod: RunPod, status: JsonObject, body: bytes) -> PodWorker:
@@ -209,9 +238,10 @@ class Agent:
         cpus_freed = partial(self.pods.resizes.retry, "pod_terminated")
         self.checkpoint.load()
         self._pinning.check()
-        self.cpus.load(drained=not self.checkpoint.all())
+        self.managers.load(drained=not self.checkpoint.all())
         await self.runtime.open()
         try:
+            await self._open_devices()
             await self.cgroups.setup()
             await self.static.begin()
             async with asyncio.TaskGroup() as group:
@@ -245,6 +275,8 @@ class Agent:
         finally:
             await self.pods.close()
             self.checkpoint.save_if_possible()
+            await self.pod_resources.close()
+            await self.devices.close()
             await self.runtime.close()
 
     async def stop(self) -> None:
@@ -318,6 +350,17 @@ class Agent:
         reference = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
         self.recorder.record(reference, "Warning", "InvalidStaticPod", sentence)
 
+    async def _open_devices(self) -> None:
+        try:
+            await self.devices.open()
+            await self.pod_resources.listen(self.paths.state / POD_RESOURCES)
+        except OSError as error:  # pods without devices do not depend on it
+            log.error("device plugins cannot register in %s: %s", self.devices.directory, error.strerror or error)
+
+    def _device_event(self, reason: str, message: str) -> None:
+        reference = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
+        self.recorder.record(reference, "Warning", reason, message)
+
     def _pod_removed(self) -> None:
         self.mirrors.wake()
 
@@ -373,14 +416,16 @@ def plain_node(name: str, setting: NodeConfig) -> Node:
     )
 
 
-def with_own_size(node: Node, setting: NodeConfig) -> Node:
+def with_own_size(node: Node, setting: NodeConfig, devices: Mapping[str, tuple[int, int]]) -> Node:
     """With the size that the agent has found: the API server's may be from before the last start."""
     status = node.status
+    capacity = {name: from_units(number) for name, (number, _) in devices.items()}
+    allocatable = {name: from_units(number) for name, (_, number) in devices.items()}
     return msgspec.structs.replace(
         node,
         status=msgspec.structs.replace(
             status,
-            capacity={**(status.capacity or {}), **setting.capacity},
-            allocatable={**(status.allocatable or {}), **setting.allocatable},
+            capacity={**(status.capacity or {}), **setting.capacity, **capacity},
+            allocatable={**(status.allocatable or {}), **setting.allocatable, **allocatable},
         ),
     )

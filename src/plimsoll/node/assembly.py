@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from plimsoll.cgroups.drivers.detect import memory_root, this_host
+from plimsoll.cgroups.stats.usage import Pressures, host_pressure
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import kubeconfig
 from plimsoll.kube.client import Client
@@ -28,10 +29,12 @@ from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.linux.identity import internal_ip, machine_identity
 from plimsoll.linux.mlock import lock_memory
 from plimsoll.linux.nice import raise_priority
+from plimsoll.linux.numa import this_numa
 from plimsoll.node.agent import Agent
 from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings
-from plimsoll.node.machine import LiveNode, RuntimeInfo, socket_path
+from plimsoll.node.live.agent_pods import live_source
+from plimsoll.node.machine import LiveNode, RuntimeInfo, node_place, socket_path
 from plimsoll.node.metrics import NodeMeters
 from plimsoll.node.pages import node_pages
 from plimsoll.node.pod_source import PodsShown
@@ -40,7 +43,8 @@ from plimsoll.node.pressure.eviction_manager import EvictionSink
 from plimsoll.node.pressure.evictor import Evictor, MonitoredPods, Reclaimers
 from plimsoll.node.pressure.manager import PressureManager, PressureSetup
 from plimsoll.node.pressure.oom_ledger import MonitoredContainer
-from plimsoll.node.reporting.certificate import NodeIdentity, Renewal, stored_identity
+from plimsoll.node.reporting.certificate import NodeIdentity, Renewal
+from plimsoll.node.reporting.credentials import node_credentials
 from plimsoll.node.reporting.event_correlator import EventType, ObjectReference
 from plimsoll.node.reporting.registration import Registration
 from plimsoll.node.resources.cgroup_repair import CgroupRepair
@@ -49,6 +53,7 @@ from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.server.auth import EndpointAccess, access_policy
 from plimsoll.node.server.server import NodeServer, server_tls
+from plimsoll.node.server.serving import ServingCertificate
 from plimsoll.node.stats.stats import NodePlace, Stats
 from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.rules.cgroups.repair import Repair
@@ -56,7 +61,6 @@ from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.service_links import linked_server
 from plimsoll.rules.lifecycle.shutdown import NOT_READY, shutdown_periods
 from plimsoll.rules.node.node_object import HandlerReport, ImageOnNode, NodeFacts, NodeHealth, RuntimeReport
-from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
 from plimsoll.version import git_version
@@ -111,7 +115,7 @@ class NodeProcess:
     def __init__(self, live: LiveNode, options: AgentOptions) -> None:
         self._live, self._options = live, options
         home = private_directory(options.state_dir)
-        access, identity, ca = _credentials(options, home)
+        access, identity, ca = node_credentials(options.kubeconfig, options.name, home, live.setting.config)
         self._server_url = access.server
         self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
         client = Client(self._transport)
@@ -123,13 +127,14 @@ class NodeProcess:
         self.meters = NodeMeters(options.name, live.setting.profile, memory_qos=memory_qos)
         state = private_directory(home / "node")
         self.agent = self._build_agent(client, state, hidden=(home, *secrets))
+        self.agent.devices.changed = self.registration.report_soon
         self._system_cgroups = OwnPlace(
             live.setting.config, live.driver, may_move_system=options.allow_move_system_processes
         )
         self._runtime_health: RuntimeHealth | None = None
         if isinstance(self._runtime, CriRuntime):
             self._runtime_health = RuntimeHealth(self._runtime, self.registration.report_soon)
-        pods, place = PodsShown(self.agent), _place(live, options.name, home)
+        pods, place = PodsShown(self.agent), node_place(live, options.name, home)
         self._imagefs = place.imagefs
         layers = self._runtime.writable_layers if isinstance(self._runtime, CriRuntime) else None
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
@@ -143,15 +148,19 @@ class NodeProcess:
         self.meters.oom_totals = self._pressure.oom_totals
         self._pressure.measure(self.meters.deciding)
         self._repair = build_repair(live, self.agent, self._event)
+        self._serving = ServingCertificate(live.setting.config, client, self._facts, home, identity)
+        self._live_pages = live_source(live, self.agent, self._pressure, self._pressures)
+        asked = {"live": self._live_pages.live_page, "history": self._live_pages.history_page}
         self._server = NodeServer(
             pods,
             self._runtime,
-            node_pages(live, self.agent, pods, self._stats, self._pressure),
+            node_pages(live, self.agent, pods, self._stats, self._pressure, self._pressures, asked),
             EndpointAccess(options.name, client, time.monotonic, access_policy(live.setting)),
-            server_tls(identity.certificate, identity.key, ca),
+            server_tls(self._serving.current, ca),
             time.time,
             live.setting.config.streaming_idle_s,
         )
+        self._serving.start(self._server.renew)
         self._renewal = Renewal(client, options.name, identity, home, self._renewed)
 
     def _build_agent(self, client: Client, state: Path, hidden: Sequence[Path]) -> Agent:
@@ -174,6 +183,7 @@ class NodeProcess:
             keeps_images=options.keep_images,
             hidden=hidden,
             topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
+            numa=None if live.driver.simulated else this_numa(),
         )
 
     def _build_pressure(self, place: NodePlace, state: Path) -> PressureManager:
@@ -220,12 +230,18 @@ class NodeProcess:
             "system cgroups": self._system_cgroups.keep(lambda note: log.warning("%s", note)),
             "registration": self._register(port, announce),
             "certificate": self._renewal.run(),
+            "serving certificate": self._serving.run(self.registration.registered),
             "pressure": self._pressure.run(),
             "cgroup repair": self._repair_cgroups(),
+            "history": self._live_pages.run(),
             "task stats": log_task_stats(self._live.files, self.agent.container_paths),
         }
         if self._runtime_health is not None:
             tasks["runtime health"] = self._runtime_health.run()
+        if self._live.setting.config.gate("PodsAPI"):
+            from plimsoll.node.pods_api import serve_pods  # HTTP/2 takes memory that most nodes do not need
+
+            tasks["pods api"] = serve_pods(self.agent, self._options.state_dir)
         if self._shutdown is not None:
             tasks["graceful shutdown"] = self._shutdown.run()
         if isinstance(self._runtime, CriRuntime) and not self._options.keep_images:
@@ -273,7 +289,14 @@ class NodeProcess:
         if self._is_shutting_down():
             errors = (*errors, NOT_READY)
         warnings = self.agent.container_cgroups.conditions()
-        return NodeHealth(frozenset(self._conditions()), errors, images, warnings, self._runtime_report())
+        return NodeHealth(
+            frozenset(self._conditions()),
+            errors,
+            images,
+            warnings,
+            self._runtime_report(),
+            self.agent.devices.sizes(),
+        )
 
     def _runtime_report(self) -> RuntimeReport:
         found = self._runtime.features
@@ -302,12 +325,16 @@ class NodeProcess:
 
     def _renewed(self, identity: NodeIdentity) -> None:
         self._transport.renew(identity.certificate, identity.key)
-        self._server.renew(identity.certificate, identity.key)
+        self._serving.identity_renewed(identity)
 
     def _system_pids(self) -> dict[str, int]:
         runtime = self._runtime
         pid = runtime.supervisor_pid if isinstance(runtime, ProcessRuntime) else runtime.pid
         return {"kubelet": os.getpid(), **({"runtime": pid} if pid else {})}
+
+    def _pressures(self) -> Pressures | None:
+        """Of the machine, unless the node is only a part of it."""
+        return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
 
 
 NodeEvent = Callable[[str, str, str], None]
@@ -360,19 +387,6 @@ async def _lift(agent: Agent, container: MonitoredContainer, high: str) -> None:
         await agent.container_cgroups.lift(lean_pod_of(worker.pod), container.name, container.id, high)
 
 
-def _credentials(options: AgentOptions, home: Path) -> tuple[kubeconfig.Access, NodeIdentity, bytes]:
-    """How to reach the API server, with the newest certificate of this node; the CA that clients are checked with."""
-    access = kubeconfig.load(options.kubeconfig)
-    ca = access.ca
-    if access.certificate is None or access.key is None or ca is None:
-        raise PlimsollError(
-            f"{options.kubeconfig}: a node needs a client certificate and the CA certificate: "
-            f"plimsoll api token create --node {options.name} prints such a file"
-        )
-    identity = stored_identity(home, NodeIdentity(access.certificate, access.key))
-    return msgspec.structs.replace(access, certificate=identity.certificate, key=identity.key), identity, ca
-
-
 def _runtime(live: LiveNode, home: Path, *secret: Path) -> ProcessRuntime | CriRuntime:
     if live.runtime is None:
         return embedded_runtime(live, home, *secret)
@@ -392,24 +406,3 @@ def _facts(live: LiveNode, options: AgentOptions, runtime: RuntimeInfo | Process
         declared_capacity=live.declared_capacity,
         simulated=live.driver.simulated,
     )
-
-
-def _place(live: LiveNode, name: str, home: Path) -> NodePlace:
-    """A node with declared capacity is not the whole machine: eviction counts its pods."""
-    pods_path = live.tree.status().path
-    filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
-    return NodePlace(
-        name=name,
-        pods_path=pods_path,
-        node_path=pods_path if live.declared_capacity else "/",
-        nodefs=str(home),
-        imagefs=_existing(filesystems.images) or str(home),
-        containerfs=_existing(filesystems.containers),
-        started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
-        system_started_s=time.time(),
-    )
-
-
-def _existing(mount_point: str) -> str:
-    """A runtime may have other mounts than the agent; one that the agent cannot see is ignored."""
-    return mount_point if os.path.isdir(mount_point) else ""

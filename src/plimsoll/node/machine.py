@@ -8,6 +8,8 @@ a running loop.
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from plimsoll.cgroups.drivers.v1 import CgroupsV1
     from plimsoll.cgroups.drivers.v2 import CgroupsV2
     from plimsoll.cgroups.engine.manager import CgroupManager
+    from plimsoll.node.stats.stats import NodePlace
     from plimsoll.rules.node.node_config import NodeConfig
 
 UNIX = "unix://"
@@ -117,3 +120,26 @@ async def _query_runtime(endpoint: str, path: str, timeout_s: float) -> RuntimeI
         await runtime.close()
     driver, configured = runtime.cgroup_driver, runtime.configured_driver
     return RuntimeInfo(endpoint, runtime.name, runtime.version, driver, configured, filesystems)
+
+
+def node_place(live: LiveNode, name: str, home: Path) -> NodePlace:
+    """A node with declared capacity is not the whole machine: eviction counts its pods."""
+    from plimsoll.node.stats.stats import NodePlace  # only agents need statistics
+
+    pods_path = live.tree.status().path
+    filesystems = Filesystems() if live.runtime is None else live.runtime.filesystems
+    return NodePlace(
+        name=name,
+        pods_path=pods_path,
+        node_path=pods_path if live.declared_capacity else "/",
+        nodefs=str(home),
+        imagefs=_existing(filesystems.images) or str(home),
+        containerfs=_existing(filesystems.containers),
+        started_s=time.time() - time.clock_gettime(time.CLOCK_BOOTTIME),
+        system_started_s=time.time(),
+    )
+
+
+def _existing(mount_point: str) -> str:
+    """A runtime may have other mounts than the agent; one that the agent cannot see is ignored."""
+    return mount_point if os.path.isdir(mount_point) else ""

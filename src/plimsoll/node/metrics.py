@@ -23,6 +23,30 @@ DRIFT_LEVELS = ("node", "class", "pod", "container")
 AGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
+class PodsApiMeters:
+    """Requests to the Pods API, and events that a slow watcher lost."""
+
+    def __init__(self) -> None:
+        def requests(name: str, what: str) -> Counter:
+            text = f"{what}. Broken down by server api version and status code."
+            return Counter(f"kubelet_pod_requests_{name}", text, ("server_api_version", "status_code"))
+
+        self.dropped = Counter(
+            "kubelet_pod_watch_events_dropped_total", "Cumulative number of pod watch events dropped."
+        )
+        self.total = requests("total", "Cumulative number of requests to the PodsAPI endpoint")
+        self.lists = requests("list_total", "Number of requests to the PodsAPI List endpoint")
+        self.gets = requests("get_total", "Number of requests to the PodsAPI Get endpoint")
+        self.watches = requests("watch_total", "Number of requests to the PodsAPI Watch endpoint")
+
+    def count(self, method: Counter, version: str, code: str) -> None:
+        self.total.add(version, code)
+        method.add(version, code)
+
+    def all(self) -> tuple[Counter, ...]:
+        return self.dropped, self.total, self.lists, self.gets, self.watches
+
+
 class NodeMeters:
     """Counters are incremented by the code that acts. Resizes as in 03 §8, evictions as in 04 §4."""
 

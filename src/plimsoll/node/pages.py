@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable, Mapping
 
-from plimsoll.cgroups.stats.usage import CgroupUsage, Pressures, host_pressure
+from plimsoll.cgroups.stats.usage import CgroupUsage, Pressures
 from plimsoll.node.agent import Agent
 from plimsoll.node.machine import LiveNode
 from plimsoll.node.pod_source import PodsShown
 from plimsoll.node.pressure.manager import PressureManager
+from plimsoll.node.server.logs import Query
 from plimsoll.node.server.server import NodePages
 from plimsoll.node.stats.line_metrics import LineMetrics
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
@@ -20,13 +22,18 @@ PAGE_AGE_S = 1.0
 DRIFT_PERIODS = 2  # a value that is refused is tried again in each period
 
 
-def node_pages(live: LiveNode, agent: Agent, pods: PodsShown, stats: Stats, pressure: PressureManager) -> NodePages:
+def node_pages(
+    live: LiveNode,
+    agent: Agent,
+    pods: PodsShown,
+    stats: Stats,
+    pressure: PressureManager,
+    pressures: Callable[[], Pressures | None],
+    asked: Mapping[str, Callable[[Query], Awaitable[bytes]]],
+) -> NodePages:
+    """`pressures`: of the machine. `asked`: further pages, with parameters."""
     meters, config = agent.meters, live.setting.config
     lines = LineMetrics()
-
-    def pressures() -> Pressures | None:
-        """Of the machine, unless the node is only a part of it."""
-        return None if live.declared_capacity or live.driver.simulated else host_pressure()
 
     async def summary() -> bytes:
         await stats.measure_disks()
@@ -57,6 +64,7 @@ def node_pages(live: LiveNode, agent: Agent, pods: PodsShown, stats: Stats, pres
         configuration=lambda: config_document(config, live.setting.profile),
         allocated=pods.allocated if config.gate("KubeletAllocatedPodsEndpoint") else None,
         own={"oom": pressure.oom_page, "pressure": pressure.pressure_page},
+        asked=asked,
     )
 
 

@@ -26,16 +26,18 @@ class PodsShown:
 
     def find(self, namespace: str, name: str) -> JsonObject | None:
         worker = self._agent.pods.named(namespace, name)
-        return None if worker is None else _document(worker)
+        return None if worker is None else shown_document(worker)
 
     def documents(self) -> Iterable[JsonObject]:
-        return [_document(worker) for worker in self._agent.pods]
+        return [shown_document(worker) for worker in self._agent.pods]
 
     def allocated(self) -> Iterable[JsonObject]:
         """Pods that have an allocation, with it: what admission counts."""
         known = ((worker, self._agent.checkpoint.get(worker.uid).allocation) for worker in self._agent.pods)
         return [
-            allocated_document(_document(worker), allocation) for worker, allocation in known if allocation is not None
+            allocated_document(shown_document(worker), allocation)
+            for worker, allocation in known
+            if allocation is not None
         ]
 
     def container(self, container_id: str) -> ObservedContainer | None:
@@ -91,7 +93,7 @@ class PodsShown:
                 yield VolumePlace(volume.name, str(directory), on_disk=is_local(volume))
 
 
-def _document(worker: PodWorker) -> JsonObject:
+def shown_document(worker: PodWorker) -> JsonObject:
     """As the API server last sent it, with the status that was last computed."""
     document: JsonObject = msgspec.json.decode(worker.body)
     if worker.status is not None:

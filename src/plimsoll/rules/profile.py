@@ -160,6 +160,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "the node answers Infeasible to a resize beyond its allocatable")
     too_large_reconsidered: bool = _row(True, {"1.27": False}, "03 §6",
         "… and looks at it again when the node changes")
+    exclusive_resize_any: bool = _row(False, {"1.27": False, "1.32": True, "1.34": False}, "07 §6",
+        "static policies: every resize of a Guaranteed pod is infeasible, not only one of cpu or memory requests")
+    static_memory_resize_checked: bool = _row(True, {"1.27": False, "1.33": True}, "07 §6",
+        "memory manager policy Static: a resize of a Guaranteed pod's memory is infeasible")
+    managers_asked_on_resize: bool = _row(True, {"1.27": True, "1.37": False}, "AD-3",
+        "a resize passes through the resource managers once more, and is deferred if one of them refuses")
+    smt_error_by_cause: bool = _row(True, {"1.27": False, "1.32": True}, "CM-16",
+        "full-pcpus-only: a pod that lacks free CPUs is told so even if none is free")
+    memory_groups_checked: bool = _row(True, {"1.27": False, "1.32": True}, "MM-11",
+        "memory manager: a hint over several NUMA nodes that breaks a group is refused")
+    device_hints_of_used_nodes: bool = _row(True, {"1.27": False, "1.36": True}, "DM-7",
+        "device manager: only NUMA nodes with devices of the resource are part of hints")
     static_cpu_resize: StaticCpuResize = _row("follows", {"1.27": "quota only", "1.32": "infeasible"}, "02 §10",
         "a CPU resize under the static policy: the cpuset follows whole CPUs; only the quota changes; Infeasible")
     shares_after_limit_on_shrink: bool = _row(True, {"1.27": True, "1.32": False}, "02 §9",

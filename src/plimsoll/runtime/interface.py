@@ -19,6 +19,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from plimsoll.errors import StructuredError
+from plimsoll.rules.lifecycle.host_files import Dns as Dns  # noqa: PLC0414
 from plimsoll.rules.lifecycle.registry_auth import RegistryAuth as RegistryAuth  # noqa: PLC0414
 
 # Part of this contract: the rules and the runtimes share these types.
@@ -61,6 +62,14 @@ class ContainerMount(msgspec.Struct, frozen=True):
     image_sub_path: str = ""
 
 
+class ContainerDevice(msgspec.Struct, frozen=True):
+    """A device file of the host. `permissions`: `r`, `w` and `m`, as a CRI runtime takes them."""
+
+    host_path: str
+    container_path: str
+    permissions: str = "rw"
+
+
 class Security(msgspec.Struct, frozen=True):
     user: int | None = None  # None: the image's, or root
     group: int | None = None
@@ -84,6 +93,15 @@ class UserRange(msgspec.Struct, frozen=True):
     length: int
 
 
+class PortMapping(msgspec.Struct, frozen=True):
+    """A port of the machine that the pod's network forwards to the pod."""
+
+    container_port: int
+    host_port: int
+    protocol: str = "TCP"
+    host_ip: str = ""
+
+
 class SandboxSpec(msgspec.Struct, frozen=True):
     pod_uid: str
     name: str
@@ -102,6 +120,8 @@ class SandboxSpec(msgspec.Struct, frozen=True):
     security: Security = Security()  # of the sandbox itself: the pod's own settings
     sysctls: Mapping[str, str] = {}  # of the pod's namespaces, names with dots
     users: UserRange | None = None  # its user namespace; None: the host's
+    dns: Dns = Dns()  # empty: as the machine's
+    ports: tuple[PortMapping, ...] = ()
     runtime_handler: str = ""  # of the pod's RuntimeClass; "" is the runtime's default
 
 
@@ -115,6 +135,8 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     working_dir: str = ""
     environment: Mapping[str, str] = {}
     mounts: tuple[ContainerMount, ...] = ()
+    devices: tuple[ContainerDevice, ...] = ()
+    cdi_devices: tuple[str, ...] = ()  # names of the Container Device Interface
     security: Security = Security()
     stdin: bool = False
     stdin_once: bool = False

@@ -40,6 +40,11 @@ class SchedulerCache:
     def load(self, name: str) -> NodeLoad | None:
         return self._loads.get(name)
 
+    def resident(self, uid: str) -> PodLoad | None:
+        """A placed pod as it is counted; None where its node is not known."""
+        load = self._loads.get(self._node_of.get(uid, ""))
+        return None if load is None else load.residents.get(uid)
+
     def put_node(self, node: Node) -> bool:
         """True where the node is new or has changed; False for a mere heartbeat."""
         name = node.metadata.name

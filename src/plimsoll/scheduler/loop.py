@@ -36,6 +36,7 @@ from plimsoll.rules.scheduling.cycle import (
     scheduled_message,
 )
 from plimsoll.rules.scheduling.default_spread import OWNER_KINDS, Owner
+from plimsoll.rules.scheduling.deferred import is_deferred, preemption_for_resize
 from plimsoll.rules.scheduling.fit import is_terminal, resident_load, waiting_load
 from plimsoll.rules.scheduling.preemption import Preemption
 from plimsoll.rules.scheduling.topology import depends_on_others
@@ -119,8 +120,11 @@ class Scheduler:
         host: str,
         clock: Callable[[], float],
         *,
+        preempts_for_resizes: bool = False,
         rng: random.Random | None = None,
     ) -> None:
+        """`preempts_for_resizes`: also for pods whose node has deferred their resize (`rules.scheduling.deferred`)."""
+        self._preempts_for_resizes = preempts_for_resizes
         self._client, self._profile, self._host, self._clock = client, profile, host, clock
         self._rng = rng or random.Random()
         self.cache = SchedulerCache(profile)
@@ -232,11 +236,10 @@ class Scheduler:
                 self.queue.wake()
             return
         pod = pod_from_json(change.body)
-        if pod.spec.node_name:
-            self._done(uid)
-            self.queue.wake(None if self.cache.put_pod(pod) else depends_on_others)
-            return
         extra = msgspec.json.decode(change.body, type=_Extra)
+        if pod.spec.node_name:
+            self._placed_pod_changed(pod, is_ours=extra.spec.scheduler_name == messages.SCHEDULER)
+            return
         is_schedulable = extra.spec.scheduler_name == messages.SCHEDULER and not extra.spec.scheduling_gates
         if not is_schedulable or is_terminal(pod) or pod.metadata.deletion_timestamp is not None:
             self._done(uid)
@@ -250,6 +253,23 @@ class Scheduler:
             else:
                 self._nominees.pop(uid, None)
             self.queue.put(pod, self._clock())
+
+    def _placed_pod_changed(self, pod: Pod, *, is_ours: bool) -> None:
+        uid, name = pod.metadata.uid, pod.spec.node_name
+        before = self.cache.resident(uid)
+        is_freed = self.cache.put_pod(pod)
+        now = self.cache.resident(uid)
+        is_leaving = is_terminal(pod) or pod.metadata.deletion_timestamp is not None
+        if self._preempts_for_resizes and is_ours and is_deferred(pod) and not is_leaving:
+            self.queue.put(pod, self._clock())
+        else:
+            self._done(uid)
+        if is_freed:
+            self.queue.wake()
+        elif before is None or now is None or before.requests != now.requests:
+            self.queue.wake(lambda waiting: depends_on_others(waiting) or waiting.spec.node_name == name)
+        else:
+            self.queue.wake(lambda waiting: depends_on_others(waiting) and not waiting.spec.node_name)
 
     def _done(self, uid: str) -> None:
         self.queue.drop(uid)
@@ -278,7 +298,12 @@ class Scheduler:
     def _decide(self, queued: QueuedPod) -> SchedulingDecision:
         self.decisions += 1
         nominated = by_node(waiting_load(self._nominated(pod)) for pod in self._nominees.values())
-        decision = self._choice.decide(queued.pod, nominated, tuple(self._budgets.values()))
+        name, budgets = queued.pod.spec.node_name, tuple(self._budgets.values())
+        if name:
+            rivals = nominated.get(name, ())
+            outcome = preemption_for_resize(queued.pod, self.cache.load(name), self._profile, rivals, budgets)
+            return SchedulingDecision(preemption=outcome)
+        decision = self._choice.decide(queued.pod, nominated, budgets)
         if decision.nodes:
             chosen = self._rng.choice(decision.nodes)
             bound = msgspec.structs.replace(queued.pod, spec=msgspec.structs.replace(queued.pod.spec, node_name=chosen))
@@ -297,8 +322,12 @@ class Scheduler:
         try:
             if decision.nodes:
                 await self._bind(queued.pod, decision.nodes[0])
-            else:
+            elif not queued.pod.spec.node_name:
                 await self._handle_unschedulable(queued.pod, decision)
+                self.queue.failed(uid, self._clock())
+            else:
+                if decision.preemption is not None and decision.preemption.candidate is not None:
+                    await self._preempt(queued.pod, decision.preemption)
                 self.queue.failed(uid, self._clock())
         except (ApiError, UnreachableError, TimeoutError) as error:
             self.cache.forget(uid)
@@ -349,6 +378,8 @@ class Scheduler:
     async def _preempt(self, pod: Pod, outcome: Preemption) -> None:
         assert outcome.candidate is not None
         for victim in outcome.candidate.victims:
+            if victim.metadata.deletion_timestamp is not None:  # it is on its way out
+                continue
             name, namespace = victim.metadata.name, victim.metadata.namespace
             generation = victim.metadata.generation if self._profile.scheduler_observed_generation else None
             change = messages.disruption(victim, _time(), generation=generation)

@@ -37,7 +37,7 @@ class StoreUnavailableError(StoreError):
 class StoreNewerError(StoreError):
     """A newer Plimsoll has written this store."""
 
-    path: Path
+    path: Path | str
     found: int
     known: int
     template = (
@@ -60,7 +60,7 @@ class StoreLockedError(StoreError):
 class WriteFailedError(StoreError):
     """This change was not made durable and is not visible. With `lasting` no write succeeds until a restart."""
 
-    path: Path
+    path: Path | str  # the file, or the endpoint
     reason: str
     lasting: bool
 
@@ -85,3 +85,51 @@ class ExpiredError(StoreError):
     version: int
     oldest: int
     template = "too old resource version: {version} ({oldest})"
+
+
+class LogUnreachableError(StoreError):
+    """No endpoint of the shared log answers, or no majority of its members."""
+
+    where: str
+    reason: str
+    template = (
+        "etcd at {where} does not answer: {reason}. Check that the endpoints are right, that a majority of the members "
+        "runs (`etcdctl endpoint status --cluster`), and that no firewall is in between"
+    )
+
+
+class LogRefusedError(StoreError):
+    """The shared log answers and refuses: credentials, rights, its version, what is stored there."""
+
+    where: str
+    reason: str
+    advice: str
+    template = "etcd at {where}: {reason}. {advice}"
+
+
+class OutcomeUnknownError(StoreError):
+    """The log did not answer in time: this change is either durable or was never made."""
+
+    where: str
+    reason: str
+    template = (
+        "etcd at {where} has not confirmed this change: {reason}. It may or may not be stored: read the object before "
+        "you try again"
+    )
+
+
+class FencedError(StoreError):
+    """Another server has become the leader: what this one decided before must not be written."""
+
+    name: str
+    template = "this server no longer leads {name}: another one has taken over, and nothing was written"
+
+
+class TooLargeError(StoreError):
+    """One object is larger than the log accepts."""
+
+    size: int
+    template = (
+        "an object of {size} bytes is larger than etcd accepts (1.5 MiB by default): make it smaller, or start etcd "
+        "with a larger --max-request-bytes"
+    )

@@ -127,6 +127,16 @@ class Feeds:
         for bucket, count in dropped.items():
             self.by_bucket[bucket].drop(count)
 
+    def expire(self, oldest: int) -> None:
+        """Forget the history: every watch has fallen behind."""
+        self.oldest = oldest
+        self._history_bytes = 0
+        for feed in (self.all, *self.by_bucket.values()):
+            feed.drop(len(feed.changes))
+            feed.base += 1  # also behind a watch that has read everything
+            for watch in feed.waiting:
+                watch.end()
+
     def push_soon(self, watch: Watch) -> None:
         self._due.append(watch)
         if not self._is_pushing:

@@ -64,6 +64,8 @@ class Index:
         return keys[low:high] if limit is None else keys[low : min(high, low + limit)]
 
     def count(self, prefix: str, start_after: str | None = None) -> int:
+        if not prefix and start_after is None:
+            return len(self.records)
         bucket = bucket_of(prefix)
         if bucket:
             keys = self._buckets.get(bucket)

@@ -76,3 +76,16 @@ class StoreMetrics(msgspec.Struct):
     checkpoints: int = 0
     failed_checkpoints: int = 0
     waiting: int = 0  # changes decided and not yet durable
+
+
+def change_of(key: str, before: Record | None, version: int, decision: bytes | Delete) -> Change:
+    """What a decision does to the record that it was made on."""
+    if key.count("/") != 3 or not key.isprintable():  # what the log could not take would fail others with it
+        raise ValueError(f"not a key: {key!r}")
+    if before is None:
+        if isinstance(decision, Delete):
+            raise ValueError(f"there is no {key} to delete")
+        return Change(version, "ADDED", key, bytes(decision), None, 0, version)
+    if isinstance(decision, Delete):
+        return Change(version, "DELETED", key, bytes(decision.body), before.body, before.version, before.created)
+    return Change(version, "MODIFIED", key, bytes(decision), before.body, before.version, before.created)

@@ -19,6 +19,8 @@ from plimsoll.api.machinery.users import AUTHENTICATED, MASTERS, User
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.services import accounts
 from plimsoll.rules.profile import profile_named
+from plimsoll.store.etcd.location import location
+from tests.e2e.etcd_process import store_url
 
 ADMIN = User("admin", frozenset({MASTERS, AUTHENTICATED}))
 START_S = 1_794_787_200.0  # 2026-11-16T00:00:00Z
@@ -95,6 +97,7 @@ class ApiClient:
 
         call = asyncio.ensure_future(self.app(self._scope("GET", path, "", accept, "test"), receive, watched.take))
         try:
+            await watched.started(call)
             yield watched
         finally:
             hang_up.set()
@@ -138,6 +141,12 @@ class Watched:
         self._rest = b""
         self._lines: asyncio.Queue[bytes] = asyncio.Queue()
         self._started = asyncio.Event()
+
+    async def started(self, call: asyncio.Future[None]) -> None:
+        """Until the response has begun; a shared store is asked for its version before."""
+        starting = asyncio.ensure_future(self._started.wait())
+        await asyncio.wait((starting, call), timeout=10, return_when=asyncio.FIRST_COMPLETED)
+        starting.cancel()
 
     async def take(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -185,6 +194,7 @@ async def api(
             clock=lambda: client.now_s,
             handlers={**REVIEWS, **account_handlers(credentials)},
             services=[accounts(credentials), *options.pop("services", ())],
+            etcd=location(url) if (url := store_url(tmp_path)) else None,
             **options,
         )
     )

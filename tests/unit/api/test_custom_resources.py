@@ -306,13 +306,38 @@ async def test_a_schema_that_is_not_structural_is_refused(tmp_path: Path) -> Non
             assert message in said.message
 
 
-async def test_rules_that_are_not_evaluated_are_said(tmp_path: Path) -> None:
-    rules = [{"rule": "self.size > 1"}]
+async def test_rules_are_evaluated(tmp_path: Path) -> None:
+    rules = [{"rule": "self.size > 1"}, {"rule": "self.size >= oldSelf.size", "message": "may not shrink"}]
     schema = {"type": "object", "properties": {"spec": {**SPEC, "x-kubernetes-validations": rules}}}
+    async with served(tmp_path, definition(schema={"openAPIV3Schema": schema})) as ask:
+        said = await ask("POST", WIDGETS, widget(size=1))
+        assert said.code == 422
+        expected = 'Widget.example.com "w" is invalid: spec: Invalid value: "object": failed rule: self.size > 1'
+        assert said.message == expected
+        await ask.ok("POST", WIDGETS, widget(size=3))
+        said = await ask("PATCH", f"{WIDGETS}/w", {"spec": {"size": 2}}, MERGE)
+        assert said.message.endswith("may not shrink")
+        said = await ask("POST", WIDGETS, widget(size="a", code="x"))
+        assert "some validation rules were not checked because the object was invalid" in said.message
+
+
+async def test_a_rule_that_does_not_compile_is_refused(tmp_path: Path) -> None:
+    schema = {"type": "object", "properties": {"spec": {**SPEC, "x-kubernetes-validations": [{"rule": "self.z == 1"}]}}}
     async with api(tmp_path) as ask:
         said = await ask("POST", DEFINITIONS, definition(schema={"openAPIV3Schema": schema}))
-        assert said.code == 201
-        assert any("does not evaluate CEL rules" in each for each in said.warnings)
+        assert said.code == 422
+        assert "undefined field 'z'" in said.message
+
+
+async def test_an_update_may_keep_what_is_wrong_already(tmp_path: Path) -> None:
+    async with served(tmp_path) as ask:
+        await ask.ok("POST", WIDGETS, widget(size=3))
+        narrow = {**SPEC, "properties": {**SPEC["properties"], "size": {"type": "integer", "maximum": 2}}}
+        versions = definition(schema={"openAPIV3Schema": {"type": "object", "properties": {"spec": narrow}}})["spec"]
+        await ask.ok("PATCH", f"{DEFINITIONS}/{NAME}", {"spec": {"versions": versions["versions"]}}, MERGE)
+        await ask.ok("PATCH", f"{WIDGETS}/w", {"spec": {"color": "green"}}, MERGE)
+        said = await ask("PATCH", f"{WIDGETS}/w", {"spec": {"size": 4}}, MERGE)
+        assert said.code == 422
 
 
 async def test_a_deleted_definition_takes_its_objects_with_it(tmp_path: Path) -> None:

@@ -105,3 +105,23 @@ async def test_a_review_is_no_table(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         assert (await ask("POST", path, review, accept=table)).code == 406
         assert (await ask("POST", path, review, accept=f"{table},application/json")).code == 201
+
+
+async def test_the_life_of_pod_templates(tmp_path: Path) -> None:
+    path = "/api/v1/namespaces/default/podtemplates"
+    template = {"metadata": {"labels": {"app": "a"}}, "spec": {"containers": [{"name": "c", "image": "nginx"}]}}
+    async with api(tmp_path) as ask:
+        for name in ("one", "two", "three"):
+            await ask.ok("POST", path, {"metadata": {"name": name, "labels": {"set": "x"}}, "template": template})
+        await ask.ok("PATCH", f"{path}/one", {"metadata": {"labels": {"set": "y"}}}, MERGE)
+        made = await ask.ok("GET", f"{path}/two")
+        assert made["template"]["spec"]["restartPolicy"] == "Always"
+        replaced = await ask.ok(
+            "PUT", f"{path}/two", {**made, "metadata": {**made["metadata"], "annotations": {"a": "1"}}}
+        )
+        assert replaced["metadata"]["annotations"] == {"a": "1"}
+        every = await ask.ok("GET", "/api/v1/podtemplates?labelSelector=set%3Dx")
+        assert sorted(each["metadata"]["name"] for each in every["items"]) == ["three", "two"]
+        await ask.ok("DELETE", f"{path}?labelSelector=set%3Dx")
+        left = await ask.ok("GET", path)
+        assert [each["metadata"]["name"] for each in left["items"]] == ["one"]

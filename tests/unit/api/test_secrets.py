@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -107,6 +108,7 @@ def files_with(directory: Path, text: bytes) -> list[str]:
     return [path.name for path in directory.rglob("*") if path.is_file() and text in path.read_bytes()]
 
 
+@pytest.mark.skipif(os.environ.get("PLIMSOLL_TEST_STORE") == "etcd", reason="etcd has the files")
 async def test_secrets_are_encrypted_on_the_disk(tmp_path: Path) -> None:
     plain, hidden = "a-plain-text-of-a-config-map", "the-text-of-a-secret"
     sealing = SecretSealing(tmp_path)

@@ -15,6 +15,7 @@ from plimsoll.kube import request
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.linux.files.state_dir import private_directory
+from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.server import NodePages, NodeServer, server_tls
 from plimsoll.rules.model.json_object import JsonObject
@@ -115,7 +116,7 @@ class World:
         self.pods, self.containers, self.api = PlayedPods(), PlayedContainers(state / "logs"), PlayedApi()
         self.now_s, self.port = 1_700_000_000.0, 0
         issued = self.authority.issue_node(NODE)
-        tls = server_tls(issued.certificate, issued.key, self.authority.ca_file.read_bytes())
+        tls = server_tls(NodeIdentity(issued.certificate, issued.key), self.authority.ca_file.read_bytes())
         access = EndpointAccess(NODE, self.api, lambda: self.now_s)
         self.endpoint = NodeServer(self.pods, self.containers, _pages(), access, tls, lambda: self.now_s)
 

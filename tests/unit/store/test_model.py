@@ -15,10 +15,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from plimsoll.store import backup
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.feed import Watch
 from plimsoll.store.records import Change, Decision, Delete, History, Record
+from plimsoll.store.sqlite import backup
 from plimsoll.store.store import Store
 from tests.examples import examples
 from tests.unit.store.bodies import body, crashed, value_of

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.store import disk
-from plimsoll.store import store as store_module
 from plimsoll.store.errors import ExpiredError, StoreClosedError, StoreLockedError
 from plimsoll.store.feed import Watch
 from plimsoll.store.records import Change, Decision, Delete, History, Record
+from plimsoll.store.sqlite import disk
+from plimsoll.store.sqlite import log as store_module
 from plimsoll.store.store import Store
 from tests.unit.store.bodies import body, crashed, delete, put, value_of
 

@@ -44,6 +44,10 @@ class AccountTokens:
         self.audiences = (issuer,)
         self._verified: dict[bytes, Claims] = {}  # by the token's digest
 
+    def prepare(self) -> None:
+        """Create the key if there is none."""
+        self._key  # noqa: B018
+
     @cached_property
     def _key(self) -> EllipticCurvePrivateKey:
         from cryptography.hazmat.primitives.asymmetric import ec

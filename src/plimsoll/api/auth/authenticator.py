@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import socket
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import msgspec
 
 from plimsoll.api.auth.account_tokens import AccountTokens
 from plimsoll.api.auth.ca import Authority, kubeconfig
+from plimsoll.api.auth.sessions import SESSION_PREFIX, Sessions
 from plimsoll.api.machinery.cluster import Cluster, key
 from plimsoll.api.machinery.exchange import Headers, Scope
 from plimsoll.api.machinery.kinds import stored_resource
@@ -51,6 +53,7 @@ class Credentials:
         self.accounts = AccountTokens(state)
         self.cluster: Cluster | None = None
         self._tokens = Tokens(state)
+        self.sessions = Sessions(time.monotonic)
 
     def __call__(self, scope: Scope, headers: Headers) -> User:
         authorization = headers.get(b"authorization", b"").decode("latin-1")
@@ -61,6 +64,8 @@ class Credentials:
 
     def reviewed(self, token: str, audiences: Collection[str]) -> tuple[User, tuple[str, ...]]:
         """The user, and which of these audiences may accept the token; raises InvalidCredentialsError."""
+        if token.startswith(SESSION_PREFIX):
+            return self.sessions.user(token, self.user), tuple(audiences)
         if (own := bootstrap_tokens.parts(token)) is not None:
             return self._bootstrap_user(*own), tuple(audiences)
         if token.startswith(TOKEN_PREFIX) or token.count(".") != 2:
@@ -98,12 +103,11 @@ class Credentials:
         return metadata.uid, epoch_seconds(metadata.deletion_timestamp)
 
 
-def server_names(host: str) -> tuple[str, ...]:
+def server_names(*hosts: str) -> tuple[str, ...]:
     """The names in the server's certificate: where it listens, the service `kubernetes`, and this machine's name."""
     names = ["127.0.0.1", "::1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"]
     names.append("kubernetes.default.svc.cluster.local")
-    if host not in ("", "0.0.0.0", "::"):
-        names.append(host)
+    names += (host for host in hosts if host not in ("", "0.0.0.0", "::"))
     names.append(socket.gethostname())
     return tuple(dict.fromkeys(names))
 

@@ -51,6 +51,10 @@ class SecretSealing:
             write_private(self._file, os.urandom(_KEY_BYTES))
         return AESGCM(self._file.read_bytes())
 
+    def prepare(self) -> None:
+        """Create the key if there is none."""
+        self._cipher  # noqa: B018
+
     def sealed(self, key: str, body: bytes) -> bytes:
         if not key.startswith(SEALED_PREFIX):
             return body

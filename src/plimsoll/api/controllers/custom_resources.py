@@ -46,6 +46,15 @@ class ServedDefinitions:
         self._changed(self.catalog)
 
 
+def serving(context: ControllerContext, served: ServedDefinitions) -> Controller:
+    """On every server: another one may have changed a definition."""
+
+    async def reconcile(key: str) -> None:
+        served.refresh()
+
+    return Controller("served-definitions", context.store, {PREFIX: own_key}, reconcile)
+
+
 def controller(context: ControllerContext, served: ServedDefinitions, clock: Clock) -> Controller:
     async def reconcile(key: str) -> float | None:
         definition = context.document(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -24,6 +24,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Record
 
 NAMESPACE, NAME = "default", "kubernetes"
+_CHECK_S = 5.0  # whether other servers have come or gone
 _KEYS = tuple(key(stored_resource(storage), NAMESPACE, NAME) for storage in ("services", "endpoints", "endpointslices"))
 
 log = logging.getLogger(__name__)
@@ -46,8 +47,12 @@ def advertised(address: str) -> Advertised:
     return Advertised(internal_ip(str(ip)), int(port))
 
 
-def wanted(ranges: ServiceRanges, at: Advertised) -> dict[str, JsonObject]:
-    """By key: labels and annotations (under `metadata`) and the rest of each object."""
+def wanted(ranges: ServiceRanges, servers: Sequence[Advertised]) -> dict[str, JsonObject]:
+    """By key: labels and annotations (under `metadata`) and the rest of each object.
+
+    An EndpointSlice has one port, so servers with another port than the first are only in the Endpoints.
+    """
+    at = servers[0]
     family = f"IPv{ipaddress.ip_address(at.ip).version}"
     port = {"name": "https", "port": at.port, "protocol": "TCP"}
     address = ranges.kubernetes_ip
@@ -70,20 +75,28 @@ def wanted(ranges: ServiceRanges, at: Advertised) -> dict[str, JsonObject]:
     }
     endpoints = {
         "metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
-        "subsets": [{"addresses": [{"ip": at.ip}], "ports": [port]}],
+        "subsets": [
+            {
+                "addresses": [{"ip": each.ip} for each in servers if each.port == number],
+                "ports": [{**port, "port": number}],
+            }
+            for number in dict.fromkeys(each.port for each in servers)
+        ],
     }
     endpoint_slice = {
         "metadata": {"labels": {"kubernetes.io/service-name": NAME}},
         "addressType": family,
-        "endpoints": [{"addresses": [at.ip], "conditions": {"ready": True}}],
+        "endpoints": [
+            {"addresses": [each.ip], "conditions": {"ready": True}} for each in servers if each.port == at.port
+        ],
         "ports": [port],
     }
     return dict(zip(_KEYS, (service, endpoints, endpoint_slice), strict=True))
 
 
-async def publish(cluster: Cluster, at: Advertised) -> None:
+async def publish(cluster: Cluster, servers: Sequence[Advertised]) -> None:
     """Idempotent."""
-    for where, desired in wanted(cluster.service_addresses.ranges, at).items():
+    for where, desired in wanted(cluster.service_addresses.ranges, servers).items():
 
         def decide(record: Record | None, version: int, desired: JsonObject = desired) -> Decision:
             metadata: JsonObject = {"name": NAME, "namespace": NAMESPACE, "uid": cluster.new_uid()}
@@ -117,7 +130,10 @@ def report_conflicts(cluster: Cluster) -> None:
 
 
 def controller(
-    context: ControllerContext, cluster: Cluster, at: Advertised, published: Callable[[], None]
+    context: ControllerContext,
+    cluster: Cluster,
+    servers: Callable[[], Sequence[Advertised]],
+    published: Callable[[], None],
 ) -> Controller:
     """`published` is called whenever everything is as it should be."""
 
@@ -125,9 +141,9 @@ def controller(
         return (NAME,) if where in _KEYS else ()
 
     async def reconcile(_: str) -> float | None:
-        await publish(cluster, at)
+        await publish(cluster, servers())
         published()
-        return None
+        return _CHECK_S if cluster.store.is_shared else None
 
     return Controller(
         "kubernetes-service", context.store, dict.fromkeys(_KEYS, own), reconcile, periodic=lambda: (NAME,)

@@ -1,11 +1,13 @@
 """ResourceQuotas' status: what is used, recalculated when pods end or a quota changes (01 §9).
 
 Admission charges a pod in its own transaction; this controller releases what ended pods no longer use. The patch names
-the resourceVersion it was calculated on, so a charge made meanwhile is never lost.
+the resourceVersion it was calculated on, so a charge made meanwhile is never lost. On a store that servers share, the
+charge is a write of its own, just before that of its object (`CHARGE_S`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 from plimsoll.api.admission.quota import counted_names
@@ -24,6 +26,8 @@ from plimsoll.rules.timestamps import Clock, epoch_seconds
 QUOTAS = ResourcePath("/api/v1", "resourcequotas")
 PREFIX = "/resourcequotas/"
 REQUEUE_S = 0.05
+CHARGE_S = 1.0  # from a charge to its object, at most
+_QUOTAS = 1024  # whose charges are remembered
 _NOT_COUNTED = ("/events/", "coordination.k8s.io/leases/", PREFIX)  # frequent, or followed for themselves
 
 
@@ -61,9 +65,25 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
                 used[name] = str(context.store.count(f"{prefix}{namespace}/")) if prefix else "0"
             if SERVICE_COUNTS & hard.keys():
                 used |= services_used(context.documents(f"/services/{namespace}/"), hard)
+            if is_charging(document, used):
+                return CHARGE_S
             if not await _write(context, document, {"hard": hard, "used": used}):
                 return REQUEUE_S
         return None
+
+    charged: dict[str, tuple[str, float]] = {}  # by uid of the quota: its version, and since when
+
+    def is_charging(document: JsonObject, used: dict[str, str]) -> bool:
+        """On a shared store a charge is written before its object: a new one may be of an object that is on its way."""
+        before = (document.get("status") or {}).get("used") or {}
+        if not context.store.is_shared or before.keys() != used.keys() or before == used:
+            return False
+        metadata = document["metadata"]
+        if charged.get(metadata["uid"], ("", 0.0))[0] != metadata["resourceVersion"]:
+            if len(charged) >= _QUOTAS:
+                charged.clear()
+            charged[metadata["uid"]] = metadata["resourceVersion"], time.monotonic()
+        return time.monotonic() - charged[metadata["uid"]][1] < CHARGE_S
 
     def of_any(key: str, body: bytes) -> Iterable[str]:
         return () if key.startswith(_NOT_COUNTED) else limited_namespace(key, body)

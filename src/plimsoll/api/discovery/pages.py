@@ -10,6 +10,7 @@ import msgspec
 from plimsoll.api.discovery.discovery import discovery
 from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.api.machinery.encoding import line
+from plimsoll.api.machinery.exchange import Exchange
 from plimsoll.api.machinery.negotiate import DISCOVERY, JSON, wants_discovery
 from plimsoll.api.machinery.request_info import Query
 from plimsoll.api.machinery.status import method_not_allowed, not_acceptable
@@ -154,3 +155,13 @@ def _older_openapi(accept: str) -> StaticPage:
     if openapi_v2.MEDIA_TYPE not in kinds and "*/*" not in kinds:
         raise not_acceptable(f"only the following media types are accepted: {openapi_v2.MEDIA_TYPE}")
     return StaticPage(200, openapi_v2.openapi_v2(), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))
+
+
+async def send_page(request: Exchange, page: StaticPage) -> None:
+    if page.etag and request.header(b"if-none-match").strip('"') == page.etag:
+        await request.respond(304, b"", [(b"etag", f'"{page.etag}"'.encode())])
+        return
+    headers = [(b"content-type", page.content_type.encode()), *page.headers]
+    if page.etag:
+        headers.append((b"etag", f'"{page.etag}"'.encode()))
+    await request.respond(page.code, page.body, headers)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from plimsoll.api.admission.chain import admitted_pod, check_limit_ranges, check_namespace
 from plimsoll.api.admission.escalation import check_grant
+from plimsoll.api.admission.hooks import Change, check_hooks, has_hooks, mutated
 from plimsoll.api.admission.node_restriction import check_create
 from plimsoll.api.admission.pod_security import check_pod_security
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
@@ -132,6 +133,9 @@ async def prepared(
     check_grant(cluster, call, new)
     rules = strategy(resource)
     new = rules.prepared_for_create(new, context)
+    hooked = has_hooks(cluster, resource)
+    if hooked:
+        new = await with_mutations(cluster, call, options, new, None, tracked=tracked)
 
     def findings() -> list[FieldError]:
         errors = rules.create_errors(new, context)
@@ -139,16 +143,47 @@ async def prepared(
             errors = object_errors(resource, new["metadata"]) + errors
         return errors
 
-    errors = await off_loop(cluster, call, len(call.body), findings)
+    errors = await off_loop(cluster, call, rules.work_bytes(len(call.body)), findings)
     if errors:
         raise invalid_object(resource, name, errors)
     if resource.storage == "pods":
         check_limit_ranges(cluster, new)
     new = with_addresses(cluster, resource, new, None, options)
     check_pod_security(cluster, call, None, new)
+    if hooked:
+        await check_hooks(cluster, call, hook_change(call, options, new, None))
     if options.field_validation != "Ignore":
         call.warnings += rules.warnings(new)
     return new
+
+
+def hook_change(call: ApiCall, options: WriteOptions, new: JsonObject, old: JsonObject | None) -> Change:
+    """The write as webhooks and policies see it."""
+    about = {"kind": call.info.resource.kind, "apiVersion": call.info.resource.group_version}
+    before = None if old is None else {**about, **old}
+    kind = "PatchOptions" if call.info.verb == "patch" else "UpdateOptions" if old is not None else "CreateOptions"
+    sent: JsonObject = {"kind": kind, "apiVersion": "meta.k8s.io/v1", "fieldManager": options.field_manager}
+    return Change("CREATE" if old is None else "UPDATE", {**about, **new}, before, options.dry_run, sent)
+
+
+async def with_mutations(
+    cluster: Cluster, call: ApiCall, options: WriteOptions, new: JsonObject, old: JsonObject | None, *, tracked: bool
+) -> JsonObject:
+    """The object after the mutating webhooks, with defaults, and with the owners of what they changed."""
+    found = await mutated(cluster, call, hook_change(call, options, new, old))
+    if found is None:
+        return new
+    resource, name = call.info.resource, new["metadata"]["name"]
+    plain = {field: value for field, value in found.items() if field not in ("kind", "apiVersion") or field in new}
+    changed = defaulted(cluster, resource, plain, name, old)
+    if tracked:
+        return changed
+    metadata = {**changed["metadata"]}
+    metadata.pop("managedFields", None)
+    if old is not None and old["metadata"].get("managedFields"):
+        metadata["managedFields"] = old["metadata"]["managedFields"]
+    kind, subresource = kind_of(resource), call.info.subresource
+    return track_update(kind, old, {**changed, "metadata": metadata}, options.field_manager, subresource, cluster.now())
 
 
 def _contents(cluster: Cluster, namespace: str) -> dict[str, JsonObject]:

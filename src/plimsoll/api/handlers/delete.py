@@ -13,6 +13,7 @@ from typing import Literal
 import msgspec
 
 from plimsoll.api.admission.chain import PROTECTED_NAMESPACES
+from plimsoll.api.admission.hooks import Change, check_hooks, has_hooks
 from plimsoll.api.admission.node_restriction import check_delete
 from plimsoll.api.handlers.list import ListPage, listed, selected_records
 from plimsoll.api.machinery.bodies import read_delete_options
@@ -57,6 +58,8 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
     resource, namespace = call.info.resource, call.info.namespace
     where = key(resource, namespace, name)
     seen: list[Deletion] = []
+    if has_hooks(cluster, resource):
+        await _check_hooks(cluster, call, name, options)
 
     def mark(record: Record | None, version: int) -> Decision:
         if record is None:
@@ -65,7 +68,7 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
         check_delete(call, old)
         check_preconditions(resource, name, old["metadata"], options.uid, options.resource_version)
         deletion = decide_deletion(resource, old, options, cluster.clock())
-        seen.append(deletion)
+        seen[:] = [deletion]
         if options.dry_run or deletion.act == "leave":
             return None
         body = body_of(deletion.document, version)
@@ -97,6 +100,17 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
         return _answer(resource, deletion, unstamped_body(deletion.document))
     body = final.body if final is not None else unstamped_body(deletion.document)
     return _answer(resource, deletion, body)
+
+
+async def _check_hooks(cluster: Cluster, call: ApiCall, name: str, options: DeleteOptions) -> None:
+    resource = call.info.resource
+    record = cluster.store.get(key(resource, call.info.namespace, name))
+    if record is None:
+        return
+    old = {"kind": resource.kind, "apiVersion": resource.group_version, **decoded(record)}
+    sent = {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1"}
+    named = msgspec.structs.replace(call, info=msgspec.structs.replace(call.info, name=name))
+    await check_hooks(cluster, named, Change("DELETE", None, old, options.dry_run, sent))
 
 
 def _answer(resource: ApiResource, deletion: Deletion, body: bytes) -> Response:

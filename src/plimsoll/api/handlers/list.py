@@ -27,6 +27,7 @@ PIECE = 64  # objects of a list that is made at once
 _SELECTOR_AT_ONCE = 1024  # characters, about a millisecond
 _POLL_S = 0.02
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
+_STALE = "this answer may be stale: the store in etcd has no majority, or does not answer (see /readyz?verbose)"
 _TOO_OLD_LIST = "The resourceVersion for the provided list is too old."
 _TOO_OLD_CONTINUE = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -41,10 +42,18 @@ async def get(cluster: Cluster, call: ApiCall) -> Response:
     version = info.option("resourceVersion")
     if version and version != "0":
         await wait_for_version(cluster, parse_version(version))
+    elif not version:
+        await make_consistent(cluster, call)
     record = cluster.store.get(key(info.resource, info.namespace, info.name))
     if record is None:
         raise not_found(info.resource, info.name)
     return Response(200, record.body)
+
+
+async def make_consistent(cluster: Cluster, call: ApiCall) -> None:
+    """A read without a version shows all that any server has acknowledged before it; if it cannot, it says so."""
+    if cluster.store.is_shared and not await cluster.store.fresh():
+        call.warnings.append(_STALE)
 
 
 def parse_version(text: str) -> int:
@@ -184,6 +193,8 @@ async def _page(cluster: Cluster, call: ApiCall, options: ListOptions, chosen: S
         limit = None  # any version is allowed, and the list is returned whole
     if number:
         await wait_for_version(cluster, number)
+    elif not version:
+        await make_consistent(cluster, call)
     exact = bool(number) and (options.match == "Exact" or (limit is not None and not options.match))
     if not exact:
         if chosen:
@@ -205,6 +216,8 @@ async def _continued(
     start_after = base + token.start[1:].rstrip("\0") if token.start.endswith("\0") else base + token.start[1:]
     if token.rv == -1:
         return await _cut(cluster, base, None, start_after, chosen, limit, pace)
+    if cluster.store.is_shared:  # another server may have made the token
+        await wait_for_version(cluster, min(token.rv, 2**63))
     try:
         return await _cut(cluster, base, min(token.rv, 2**63), start_after, chosen, limit, pace)
     except ExpiredError:

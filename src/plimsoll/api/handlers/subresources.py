@@ -144,6 +144,7 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
     unprotected: list[str] = []
 
     def decide(record: Record | None, version: int) -> Decision:
+        unprotected.clear()
         if record is None:
             return None
         budget = decoded(record)

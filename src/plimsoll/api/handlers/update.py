@@ -22,10 +22,18 @@ from plimsoll.api.admission.chain import (
     limit_ranged_resize,
 )
 from plimsoll.api.admission.escalation import check_grant
+from plimsoll.api.admission.hooks import check_hooks, has_hooks
 from plimsoll.api.admission.node_restriction import check_update
 from plimsoll.api.admission.pod_security import check_pod_security
 from plimsoll.api.admission.quota import charge, charge_object, counting_keys, quota_keys
-from plimsoll.api.handlers.create import create_object, defaulted, with_addresses, write_context
+from plimsoll.api.handlers.create import (
+    create_object,
+    defaulted,
+    hook_change,
+    with_addresses,
+    with_mutations,
+    write_context,
+)
 from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
@@ -116,6 +124,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         return _Stepped(record.version, old, new, _same(old, new))
 
     def decide(records: list[Record | None], versions: list[int]) -> Sequence[Decision]:
+        bodies.clear()  # of a decision that another server has overtaken
         record = records[0]
         if record is None:
             raise not_found(resource, info.name)
@@ -142,11 +151,26 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
             return [Delete(body_of(old, versions[0])), *charges]
         return [body_of(new, versions[0]), *charges]
 
+    async def hooked_step(record: Record) -> _Stepped:
+        """With webhooks and policies, which need time; if the object changes meanwhile, they are asked again."""
+        old = decoded(record)
+        new, errors, tracked = _proposed(cluster, call, options, old, mutate)
+        new = await with_mutations(cluster, call, options, new, as_served(resource, old), tracked=tracked)
+        new = _checked(cluster, call, options, old, new, errors)
+        is_same = _same(old, new)
+        if not is_same:
+            await check_hooks(cluster, call, hook_change(call, options, new, as_served(resource, old)))
+        return _Stepped(record.version, old, new, is_same)
+
+    hooked = has_hooks(cluster, resource)
     for _ in range(_TRIES):
         live = cluster.store.get(keys[0])
+        if hooked and live is not None:
+            ahead = await hooked_step(live)
         # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
         reads_others = info.subresource == "resize" or resource.group == RBAC
-        if live is not None and len(live.body) + len(call.body) > AT_ONCE_BYTES and not reads_others:
+        size = 0 if live is None else strategy(resource).work_bytes(len(live.body) + len(call.body))
+        if live is not None and not hooked and size > AT_ONCE_BYTES and not reads_others:
             ahead = await cluster.worker.run(call.user.name, partial(step, live))
         try:
             written = await cluster.store.change_many(keys, decide)
@@ -162,6 +186,14 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
 
 def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, mutate: Mutation) -> JsonObject:
     """The new version, checked; raises StatusError."""
+    new, errors, _ = _proposed(cluster, call, options, old, mutate)
+    return _checked(cluster, call, options, old, new, errors)
+
+
+def _proposed(
+    cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, mutate: Mutation
+) -> tuple[JsonObject, list[FieldError], bool]:
+    """The new version before it is validated, what is wrong with its metadata, and whether its owners are set."""
     info, resource = call.info, call.info.resource
     kind, context, rules = kind_of(resource), write_context(cluster), strategy(resource)
     live = as_served(resource, old)
@@ -182,7 +214,14 @@ def _step(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObjec
         new = admitted_pod_update(old, new)
     elif info.subresource == "resize":
         new = limit_ranged_resize(cluster, old, new)
-    errors += _errors(rules, info.subresource, old, new, context)
+    return new, errors, tracked
+
+
+def _checked(
+    cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, new: JsonObject, errors: list[FieldError]
+) -> JsonObject:
+    info, resource, rules = call.info, call.info.resource, strategy(call.info.resource)
+    errors = errors + _errors(rules, info.subresource, old, new, write_context(cluster))
     if resource.storage != "pods":
         errors += object_errors(resource, new["metadata"])
     if errors:

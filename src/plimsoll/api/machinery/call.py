@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
@@ -33,3 +33,13 @@ class Response(msgspec.Struct, frozen=True):
     is_ready: bool = False
     headers: tuple[tuple[bytes, bytes], ...] = ()
     pieces: AsyncIterator[bytes] | None = None
+
+
+def warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
+    """One header for each warning: one line of printable text."""
+    headers = []
+    for text in dict.fromkeys(warnings):
+        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
+        shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
+        headers.append((b"warning", f'299 - "{shown}"'.encode()))
+    return headers

@@ -6,9 +6,9 @@ events have the same keys.
 
 from __future__ import annotations
 
+import os
 import secrets
 import time
-import uuid
 from collections.abc import Mapping
 from functools import lru_cache
 
@@ -34,6 +34,7 @@ from plimsoll.store.store import Store
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
 _POLICIES = 1024  # decoded policies in the cache
+_UID_BYTES = 16
 _RESOURCES = 512  # in caches: those of definitions come and go
 _decode = msgspec.json.Decoder().decode
 
@@ -83,6 +84,8 @@ class Cluster:
         self.clock = clock
         self.catalog = Catalog()
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
+        self._policy_lists: dict[tuple[str, str], tuple[int, list[JsonObject]]] = {}  # by storage and namespace
+        self._policy_prefixes: dict[tuple[str, str], str] = {}
         self.limits = limits
         self.root_ca = root_ca
         self.roles = RoleIndex(store)
@@ -92,12 +95,19 @@ class Cluster:
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
         self.gates = resolved_gates(feature_gates, profile)
         self.worker = Worker()
+        self._random = b""
 
     def now(self) -> str:
         return rfc3339(self.clock())
 
     def new_uid(self) -> str:
-        return str(uuid.uuid4())
+        """A random UUID (RFC 4122, version 4). The kernel is asked for the random numbers of many at once."""
+        if len(self._random) < _UID_BYTES:
+            self._random = os.urandom(_UID_BYTES * 64)
+        taken, self._random = self._random[:_UID_BYTES], self._random[_UID_BYTES:]
+        text = taken.hex()
+        variant = "89ab"[taken[8] >> 6]
+        return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 
     def generated_name(self, prefix: str) -> str:
         """`prefix` and five letters; a long prefix is cut so that the result is a valid name."""
@@ -107,8 +117,20 @@ class Cluster:
     def policies(self, storage: str, namespace: str = "") -> list[JsonObject]:
         """Committed objects like `documents`, cached, of kinds that are few and read with every write. Do not change
         them: the next caller gets the same."""
-        _, records = self.store.list(prefix(stored_resource(storage), namespace))
-        return [self._policy(record) for record in records]
+        place = (storage, namespace)
+        where = self._policy_prefixes.get(place)
+        if where is None:
+            if len(self._policy_prefixes) >= _POLICIES:
+                self._policy_prefixes.clear()
+            where = self._policy_prefixes[place] = prefix(stored_resource(storage), namespace)
+        changes = self.store.changes_so_far(where)
+        cached = self._policy_lists.get(place)
+        if cached is None or cached[0] != changes:
+            if len(self._policy_lists) >= _POLICIES:
+                self._policy_lists.clear()
+            found = [self._policy(record) for record in self.store.list(where)[1]]
+            cached = self._policy_lists[place] = changes, found
+        return cached[1]
 
     def _policy(self, record: Record) -> JsonObject:
         cached = self._policies.get(record.key)

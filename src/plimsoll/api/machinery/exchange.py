@@ -131,6 +131,7 @@ class Exchange:
         self.info: RequestInfo | None = None
         self.code = 0
         self.is_counted = False  # against the rate of its user
+        self.warnings: list[str] = []  # for the client, also of a refused request
         self.annotations: dict[str, str] = {}  # of the audit event
         # Removed from the scope: the wire refers to its scope, and a cycle would live until a garbage collection.
         self.wire: Wire | None = scope.pop(WIRE, None)

@@ -107,6 +107,7 @@ def _status(kind: str) -> Subresource:
     return Subresource("status", kind, _EDIT)
 
 
+_ADMISSION = "admissionregistration.k8s.io"
 _RBAC = "rbac.authorization.k8s.io"
 _SCALE = Subresource("scale", "Scale", _EDIT, "autoscaling", "v1")
 _OBJECT_REFERENCE = ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
@@ -215,6 +216,43 @@ RESOURCES: tuple[ApiResource, ...] = (
         subresources=(Subresource("proxy", "ServiceProxyOptions", _PROXY), _status("Service")),
         fields=("spec.clusterIP", "spec.type"),
         dns_label_name=True,
+    ),
+    ApiResource(
+        _ADMISSION,
+        "v1",
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+        categories=("api-extensions",),
+        namespaced=False,
+        has_generation=True,
+    ),
+    ApiResource(
+        _ADMISSION,
+        "v1",
+        "validatingadmissionpolicies",
+        "ValidatingAdmissionPolicy",
+        categories=("api-extensions",),
+        namespaced=False,
+        subresources=(_status("ValidatingAdmissionPolicy"),),
+        has_generation=True,
+    ),
+    ApiResource(
+        _ADMISSION,
+        "v1",
+        "validatingadmissionpolicybindings",
+        "ValidatingAdmissionPolicyBinding",
+        categories=("api-extensions",),
+        namespaced=False,
+        has_generation=True,
+    ),
+    ApiResource(
+        _ADMISSION,
+        "v1",
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        categories=("api-extensions",),
+        namespaced=False,
+        has_generation=True,
     ),
     ApiResource(
         "apiextensions.k8s.io",

@@ -197,6 +197,11 @@ def unavailable(message: str, retry_after_s: int = 1) -> StatusError:
     return StatusError(503, "ServiceUnavailable", message, {}, retry_after_s=retry_after_s)
 
 
+def timed_out(message: str) -> StatusError:
+    """Not known whether it was done."""
+    return StatusError(504, "Timeout", f"Timeout: {message}", {})
+
+
 def too_large_version(requested: int, current: int) -> StatusError:
     details: JsonObject = {
         "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],

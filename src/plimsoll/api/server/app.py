@@ -10,22 +10,23 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, aclosing, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 
+from plimsoll.api.admission.hooks import check_connect
 from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
-from plimsoll.api.discovery.pages import StaticPage, StaticPages
-from plimsoll.api.handlers.dispatch import Handler, Route, handle
-from plimsoll.api.handlers.list import read_selection
+from plimsoll.api.discovery.pages import StaticPages, send_page
+from plimsoll.api.handlers.dispatch import Handler, Route
+from plimsoll.api.handlers.list import make_consistent, read_selection
 from plimsoll.api.handlers.watch import WatchStream
 from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
-from plimsoll.api.machinery.call import ApiCall, Response
+from plimsoll.api.machinery.call import ApiCall, Response, warning_headers
 from plimsoll.api.machinery.cluster import Cluster, Limits, prefix
 from plimsoll.api.machinery.encoding import as_yaml
 from plimsoll.api.machinery.exchange import SURPLUS, Authenticator, Exchange, Receive, Scope, Send
@@ -40,17 +41,18 @@ from plimsoll.api.machinery.status import (
     path_forbidden,
     too_many_requests,
     unauthorized,
-    unavailable,
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
+from plimsoll.api.server.shared_store import became_newer, handled, refusal_by_store
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
-from plimsoll.store.errors import StoreClosedError, WriteFailedError
+from plimsoll.store.errors import StoreError, WriteFailedError
+from plimsoll.store.etcd.location import Location
 from plimsoll.store.sealing import PLAIN, Sealing
 from plimsoll.store.store import Store
 
@@ -58,6 +60,9 @@ from plimsoll.store.store import Store
 Service = Callable[["App"], AbstractAsyncContextManager[None]]
 # Handles what is not a single response: log -f, exec, proxy. (group, resource, subresource)
 Streamer = Callable[["App", ApiCall, Scope, Receive, Send], Awaitable[None]]
+
+# Answers everything below one component of the path, also to users who are not known yet: the dashboard.
+Mount = Callable[["App", Exchange], Awaitable[None]]
 
 log = logging.getLogger("plimsoll.api")
 
@@ -79,6 +84,7 @@ class Options(msgspec.Struct, frozen=True):
     handlers: dict[Route, Handler] = {}
     streamers: dict[tuple[str, str, str], Streamer] = {}
     sockets: dict[tuple[str, str, str], Streamer] = {}  # the same for WebSockets
+    mounts: dict[str, Mount] = {}  # by the first component of the path
     audit: Audit | None = None
     root_ca: str = ""  # the CA's certificate, PEM, which every namespace has in `kube-root-ca.crt`
     sealing: Sealing = PLAIN
@@ -86,6 +92,7 @@ class Options(msgspec.Struct, frozen=True):
     reserve_bytes: int = 0  # disk space that is kept for deletions
     clock: Callable[[], float] = time.time
     service_ranges: ServiceRanges = DEFAULT_RANGES
+    etcd: Location | None = None  # where the objects are, if not in SQLite below the state directory
 
 
 class App:
@@ -108,9 +115,12 @@ class App:
     async def running(self) -> AsyncIterator[None]:
         """Open the store, create what every cluster has, start the services; the reverse at the end."""
         options = self.options
-        store = await Store.open(
-            options.state_directory / "store", reserve_bytes=options.reserve_bytes, sealing=options.sealing
-        )
+        if options.etcd is not None:
+            store = await Store.open_etcd(options.etcd, sealing=options.sealing)
+        else:
+            store = await Store.open(
+                options.state_directory / "store", reserve_bytes=options.reserve_bytes, sealing=options.sealing
+            )
         try:
             self.cluster = Cluster(
                 store,
@@ -175,13 +185,14 @@ class App:
             await self._answer(request)
         except StatusError as error:
             await self._count(request)
-            await request.respond(error.code, error.body(), [*_JSON_HEADERS, *error.headers()])
+            headers = [*_JSON_HEADERS, *error.headers(), *warning_headers(request.warnings)]
+            await request.respond(error.code, error.body(), headers)
         except ClientLostError:
             request.code = request.code or _CLIENT_LOST
             request.give_up()
-        except (WriteFailedError, StoreClosedError) as error:
+        except StoreError as error:
             log.error("%s %s: %s", scope["method"], scope["path"], error)
-            refusal = unavailable(str(error))
+            refusal = refusal_by_store(error)
             await request.respond(refusal.code, refusal.body(), [*_JSON_HEADERS, *refusal.headers()])
         except Exception:
             meter.faults += 1
@@ -196,12 +207,17 @@ class App:
         scope = request.scope
         user = await self._identified(request)
         path, query = scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"])
+        mount = self.options.mounts.get(path.split("/", 2)[1]) if self.options.mounts else None
+        if mount is not None:
+            await self._count(request)
+            await mount(self, request)
+            return
         page = self.pages.find(scope["method"], path, query, request.header(b"accept"), self.faults)
         if page is not None:
             await self._count(request)
             if not may_read_path(user, path, self.cluster):
                 raise unauthorized() if user == ANONYMOUS else path_forbidden(user.name, scope["method"].lower(), path)
-            await _send_page(request, page)
+            await send_page(request, page)
             return
         if user == ANONYMOUS:
             raise unauthorized()
@@ -229,9 +245,16 @@ class App:
             )
         request.is_counted = True
         await self.fairness.admit(user, info.verb)
-        call = self._authorized_call(request, info)
+        try:
+            call = self._authorized_call(request, info)
+        except StatusError:
+            if not await became_newer(self.cluster):
+                raise
+            call = self._authorized_call(request, info)
+        request.warnings = call.warnings
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
+            await check_connect(self.cluster, call)
             await streamer(self, call, scope, request.receive, request.send)
             return
         is_list, has_views = info.verb in ("list", "watch", "deletecollection"), info.resource.verbs != ("create",)
@@ -241,7 +264,10 @@ class App:
                 seat = await self.fairness.take_seat(user, self._objects_read(info))
                 try:
                     chosen = await read_selection(self.cluster, call)
-                    await self._watch(request, WatchStream(self.cluster, call, form, chosen, seat.leave), info)
+                    if not info.option("resourceVersion"):
+                        await make_consistent(self.cluster, call)
+                    watch = WatchStream(self.cluster, call, form, chosen, seat.leave)
+                    await self.stream(request, watch.lines(request.wire), info.resource.plural, _JSON_HEADERS)
                 finally:
                     seat.leave()
             return
@@ -251,7 +277,7 @@ class App:
         is_long = bool(call.body) and not is_exempt(user) and "yaml" in call.content_type
         seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1 if is_long else self._objects_read(info))
         try:
-            answer = await handle(self.cluster, call, form, self.options.handlers)
+            answer = await handled(self.cluster, call, form, self.options.handlers)
             if len(answer.body) > PIECE_BYTES:
                 seat.leave()
                 seat = await self.fairness.take_seat(user, LONG_OBJECTS + 1)
@@ -281,7 +307,7 @@ class App:
                 body = viewer.one(body, self.cluster.clock()) + b"\n"
             else:
                 body = whole(info.resource, body) + b"\n"
-        headers = [*_JSON_HEADERS, *answer.headers, *_warning_headers(call.warnings)]
+        headers = [*_JSON_HEADERS, *answer.headers, *warning_headers(call.warnings)]
         if form.is_yaml:
             headers[0] = (b"content-type", YAML.encode())
         if answer.pieces is not None:
@@ -296,9 +322,11 @@ class App:
             return as_yaml(msgspec.json.decode(body))
         return await self.cluster.worker.run(user, lambda: as_yaml(msgspec.json.decode(body)))
 
-    async def _watch(self, request: Exchange, stream: WatchStream, info: RequestInfo) -> None:
-        """Until the watch ends, the client disconnects or the server closes."""
-        watchers, what = self.meter.watchers, info.resource.plural
+    async def stream(
+        self, request: Exchange, pieces: AsyncGenerator[bytes], what: str, headers: Sequence[tuple[bytes, bytes]]
+    ) -> None:
+        """Until the stream ends, the client disconnects or the server closes. `what`: for the metric of watches."""
+        watchers = self.meter.watchers
         watchers[what] = watchers.get(what, 0) + 1
         self.meter.in_flight -= 1  # a watch does not count as a request in flight
         task = asyncio.current_task()
@@ -312,8 +340,8 @@ class App:
 
         leaving.add_done_callback(left)
         try:
-            await request.start(200, _JSON_HEADERS)
-            async with aclosing(stream.lines(request.wire)) as pieces:
+            await request.start(200, headers)
+            async with aclosing(pieces):
                 async for lines in pieces:
                     await request.send({"type": "http.response.body", "body": lines, "more_body": True})
         except asyncio.CancelledError:
@@ -339,6 +367,7 @@ class App:
             serve = self.options.sockets.get((info.resource.group, info.resource.plural, info.subresource))
             if serve is None:
                 raise no_such_resource()
+            await check_connect(self.cluster, call)
             request.code = 101
             await serve(self, call, scope, receive, send)
         except StatusError as error:
@@ -387,13 +416,21 @@ class App:
         try:
             request.user = inside or self.options.authenticate(scope, request.headers)
         except InvalidCredentialsError:
-            raise unauthorized() from None
+            if not self._is_open or not await became_newer(self.cluster):
+                raise unauthorized() from None
+            request.user = self._authenticated(request)
         cost = (len(scope["raw_path"]) + len(scope["query_string"])) // URL_BYTES
         if cost:
             await self.fairness.slow_down(request.user, cost)
         if inside is None and request.user != ANONYMOUS:
             request.user = impersonated(request.user, request.headers, scope["headers"], self.cluster)
         return request.user
+
+    def _authenticated(self, request: Exchange) -> User:
+        try:
+            return self.options.authenticate(request.scope, request.headers)
+        except InvalidCredentialsError:
+            raise unauthorized() from None
 
     async def _count(self, request: Exchange) -> None:
         """Against the user's rate, if it is not yet: a client that only makes mistakes has a rate, too."""
@@ -411,23 +448,3 @@ class App:
         if self.options.audit is not None:
             now_s = self.options.clock()
             self.options.audit.note(request, now_s - seconds, now_s)
-
-
-async def _send_page(request: Exchange, page: StaticPage) -> None:
-    if page.etag and request.header(b"if-none-match").strip('"') == page.etag:
-        await request.respond(304, b"", [(b"etag", f'"{page.etag}"'.encode())])
-        return
-    headers = [(b"content-type", page.content_type.encode()), *page.headers]
-    if page.etag:
-        headers.append((b"etag", f'"{page.etag}"'.encode()))
-    await request.respond(page.code, page.body, headers)
-
-
-def _warning_headers(warnings: Sequence[str]) -> list[tuple[bytes, bytes]]:
-    """One header for each warning: one line of printable text."""
-    headers = []
-    for text in dict.fromkeys(warnings):
-        quoted = text.replace("\\", "\\\\").replace('"', '\\"')
-        shown = "".join(letter if letter.isprintable() else "?" for letter in quoted)
-        headers.append((b"warning", f'299 - "{shown}"'.encode()))
-    return headers

@@ -38,7 +38,7 @@ async def bootstrap(cluster: Cluster) -> None:
         document = {"value": value, "description": _DESCRIPTIONS[name], "preemptionPolicy": "PreemptLowerPriority"}
         await _ensure(cluster, stored_resource("priorityclasses"), "", name, document)
     await ensure_roles(cluster)
-    await _finish_deletions(cluster)
+    await finish_deletions(cluster)
 
 
 async def _ensure(
@@ -66,7 +66,8 @@ async def _ensure(
     await cluster.store.change(key(resource, namespace, name), decide)
 
 
-async def _finish_deletions(cluster: Cluster) -> None:
+async def finish_deletions(cluster: Cluster) -> None:
+    """At the start, and when this server begins to lead: another one may have been killed between the two writes."""
     _, records = cluster.store.list(prefix(stored_resource("pods")))
     for record in records:
         if b'"deletionGracePeriodSeconds":0' not in record.body:

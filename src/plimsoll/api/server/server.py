@@ -39,6 +39,12 @@ class Listener(msgspec.Struct, frozen=True):
     host: str = "127.0.0.1"
     port: int = 6443
     tls: ssl.SSLContext | None = None  # none: plain HTTP, for tests only
+    advertised: str = ""  # the host that others use; empty: `host`
+
+    @property
+    def local_host(self) -> str:
+        """By which a client on this machine reaches it."""
+        return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
 
 
 class ServerStartError(PlimsollError):
@@ -212,13 +218,17 @@ def listen_problem(host: str, port: int, error: OSError) -> str:
     return f"cannot listen on {host}:{port}: {error.strerror}{who}; choose another with --listen HOST:PORT"
 
 
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 @contextlib.asynccontextmanager
 async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
     """Yield the server's URL once it answers; shut it down at the end. Raises StoreError, ServerStartError."""
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # its warnings are one for each bad request of a client
     with contextlib.closing(_bound_socket(listener)) as bound:
-        address = f"{listener.host}:{bound.getsockname()[1]}"
-        app.pages.set_address(address)
+        port = bound.getsockname()[1]
+        app.pages.set_address(_address(listener.advertised or listener.host, port))
         async with app.running():
             server = _Server(_config(app, listener))
             running = asyncio.create_task(server.serve(sockets=[bound]))
@@ -229,7 +239,7 @@ async def serving(app: App, listener: Listener) -> AsyncIterator[str]:
                 running.result()
                 raise ServerStartError("the API server did not start; its log has the reason")
             try:
-                yield f"{'https' if listener.tls else 'http'}://{address}"
+                yield f"{'https' if listener.tls else 'http'}://{_address(listener.local_host, port)}"
             finally:
                 app.end_watches()
                 server.should_exit = True

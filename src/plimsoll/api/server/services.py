@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -31,11 +31,14 @@ from plimsoll.api.controllers import (
     service_accounts,
     statefulsets,
 )
-from plimsoll.api.controllers.controller import ControllerContext
+from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
 from plimsoll.api.discovery.pages import StaticPage
 from plimsoll.api.server.app import App, Service
+from plimsoll.api.server.bootstrap import finish_deletions
 from plimsoll.api.server.in_process import InProcess, control_plane_user
+from plimsoll.api.server.leader import led, new_identity
+from plimsoll.api.server.presence import Presence
 from plimsoll.kube.client import Client
 from plimsoll.store.errors import WriteFailedError
 
@@ -52,24 +55,50 @@ def client_of(app: App, name: str) -> Client:
 @asynccontextmanager
 async def controllers(app: App) -> AsyncIterator[None]:
     cluster = app.cluster
-    context, clock = ControllerContext(cluster.store, client_of(app, CONTROLLERS)), cluster.clock
+    context = ControllerContext(cluster.store, client_of(app, CONTROLLERS))
     served = custom_resources.ServedDefinitions(context, cluster.catalog, app.pages.set_catalog)
     served.refresh()
     app.start_hooks |= dict.fromkeys(("crd-informer-synced", "start-apiextensions-controllers"), "")
     at = kubernetes_service.advertised(app.pages.address)
+    presence = Presence(cluster, at, new_identity())
 
     def published() -> None:
         app.start_hooks["bootstrap-controller"] = ""
 
     app.start_hooks |= dict.fromkeys(("bootstrap-controller", "start-service-ip-repair-controllers"), "")
     try:
-        await kubernetes_service.publish(cluster, at)
+        if not cluster.store.is_shared:  # else the leader does
+            await kubernetes_service.publish(cluster, presence.addresses())
     except WriteFailedError as error:
         app.start_hooks["bootstrap-controller"] = str(error)
         log.error("the service default/kubernetes is not written: %s", error)  # its controller tries again
     kubernetes_service.report_conflicts(cluster)
+    parts = {f"controller {each.name}": each.run for each in (custom_resources.serving(context, served),)}
+    if not cluster.store.is_shared:
+        parts = {}  # the controller of definitions does it
+
+    @asynccontextmanager
+    async def work() -> AsyncIterator[None]:
+        if cluster.store.is_shared:
+            await finish_deletions(cluster)
+        every = _controllers(app, context, served, presence, published)
+        async with _running({f"controller {controller.name}": controller.run for controller in every}):
+            yield
+
+    async with _running(parts), presence.kept(), led(cluster, CONTROLLERS.removeprefix("system:"), work):
+        yield
+
+
+def _controllers(
+    app: App,
+    context: ControllerContext,
+    served: custom_resources.ServedDefinitions,
+    presence: Presence,
+    published: Callable[[], None],
+) -> Sequence[Controller]:
+    cluster, clock = app.cluster, app.cluster.clock
     profile, pods, replica_sets, revisions = cluster.profile, Orphans(), Orphans(), Orphans()
-    every = (
+    return (
         namespaces.controller(context, cluster.catalog),
         nodes.lifecycle_controller(context, profile, clock),
         nodes.taint_eviction_controller(context, clock),
@@ -88,11 +117,9 @@ async def controllers(app: App) -> AsyncIterator[None]:
         disruption_budgets.controller(context),
         role_aggregation.controller(context),
         endpoints.controller(context),
-        kubernetes_service.controller(context, cluster, at, published),
+        kubernetes_service.controller(context, cluster, presence.addresses, published),
         service_accounts.controller(context, cluster.root_ca),
     )
-    async with _running({f"controller {controller.name}": controller.run for controller in every}):
-        yield
 
 
 def accounts(credentials: Credentials) -> Service:
@@ -109,11 +136,11 @@ def accounts(credentials: Credentials) -> Service:
 
 
 def running(name: str, run: Callable[[App], Coroutine[Any, Any, None]]) -> Service:
-    """A service that runs one endless coroutine."""
+    """A service that runs one endless coroutine, on one server at a time."""
 
     @asynccontextmanager
     async def service(app: App) -> AsyncIterator[None]:
-        async with _running({name: lambda: run(app)}):
+        async with led(app.cluster, f"kube-{name}", lambda: _running({name: lambda: run(app)})):
             yield
 
     return service

@@ -69,6 +69,10 @@ class Strategy:
         """For the client of a create, in addition to the warnings of decoding."""
         return []
 
+    def work_bytes(self, size: int) -> int:
+        """How much work a body of this size is to check; much of it is done in the worker."""
+        return size
+
     def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
         """Whether the generation increases."""
         return relevant(old) != relevant(new)

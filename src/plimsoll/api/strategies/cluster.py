@@ -22,6 +22,7 @@ MAX_NOTE = 1024
 _NAME_LABEL = "kubernetes.io/metadata.name"
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_MOST_OWNERS = 20  # that disable preemption for resizes
 
 
 class NamespaceStrategy(Strategy):
@@ -53,14 +54,21 @@ def _labelled(document: JsonObject) -> JsonObject:
 class NodeStrategy(Strategy):
     def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         """A node registers with its status; allocatable defaults to capacity. It is tainted until it is Ready."""
-        spec = document.get("spec") or {}
+        spec = _with_enabled_fields(document.get("spec") or {}, {}, context)
         taints = list(spec.get("taints") or [])
         if all(taint.get("key") != _NOT_READY["key"] or taint.get("effect") != "NoSchedule" for taint in taints):
             taints.append(dict(_NOT_READY))
         return _with_allocatable({**document, "spec": {**spec, "taints": taints}})
 
+    def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
+        prepared = super().prepared_for_update(old, new, context)
+        spec = _with_enabled_fields(prepared.get("spec") or {}, old.get("spec") or {}, context)
+        return {**prepared, "spec": spec} if spec != prepared.get("spec") else prepared
+
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
-        return _taint_errors((document.get("spec") or {}).get("taints") or [])
+        spec = document.get("spec") or {}
+        owners = (spec.get("podPreemptionPolicy") or {}).get("disableResizePreemption") or []
+        return _taint_errors(spec.get("taints") or []) + _preemption_policy_errors(owners)
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, context)
@@ -73,6 +81,26 @@ class NodeStrategy(Strategy):
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         return _with_allocatable(super().prepared_for_status(old, new, context))
+
+
+def _with_enabled_fields(spec: JsonObject, before: JsonObject, context: WriteContext) -> JsonObject:
+    """Without a field of a gate that is off, unless the stored node has it."""
+    if context.gates.scheduler_preempts or before.get("podPreemptionPolicy") is not None:
+        return spec
+    return without(spec, "podPreemptionPolicy")
+
+
+def _preemption_policy_errors(owners: list[str]) -> list[FieldError]:
+    path = "spec.podPreemptionPolicy.disableResizePreemption"
+    errors: list[FieldError] = []
+    if len(owners) > _MOST_OWNERS:
+        reason = f"must have at most {_MOST_OWNERS} items"
+        errors.append(FieldError("FieldValueTooMany", path, reason, len(owners)))
+    for index, owner in enumerate(owners):
+        errors += [invalid(f"{path}[{index}]", owner, problem) for problem in qualified_name_problems(owner)]
+        if owner in owners[:index]:
+            errors.append(FieldError("FieldValueDuplicate", f"{path}[{index}]", "", owner))
+    return errors
 
 
 def _with_allocatable(node: JsonObject) -> JsonObject:

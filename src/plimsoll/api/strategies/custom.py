@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 
 from plimsoll.api.strategies.base import Strategy, WriteContext, relevant, with_old, without
@@ -12,11 +14,22 @@ from plimsoll.rules.admission.custom_resource_definitions import (
     defaulted,
     definition_errors,
     definition_update_errors,
+    schema_of,
     warnings,
     with_stored_version,
 )
 from plimsoll.rules.admission.custom_resources import custom_errors
 from plimsoll.rules.model.json_object import JsonObject
+
+RULES = "x-kubernetes-validations"
+RULES_WORK_BYTES = 1 << 20
+_BLOCKING = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
+_NOT_CHECKED = FieldError(
+    "FieldValueInvalid",
+    "<nil>",
+    "null: some validation rules were not checked because the object was invalid; correct the existing errors to "
+    "complete validation",
+)
 
 
 class CustomResourceDefinitionStrategy(Strategy):
@@ -24,13 +37,13 @@ class CustomResourceDefinitionStrategy(Strategy):
         return with_stored_version(defaulted(without(document, "status")))
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
-        return _depth_errors(document) or definition_errors(document)
+        return _depth_errors(document) or definition_errors(document) or _rule_errors(document, None)
 
     def prepared_for_update(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         return with_stored_version(defaulted(super().prepared_for_update(old, new, context)))
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
-        return _depth_errors(new) or definition_update_errors(old, new)
+        return _depth_errors(new) or definition_update_errors(old, new) or _rule_errors(new, old)
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         return _only_status(old, new)
@@ -50,27 +63,77 @@ def _depth_errors(definition: JsonObject) -> list[FieldError]:
     return []
 
 
+def _rule_errors(definition: JsonObject, old: JsonObject | None) -> list[FieldError]:
+    """Of the rules in the Common Expression Language, where a schema has some that are not stored already."""
+    stored = [schema_of(each) for each in ((old or {}).get("spec") or {}).get("versions") or []]
+    errors: list[FieldError] = []
+    for index, version in enumerate(definition["spec"]["versions"]):
+        schema = schema_of(version)
+        if schema is not None and schema not in stored and _has_rules(schema):
+            from plimsoll.codec.cel.rules import definition_rule_errors  # few definitions have rules
+
+            errors += definition_rule_errors(schema, f"spec.versions[{index}].schema.openAPIV3Schema")
+    return errors
+
+
+def _has_rules(schema: Any) -> bool:
+    if isinstance(schema, dict):
+        return bool(schema.get(RULES)) or any(map(_has_rules, schema.values()))
+    return isinstance(schema, list) and any(map(_has_rules, schema))
+
+
 class CustomStrategy(Strategy):
     unconditional_update = False
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
-        assert self.resource.custom is not None
-        return custom_errors(self.resource.custom.kind.schema, document)
+        return self._errors(document, None)
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
-        return self.create_errors(new, context)
+        return self._errors(new, old)
+
+    def work_bytes(self, size: int) -> int:
+        """Rules take as long as their limits allow, whatever the size."""
+        return size + RULES_WORK_BYTES if self._rules() is not None else size
+
+    def _rules(self) -> Any:
+        assert self.resource.custom is not None
+        kind = self.resource.custom.kind
+        if "rules" not in kind.known:
+            kind.known["rules"] = _compiled_rules(kind.schema)
+        return kind.known["rules"]
+
+    def _errors(self, new: JsonObject, old: JsonObject | None) -> list[FieldError]:
+        assert self.resource.custom is not None
+        errors = custom_errors(self.resource.custom.kind.schema, new, old)
+        place = self._rules()
+        if place is None:
+            return errors
+        if any(each.type in _BLOCKING for each in errors):
+            return [*errors, _NOT_CHECKED]
+        from plimsoll.codec.cel.rules import rule_errors
+
+        about = {"apiVersion": self.resource.group_version, "kind": self.resource.kind}
+        return errors + rule_errors(place, {**new, **about}, None if old is None else {**old, **about})
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         return _only_status(old, new)
 
     def status_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
-        return self.create_errors(new, context)
+        return self._errors(new, old)
 
     def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
         """Without /status, the status counts like any other field."""
         if relevant(old) != relevant(new):
             return True
         return not self.has_status and old.get("status") != new.get("status")
+
+
+def _compiled_rules(schema: JsonObject) -> Any:
+    if not _has_rules(schema):
+        return None
+    from plimsoll.codec.cel.rules import compiled_rules
+
+    return compiled_rules(schema)
 
 
 def _only_status(old: JsonObject, new: JsonObject) -> JsonObject:

@@ -247,8 +247,8 @@ def _without_effect(spec: JsonObject) -> list[str]:
         warnings.append("spec.schedulingGroup: no effect: each pod is scheduled by itself")
     if not spec.get("hostNetwork"):
         warnings += (
-            f"spec.{kind}[{index}].ports[{place}].hostPort: no effect without hostNetwork: nodes forward no ports to "
-            "pods; the scheduler keeps the port free"
+            f"spec.{kind}[{index}].ports[{place}].hostPort: no effect without hostNetwork on nodes with the "
+            "embedded runtime; others leave it to their CNI plugins (portmap); the scheduler keeps the port free"
             for kind in ("initContainers", "containers")
             for index, container in enumerate(spec.get(kind) or ())
             for place, port in enumerate(container.get("ports") or ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 from plimsoll.api.machinery.kinds import ApiResource
+from plimsoll.api.strategies.admission import PolicyBindingStrategy, PolicyStrategy, WebhookStrategy
 from plimsoll.api.strategies.base import Strategy
 from plimsoll.api.strategies.cluster import (
     ConfigMapStrategy,
@@ -51,6 +52,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "jobs": JobStrategy,
     "leases": LeaseStrategy,
     "limitranges": LimitRangeStrategy,
+    "mutatingwebhookconfigurations": WebhookStrategy,
     "namespaces": NamespaceStrategy,
     "nodes": NodeStrategy,
     "poddisruptionbudgets": DisruptionBudgetStrategy,
@@ -67,6 +69,9 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "serviceaccounts": ServiceAccountStrategy,
     "services": ServiceStrategy,
     "statefulsets": StatefulSetStrategy,
+    "validatingadmissionpolicies": PolicyStrategy,
+    "validatingadmissionpolicybindings": PolicyBindingStrategy,
+    "validatingwebhookconfigurations": WebhookStrategy,
 }
 
 

@@ -165,6 +165,21 @@ def _binding(document: JsonObject, now_s: float) -> list[Any]:
     return [name_of(document), role, age_of(document, now_s), *listed]
 
 
+def _webhooks(configuration: JsonObject) -> list[Any]:
+    return [len(configuration.get("webhooks") or [])]
+
+
+def _param_kind(policy: JsonObject) -> str:
+    kind = part(policy, "spec", "paramKind")
+    return f"{kind.get('apiVersion')}/{kind.get('kind')}" if kind else "<unset>"
+
+
+def _policy_binding(binding: JsonObject) -> list[Any]:
+    spec, reference = part(binding, "spec"), part(binding, "spec", "paramRef")
+    names = [reference[field] for field in ("namespace", "name") if reference.get(field)]
+    return [spec.get("policyName") or "", "/".join(names) or ("*" if reference else "<unset>")]
+
+
 def _service(service: JsonObject, now_s: float) -> list[Any]:
     *cells, selector = service_cells(service)
     return [name_of(service), *cells, age_of(service, now_s), selector]
@@ -230,6 +245,13 @@ _PRINTERS: dict[str, Printer] = {
         ),
         named(_disruption_budget),
     ),
+    "mutatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
+    "validatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
+    "validatingadmissionpolicies": Printer(
+        columns("Validations", "ParamKind", "Age"),
+        named(lambda policy: [len(part(policy, "spec").get("validations") or []), _param_kind(policy)]),
+    ),
+    "validatingadmissionpolicybindings": Printer(columns("PolicyName", "ParamRef", "Age"), named(_policy_binding)),
     **WORKLOAD_PRINTERS,
 }
 _NODE_COLUMNS = columns(

@@ -126,29 +126,22 @@ def _pod_template(document: JsonObject, now_s: float) -> list[Any]:
 
 _WORKLOAD_WIDE = ("Containers", "Images", "Selector")
 
+_REPLICAS = Printer(
+    (
+        NAME,
+        TableColumn("Desired", "integer", "How many replicas are desired."),
+        TableColumn("Current", "integer", "How many replicas there are."),
+        TableColumn("Ready", "integer", "How many replicas are ready."),
+        *columns("Age", wide=_WORKLOAD_WIDE)[1:],
+    ),
+    _replica_set,
+)
+
 WORKLOAD_PRINTERS: dict[str, Printer] = {
     "deployments": Printer(columns("Ready", "Up-to-date", "Available", "Age", wide=_WORKLOAD_WIDE), _deployment),
-    "replicasets": Printer(
-        (
-            NAME,
-            TableColumn("Desired", "integer", "How many replicas are desired."),
-            TableColumn("Current", "integer", "How many replicas there are."),
-            TableColumn("Ready", "integer", "How many replicas are ready."),
-            *columns("Age", wide=_WORKLOAD_WIDE)[1:],
-        ),
-        _replica_set,
-    ),
+    "replicasets": _REPLICAS,
     "jobs": Printer(columns("Status", "Completions", "Duration", "Age", wide=_WORKLOAD_WIDE), _job),
-    "replicationcontrollers": Printer(
-        (
-            NAME,
-            TableColumn("Desired", "integer", "How many replicas are desired."),
-            TableColumn("Current", "integer", "How many replicas there are."),
-            TableColumn("Ready", "integer", "How many replicas are ready."),
-            *columns("Age", wide=_WORKLOAD_WIDE)[1:],
-        ),
-        _replica_set,
-    ),
+    "replicationcontrollers": _REPLICAS,
     "statefulsets": Printer(columns("Ready", "Age", wide=_WORKLOAD_WIDE[:2]), _stateful_set),
     "daemonsets": Printer(
         (

@@ -15,9 +15,10 @@ from plimsoll.rules.model.objects import Pod, container_fields
 from plimsoll.rules.node.allocatable import added_sums, class_values
 from plimsoll.rules.node.node_config import NodeConfig
 
-HIGH, CPUS = "memory.high", "cpuset.cpus"
+HIGH, CPUS, MEMS = "memory.high", "cpuset.cpus", "cpuset.mems"
 Containers = Mapping[str, Mapping[str, str]]  # pod uid → container name → id
 CpusOf = Callable[[str, str], str]  # pod uid, container name → the list of CPUs it runs on
+MemsOf = Callable[[str, str], str]  # … → the NUMA nodes of its memory; empty: not bound
 
 
 class WorkloadCache:
@@ -71,9 +72,9 @@ class DesiredState:
             named = (containers or {}).get(uid)
             ids = dict(named) if named is not None else {c.name: derived_id(uid, c.name) for c in every}
             known = before.get(uid) if before is not None else None
-            lifted, cpus = (known.lifted, known.cpus) if known is not None else ({}, {})
+            lifted, cpus, mems = (known.lifted, known.cpus, known.mems) if known is not None else ({}, {}, {})
             lifted = {container_id: high for container_id, high in lifted.items() if container_id in ids.values()}
-            pods_by_uid[uid] = KnownPod(pod, ids, lifted, cpus)
+            pods_by_uid[uid] = KnownPod(pod, ids, lifted, cpus, mems)
         return pods_by_uid
 
     def cgroups(self, pods: Mapping[str, KnownPod], only: Collection[str] | None = None) -> dict[str, DesiredCgroup]:
@@ -93,6 +94,9 @@ class DesiredState:
             if known.cpus:  # the cgroups above a container are never bound to CPUs (02 §10)
                 lists = {known.containers.get(name, ""): cpus for name, cpus in known.cpus.items()}
                 cgroups |= _overridden(cgroups, lists, CPUS)
+            if known.mems:
+                nodes = {known.containers.get(name, ""): text for name, text in known.mems.items()}
+                cgroups |= _overridden(cgroups, nodes, MEMS)
         return cgroups
 
     def forget(self, uids: Iterable[str]) -> None:

@@ -24,7 +24,7 @@ import msgspec
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupGoneError
 from plimsoll.cgroups.drivers.simulated import SimulatedHolders, SimulatedKernel
 from plimsoll.cgroups.engine import scope_holder
-from plimsoll.cgroups.engine.desired import Containers, CpusOf
+from plimsoll.cgroups.engine.desired import Containers, CpusOf, MemsOf
 from plimsoll.cgroups.engine.executor import Holders, StepError
 from plimsoll.cgroups.engine.journal import Begin
 from plimsoll.cgroups.engine.observe import walk
@@ -145,17 +145,19 @@ class CgroupManager:
         containers: Containers | None = None,
         pids: Mapping[str, int] | None = None,
         cpus: CpusOf | None = None,
+        mems: MemsOf | None = None,
     ) -> Applied:
         """Add these pods to the known ones, or replace those with the same uid.
 
         `containers`: uid → name → id of the containers that have a cgroup; a pod that is not in it has one for each
         container, with a derived id. `pids`: cgroup path → first process of its systemd scope, instead of a holder.
-        `cpus`: the CPUs of the containers of all pods; containers that lose a CPU are moved off it first.
+        `cpus`: the CPUs of the containers of all pods; containers that lose a CPU are moved off it first. `mems`: the
+        NUMA nodes that their memory comes from.
         """
         async with self._transaction.begin() as transaction:
             before = transaction.pods
             known = transaction.known_pods(pods, containers, keep_overrides=True)
-            every = _on_cpus({**before, **known}, cpus)
+            every = _in_cpusets({**before, **known}, cpus, mems)
             only = {uid for uid, pod in every.items() if uid in known or pod is not before.get(uid)}
             removed = transaction.obsolete(known, every)
             return await transaction.apply(_titles(known.values()), every, only=only, removed=removed, pids=pids)
@@ -164,7 +166,7 @@ class CgroupManager:
         """Move containers onto their CPUs: those whose CPUs changed, or all, compared with the kernel."""
         async with self._transaction.begin() as transaction:
             before = transaction.pods
-            pods = _on_cpus(before, cpus)
+            pods = _in_cpusets(before, cpus, None)
             only = {uid for uid, pod in pods.items() if every or pod is not before[uid]}
             return await transaction.apply("CPUs of containers", pods, only=only) if only else Applied("")
 
@@ -337,15 +339,18 @@ class CgroupManager:
         return [pid for pid in pids if holders is None or holders.scope_of(pid) != path]
 
 
-def _on_cpus(pods: Mapping[str, KnownPod], cpus: CpusOf | None) -> dict[str, KnownPod]:
-    """A pod whose CPUs do not change stays the same object."""
+def _in_cpusets(pods: Mapping[str, KnownPod], cpus: CpusOf | None, mems: MemsOf | None) -> dict[str, KnownPod]:
+    """A pod whose CPUs and NUMA nodes do not change stays the same object."""
     pinned = dict(pods)
-    if cpus is None:
+    if cpus is None and mems is None:
         return pinned
     for uid, known in pods.items():
-        lists = {name: cpus(uid, name) for name in known.containers}
-        if lists != known.cpus:
-            pinned[uid] = msgspec.structs.replace(known, cpus=lists)
+        lists = {name: cpus(uid, name) for name in known.containers} if cpus is not None else known.cpus
+        nodes = known.mems
+        if mems is not None:
+            nodes = {name: text for name in known.containers if (text := mems(uid, name))}
+        if lists != known.cpus or nodes != known.mems:
+            pinned[uid] = msgspec.structs.replace(known, cpus=lists, mems=nodes)
     return pinned
 
 

@@ -70,13 +70,14 @@ class KnownPod(msgspec.Struct, frozen=True):
     """A pod that has cgroups here; `containers`: name → id of the containers that have one.
 
     `lifted`: container id → memory.high that overrides the rules while that container runs.
-    `cpus`: container name → its CPU list under the static CPU manager policy.
+    `cpus`, `mems`: container name → its list of CPUs and NUMA nodes under the static CPU and memory manager policies.
     """
 
     pod: Pod
     containers: dict[str, str]
     lifted: dict[str, str] = {}
     cpus: dict[str, str] = {}
+    mems: dict[str, str] = {}
 
     @property
     def uid(self) -> str:
@@ -101,6 +102,7 @@ class _StoredPod(msgspec.Struct, omit_defaults=True):
     containers: dict[str, str]
     lifted: dict[str, str] = {}
     cpus: dict[str, str] = {}
+    mems: dict[str, str] = {}
 
 
 # The keys of the file: these two, then one for each cgroup (by path) and each pod (by uid).
@@ -165,7 +167,7 @@ def decode_state(entries: Mapping[str, bytes]) -> NodeState:
 
 def _known_pod(text: bytes) -> KnownPod:
     stored = msgspec.json.decode(text, type=_StoredPod)
-    return KnownPod(pod_from_json(bytes(stored.pod)), stored.containers, stored.lifted, stored.cpus)
+    return KnownPod(pod_from_json(bytes(stored.pod)), stored.containers, stored.lifted, stored.cpus, stored.mems)
 
 
 def _changed(before: NodeState, after: NodeState) -> dict[str, bytes | None]:
@@ -190,7 +192,7 @@ def _changed(before: NodeState, after: NodeState) -> dict[str, bytes | None]:
 
 def _pod_text(known: KnownPod) -> bytes:
     pod = msgspec.Raw(msgspec.json.encode(known.pod, enc_hook=str))
-    return msgspec.json.encode(_StoredPod(pod, known.containers, known.lifted, known.cpus))
+    return msgspec.json.encode(_StoredPod(pod, known.containers, known.lifted, known.cpus, known.mems))
 
 
 def is_owned(state: NodeState, path: str, inode: int) -> bool:

@@ -135,15 +135,18 @@ def live_tree(driver: CgroupDriver, root: str, depth: int | None = None) -> dict
     Cgroups more than `depth` levels below are listed without figures.
     """
     deepest = None if depth is None else _level(root) + depth
-    return {path: standing(texts, driver.version) for path, texts in _texts(driver, root, deepest)}
+    texts = tree_texts(driver, root, files_of(driver), deepest)
+    return {path: standing(each, driver.version) for path, each in texts}
 
 
 def _level(path: str) -> int:
     return path.rstrip("/").count("/")
 
 
-def _texts(driver: CgroupDriver, root: str, deepest: int | None) -> Iterator[tuple[str, Texts]]:
-    files = files_of(driver)
+def tree_texts(
+    driver: CgroupDriver, root: str, files: Sequence[str], deepest: int | None = None
+) -> Iterator[tuple[str, Texts]]:
+    """The files of a cgroup and of all its descendants, parents first; those below `deepest` without files."""
     if not isinstance(driver, CgroupsV1 | CgroupsV2):
         for path in (root, *walk(driver, root)):
             if (cgroup := driver.read(path, files)) is not None:

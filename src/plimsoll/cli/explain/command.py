@@ -66,6 +66,10 @@ class MainForm(console.Command):
 )
 @console.option("--advise", is_flag=True, help="Suggest the smallest change that makes each pod Guaranteed.")
 @console.option("--brief", is_flag=True, help="Omit formulas.")
+@console.option(
+    "--app", metavar="NAME[=VERSION]", help="What jvm, go, node or dotnet makes of the limits: heap, CPUs, threads."
+)
+@console.option("--kernel", metavar="VERSION", help="The node's kernel, for --app. [default: one before 7.0]")
 def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:
     """Explain what a node will do with each pod: QoS class, oom_score_adj, and every cgroup file with its formula.
 
@@ -87,6 +91,11 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
       plimsoll explain weight 250m
 
     \b
+    What language runtimes choose under these limits:
+      plimsoll explain pod.yaml --app jvm=17.0.8
+      plimsoll explain pod.yaml --app go=1.24 --cgroup v2
+
+    \b
     Questions about what happens later:
       plimsoll explain resize old.yaml new.yaml --capacity cpu=8,memory=16Gi
       plimsoll explain eviction-order pods.yaml --usage web=900Mi,batch=2Gi
@@ -98,5 +107,10 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
         raise console.UsageError("--diff cannot be combined with --advise, --brief or -o sh")
     if not files:
         raise console.UsageError("specify a file, a directory, or - for standard input (see --help)")
+    app, kernel = options.pop("app"), options.pop("kernel")
+    if app is not None and (diff is not None or advise or brief or output not in ("tree", "json")):
+        raise console.UsageError("--app can be combined with -o json only, not with --diff, --advise or --brief")
     question = NodeQuestion(options)
+    if app is not None:
+        raise SystemExit(run.run_app(files, question, app, kernel, output))
     raise SystemExit(run.run(files, question, output=output, diff=diff, advise=advise, brief=brief))

@@ -43,12 +43,29 @@ def run(
     if diff is not None:
         return _run_diff(inputs, question, diff, output)
     setting, notes = question.setting()
-    good, problems = _sorted_out(inputs, setting)
-    found = explanation(_workloads(good, setting), setting, advise=advise)
+    good, problems = sorted_out(inputs, setting)
+    found = explanation(workloads(good, setting), setting, advise=advise)
     if not question.declared_capacity:
         notes += _missing_on_this_machine(found)
     if good:
         _print(found, setting, output, brief=brief, advise=advise)
+    return _finish(inputs, problems, notes, len(good))
+
+
+def run_app(files: Sequence[str], question: NodeQuestion, app: str, kernel: str | None, output: str) -> int:
+    """What a language runtime makes of the limits of every container."""
+    from plimsoll.cli.explain.applications import answers, kernel_named, named, show
+
+    name, version = named(app)
+    release = kernel_named(kernel)
+    inputs = on_node(read_inputs(files, fragments=True), question.node)
+    setting, notes = question.setting()
+    good, problems = sorted_out(inputs, setting)
+    found = explanation(workloads(good, setting), setting)
+    if good:
+        show(answers(found, setting, name, version, release), output)
+    if good and not version:
+        notes.append(f"no version is named: the newest known is assumed (--app {name}=VERSION)")
     return _finish(inputs, problems, notes, len(good))
 
 
@@ -69,8 +86,8 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
     sides = []
     for word in (first, second):
         setting, notes = question.setting(**{DIFF_VALUES[word]: word})
-        good, problems = _sorted_out(inputs, setting)
-        sides.append((good, problems, notes, explanation(_workloads(good, setting), setting), setting))
+        good, problems = sorted_out(inputs, setting)
+        sides.append((good, problems, notes, explanation(workloads(good, setting), setting), setting))
     (good, problems, notes, left, on_left), (_, other_problems, _, right, on_right) = sides
     if output in PICTURES:
         from plimsoll.rules.picture.explained import explained_picture
@@ -102,7 +119,7 @@ def _diff_words(diff: str) -> tuple[str, str]:
     return words[0], words[1]
 
 
-def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest], list[ManifestProblem]]:
+def sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest], list[ManifestProblem]]:
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
         desired = defaulted_on(given.pod, setting)
@@ -113,7 +130,7 @@ def _sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest
     return good, problems
 
 
-def _workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Workload]:
+def workloads(given: Sequence[GivenManifest], setting: NodeConfig) -> list[Workload]:
     """Unique titles: with the namespace if there is one, with a number if that is not enough."""
     seen: Counter[str] = Counter()
     works = []

@@ -9,6 +9,7 @@ from typing import Any
 from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, PodName, answered, cluster_options
 from plimsoll.cli.node_info import node_page
+from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, table
 from plimsoll.codec.node_pages import KillShown, OomPage
 from plimsoll.rules.cgroups.reasons import human_bytes
@@ -22,18 +23,34 @@ STAT_SHOWN = ("anon", "file", "kernel", "kernel_stack", "slab", "shmem", "rss", 
 @console.argument("pod", type=PodName(), required=False, metavar="[POD]")
 @cluster_options
 @console.option("--on", "node_name", default="", metavar="NODE", help="Only kills on this node. [default: all nodes]")
+@console.option("--here", is_flag=True, help="Read the log and the cgroups of this machine; needs no cluster.")
+@console.option("--journal", type=console.Path(), help="With --here: a file with kills that were seen before.")
+@console.option("--watch", is_flag=True, help="With --here and --journal: add kills to it as they happen.")
+@pods_option
+@names_state_option
 @console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
 def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
     """Show which processes the kernel killed for memory, newest last, in all namespaces unless -n is used.
 
     Exit code 1 if there is no such pod, and no kill of a former pod with this name.
 
+    Asks Plimsoll's nodes. On a node that a kubelet runs, use --here there: the kernel's log has kills until it is
+    overwritten; a journal keeps them after containers have ended (--watch writes it, as a service).
+
     \b
     Examples:
       plimsoll oom
       plimsoll oom web
       plimsoll oom --on n1 -o json
+      kubectl get pods -A -o json > pods.json; plimsoll oom --here --pods pods.json
+      plimsoll oom --here --watch --journal /var/lib/plimsoll/oom.jsonl
     """
+    if not options["here"] and (options["journal"] or options["watch"] or options["files"]):
+        raise console.UsageError("--journal, --watch and --pods need --here")
+    if options["watch"] and not options["journal"]:
+        raise console.UsageError("--watch needs --journal FILE")
+    if options["here"]:
+        return _here(pod or "", output, options)
     kills, notes = answered(options, lambda cluster: _asked(cluster, pod or "", node_name, options["namespace"]))
     if output == "json":
         echo_json({"kills": kills})
@@ -42,6 +59,44 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
             console.echo(line)
     for note in notes:
         console.echo(f"note: {inert(note)}", err=True)
+    return 0
+
+
+def _here(pod: str, output: str, options: dict[str, Any]) -> int:
+    from plimsoll.cli.node import oom_here
+    from plimsoll.cli.pod_names import every_pod_name
+
+    names, journal = every_pod_name(options["files"], options["state_dir"]), options["journal"]
+    kept = oom_here.read_journal(journal) if journal else []
+    notes, kills = [], []
+    reader = None
+    try:
+        reader = oom_here.KillReader(names)
+        kills = reader.read()
+    except OSError as error:
+        notes.append(f"the kernel's log cannot be read ({error.strerror}): only counters and the journal are shown")
+    found = oom_here.merged(kept, kills)
+    if journal:
+        oom_here.append(journal, [each for each in found if each not in kept])
+    found += oom_here.counted_kills(found, names, time.time())
+    wanted = [oom_here.shown(each) for each in found if not pod or each.pod == pod]
+    if output == "json":
+        echo_json({"kills": wanted})
+    else:
+        for line in lines(wanted, time.time(), Paint(colourful())):
+            console.echo(line)
+    for note in notes:
+        console.echo(f"note: {inert(note)}", err=True)
+    if options["watch"]:
+        if reader is None:
+            return 2
+        while reader.wait(None):
+            fresh = reader.read()
+            oom_here.append(journal, fresh)
+            for line in (
+                lines([oom_here.shown(each) for each in fresh], time.time(), Paint(colourful())) if fresh else ()
+            ):
+                console.echo(line)
     return 0
 
 

@@ -39,11 +39,12 @@ HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 @console.option(
     "--all", "everything", is_flag=True, help="Show the order for all signals, not only for memory and met thresholds."
 )
+@console.option("--here", is_flag=True, help="Read this machine and the kubelet's configuration; needs no cluster.")
 @console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
 @console.option("-w", "--watch", is_flag=True, help="Show it live until you leave it (q).")
 @interval_option
 def pressure(
-    node: str, victims: int, everything: bool, output: str, watch: bool, interval: float, **options: Any
+    node: str, victims: int, everything: bool, here: bool, output: str, watch: bool, interval: float, **options: Any
 ) -> int:
     """Show how close a node is to evicting pods, and which pods it would evict.
 
@@ -53,13 +54,16 @@ def pressure(
       plimsoll pressure n1 --victims 20
       plimsoll pressure --watch
       plimsoll pressure -o json
+      plimsoll pressure --here
     """
     if watch:
-        if output != "text":
-            raise console.UsageError("--watch shows text: it cannot be combined with -o")
+        if output != "text" or here:
+            raise console.UsageError("--watch shows the text of a node agent: it cannot be combined with -o or --here")
         from plimsoll.cli.live.session import live
 
         return live(PressureView(node, victims, everything, options), interval)
+    if here:
+        return _here(output)
     found = answered(options, lambda cluster: _asked(cluster, node))
     if output == "json":
         echo_json(found)
@@ -93,6 +97,21 @@ class PressureView:
 
     def key(self, name: str) -> bool:
         return name in ("q", "escape")
+
+
+def _here(output: str) -> int:
+    from plimsoll.cli.node.pressure_here import page_here, stall_lines
+
+    found, notes = page_here()
+    if output == "json":
+        echo_json(found)
+    else:
+        for line in lines(found, 0, time.time(), Paint(colourful())):
+            console.echo(line)
+        console.echo("\n".join(["", *stall_lines()]))
+    for note in notes:
+        console.echo(f"note: {inert(note)}", err=True)
+    return 0
 
 
 async def _asked(cluster: ClusterClient, node: str) -> PressurePage:

@@ -219,6 +219,7 @@ class _Foreground:
     async def run(self) -> int:
         from plimsoll.kube.client import Client
         from plimsoll.linux.cpu_topology import node_topology
+        from plimsoll.linux.numa import this_numa
         from plimsoll.node.agent import Agent
         from plimsoll.node.embedded_runtime import embedded_runtime
         from plimsoll.node.standalone import OnePodApi
@@ -236,6 +237,7 @@ class _Foreground:
             NODE,
             unenforced="limits are simulated" if live.driver.simulated else "",
             topology=node_topology(live.setting.machine.cores, simulated=live.driver.simulated),
+            numa=None if live.driver.simulated else this_numa(),
         )
         loop = asyncio.get_running_loop()
         for number in stop_signals():

@@ -11,6 +11,8 @@ from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.linux.files.state_dir import default_state
 
 if TYPE_CHECKING:
+    from plimsoll.api.auth.shared_keys import SharedKeys
+    from plimsoll.cli.server.backup import EtcdStore
     from plimsoll.rules.admission.pod_security import PodSecurity
 
 _STATE = console.option(
@@ -18,6 +20,14 @@ _STATE = console.option(
     metavar="DIR",
     type=console.Path(file_okay=False),
     help="Directory for keys and objects.  [default: $PLIMSOLL_HOME, /var/lib/plimsoll, ~/.local/state/plimsoll]",
+)
+
+
+_STORE_KEY = console.option(
+    "--store-key-file",
+    metavar="FILE",
+    type=console.Path(dir_okay=False, exists=True),
+    help="A secret of at least 12 bytes that encrypts the CA and the keys that all servers on one etcd share.",
 )
 
 
@@ -29,6 +39,12 @@ _STATE = console.option(
     default="127.0.0.1:6443",
     show_default=True,
     help="Address to listen on; port 0: any free port.",
+)
+@console.option(
+    "--advertise-address",
+    metavar="HOST",
+    default="",
+    help="Address at which nodes and pods reach the server.  [default: that of --listen, or of the default route]",
 )
 @console.option(
     "--profile",
@@ -67,6 +83,14 @@ _STATE = console.option(
     type=console.Path(dir_okay=False, exists=True),
     help="An AdmissionConfiguration: defaults and exemptions of PodSecurity.",
 )
+@console.option(
+    "--store",
+    metavar="URL",
+    default="",
+    help="Keep the objects in etcd: etcd://HOST:PORT,HOST:PORT?prefix=/plimsoll, with ca, cert, key, user and "
+    "password-file as further options of the URL.  [default: SQLite in the state directory]",
+)
+@_STORE_KEY
 @console.option("--scheduler/--no-scheduler", default=True, help="Whether to run the scheduler in this process.")
 @console.option("--while-stdin", is_flag=True, hidden=True, help="End when standard input is closed.")
 @log_options
@@ -86,6 +110,30 @@ def api(context: console.Context, /, state_dir: Path | None, **options: Any) -> 
         asyncio.run(run(default_state(state_dir), level=level, **options))
 
 
+@api.command()
+@console.argument("store", metavar="URL")
+@_STORE_KEY
+@console.option("--listen", metavar="HOST:PORT", help="Address to listen on, as for `plimsoll api`.")
+@console.pass_context
+def join(context: console.Context, store: str, store_key_file: Path | None, listen: str | None) -> None:
+    """Run one more API server on the objects in etcd, with the CA and the keys of the servers that are there.
+
+    \b
+    plimsoll api join 'etcd://10.0.0.1:2379,10.0.0.2:2379' --store-key-file store.key --listen 10.0.0.5:6443
+
+    Other options are given before `join`, as in: plimsoll api --profile 1.36 join …
+    """
+    import asyncio
+
+    assert context.parent is not None
+    options = dict(context.parent.params)
+    state_dir = options.pop("state_dir")
+    options |= {"store": store, "store_key_file": store_key_file or options["store_key_file"]}
+    options["listen"] = listen or options["listen"]
+    level = log_level(options)
+    asyncio.run(run(default_state(state_dir), level=level, joins=True, **options))
+
+
 def _announced(url: str, kubeconfig: Path) -> None:
     console.echo(f"{url}\nKUBECONFIG={kubeconfig}")
 
@@ -102,6 +150,10 @@ async def run(
     service_node_port_range: str = "30000-32767",
     admission_config: Path | None = None,
     while_stdin: bool = False,
+    advertise_address: str = "",
+    store: str = "",
+    store_key_file: Path | None = None,
+    joins: bool = False,
     announced: Callable[[str, Path], None] = _announced,
 ) -> None:
     """Serve until a signal arrives; `announced` is called with the address and the kubeconfig."""
@@ -115,6 +167,7 @@ async def run(
     from plimsoll.cli.daemon import allow_many_files, freeze_garbage, host_and_port, stop_event
     from plimsoll.cli.server.assembly import control_plane
     from plimsoll.linux.files.state_dir import write_private
+    from plimsoll.linux.identity import internal_ip
     from plimsoll.logs import log_to_stderr
     from plimsoll.rules.admission.pod_security import PodSecurity
     from plimsoll.rules.admission.service_addresses import service_ranges
@@ -128,8 +181,11 @@ async def run(
     for note in read.notes:
         console.echo(f"plimsoll: {note}", err=True)
     authority = Authority(state)
-    authority.prepare(server_names(host))
+    advertised = advertise_address.strip("[]") or internal_ip(host)
     log_to_stderr(level)
+    names = server_names(host, advertised)
+    shared = await _shared_keys(state, store, store_key_file, lambda: authority.prepare(names), joins=joins)
+    authority.prepare(names)
     stop = stop_event(while_stdin=while_stdin)
     with contextlib.ExitStack() as stack:
         audit = None
@@ -144,12 +200,14 @@ async def run(
             audit=audit,
             services=ranges,
             pod_security=PodSecurity() if admission_config is None else _pod_security(admission_config),
+            etcd=None if shared is None else shared.location,
+            added=() if shared is None else (shared.service,),
         )
 
         def announce(url: str) -> None:
             try:
                 write_admin_kubeconfig(state, authority, url)
-                write_private(state / "address", url.encode())
+                write_private(state / "address", f"https://{app.pages.address}".encode())  # for nodes
             except OSError as error:  # with a full disk reads are still served; the old file has the last address
                 if error.errno != errno.ENOSPC or not (state / ADMIN_FILE).exists():
                     raise
@@ -158,7 +216,30 @@ async def run(
             freeze_garbage()
 
         allow_many_files()
-        await serve(app, Listener(host, port, authority.server_context()), announce, stop)
+        await serve(app, Listener(host, port, authority.server_context(), advertised), announce, stop)
+
+
+async def _shared_keys(
+    state: Path, store: str, key_file: Path | None, create: Callable[[], None], *, joins: bool
+) -> SharedKeys | None:
+    """The keys of a cluster with several servers; None for one whose objects are in SQLite."""
+    if not store:
+        if key_file is not None:
+            raise console.UsageError("--store-key-file is for servers that share etcd: give --store etcd://…, too")
+        return None
+    from plimsoll.api.auth.shared_keys import SharedKeys
+    from plimsoll.store.etcd.location import location
+
+    where = location(store)
+    if key_file is None:
+        raise console.UsageError(
+            "--store needs --store-key-file FILE: it encrypts the CA and the keys that the servers share in etcd. "
+            "Create it once (head -c 32 /dev/urandom | base64 > store.key; chmod 600 store.key) and give it to every "
+            "server"
+        )
+    shared = SharedKeys(state, where, key_file)
+    await shared.prepare(create, joins=joins)
+    return shared
 
 
 def _pod_security(file: Path) -> PodSecurity:
@@ -181,6 +262,19 @@ def _pod_security(file: Path) -> PodSecurity:
         raise console.CommandError(f"--admission-control-config-file {file}: {error}") from None
 
 
+def _etcd_store(context: console.Context) -> EtcdStore | None:
+    from plimsoll.cli.server.backup import EtcdStore
+    from plimsoll.store.etcd.location import location
+
+    assert context.parent is not None
+    options = context.parent.params
+    if not options["store"]:
+        return None
+    if options["store_key_file"] is None:
+        raise console.UsageError("--store needs --store-key-file FILE, with the key that the servers have")
+    return EtcdStore(location(options["store"]), options["store_key_file"])
+
+
 _PASSPHRASE = console.option(
     "--passphrase-file",
     metavar="FILE",
@@ -192,15 +286,16 @@ _PASSPHRASE = console.option(
 @api.command()
 @console.argument("file", type=console.Path(dir_okay=False))
 @_PASSPHRASE
-@console.pass_obj
-def backup(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
+@console.pass_context
+def backup(context: console.Context, file: Path, passphrase_file: Path | None) -> None:
     """Copy the objects to FILE; the server may be running.
 
-    With --passphrase-file also the CA, its keys and the tokens, all of it encrypted.
+    With --passphrase-file also the CA, its keys and the tokens, all of it encrypted. From etcd: plimsoll api --store
+    URL --store-key-file KEY backup FILE. A backup can be restored to SQLite and to etcd, wherever it is from.
     """
     from plimsoll.cli.server.backup import back_up
 
-    back_up(default_state(state_dir), file, passphrase_file)
+    back_up(default_state(context.obj), file, passphrase_file, _etcd_store(context))
     console.echo(f"{file}")
     if passphrase_file is None:
         console.echo("plimsoll: without keys and tokens; give --passphrase-file to include them", err=True)
@@ -209,22 +304,30 @@ def backup(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> 
 @api.command()
 @console.argument("file", type=console.Path(dir_okay=False, exists=True))
 @_PASSPHRASE
-@console.pass_obj
-def restore(state_dir: Path | None, file: Path, passphrase_file: Path | None) -> None:
-    """Restore FILE; the server must not be running. What it replaces is moved aside."""
-    from plimsoll.api.auth.sealed_archive import is_sealed
-    from plimsoll.cli.server.backup import put_back
-    from plimsoll.store.backup import restore as restore_store
+@console.pass_context
+def restore(context: console.Context, file: Path, passphrase_file: Path | None) -> None:
+    """Restore FILE; the server must not be running. What it replaces is moved aside.
 
-    state = default_state(state_dir)
+    To etcd, below a prefix that is empty: plimsoll api --store URL --store-key-file KEY restore FILE.
+    """
+    import asyncio
+
+    from plimsoll.api.auth.sealed_archive import is_sealed
+    from plimsoll.cli.server.backup import put_back, restore_to_etcd
+    from plimsoll.store.sqlite.backup import restore as restore_store
+
+    state, etcd, aside = default_state(context.obj), _etcd_store(context), None
     if is_sealed(file):
         if passphrase_file is None:
             raise console.UsageError(f"{file} is encrypted: give --passphrase-file FILE")
-        aside = put_back(state, file, passphrase_file)
+        aside = put_back(state, file, passphrase_file, etcd)
     else:
         if passphrase_file is not None:
             raise console.UsageError(f"{file} is not encrypted: omit --passphrase-file")
-        aside = restore_store(file, state / "store")
+        if etcd is None:
+            aside = restore_store(file, state / "store")
+        else:
+            asyncio.run(restore_to_etcd(state, file, etcd))
     console.echo("restored" if aside is None else f"restored; the old store is in {aside}")
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from plimsoll.api.auth.authenticator import Credentials
 from plimsoll.api.auth.ca import Authority, kubeconfig
@@ -21,10 +23,15 @@ from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
 from plimsoll.api.server.services import accounts, client_of, controllers, running
+from plimsoll.cli.server.dashboard_questions import explain_question, forecast_question
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
+from plimsoll.web.dashboard import PREFIX, Dashboard
+
+if TYPE_CHECKING:
+    from plimsoll.store.etcd.location import Location
 
 SCHEDULER = "system:kube-scheduler"
 RESERVE_BYTES = 8 * 1024 * 1024
@@ -40,11 +47,21 @@ def control_plane(
     audit: Audit | None = None,
     services: ServiceRanges = DEFAULT_RANGES,
     pod_security: PodSecurity = DEFAULT_POD_SECURITY,
+    etcd: Location | None = None,
+    added: Sequence[Service] = (),
 ) -> App:
     calls = NodeCalls(authority)
     streams, metrics, proxy = NodeStreams(calls), NodeMetrics(calls), PodProxy(calls)
     credentials = Credentials(state)
-    parts: list[Service] = [accounts(credentials), metrics_service, controllers, metrics.service]
+    dashboard = Dashboard(calls, credentials.sessions, explain_question, forecast_question)
+    parts: list[Service] = [
+        accounts(credentials),
+        metrics_service,
+        controllers,
+        metrics.service,
+        dashboard.hub.service,
+        *added,
+    ]
     if scheduler:
         parts.append(running("scheduler", _schedule))
     return App(
@@ -72,18 +89,21 @@ def control_plane(
                 ("", "pods", "log"): streams.log_over_websocket,
                 **{("", "pods", name): streams.over_websocket for name in SUBPROTOCOLS},
             },
+            mounts={PREFIX: dashboard.mount},
             audit=audit,
             root_ca=authority.ca_file.read_text(),
             sealing=SecretSealing(state),
             pod_security=pod_security,
             reserve_bytes=RESERVE_BYTES,
+            etcd=etcd,
         )
     )
 
 
 async def _schedule(app: App) -> None:
-    client = client_of(app, SCHEDULER)
-    await Scheduler(client, app.cluster.profile, os.uname().nodename, time.monotonic).run()
+    client, host = client_of(app, SCHEDULER), os.uname().nodename
+    preempts = app.cluster.gates.scheduler_preempts
+    await Scheduler(client, app.cluster.profile, host, time.monotonic, preempts_for_resizes=preempts).run()
 
 
 def node_kubeconfig(authority: Authority, url: str, name: str) -> bytes:

@@ -23,8 +23,8 @@ from plimsoll.linux.files.state_dir import state_home
 
 # What Plimsoll writes to its state directory.
 NAMES = (
-    "address", "admin.kubeconfig", "api.log", "containerd", "node", "node-identity.pem", "node.kubeconfig", "node.log",
-    "pki", "runs", "runtime", "store", "tokens.json", "up.lock",
+    "address", "admin.kubeconfig", "api.log", "containerd", "node", "node-identity.pem",
+    "node-serving.pem", "node.kubeconfig", "node.log", "pki", "runs", "runtime", "store", "tokens.json", "up.lock",
 )  # fmt: skip
 PATIENCE_S, POLL_S = 30.0, 0.05
 

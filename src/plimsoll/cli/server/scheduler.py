@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     show_default=True,
     help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
 )
+@console.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-scheduler.")
 @log_options
-def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: Any) -> None:
+def scheduler(kubeconfig: Path | None, context: str, profile: str, feature_gates: str, **options: Any) -> None:
     """Assign pending pods to nodes by their requests, until Ctrl-C.
 
     `plimsoll api` includes the scheduler; use this with `plimsoll api --no-scheduler` and with other API servers. It
@@ -34,16 +35,21 @@ def scheduler(kubeconfig: Path | None, context: str, profile: str, **options: An
 
     from plimsoll.kube.kubeconfig import chosen as chosen_access
     from plimsoll.logs import log_to_stderr
+    from plimsoll.rules.config.parse import reading
     from plimsoll.rules.profile import profile_named
 
     chosen = profile_named(profile)
+    read = reading(None, chosen, {"featureGates": feature_gates} if feature_gates else {})
+    for note in read.notes:
+        console.echo(f"plimsoll: {note}", err=True)
     access = chosen_access(kubeconfig, context, os.environ)
     log_to_stderr(log_level(options))
     console.echo(f"scheduling for {access.server}, profile {chosen.name}")
-    asyncio.run(_run(access, chosen))
+    preempts = read.config.gate("InPlacePodVerticalScalingSchedulerPreemption")
+    asyncio.run(_run(access, chosen, preempts_for_resizes=preempts))
 
 
-async def _run(access: Access, profile: Profile) -> None:
+async def _run(access: Access, profile: Profile, *, preempts_for_resizes: bool) -> None:
     import asyncio
     import time
 
@@ -53,7 +59,9 @@ async def _run(access: Access, profile: Profile) -> None:
     from plimsoll.scheduler.loop import Scheduler
 
     transport = HttpTransport(access, agent="plimsoll-scheduler")
-    work = asyncio.create_task(Scheduler(Client(transport), profile, os.uname().nodename, time.monotonic).run())
+    host = os.uname().nodename
+    made = Scheduler(Client(transport), profile, host, time.monotonic, preempts_for_resizes=preempts_for_resizes)
+    work = asyncio.create_task(made.run())
     for number in stop_signals():
         asyncio.get_running_loop().add_signal_handler(number, work.cancel)
     try:

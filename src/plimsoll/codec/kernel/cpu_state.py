@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from plimsoll.codec.kernel.go_checksum import fnv1a
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.cpuset import cpu_numbers, cpu_text
 
@@ -35,19 +36,18 @@ class _File(msgspec.Struct, frozen=True, omit_defaults=True):
     entries: dict[str, dict[str, str]] = {}
 
 
-def checksum(policy: str, default: str, entries: Mapping[str, Mapping[str, str]]) -> int:
+def checksum(
+    policy: str, default: str, entries: Mapping[str, Mapping[str, str]], name: str = "CPUManagerCheckpoint"
+) -> int:
     inner = " ".join(
         f"{uid}:map[{' '.join(f'{name}:{containers[name]}' for name in sorted(containers))}]"
         for uid, containers in sorted(entries.items())
     )
     text = (
-        f"(*state.CPUManagerCheckpoint){{PolicyName:(string){policy} DefaultCPUSet:(string){default} "
+        f"(*state.{name}){{PolicyName:(string){policy} DefaultCPUSet:(string){default} "
         f"Entries:(map[string]map[string]string)map[{inner}] Checksum:(checksum.Checksum)0}}"
     )
-    value = 0x811C9DC5
-    for byte in text.encode():
-        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
-    return value
+    return fnv1a(text)
 
 
 def cpu_state_json(state: CpuState) -> bytes:
@@ -70,7 +70,9 @@ def cpu_state_from_json(data: bytes) -> CpuState:
         file = msgspec.json.decode(data, type=_File)
     except msgspec.DecodeError as error:
         raise CpuStateCorruptError(str(error)) from None
-    if checksum(file.policy_name, file.default, file.entries) != file.checksum:
+    texts = ("CPUManagerCheckpoint", "CPUManagerCheckpointV2")  # of several releases (CM-27)
+    sums = {checksum(file.policy_name, file.default, file.entries, name) for name in texts}
+    if file.checksum not in {0, *sums}:
         raise CpuStateCorruptError("checkpoint is corrupted")
     return CpuState(
         file.policy_name,

@@ -44,8 +44,8 @@ EXCEPTIONS: dict[str, tuple[Treatment, str]] = {
     ),
     "core.ContainerPort.hostPort": (
         "honoured",
-        "with hostNetwork; without it the scheduler keeps the port free, but no node forwards it: a `Warning:` header, "
-        "and event `NoEffect`",
+        "with hostNetwork; without it the scheduler keeps the port free, and a CRI runtime forwards it where its CNI "
+        "configuration has a plug-in for it; the embedded runtime does not: a `Warning:` header, and event `NoEffect`",
     ),
     "core.EphemeralContainer.volumeDevices": ("refused", "the API server allows none for ephemeral containers"),
     "core.EphemeralContainer.restartPolicyRules": ("refused", "the API server allows none for ephemeral containers"),

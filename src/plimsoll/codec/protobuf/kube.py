@@ -20,7 +20,7 @@ from plimsoll.codec.protobuf.wire import ProtobufError, as_bytes, as_signed, as_
 from plimsoll.codec.schema.schema import Field, Type, schema, struct
 from plimsoll.rules.model.json_object import JsonObject
 
-__all__ = ["MAGIC", "ProtobufError", "from_protobuf"]
+__all__ = ["MAGIC", "ProtobufError", "from_protobuf", "object_from_protobuf"]
 
 
 MAGIC = b"k8s\x00"
@@ -41,6 +41,11 @@ def from_protobuf(data: bytes) -> JsonObject:
             raw = as_bytes(value)
     table = "meta.DeleteOptions" if kind == "DeleteOptions" else _table(api_version, kind)
     return {"kind": kind, "apiVersion": api_version, **_message(table, raw)}
+
+
+def object_from_protobuf(api_version: str, kind: str, data: bytes) -> JsonObject:
+    """The document of a message without envelope, as gRPC APIs of the kubelet send it; raises ProtobufError."""
+    return {"kind": kind, "apiVersion": api_version, **_message(_table(api_version, kind), data)}
 
 
 def _table(api_version: str, kind: str) -> str:

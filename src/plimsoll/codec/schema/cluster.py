@@ -13,6 +13,9 @@ core.NodeSpec v1.NodeSpec | How a node is to be used.
   taints 5 []core.Taint | Marks that keep away pods without a toleration.
   configSource 6 core.NodeConfigSource | No longer supported.
   externalID 2 string | No longer used.
+  podPreemptionPolicy 8 core.NodePodPreemptionPolicy | When pods of the node may be preempted.
+core.NodePodPreemptionPolicy v1.NodePodPreemptionPolicy | When pods of a node may be preempted.
+  disableResizePreemption 1 []string set | Who does not want pods to be preempted for resizes; any entry disables it.
 core.Taint v1.Taint | Keeps pods without a toleration off the node.
   key 1 string! required | Key.
   value 2 string | Value.
@@ -40,7 +43,7 @@ core.NodeStatus v1.NodeStatus | How a node is.
   config 11 core.NodeConfigStatus | No longer used.
   runtimeHandlers 12 []core.NodeRuntimeHandler | Handlers of its container runtime.
   features 13 core.NodeFeatures | Features of its container runtime.
-  declaredFeatures - []string | Kubernetes features that pods may rely on.
+  declaredFeatures 14 []string | Kubernetes features that pods may rely on.
 core.NodeCondition v1.NodeCondition | One aspect of a node's state.
   type 1 string/v1.NodeConditionType! required | Name, such as Ready or MemoryPressure.
   status 2 string/v1.ConditionStatus! required | True, False or Unknown.

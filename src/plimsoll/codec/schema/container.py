@@ -14,7 +14,7 @@ _CONTAINER = """
   resources {0}8 core.ResourceRequirements! | Requests and limits of cpu, memory and other resources.
   resizePolicy {0}23 []core.ContainerResizePolicy | What a change of a resource does to the running container.
   restartPolicy {0}24 string/v1.ContainerRestartPolicy* | Restart policy of this container alone; Always makes an init container a sidecar.
-  restartPolicyRules - []core.ContainerRestartRule | Exceptions to the restart policy by exit code.
+  restartPolicyRules {0}25 []core.ContainerRestartRule | Exceptions to the restart policy by exit code.
   volumeMounts {0}9 []core.VolumeMount merge=mountPath map=mountPath | Volumes and where they are mounted.
   volumeDevices {0}21 []core.VolumeDevice merge=devicePath map=devicePath | Block devices.
   livenessProbe {0}10 core.Probe | When it fails, the container is restarted.
@@ -40,11 +40,11 @@ core.EphemeralContainer v1.EphemeralContainer | A container added to a running p
     + """
   targetContainerName 2 string | The container whose processes it is to see.
 core.ContainerRestartRule v1.ContainerRestartRule | What to do at some exit codes.
-  action - string/v1.ContainerRestartRuleAction! required | Restart.
-  exitCodes - core.ContainerRestartRuleOnExitCodes | The exit codes.
+  action 1 string/v1.ContainerRestartRuleAction! required | Restart.
+  exitCodes 2 core.ContainerRestartRuleOnExitCodes | The exit codes.
 core.ContainerRestartRuleOnExitCodes v1.ContainerRestartRuleOnExitCodes | Exit codes.
-  operator - string/v1.ContainerRestartRuleOnExitCodesOperator! required | In or NotIn.
-  values - []int32 set | The codes.
+  operator 1 string/v1.ContainerRestartRuleOnExitCodesOperator! required | In or NotIn.
+  values 2 []int32 set | The codes.
 core.ContainerPort v1.ContainerPort | A port of a container.
   name 1 string | Name of the port.
   hostPort 2 int32 | The same port on the node.
@@ -70,7 +70,7 @@ core.EnvVarSource v1.EnvVarSource | Where a value comes from.
   resourceFieldRef 2 core.ResourceFieldSelector | A request or limit of a container.
   configMapKeyRef 3 core.ConfigMapKeySelector | A key of a config map.
   secretKeyRef 4 core.SecretKeySelector | A key of a secret.
-  fileKeyRef - core.FileKeySelector | A key of a file in a volume.
+  fileKeyRef 5 core.FileKeySelector | A key of a file in a volume.
 core.ObjectFieldSelector v1.ObjectFieldSelector atomic | A field of the pod.
   apiVersion 1 string | Version of the field's path. Default v1.
   fieldPath 2 string! required | Path, such as metadata.name.
@@ -87,10 +87,10 @@ core.SecretKeySelector v1.SecretKeySelector atomic | A key of a secret.
   key 2 string! required | The key.
   optional 3 bool* | Whether it may be missing.
 core.FileKeySelector v1.FileKeySelector atomic | A key of a file.
-  volumeName - string! required | The volume.
-  path - string! required | The file in it.
-  key - string! required | The key.
-  optional - bool* | Whether it may be missing.
+  volumeName 1 string! required | The volume.
+  path 2 string! required | The file in it.
+  key 3 string! required | The key.
+  optional 4 bool* | Whether it may be missing.
 core.ResourceRequirements v1.ResourceRequirements | Requests and limits.
   limits 1 {Quantity}/v1.ResourceList | The most that may be used.
   requests 2 {Quantity}/v1.ResourceList | What is set aside; defaults to the limit.

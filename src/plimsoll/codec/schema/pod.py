@@ -51,10 +51,10 @@ core.PodSpec v1.PodSpec | How a pod is wanted.
   schedulingGates 38 []core.PodSchedulingGate merge=name map=name | The pod waits until each is removed.
   resourceClaims 39 []core.PodResourceClaim merge=name,retainKeys map=name | Devices to be allocated before the start.
   resources 40 core.ResourceRequirements | Requests and limits of the pod as a whole: cpu, memory and hugepages.
-  hostnameOverride - string* | The exact host name inside the pod.
-  schedulingGroup - core.PodSchedulingGroup | The group of pods to be scheduled together with this one.
+  hostnameOverride 41 string* | The exact host name inside the pod.
+  schedulingGroup 43 core.PodSchedulingGroup | The group of pods to be scheduled together with this one.
 core.PodSchedulingGroup v1.PodSchedulingGroup | A reference to a group of pods.
-  podGroupName - string* | Name of the group.
+  podGroupName 1 string* | Name of the group.
 core.PodStatus v1.PodStatus | How a pod is.
   observedGeneration 17 int64 | Generation of the spec that the node has acted on.
   phase 1 string/v1.PodPhase | Pending, Running, Succeeded, Failed or Unknown.
@@ -73,16 +73,16 @@ core.PodStatus v1.PodStatus | How a pod is.
   ephemeralContainerStatuses 13 []core.ContainerStatus | State of the ephemeral containers.
   resize 14 string/v1.PodResizeStatus | State of a pending resize: Proposed, InProgress, Deferred or Infeasible.
   resourceClaimStatuses 15 []core.PodResourceClaimStatus merge=name,retainKeys map=name | State of the resource claims.
-  extendedResourceClaimStatus - core.PodExtendedResourceClaimStatus | The claim that backs extended resources.
-  allocatedResources - {Quantity}/v1.ResourceList | What the node has set aside for the pod.
-  resources - core.ResourceRequirements | Requests and limits that are in force for the pod.
+  extendedResourceClaimStatus 18 core.PodExtendedResourceClaimStatus | The claim that backs extended resources.
+  allocatedResources 19 {Quantity}/v1.ResourceList | What the node has set aside for the pod.
+  resources 20 core.ResourceRequirements | Requests and limits that are in force for the pod.
 core.PodExtendedResourceClaimStatus v1.PodExtendedResourceClaimStatus | A claim made for extended resources.
-  requestMappings - []core.ContainerExtendedResourceRequest! required | Whose request is which of the claim's.
-  resourceClaimName - string! required | Name of the claim.
+  requestMappings 1 []core.ContainerExtendedResourceRequest! required | Whose request is which of the claim's.
+  resourceClaimName 2 string! required | Name of the claim.
 core.ContainerExtendedResourceRequest v1.ContainerExtendedResourceRequest | A container's request and the claim's.
-  containerName - string! required | Name of the container.
-  resourceName - string! required | Name of the extended resource.
-  requestName - string! required | Name of the request in the claim.
+  containerName 1 string! required | Name of the container.
+  resourceName 2 string! required | Name of the extended resource.
+  requestName 3 string! required | Name of the request in the claim.
 core.PodCondition v1.PodCondition | One aspect of a pod's state.
   type 1 string/v1.PodConditionType! required | Name, such as Ready, PodScheduled or PodResizePending.
   observedGeneration 7 int64 | Generation the condition was judged on.
@@ -133,11 +133,11 @@ core.VolumeMountStatus v1.VolumeMountStatus | State of a mount.
   mountPath 2 string! required | Where it is mounted.
   readOnly 3 bool | Whether it is read-only.
   recursiveReadOnly 4 string/v1.RecursiveReadOnlyMode* | Whether the mounts below it are.
-  volumeStatus - core.VolumeStatus | More about the volume.
+  volumeStatus 5 core.VolumeStatus | More about the volume.
 core.VolumeStatus v1.VolumeStatus | State of a volume.
-  image - core.ImageVolumeStatus | For an image volume.
+  image 1 core.ImageVolumeStatus | For an image volume.
 core.ImageVolumeStatus v1.ImageVolumeStatus | State of an image volume.
-  imageRef - string! required | Digest of the image.
+  imageRef 1 string! required | Digest of the image.
 core.ContainerUser v1.ContainerUser | The user of a container's first process.
   linux 1 core.LinuxContainerUser | On Linux.
 core.LinuxContainerUser v1.LinuxContainerUser | User and groups on Linux.
@@ -150,7 +150,7 @@ core.ResourceStatus v1.ResourceStatus | Health of one resource's devices.
 core.ResourceHealth v1.ResourceHealth | Health of a device.
   resourceID 1 string/v1.ResourceID! required | Identity of the device.
   health 2 string/v1.ResourceHealthStatus | Healthy, Unhealthy or Unknown.
-  message - string* | More about it.
+  message 6 string* | More about it.
 core.PodResourceClaimStatus v1.PodResourceClaimStatus | State of a resource claim of the pod.
   name 1 string! required | The entry of spec.resourceClaims.
   resourceClaimName 2 string* | The claim made for it.

@@ -171,6 +171,15 @@ KINDS: tuple[SchemaKind, ...] = (
         False,
         "certificates.CertificateSigningRequest",
     ),
+    *(
+        SchemaKind("admissionregistration.k8s.io", "v1", name, plural, False, f"admissionregistration.{name}")
+        for name, plural in (
+            ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+            ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+            ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
+            ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
+        )
+    ),
     SchemaKind("metrics.k8s.io", "v1beta1", "PodMetrics", "pods", True, "metrics.PodMetrics"),
     SchemaKind("metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes", False, "metrics.NodeMetrics"),
 )
@@ -192,6 +201,7 @@ def _blocks() -> dict[str, list[str]]:
     """The lines of each struct, by its name."""
     from plimsoll.codec.schema import (
         accounts,
+        admission,
         cluster,
         container,
         controllers,
@@ -216,6 +226,7 @@ def _blocks() -> dict[str, list[str]]:
         workloads,
         controllers,
         accounts,
+        admission,
     )
     blocks: dict[str, list[str]] = {}
     lines: list[str] = []

@@ -169,7 +169,7 @@ core.VolumeProjection v1.VolumeProjection | One source of a projected volume.
   configMap 3 core.ConfigMapProjection | A config map.
   serviceAccountToken 4 core.ServiceAccountTokenProjection | A token of the service account.
   clusterTrustBundle 5 core.ClusterTrustBundleProjection | Certificates of the cluster.
-  podCertificate - core.PodCertificateProjection | A certificate for the pod.
+  podCertificate 6 core.PodCertificateProjection | A certificate for the pod.
 core.SecretProjection v1.SecretProjection | A secret.
   name 1.1 string | Its name.
   items 2 []core.KeyToPath | Keys to show; none means all.
@@ -191,13 +191,13 @@ core.ClusterTrustBundleProjection v1.ClusterTrustBundleProjection | Certificates
   optional 5 bool* | Whether they may be missing.
   path 4 string! required | The file.
 core.PodCertificateProjection v1.PodCertificateProjection | A certificate for the pod.
-  signerName - string | Who signs it.
-  keyType - string | Kind of key.
-  maxExpirationSeconds - int32* | How long it may be valid.
-  credentialBundlePath - string | File with key and certificates.
-  keyPath - string | File with the key.
-  certificateChainPath - string | File with the certificates.
-  userAnnotations - {string} | Further requests to the signer.
+  signerName 1 string | Who signs it.
+  keyType 2 string | Kind of key.
+  maxExpirationSeconds 3 int32* | How long it may be valid.
+  credentialBundlePath 4 string | File with key and certificates.
+  keyPath 5 string | File with the key.
+  certificateChainPath 6 string | File with the certificates.
+  userAnnotations 7 {string} | Further requests to the signer.
 core.PortworxVolumeSource v1.PortworxVolumeSource | A Portworx volume.
   volumeID 1 string! required | Identity of the volume.
   fsType 2 string | File system.

@@ -16,6 +16,7 @@ import msgspec
 
 from plimsoll.errors import ContainerConfigError
 from plimsoll.linux.machine import text_or_empty
+from plimsoll.node.devices.messages import ContainerAllocateResponse
 from plimsoll.node.volumes.pod_dirs import (
     checked_label,
     checked_uid,
@@ -25,14 +26,25 @@ from plimsoll.node.volumes.pod_dirs import (
     make_message_file,
     write_file,
 )
+from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.lifecycle.environment import expanded
-from plimsoll.rules.lifecycle.host_files import NodeNames, dns_of, hostname, hosts_text, pod_dns, resolv_text
+from plimsoll.rules.lifecycle.host_files import Dns, NodeNames, dns_of, hostname, hosts_text, pod_dns, resolv_text
 from plimsoll.rules.lifecycle.security_context import LOCALHOST, Abilities, sandbox_values, security_values
 from plimsoll.rules.model.objects import Metadata
 from plimsoll.rules.model.runnable import DEFAULT_MESSAGE_PATH, RunContainer, RunPod, grace_period_s
 from plimsoll.rules.node.security_admission import sysctls
-from plimsoll.runtime.interface import ContainerMount, ContainerSpec, CriResources, Image, SandboxSpec, Security
+from plimsoll.runtime.interface import (
+    ContainerDevice,
+    ContainerMount,
+    ContainerSpec,
+    CriResources,
+    Image,
+    PortMapping,
+    SandboxSpec,
+    Security,
+)
 
+NO_DEVICES = ContainerAllocateResponse()
 POD_NAME, POD_NAMESPACE, POD_UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"
 CONTAINER_HASH = "io.kubernetes.container.hash"
@@ -56,9 +68,13 @@ class NodePaths(msgspec.Struct, frozen=True):
     abilities: Abilities = Abilities()
 
 
-def node_names() -> NodeNames:
-    """This machine's hostname, /etc/hosts and DNS configuration."""
-    return NodeNames(os.uname().nodename, text_or_empty("/etc/hosts"), dns_of(text_or_empty("/etc/resolv.conf")))
+def node_names(config: KubeletConfig) -> NodeNames:
+    """This machine's hostname and /etc/hosts, and the DNS configuration of pods."""
+    own = dns_of(text_or_empty(config.resolv_conf)) if config.resolv_conf else Dns()
+    hosts = text_or_empty("/etc/hosts")
+    return NodeNames(
+        os.uname().nodename, hosts, own, config.cluster_dns, config.cluster_domain or NodeNames().cluster_domain
+    )
 
 
 def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, paths: NodePaths) -> SandboxSpec:
@@ -80,6 +96,18 @@ def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, paths: NodePaths
         privileged=any(_is_privileged(container) for container in (*spec.init_containers, *spec.containers)),
         security=Security(**msgspec.structs.asdict(sandbox_values(pod))),
         sysctls=sysctls(pod),
+        dns=pod_dns(pod, paths.names),
+        ports=() if spec.host_network else _port_mappings(pod),
+    )
+
+
+def _port_mappings(pod: RunPod) -> tuple[PortMapping, ...]:
+    """The hostPorts, for the runtime's network to forward."""
+    return tuple(
+        PortMapping(port.container_port, port.host_port, port.protocol or "TCP", port.host_ip)
+        for container in (*pod.spec.init_containers, *pod.spec.containers)
+        for port in container.ports
+        if port.host_port
     )
 
 
@@ -100,8 +128,11 @@ def container_spec(
     resources: CriResources | None = None,
     cgroup: str = "",
     target_id: str = "",
+    devices: ContainerAllocateResponse = NO_DEVICES,
 ) -> ContainerSpec:
-    """`mounts`: of its volumes. Raises ContainerConfigError, and OSError if a file cannot be written."""
+    """`mounts`: of its volumes; `devices`: what device plugins add.
+
+    Raises ContainerConfigError, and OSError if a file cannot be written."""
     name = checked_label(container.name, "container")
     security = security_values(pod, container, image.user, paths.abilities)
     if security.user is None and image.user is not None:  # a group can only be set together with a user
@@ -113,8 +144,15 @@ def container_spec(
         raise ContainerConfigError("command, args and workingDir must not contain a zero byte")
     message_path = container.termination_message_path or DEFAULT_MESSAGE_PATH
     own = _own_mounts(pod, name, attempt, message_path, pod_ips, paths, read_only=security.read_only_root)
-    taken = {mount.container_path for mount in mounts}
-    everything = (*mounts, *(mount for mount in own if mount.container_path not in taken))
+    if devices.cdi_devices and paths.makes_etc:
+        raise ContainerConfigError(
+            f"device {devices.cdi_devices[0].name}: CDI devices need a CRI runtime; set containerRuntimeEndpoint"
+        )
+    plugged = tuple(ContainerMount(each.host_path, each.container_path, each.read_only) for each in devices.mounts)
+    everything = mounts
+    for more in (own, plugged):
+        taken = {mount.container_path for mount in everything}
+        everything = (*everything, *(mount for mount in more if mount.container_path not in taken))
     lifecycle = container.lifecycle
     return ContainerSpec(
         name=name,
@@ -124,7 +162,11 @@ def container_spec(
         command=command,
         args=args,
         working_dir=container.working_dir,
-        environment=dict(environment),
+        environment={**devices.envs, **environment},
+        devices=tuple(
+            ContainerDevice(each.host_path, each.container_path, each.permissions) for each in devices.devices
+        ),
+        cdi_devices=tuple(each.name for each in devices.cdi_devices),
         mounts=tuple(sorted(everything, key=lambda mount: mount.container_path.count("/"))),
         security=Security(**msgspec.structs.asdict(security)),
         stdin=container.stdin,
@@ -138,6 +180,7 @@ def container_spec(
         target_id=target_id,
         labels={**_pod_labels(pod.metadata), CONTAINER_NAME: name},
         annotations={
+            **devices.annotations,
             CONTAINER_HASH: container_hash(container),
             RESTART_COUNT: str(attempt),
             MESSAGE_PATH: message_path,

@@ -13,7 +13,9 @@ import msgspec
 from plimsoll.errors import ContainerConfigError, PlimsollError
 from plimsoll.kube.request import ApiError, UnreachableError
 from plimsoll.linux.processes import oom_score_adj
-from plimsoll.node.pods.container_spec import container_spec
+from plimsoll.node.devices.messages import ContainerAllocateResponse
+from plimsoll.node.devices.plugin import PluginError
+from plimsoll.node.pods.container_spec import NO_DEVICES, container_spec
 from plimsoll.node.pods.hooks import run_hook
 from plimsoll.node.pods.image_manager import ERR_NEVER_PULL, PodImages
 from plimsoll.node.pods.pod_http import ProbeTarget
@@ -150,8 +152,18 @@ class Starter:
             resources=what.resources,
             cgroup=what.cgroup,
             target_id=await self._target_id(pod, container.target_container_name),
+            devices=await self._devices(pod, container.name),
         )
         return await self._node.runtime.make_container(what.sandbox, what.sandbox_id, spec)
+
+    async def _devices(self, pod: RunPod, container: str) -> ContainerAllocateResponse:
+        manager = self._node.managers.devices
+        if manager is None or not manager.devices_of(pod.metadata.uid, container):
+            return NO_DEVICES
+        try:
+            return await manager.run_options(pod, container)
+        except PluginError as error:
+            raise ContainerConfigError(str(error)) from None
 
     async def _with_images(self, pod: RunPod, mounts: tuple[ContainerMount, ...]) -> tuple[ContainerMount, ...]:
         """Image volumes with the images that the runtime has for them, pulled by their policy."""

@@ -21,18 +21,20 @@ from plimsoll.aio import ExponentialBackoff, cancel_all
 from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube.reflector import ObjectChange
-from plimsoll.node.checkpoint import NO_RECORD, Checkpoint, PodRecord
+from plimsoll.node.checkpoint import Checkpoint, PodRecord
 from plimsoll.node.metrics import NodeMeters
+from plimsoll.node.pods.allocated import Allocated
 from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
 from plimsoll.node.resize.queue import ResizeDecision, Resizes
-from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
+from plimsoll.node.resources.cpu_manager import CpuPinning
+from plimsoll.node.resources.resource_managers import ResourceManagers
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.termination import TerminationVerdict, pod_grace_s
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node, Pod, is_static
-from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunStatus
+from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.admission import (
     CONDITION_MESSAGE,
@@ -55,7 +57,7 @@ from plimsoll.rules.resize.conditions import operations
 from plimsoll.rules.resize.verdict import resize_setting
 from plimsoll.rules.resources.allocated_status import actuated_level, actuated_resources, allocated_from_status
 from plimsoll.rules.resources.qos import qos_class
-from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad, requesting_load
+from plimsoll.rules.scheduling.fit import EMPTY, NodeLoad
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +81,7 @@ class Pods:
         config: NodeConfig,
         make_worker: MakeWorker,
         checkpoint: Checkpoint,
-        cpus: CpuManager,
+        managers: ResourceManagers,
         pinning: CpuPinning,
         reporter: Reporter,
         events: PodEvents,
@@ -95,10 +97,11 @@ class Pods:
         makes `node` as new as the API server; it raises PlimsollError or TimeoutError. `refusals`: why this machine
         cannot run a pod at all."""
         self._refusals = refusals
-        self._config, self._make_worker, self._checkpoint, self._cpus = config, make_worker, checkpoint, cpus
+        self._config, self._make_worker, self._checkpoint, self._managers = config, make_worker, checkpoint, managers
         self._pinning, self._reporter, self._events, self._meters = pinning, reporter, events, meters
         self._clock, self._node, self._conditions, self._on_removed = clock, node, conditions, removed
-        setting = resize_setting(config, EMPTY, cpu_refusal=cpus.refusal)
+        refusal = managers.refusal if config.profile.managers_asked_on_resize else lambda _: None
+        setting = resize_setting(config, EMPTY, cpu_refusal=refusal)
         self._gates = setting.gates
         self.resizes = Resizes(setting, checkpoint, self, conditions, clock, meters)
         self.workers: dict[str, PodWorker] = {}
@@ -110,6 +113,8 @@ class Pods:
         self._undecided: dict[str, tuple[RunPod, bytes]] = {}  # refused by a Node that may be older than the pod
         self._deciding: asyncio.Task[None] | None = None
         self.all_known = False  # whether every source of pods has delivered all that it has
+        self._forgotten: set[str] = set()
+        self._preparing: dict[str, asyncio.Task[None]] = {}  # pods whose device plugins are asked
         self._victims: dict[str, list[PodWorker]] = {}  # uid of a critical pod → pods that are terminated for it
 
     def __iter__(self) -> Iterator[PodWorker]:
@@ -131,10 +136,12 @@ class Pods:
                 continue
             if pod.metadata.uid in self.workers:
                 self._changed(pod, change.body)
+            elif pod.metadata.uid in self._preparing:
+                continue  # it is admitted as it was first seen; a later list or change is taken up by its worker
             else:
                 new.append((pod, change.body))
-        if self.all_known and self._cpus.is_static:
-            self._cpus.retain({*self.with_processes(), *(pod.metadata.uid for pod, _ in new)})
+        if self.all_known and self._managers.assigns:
+            self._managers.retain({*self.with_processes(), *self._preparing, *(pod.metadata.uid for pod, _ in new)})
         for pod, body in sorted(new, key=lambda each: each[0].metadata.creation_timestamp or ""):
             self._added(pod, body)
 
@@ -143,6 +150,10 @@ class Pods:
         self._undecided.pop(uid, None)
         record = self._checkpoint.get(uid)
         is_ending = pod.status.phase in (FAILED, SUCCEEDED) or pod.metadata.deletion_timestamp is not None
+        if record.verdict is None and not is_ending and self._managers.waits_for_devices(pod):
+            if uid not in self._preparing:
+                self._preparing[uid] = asyncio.create_task(self._prepare(pod, body), name=f"devices {uid}")
+            return
         if record.verdict is None and not is_ending and not self._admit(pod, record, is_node_new=is_node_new):
             self._undecided[uid] = pod, body
             if self._deciding is None or self._deciding.done():
@@ -173,6 +184,8 @@ class Pods:
     def _deleted(self, change: ObjectChange) -> None:
         self._reporter.forget(change.uid)
         self._undecided.pop(change.uid, None)
+        if change.uid in self._preparing:
+            self._forgotten.add(change.uid)
         worker = self.workers.get(change.uid)
         if worker is None:
             return
@@ -182,6 +195,20 @@ class Pods:
         worker.remove()
 
     # --- admission ---
+
+    async def _prepare(self, pod: RunPod, body: bytes) -> None:
+        """Ask the plugins for the devices of a pod; then it is admitted, or refused, like any other one."""
+        uid = pod.metadata.uid
+        try:
+            known = self._checkpoint.get(uid).allocation
+            await self._managers.prepare(allocated_pod(pod, known) if known is not None else pod)
+        finally:
+            self._preparing.pop(uid, None)
+        if uid in self._forgotten:
+            self._forgotten.discard(uid)  # deleted meanwhile; what it has got is released with the next pass
+            self._pinning.wake()
+        else:
+            self._added(pod, body)
 
     async def _decide_again(self) -> None:
         """The scheduler knows a label, a taint or a resource before this node does: read the Node, then decide."""
@@ -221,7 +248,7 @@ class Pods:
                 self._conditions(),
                 profile=self._config.profile,
                 gates=self._config.policy.gates,
-                managers=lambda: self._cpus.refusal(allocated),
+                managers=lambda: self._managers.refusal(allocated, trusts=known is not None),
                 also=self._refusals(pod),
             )
         if not isinstance(verdict, Admitted):
@@ -239,7 +266,7 @@ class Pods:
                 self._victims.setdefault(uid, []).append(worker)
         gates = self._config.policy.gates
         self._meters.admissions.add(resource_levels(allocated, gates), qos_class(allocated, gates=gates).lower())
-        self._assign_cpus(allocated)
+        self._assign(allocated, trusts=known is not None)
         start_s = record.start_s or self._clock()
         self._checkpoint.put(uid, allocation=known or allocation_of(pod, self._gates), start_s=start_s)
         return True
@@ -258,8 +285,8 @@ class Pods:
             actuated_pod=actuated_level(allocated),
         )
 
-    def _assign_cpus(self, pod: Pod) -> None:
-        if self._cpus.assign(pod):
+    def _assign(self, pod: Pod, *, trusts: bool = False) -> None:
+        if self._managers.assign(pod, trusts=trusts):
             self._pinning.wake()
 
     def load(self) -> NodeLoad:
@@ -322,7 +349,7 @@ class Pods:
     def _carry_out(self, decisions: Iterable[ResizeDecision]) -> None:
         for decision in decisions:
             if decision.accepted is not None:
-                self._assign_cpus(decision.accepted)
+                self._assign(decision.accepted)
             for victim in decision.victims:
                 self.terminate(victim.metadata.uid, PREEMPTED)
             worker = self.workers.get(decision.uid)
@@ -364,7 +391,13 @@ class Pods:
     async def close(self) -> None:
         """Stop the workers; containers keep running."""
         self._undecided.clear()
-        await cancel_all([*self._tasks.values(), *([self._deciding] if self._deciding is not None else [])])
+        await cancel_all(
+            [
+                *self._preparing.values(),
+                *self._tasks.values(),
+                *([self._deciding] if self._deciding is not None else []),
+            ]
+        )
 
     def wake(self, uids: Iterable[str] | None = None) -> None:
         for uid in list(self.workers) if uids is None else uids:
@@ -388,63 +421,3 @@ def resources_differ(before: RunPod, after: RunPod) -> bool:
         not same_resources(old.resources, new.resources)
         for old, new in zip(all_containers(before.spec), all_containers(after.spec), strict=False)
     )
-
-
-class _Counted(msgspec.Struct, frozen=True):
-    """What a pod's share was computed from."""
-
-    pod: RunPod
-    status: RunStatus | None
-    record: PodRecord
-    is_removed: bool
-
-    def is_of(self, worker: PodWorker, record: PodRecord) -> bool:
-        is_same = self.pod is worker.pod and self.status is worker.status and self.record is record
-        return is_same and self.is_removed == worker.is_removed
-
-
-class Allocated:
-    """What is allocated on this node, kept as a sum, so that a verdict need not add up all pods each time.
-
-    A pod counts as long as it is active: admitted by the node, not ended, not being terminated by it, and not removed
-    from the API server (a forced deletion frees its place at once, as for the scheduler). Before each answer every pod
-    is compared with what it was counted by (the pod, its status, its record; all three are replaced, never changed),
-    and only those that have changed are counted again. So no caller has to report a change.
-    """
-
-    def __init__(self, checkpoint: Checkpoint, workers: Mapping[str, PodWorker]) -> None:
-        self._checkpoint, self._workers = checkpoint, workers
-        self._counted: dict[str, _Counted] = {}
-        self._load = EMPTY
-
-    def load(self) -> NodeLoad:
-        """The pods and their sums, without a node."""
-        changed, counted, records = [], self._counted, self._checkpoint.all()
-        for uid, worker in self._workers.items():
-            now, record = counted.get(uid), records.get(uid, NO_RECORD)
-            if now is None or not now.is_of(worker, record):
-                changed.append(uid)
-        if changed:
-            self._count(changed)
-        if len(counted) > len(self._workers):
-            gone = counted.keys() - self._workers.keys()
-            self._load = self._load.without_pods(gone)
-            for uid in gone:
-                del counted[uid]
-        return self._load
-
-    def _count(self, uids: list[str]) -> None:
-        counted: dict[str, _Counted] = {}
-        removed, added = [], []
-        for uid in uids:
-            worker, record = self._workers[uid], self._checkpoint.get(uid)
-            counted[uid] = _Counted(worker.pod, worker.status, record, worker.is_removed)
-            load = self._load.residents.get(uid)
-            if record.allocation is None or record.verdict is not None or worker.is_over or worker.is_removed:
-                if load is not None:
-                    removed.append(uid)
-            elif load is None or load.pod is not worker.allocated_pod(record.allocation):
-                added.append(requesting_load(worker.allocated_pod(record.allocation)))
-        if removed or added:
-            self._load = self._load.without_pods(removed).with_pods(added)
-        self._counted |= counted

@@ -83,7 +83,8 @@ class _HealthCheckResponse(msgspec.Struct, frozen=True):
 
 
 async def _grpc(target: ProbeTarget, action: GrpcAction, timeout_s: float) -> ProbeResult:
-    from plimsoll.runtime.cri.grpc import GrpcError, unary_over  # most agents never need it
+    from plimsoll.net.grpc.client import unary_over
+    from plimsoll.net.grpc.status import GrpcError  # most agents never need it
 
     address = target.address(action)
     agent = (("user-agent", f"{AGENT}/{target.profile.release}"),)

@@ -17,9 +17,10 @@ from plimsoll.node.pods.status import PodReports
 from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.resize.queue import Resizes
 from plimsoll.node.resources.container_cgroups import ContainerCgroups
-from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
+from plimsoll.node.resources.cpu_manager import CpuPinning
 from plimsoll.node.resources.pleg import RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.resource_managers import ResourceManagers
 from plimsoll.node.resources.user_namespaces import UserNamespaces
 from plimsoll.node.volumes.object_cache import ObjectCache
 from plimsoll.node.volumes.volumes import Volumes
@@ -42,7 +43,7 @@ class NodeServices(msgspec.Struct, frozen=True):
     checkpoint: Checkpoint
     cgroups: PodCgroups
     containers: ContainerCgroups
-    cpus: CpuManager
+    managers: ResourceManagers
     pinning: CpuPinning
     resizes: Resizes
     volumes: Volumes

@@ -55,11 +55,14 @@ class PodStart:
                 created = await self._node.view.pod(self._uid)
                 prepared = prepared.with_ips(tuple(each.ip for each in created.sandboxes[:1] if each.ip))
             self._save(pod, observed, actions.starts, ids)
-            cpus_of = partial(self._node.cpus.cpus_of, self._uid)
-            resources = self._node.cgroups.workloads.cri_resources(cgroup_pod, cpus_of)
+            managers = self._node.managers
+            resources = self._node.cgroups.workloads.cri_resources(
+                cgroup_pod, partial(managers.cpus.cpus_of, self._uid), partial(managers.memory.mems_of, self._uid)
+            )
             for start in actions.starts:
                 cgroup = paths.get(start.name, "") if self._node.cgroups.enforced else ""
                 what = ContainerStart(start, sandbox, sandbox_id, prepared, cgroup, resources[start.name])
+                managers.memory.started(pod, start.name)
                 failure = await self._start_one(pod, what)
                 note(pod, start, failure)
                 if failure is not None and start.is_init and not start.is_sidecar:
@@ -76,7 +79,8 @@ class PodStart:
             return actions.sandbox_id
         self._node.meters.started_pods.add()
         abilities = self._node.paths.abilities
-        for sentence in without_effect(pod, has_selinux=abilities.has_selinux or abilities.applies_profiles):
+        by_cri = abilities.applies_profiles  # the runtime decides, also about ports
+        for sentence in without_effect(pod, has_selinux=abilities.has_selinux or by_cri, forwards_ports=by_cri):
             self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
             handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)

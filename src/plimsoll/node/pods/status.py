@@ -22,6 +22,8 @@ from plimsoll.rules.resize.conditions import ResizeConditions, resize_conditions
 from plimsoll.rules.resize.status import pod_status_resources
 from plimsoll.rules.resources.effective import pod_limits, pod_requests
 
+StatusListener = Callable[[str, RunStatus | None], None]  # the uid, and the status; None: the pod has terminated
+
 
 class PodReports:
     def __init__(
@@ -40,6 +42,7 @@ class PodReports:
         self._clock, self._mirror_of = clock, mirror_of
         enforced = RunCondition("Enforced", "False", "CgroupsNotWritable", unenforced)
         self._conditions = (enforced,) if unenforced else ()
+        self.listeners: list[StatusListener] = []
 
     def status(
         self,
@@ -72,6 +75,7 @@ class PodReports:
     def send(self, pod: RunPod, known: JsonObject, status: RunStatus, *, must_be_seen: bool) -> None:
         """`known`: the status that the API server has. `must_be_seen`: watchers must get this one."""
         meta = pod.metadata
+        self._tell(meta.uid, status)
         uid, version = meta.uid, StoredVersion(meta.resource_version, meta.generation)
         if is_static(pod):
             mirror = self._mirror_of(uid)
@@ -81,6 +85,14 @@ class PodReports:
         self._reporter.report(
             uid, meta.namespace, meta.name, known, status_document(status), version, must_be_seen=must_be_seen
         )
+
+    def ended(self, uid: str) -> None:
+        """No process of the pod runs any more, and none will."""
+        self._tell(uid, None)
+
+    def _tell(self, uid: str, status: RunStatus | None) -> None:
+        for listener in self.listeners:
+            listener(uid, status)
 
     def finish(self, pod: RunPod) -> None:
         """Delete a terminated pod from the API server."""

@@ -313,6 +313,7 @@ class PodWorker:
                 raise RuntimeCallError("stop", f"{len(observed.live())} containers of {self.title} still run")
         if not self.is_removed:
             self._report(observed, is_final=True)
+        self._node.reports.ended(self.uid)
         self._requeue(None)
         await self._end.release(pod, observed)
         self._node.pinning.wake()

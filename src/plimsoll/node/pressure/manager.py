@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -31,7 +31,8 @@ from plimsoll.node.pressure.throttle_watchdog import ThrottleWatchdog
 from plimsoll.node.resources.pod_cgroups import CgroupListener
 from plimsoll.node.stats.stats import NodePlace
 from plimsoll.rules.config.extras import NodeExtras
-from plimsoll.rules.eviction.assessment import RESOURCE_OF, NodeCondition, wanted
+from plimsoll.rules.config.thresholds import FsLayout, Threshold
+from plimsoll.rules.eviction.assessment import RESOURCE_OF, NodeCondition, Observation, wanted
 from plimsoll.rules.eviction.decision import candidates
 from plimsoll.rules.eviction.ranking import ranked
 from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY
@@ -116,6 +117,18 @@ class PressureManager:
     def conditions(self) -> tuple[NodeCondition, ...]:
         return self._eviction.conditions
 
+    @property
+    def thresholds(self) -> Sequence[Threshold]:
+        return self._config.thresholds
+
+    @property
+    def layout(self) -> FsLayout:
+        return self._config.layout
+
+    def observations(self) -> Mapping[str, Observation]:
+        """The signals now: the eviction manager may have read them ten seconds ago."""
+        return observe_now(self._signals)
+
     def oom_totals(self) -> Mapping[str, int]:
         """Level of the limit that was reached → number of processes killed, over all runs of the agent."""
         return self._oom_watcher.totals
@@ -184,7 +197,7 @@ class PressureManager:
             pressure_page(
                 self._eviction.conditions,
                 config.thresholds,
-                observe_now(self._signals),  # the eviction manager may have read them ten seconds ago
+                self.observations(),
                 self._eviction.decisions,
                 order,
                 layout=config.layout,

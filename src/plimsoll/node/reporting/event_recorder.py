@@ -36,11 +36,16 @@ GATHER_S = 0.25  # work on pods and their statuses comes first
 COMPONENT = "kubelet"  # as dashboards and `kubectl describe` expect; the Node's version names Plimsoll
 
 
+# Gets every event: the object, its type, the reason and the message.
+Listener = Callable[[ObjectReference, EventType, str, str], None]
+
+
 class Recorder:
     def __init__(self, client: Client, node_name: str, *, clock: Callable[[], float] = time.time) -> None:
         self._client, self._node_name, self._clock = client, node_name, clock
         self._correlation = Correlation()
         self._queue: deque[tuple[EventKey, CorrelatedEvent]] = deque(maxlen=MAX_QUEUED)
+        self.listeners: list[Listener] = []
         self._names: dict[EventKey, str] = {}  # of the event in the API
         self._named_ns = 0
         self._wake = asyncio.Event()
@@ -56,6 +61,8 @@ class Recorder:
         annotations: Mapping[str, str] | None = None,
     ) -> None:
         log.info("%s %s: %s", reason, reference.name, message)
+        for listener in self.listeners:
+            listener(reference, kind, reason, message)
         key = EventKey(reference, kind, reason, message, tuple((annotations or {}).items()))
         event = self._correlation.correlate(key, self._clock())
         if event is not None:

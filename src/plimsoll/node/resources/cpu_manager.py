@@ -14,8 +14,10 @@ refuses it. On a drained node the agent starts with a new one.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+
+import msgspec
 
 from plimsoll.aio import Wakeup
 from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateCorruptError, cpu_state_from_json, cpu_state_json
@@ -24,29 +26,22 @@ from plimsoll.linux.files.atomic_file import replace_whole
 from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.config.kubelet import host_errors
+from plimsoll.rules.config.manager_options import cpu_options
 from plimsoll.rules.cpumanager.assignment import (
-    FULL_CORES,
-    HONOURED_OPTIONS,
-    NO_CPUS,
-    STRICT_RESERVATION,
+    CpuAllocation,
     CpuPlan,
-    NotEnoughCpusError,
-    NotWholeCoresError,
-    assigned,
     reserved_set,
     state_error,
 )
-from plimsoll.rules.cpumanager.topology import Cpus, CpuTopology
+from plimsoll.rules.cpumanager.topology import NO_CPUS, Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import Pod
-from plimsoll.rules.node.admission import AdmissionRefusal
 from plimsoll.rules.node.node_config import NodeConfig, reserved_cpus
-from plimsoll.rules.resources.defaulting import defaulted
 
 log = logging.getLogger(__name__)
 
 STATE = "cpu_manager_state"
-CPUSET = "cpuset.cpus"
+CPUSET, MEMS = "cpuset.cpus", "cpuset.mems"
 NONE, STATIC = "none", "static"
 
 
@@ -97,27 +92,16 @@ class CpuManager:
 
     # --- assignments ---
 
-    def assignment(self, pod: Pod) -> dict[str, Cpus] | AdmissionRefusal:
-        """The CPUs that its containers would own; `pod` with its allocated resources. Nothing is assigned yet."""
-        if self.plan is None:
-            return {}
-        owned = self._owned.get(pod.metadata.uid)
-        if owned is not None and self._keeps_cpus:
-            return owned
-        whole = defaulted(pod, gates=self._policy.gates)
-        try:
-            return assigned(whole, self._owned, self.plan, self._policy)
-        except (NotEnoughCpusError, NotWholeCoresError) as error:
-            return AdmissionRefusal(error.reason, str(error))
+    def allocation(self, pod: Pod) -> CpuAllocation | None:
+        """What would be assigned to a pod with defaults; nothing is assigned yet. None under the policy `none`, and for
+        a pod that keeps its CPUs whatever it requests now. Raises one of CPU_ERRORS."""
+        if self.plan is None or (self._keeps_cpus and pod.metadata.uid in self._owned):
+            return None
+        return CpuAllocation(pod, self._owned, self.plan, self._policy)
 
-    def refusal(self, pod: Pod) -> AdmissionRefusal | None:
-        assignment = self.assignment(pod)
-        return assignment if isinstance(assignment, AdmissionRefusal) else None
-
-    def assign(self, pod: Pod) -> bool:
-        """Assign CPUs to a pod that was not refused, and save that. True if the assignment has changed."""
-        uid, cpus = pod.metadata.uid, self.assignment(pod)
-        if isinstance(cpus, AdmissionRefusal) or self._owned.get(uid, {}) == cpus:
+    def commit(self, uid: str, cpus: dict[str, Cpus]) -> bool:
+        """Assign these CPUs to the containers of a pod, and save that. True if the assignment has changed."""
+        if self._owned.get(uid, {}) == cpus:
             return False
         if cpus:
             self._owned[uid] = cpus
@@ -125,6 +109,10 @@ class CpuManager:
             self._owned.pop(uid, None)
         self._save()
         return True
+
+    @property
+    def owned(self) -> Mapping[str, Mapping[str, Cpus]]:
+        return self._owned
 
     def retain(self, uids: Collection[str]) -> bool:
         """Release the CPUs of all other pods. True if there were some."""
@@ -161,10 +149,6 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
             f"static: the capacity says {setting.machine.cores} CPUs and the machine has {len(topology.cpus)}; "
             "a pod cannot own a CPU that does not exist",
         )
-    options = {name for name, value in config.cpu_manager_policy_options.items() if value == "true"}
-    if others := sorted(options - HONOURED_OPTIONS):
-        honoured = " and ".join(sorted(HONOURED_OPTIONS))
-        raise InvalidConfigError(f"cpuManagerPolicyOptions[{others[0]}]", f"is not supported; {honoured} are")
     for error in host_errors(config, setting.policy.cgroup_version, topology.cpus):
         if error.path == "reservedSystemCPUs":
             raise error
@@ -173,23 +157,37 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
         raise InvalidConfigError(
             "cpuManagerPolicy", f"{count} of {len(topology.cpus)} CPUs are reserved: none is left to assign"
         )
-    return CpuPlan(
+    plan = CpuPlan(
         topology,
-        reserved_set(topology, config.reserved_system_cpus, count),
-        full_cores=FULL_CORES in options,
-        strict=STRICT_RESERVATION in options,
+        NO_CPUS,
+        cpu_options(config.cpu_manager_policy_options),
+        smt_by_cause=setting.profile.smt_error_by_cause,
     )
+    return msgspec.structs.replace(plan, reserved=reserved_set(plan, config.reserved_system_cpus, count))
 
 
 class CpuPinning:
-    def __init__(self, cpus: CpuManager, pods: PodCgroups, containers: ContainerCgroups, period_s: float) -> None:
+    def __init__(
+        self,
+        cpus: CpuManager,
+        pods: PodCgroups,
+        containers: ContainerCgroups,
+        period_s: float,
+        release: Callable[[Collection[str]], bool],
+        *,
+        binds_memory: bool = False,
+    ) -> None:
+        """`release` frees what pods other than the given ones own; `binds_memory`: containers have NUMA nodes."""
         self._cpus, self._pods, self._containers, self._period_s = cpus, pods, containers, period_s
+        self._release, self._binds_memory = release, binds_memory
         self._wake = Wakeup()
 
     def check(self) -> None:
         """Refuse a policy that this kernel cannot enforce, when the agent starts."""
         if self._cpus.is_static and (why := self._pods.lacks(CPUSET)):
             raise InvalidConfigError("cpuManagerPolicy", f"static needs the cpuset controller: {why}")
+        if self._binds_memory and (why := self._pods.lacks(MEMS)):
+            raise InvalidConfigError("memoryManagerPolicy", f"Static needs the cpuset controller: {why}")
 
     def wake(self) -> None:
         """CPUs may have been assigned or released."""
@@ -205,11 +203,9 @@ class CpuPinning:
         CPUs were released."""
         while True:
             is_periodic = not await self._wake.wait(self._period_s)
-            if not self._cpus.is_static:
-                continue
             try:
                 uids = active()
-                if uids is not None and self._cpus.retain(uids):
+                if uids is not None and self._release(uids):
                     freed()
                 await self.now(every=is_periodic)
             except (PlimsollError, OSError) as error:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Protocol
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
-from plimsoll.cgroups.engine.desired import CpusOf
+from plimsoll.cgroups.engine.desired import CpusOf, MemsOf
 from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.cgroups.engine.transaction import Applied
 from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, signal_members
@@ -48,12 +48,14 @@ class PodCgroups:
         config: NodeConfig,
         *,
         cpus: CpusOf | None = None,
+        mems: MemsOf | None = None,
         locator: CgroupLocator | None = None,
     ) -> None:
-        """`cpus`: of a container, under the static CPU policy. `locator`: if the runtime creates container cgroups."""
+        """`cpus`, `mems`: of a container, under the static CPU and memory policies. `locator`: if the runtime
+        creates container cgroups."""
         self.listeners: list[CgroupListener] = []
         self._manager, self._driver, self._config = manager, driver, config
-        self._cpus, self._locator = cpus, locator
+        self._cpus, self._mems, self._locator = cpus, mems, locator
         manager.set_shrink_policy(QUICK)
         self.workloads = Workloads(config)
         self.readings = CgroupReadings(driver, config, self.workloads, self.paths)
@@ -239,7 +241,7 @@ class PodCgroups:
                     self._locator.forget(uid)
             return
         containers = {uid: request.containers for uid, request in requests.items()}
-        applied = await self._manager.add(pods, containers=containers, cpus=self._cpus)
+        applied = await self._manager.add(pods, containers=containers, cpus=self._cpus, mems=self._mems)
         self._sized |= requests.keys()
         for uid, request in requests.items():
             self._current[uid] = request

@@ -28,9 +28,9 @@ from plimsoll.errors import PlimsollError
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.resources.cgroup_locator import HIGH, CgroupLocator, Finding
 from plimsoll.node.resources.container_cgroups import MakeSandbox, MarkActuated
-from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.pleg import NOTHING, RuntimeView
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.resource_managers import ResourceManagers
 from plimsoll.rules.cgroups.repair import RUNTIME_RESETS, Difference, Repair, runtime_differences
 from plimsoll.rules.model.kernel import Weight
 from plimsoll.rules.model.objects import Pod, Resources
@@ -62,12 +62,13 @@ class RuntimeCgroups:
         driver: CgroupDriver,
         runtime: ContainerRuntime,
         view: RuntimeView,
-        cpus: CpuManager,
+        managers: ResourceManagers,
         checkpoint: Checkpoint,
         config: NodeConfig,
     ) -> None:
         self._pods, self._locator, self._driver, self._runtime = pods, locator, driver, runtime
-        self._view, self._cpus, self._checkpoint = view, cpus, checkpoint
+        self._view, self._cpus, self._checkpoint = view, managers.cpus, checkpoint
+        self._memory = managers.memory
         self._profile, self._gates = config.profile, config.policy.gates
         self._page_size = config.machine.page_size
         self._shrinker = Shrinker(driver, clock=time.monotonic, sleep=asyncio.sleep)
@@ -313,8 +314,8 @@ class RuntimeCgroups:
     async def lift(self, pod: Pod, container: str, container_id: str, high: str) -> None:
         """Raises RuntimeCallError if the runtime refuses or does not answer."""
         uid = pod.metadata.uid
-        cpus = partial(self._cpus.cpus_of, uid)
-        now = self._pods.workloads.cri_resources(self._actuated_pod(pod), cpus)[container]
+        cpus, mems = partial(self._cpus.cpus_of, uid), partial(self._memory.mems_of, uid)
+        now = self._pods.workloads.cri_resources(self._actuated_pod(pod), cpus, mems)[container]
         update = msgspec.structs.replace(now, unified={**now.unified, HIGH: high})
         async with self._lock(uid):
             try:

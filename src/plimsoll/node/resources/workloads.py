@@ -22,11 +22,16 @@ class Workloads(WorkloadCache):
         work = self.of(pod)
         return {each.name: score for each, score in zip(work.containers, work.scores, strict=True)}
 
-    def cri_resources(self, pod: Pod, cpus_of: Callable[[str], str] = lambda _name: "") -> dict[str, CriResources]:
-        """By container name. `cpus_of`: the list of CPUs of a container."""
+    def cri_resources(
+        self,
+        pod: Pod,
+        cpus_of: Callable[[str], str] = lambda _name: "",
+        mems_of: Callable[[str], str] = lambda _name: "",
+    ) -> dict[str, CriResources]:
+        """By container name. `cpus_of`, `mems_of`: the CPUs and NUMA nodes of a container."""
         scores = self.scores(pod)
         return {
-            name: cri_resources(values, scores[name], cpuset_cpus=cpus_of(name))
+            name: cri_resources(values, scores[name], cpuset_cpus=cpus_of(name), cpuset_mems=mems_of(name))
             for name, values in self.values(pod).items()
         }
 

@@ -29,6 +29,8 @@ _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
 _SUBRESOURCES = {
     "stats": "stats",
+    "live": "stats",
+    "history": "stats",
     "metrics": "metrics",
     "logs": "log",
     "checkpoint": "checkpoint",

@@ -3,7 +3,7 @@
     /containerLogs/NAMESPACE/POD/CONTAINER   /pods   /runningpods   /allocatedPods[/NAMESPACE/POD[/UID]]
     /exec/NAMESPACE/POD/CONTAINER   /attach/NAMESPACE/POD/CONTAINER   /portForward/NAMESPACE/POD (`streams`)
     /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /configz   /healthz
-    and two that only Plimsoll has: /oom   /pressure
+    and four that only Plimsoll has: /oom   /pressure   /live   /history
 
 Names in a path are looked up among the agent's pods and never become file names. The server knows the agent only by the
 protocols below, so it runs and is tested without one.
@@ -23,6 +23,7 @@ import msgspec
 
 from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
+from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.http import (
     JSON,
@@ -36,6 +37,7 @@ from plimsoll.node.server.http import (
 )
 from plimsoll.node.server.idle import IDLE_S
 from plimsoll.node.server.logs import (
+    Query,
     bare_id,
     log_chunks,
     log_options,
@@ -78,25 +80,29 @@ class NodePages(msgspec.Struct, frozen=True):
     configuration: Callable[[], Mapping[str, Any]] | None = None  # a KubeletConfiguration
     allocated: Callable[[], Iterable[JsonObject]] | None = None  # pods with what is allocated, without their status
     own: Mapping[str, Callable[[], Awaitable[bytes]]] = {}  # pages that the kubelet does not have, JSON
+    asked: Mapping[str, Callable[[Query], Awaitable[bytes]]] = {}  # the same, with parameters
 
 
-def server_tls(certificate: bytes, key: bytes, ca: bytes) -> ssl.SSLContext:
+def server_tls(identity: NodeIdentity, ca: bytes) -> ssl.SSLContext:
     """A client may present a certificate of the cluster's CA; any other certificate fails the handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.load_verify_locations(cadata=ca.decode())
     context.verify_mode = ssl.CERT_OPTIONAL
-    use_certificate(context, certificate, key)
+    use_certificate(context, identity)
     return context
 
 
-def use_certificate(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
+def use_certificate(context: ssl.SSLContext, identity: NodeIdentity) -> None:
     """Present this certificate from the next handshake on."""
     # OpenSSL reads keys from files only; this one has mode 0600 and is removed at once.
     with tempfile.NamedTemporaryFile(prefix="plimsoll-") as file:
-        file.write(certificate + b"\n" + key)
+        file.write(identity.certificate + b"\n" + identity.key)
         file.flush()
-        context.load_cert_chain(file.name)
+        try:
+            context.load_cert_chain(file.name)
+        except ssl.SSLError as error:
+            raise PlimsollError(f"the serving certificate and its key cannot be used: {error}") from error
 
 
 class NodeServer:
@@ -125,8 +131,8 @@ class NodeServer:
         await self._server.close()
         self._watch.close()
 
-    def renew(self, certificate: bytes, key: bytes) -> None:
-        use_certificate(self._tls, certificate, key)
+    def renew(self, identity: NodeIdentity) -> None:
+        use_certificate(self._tls, identity)
 
     async def __call__(self, request: HttpRequest) -> HttpResponse:
         try:
@@ -168,6 +174,8 @@ class NodeServer:
                 return Reply(200, await pages.summary(), JSON)
             case ("configz",) if pages.configuration is not None:
                 return Reply(200, msgspec.json.encode({"kubeletconfig": pages.configuration()}), JSON)
+            case (name,) if name in pages.asked:
+                return Reply(200, await pages.asked[name](request.query), JSON)
             case (name,) if name in pages.own:
                 return Reply(200, await pages.own[name](), JSON)
             case ("metrics",):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.structural_schema import has_rules, schema_errors, unknown_keywords
+from plimsoll.rules.admission.structural_schema import schema_errors, unknown_keywords
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems, dns_subdomain_problems
 
@@ -240,8 +240,6 @@ def warnings(definition: JsonObject) -> list[str]:
         path = f"spec.versions[{index}].schema.openAPIV3Schema"
         schema = schema_of(version)
         found += [f'unknown field "{each}"' for each in unknown_keywords(schema, path)]
-        if has_rules(schema):
-            found.append(f"{path}: x-kubernetes-validations: no effect: this API server does not evaluate CEL rules")
     return found
 
 

@@ -1,14 +1,12 @@
 """Custom objects against the schema of their kind, with the messages of a Kubernetes API server.
 
-Rules in the Common Expression Language (`x-kubernetes-validations`) are not evaluated; creating such a definition is
-answered with a warning.
+Rules in the Common Expression Language are evaluated by `codec.cel.rules`. An update may keep what is wrong already: a
+value that it does not change is not judged again (ratcheting).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -16,8 +14,11 @@ import msgspec
 from plimsoll.errors import ErrorType, FieldError
 from plimsoll.rules.admission.formats import FORMATS
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.re2.matcher import RegexBudgetError, compiled
 
 INT_OR_STRING = "x-kubernetes-int-or-string"
+_OTHERS = ("apiVersion", "kind", "metadata")
+_ABSENT: Any = object()  # no old value belongs to the new one
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
     "array": (list,),
@@ -28,17 +29,20 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 
 
-def custom_errors(schema: JsonObject, document: JsonObject) -> list[FieldError]:
-    """Of a whole object: its metadata, apiVersion and kind are checked elsewhere."""
-    own = {name: value for name, value in document.items() if name not in ("apiVersion", "kind", "metadata")}
+def custom_errors(schema: JsonObject, document: JsonObject, old: JsonObject | None = None) -> list[FieldError]:
+    """Of a whole object: its metadata, apiVersion and kind are checked elsewhere. `old` is its last version."""
+    own = {name: value for name, value in document.items() if name not in _OTHERS}
     inner = schema.get("properties") or {}
-    rest = {name: each for name, each in inner.items() if name not in ("apiVersion", "kind", "metadata")}
-    required = [name for name in schema.get("required") or () if name not in ("apiVersion", "kind", "metadata")]
-    return list(_errors({**schema, "properties": rest, "required": required}, own, ""))
+    rest = {name: each for name, each in inner.items() if name not in _OTHERS}
+    required = [name for name in schema.get("required") or () if name not in _OTHERS]
+    before = _ABSENT if old is None else {name: value for name, value in old.items() if name not in _OTHERS}
+    return list(_errors({**schema, "properties": rest, "required": required}, own, "", before))
 
 
-def _errors(schema: JsonObject, value: Any, path: str) -> Iterator[FieldError]:
+def _errors(schema: JsonObject, value: Any, path: str, old: Any = _ABSENT) -> Iterator[FieldError]:
     if value is None and schema.get("nullable"):
+        return
+    if old is not _ABSENT and _is_equal(value, old):
         return
     kinds = _kinds(schema)
     if kinds and not any(_is_type(kind, value) for kind in kinds):
@@ -55,9 +59,9 @@ def _errors(schema: JsonObject, value: Any, path: str) -> Iterator[FieldError]:
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
         yield from _number_errors(schema, value, path)
     elif isinstance(value, list):
-        yield from _list_errors(schema, value, path)
+        yield from _list_errors(schema, value, path, old)
     elif isinstance(value, dict):
-        yield from _object_errors(schema, value, path)
+        yield from _object_errors(schema, value, path, old)
     yield from _combined_errors(schema, value, path)
 
 
@@ -112,17 +116,14 @@ def _text_errors(schema: JsonObject, value: str, path: str) -> Iterator[FieldErr
         yield FieldError("FieldValueTooLong", path, f"may not be more than {longest} bytes")
     if shortest is not None and len(value) < shortest:
         yield _invalid(path, value, f"{path} in body should be at least {shortest} chars long")
-    if pattern and not compiled(pattern).search(value):
-        yield _invalid(path, value, f"{path} in body should match '{pattern}'")
+    try:
+        if pattern and not compiled(pattern).search(value):
+            yield _invalid(path, value, f"{path} in body should match '{pattern}'")
+    except RegexBudgetError as error:
+        yield _invalid(path, value[:64], str(error))
     check = FORMATS.get(schema.get("format") or "")
     if check is not None and not check(value):
         yield _invalid(path, value, f'{path} in body must be of type {schema["format"]}: "{value}"')
-
-
-@lru_cache(512)
-def compiled(pattern: str) -> re.Pattern[str]:
-    """Raises re.error. Go's syntax (RE2) differs in little: `\\z` and named groups are spelled alike here."""
-    return re.compile(pattern.replace("\\z", "\\Z"), re.ASCII)
 
 
 def _number_errors(schema: JsonObject, value: float, path: str) -> Iterator[FieldError]:
@@ -150,16 +151,30 @@ def _is_multiple(value: float, step: float) -> bool:
         return False
 
 
-def _list_errors(schema: JsonObject, value: list[Any], path: str) -> Iterator[FieldError]:
+def _old_member(schema: JsonObject, old: Any) -> Callable[[Any], Any]:
+    """Which old member of a list belongs to a new one: only in lists that are maps."""
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return lambda member: _ABSENT
+
+    def identity(member: Any) -> str:
+        return _json([member.get(key) for key in keys]) if isinstance(member, dict) else ""
+
+    known = {identity(each): each for each in old}
+    return lambda member: known.get(identity(member), _ABSENT)
+
+
+def _list_errors(schema: JsonObject, value: list[Any], path: str, old: Any) -> Iterator[FieldError]:
     most, least = schema.get("maxItems"), schema.get("minItems")
     if most is not None and len(value) > most:
         yield FieldError("FieldValueTooMany", path, f"must have at most {most} items", len(value))
     if least is not None and len(value) < least:
         yield _invalid(path, value, f"{path} in body should have at least {least} items")
     items = schema.get("items")
-    for index, member in enumerate(value):
-        if isinstance(items, dict):
-            yield from _errors(items, member, f"{path}[{index}]")
+    if isinstance(items, dict):
+        before = _old_member(schema, old)
+        for index, member in enumerate(value):
+            yield from _errors(items, member, f"{path}[{index}]", before(member))
     yield from _duplicate_errors(schema, value, path)
 
 
@@ -182,7 +197,9 @@ def _duplicate_errors(schema: JsonObject, value: list[Any], path: str) -> Iterat
         seen.add(text)
 
 
-def _object_errors(schema: JsonObject, value: JsonObject, path: str) -> Iterator[FieldError]:
+def _object_errors(schema: JsonObject, value: JsonObject, path: str, old: Any) -> Iterator[FieldError]:
+    before = old if isinstance(old, dict) else {}
+
     def at(name: str) -> str:
         return f"{path}.{name}" if path else name
 
@@ -197,9 +214,9 @@ def _object_errors(schema: JsonObject, value: JsonObject, path: str) -> Iterator
     properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
     for name, member in value.items():
         if name in properties:
-            yield from _errors(properties[name], member, at(name))
+            yield from _errors(properties[name], member, at(name), before.get(name, _ABSENT))
         elif isinstance(others, dict):
-            yield from _errors(others, member, at(name))
+            yield from _errors(others, member, at(name), before.get(name, _ABSENT))
     if schema.get("x-kubernetes-embedded-resource"):
         for name in ("apiVersion", "kind"):
             if not value.get(name):

@@ -34,7 +34,7 @@ class ServiceRanges(msgspec.Struct, frozen=True):
 
     @property
     def family(self) -> str:
-        return f"IPv{self.network.version}"
+        return "IPv6" if ":" in self.cluster_ips else "IPv4"
 
     @property
     def kubernetes_ip(self) -> str:

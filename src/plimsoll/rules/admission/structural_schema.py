@@ -6,13 +6,14 @@ combinations (`allOf`, `anyOf`, `oneOf`, `not`) only restrict values: what they 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.custom_resources import INT_OR_STRING, compiled, custom_errors, json_type
+from plimsoll.rules.admission.custom_resources import INT_OR_STRING, custom_errors, json_type
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.re2.matcher import compiled
+from plimsoll.rules.re2.syntax import RegexError
 
 PRESERVE = "x-kubernetes-preserve-unknown-fields"
 EMBEDDED = "x-kubernetes-embedded-resource"
@@ -147,7 +148,7 @@ def _keyword_errors(schema: JsonObject, path: str) -> Iterator[FieldError]:
     if pattern := schema.get("pattern"):
         try:
             compiled(pattern)
-        except re.error as error:
+        except RegexError as error:
             yield _invalid(f"{path}.pattern", pattern, f"must be a valid regular expression, but isn't: {error}")
     if "default" in schema:
         around = {"type": "object", "properties": {"default": schema}}
@@ -259,10 +260,3 @@ def unknown_keywords(schema: Any, path: str) -> Iterator[str]:
         elif name in _SCHEMA_LISTS and isinstance(value, list):
             for index, inner in enumerate(value):
                 yield from unknown_keywords(inner, f"{path}.{name}[{index}]")
-
-
-def has_rules(schema: Any) -> bool:
-    """Whether it has rules in the Common Expression Language anywhere."""
-    if isinstance(schema, dict):
-        return bool(schema.get("x-kubernetes-validations")) or any(map(has_rules, schema.values()))
-    return isinstance(schema, list) and any(map(has_rules, schema))

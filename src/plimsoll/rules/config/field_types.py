@@ -13,20 +13,22 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from plimsoll.errors import InvalidConfigError, InvalidQuantityError
+from plimsoll.rules.config.reserved_memory import ReservedMemory
 from plimsoll.rules.config.thresholds import flag_map
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.gotext import duration_nanos
-from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList
+from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, MEMORY, ResourceList, Taint
 from plimsoll.rules.quantity import QUANTITIES, ZERO, Quantity
 
 Problems = list[InvalidConfigError]
 
+TAINT_EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
 
 # The name of each kind of value in the documentation and in errors.
 Kind = Literal[
     "text", "boolean", "integer", "long", "number", "duration", "period", "texts", "map", "amounts", "thresholds",
-    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers",
+    "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers", "reserved", "taints",
 ]  # fmt: skip
 KIND_WORDS: dict[Kind, str] = {
     "text": "a text",
@@ -48,6 +50,8 @@ KIND_WORDS: dict[Kind, str] = {
     "object": "an object",
     "list": "a list",
     "headers": "a map from header to a list of texts",
+    "taints": "a list of taints",
+    "reserved": "a list of NUMA nodes with limits",
 }
 
 
@@ -118,6 +122,26 @@ def _texts(value: Any, path: str, problems: Problems) -> Any:
     return tuple(_text(item, f"{path}[{index}]", problems) for index, item in enumerate(value))
 
 
+def _taints(value: Any, path: str, problems: Problems) -> Any:
+    """Each with a key and an effect; timeAdded is the API server's."""
+    if not isinstance(value, (list, tuple)):
+        return _mistyped("taints", value, path, problems)
+    taints = []
+    for index, item in enumerate(value):
+        at = f"{path}[{index}]"
+        if not isinstance(item, Mapping):
+            problems.append(InvalidConfigError(at, f"must be a taint with key and effect, not {shown(item)}"))
+            continue
+        fields = {name: _amount(item.get(name), f"{at}.{name}", problems) for name in ("key", "value", "effect")}
+        if not fields["key"]:
+            problems.append(InvalidConfigError(f"{at}.key", "must not be empty"))
+        if fields["effect"] not in TAINT_EFFECTS:
+            words = f"must be {', '.join(TAINT_EFFECTS[:-1])} or {TAINT_EFFECTS[-1]}"
+            problems.append(InvalidConfigError(f"{at}.effect", f"{words}, not {shown(fields['effect'])}"))
+        taints.append(Taint(**fields))
+    return tuple(taints)
+
+
 def _amount(value: Any, path: str, problems: Problems) -> str:
     """A text, or an unquoted number. Null is the empty text, as in Go."""
     if value is None:
@@ -159,6 +183,26 @@ def _quantity(value: Any, path: str, problems: Problems) -> Any:
     if text and amount is not None and amount.nanos <= 0:
         _mistyped("quantity", value, path, problems)
     return 0 if amount is None else amount.value
+
+
+def _reserved(value: Any, path: str, problems: Problems) -> Any:
+    """`[{"numaNode": 0, "limits": {"memory": "1Gi"}}]`."""
+    if not isinstance(value, (list, tuple)):
+        return _mistyped("reserved", value, path, problems)
+    entries = []
+    for index, item in enumerate(value):
+        at = f"{path}[{index}]"
+        node = _whole(item.get("numaNode", 0), 2**31) if isinstance(item, Mapping) else None
+        if node is None or node < 0 or not isinstance(item, Mapping):
+            problems.append(InvalidConfigError(at, "must have numaNode, the number of a NUMA node, and limits"))
+            continue
+        amounts = {}
+        for name, amount, where in _entries("reserved", item.get("limits", {}), f"{at}.limits", problems):
+            quantity = read_quantity(_amount(amount, where, problems), where, problems)
+            if quantity is not None:
+                amounts[name] = quantity
+        entries.append(ReservedMemory(node, amounts))
+    return tuple(entries)
 
 
 def _percentages(value: Any, path: str, problems: Problems) -> Any:
@@ -224,6 +268,8 @@ READERS: dict[Kind, Reader] = {
     "object": _single("object", lambda value: value if isinstance(value, Mapping) else None),
     "list": _single("list", lambda value: value if isinstance(value, (list, tuple)) else None),
     "headers": _map_of("headers", _texts),
+    "taints": _taints,
+    "reserved": _reserved,
 }
 
 
@@ -253,6 +299,25 @@ def _header_texts(text: str) -> object:
     return found
 
 
+def _taint_objects(text: str) -> object:
+    """`key=value:effect` or `key:effect`, separated by commas."""
+    taints = []
+    for part in filter(None, text.split(",")):
+        left, _, effect = part.rpartition(":")
+        key, _, value = left.partition("=")
+        taints.append({"key": key, "value": value, "effect": effect})
+    return taints
+
+
+def _reserved_texts(text: str) -> object:
+    """`0:memory=1Gi,hugepages-2Mi=10Mi;1:memory=1Gi`, as in the kubelet's --reserved-memory."""
+    entries = []
+    for part in filter(None, text.split(";")):
+        node, _, limits = part.partition(":")
+        entries.append({"numaNode": _integer_text(node), "limits": flag_map(limits, "=")})
+    return entries
+
+
 FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
     "boolean": _boolean_text,
     "integer": _integer_text,
@@ -265,6 +330,8 @@ FLAG_TEXTS: dict[Kind, Callable[[str], object]] = {
     "thresholds": lambda text: flag_map(text, "<"),
     "gates": lambda text: {name: _boolean_text(on) for name, on in flag_map(text, "=").items()},
     "headers": _header_texts,
+    "taints": _taint_objects,
+    "reserved": _reserved_texts,
     "object": lambda text: {},  # such a setting has no effect, so its text is not parsed
     "list": lambda text: [],
 }

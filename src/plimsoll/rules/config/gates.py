@@ -40,6 +40,8 @@ class Gate(msgspec.Struct, frozen=True):
 
 GATES = (
     Gate("ContainerRestartRules", True, "Containers may have a restart policy and restart rules of their own."),
+    Gate("CPUManagerPolicyAlphaOptions", True, "Options of the CPU manager of alpha quality may be set."),
+    Gate("CPUManagerPolicyBetaOptions", True, "Options of the CPU manager of beta quality may be set."),
     Gate("CustomCPUCFSQuotaPeriod", False, "cpuCFSQuotaPeriod may differ from 100ms."),
     Gate("DRANodeAllocatableResources", False, "Devices may replace cpu and memory in a pod's requests."),
     Gate("HugepageAwareEviction", False, "memory.available is reduced by the node's huge pages."),
@@ -57,8 +59,7 @@ GATES = (
     Gate(
         "InPlacePodVerticalScalingSchedulerPreemption",
         False,
-        "The scheduler preempts for a deferred resize.",
-        lacks="critical pods no longer preempt on the node, but the scheduler does not preempt for them either",
+        "The scheduler preempts for deferred resizes; critical pods no longer do on the node.",
     ),
     Gate("KubeletAllocatedPodsEndpoint", False, "The node serves its pods with what is allocated at /allocatedPods."),
     Gate("KubeletCrashLoopBackOffMax", True, "crashLoopBackOff.maxContainerRestartPeriod counts."),
@@ -73,6 +74,7 @@ GATES = (
     Gate("PodLevelResources", True, "`spec.resources` of a pod counts."),
     Gate("PodLevelResourcesFixDefaulting", False, "Pod-level limits are defaulted too, and requests in more cases."),
     Gate("PodLevelResourcesFixKubeletQOSClass", False, "An empty `spec.resources` does not decide the QoS class."),
+    Gate("PodsAPI", False, "The node serves its pods by gRPC on a socket below its state directory."),
     Gate("QOSReserved", False, "qosReserved limits the lower QoS classes."),
     Gate("ReduceDefaultCrashLoopBackOffDecay", False, "Crash back-off begins with 1 s and ends at 1 minute."),
     Gate("RestartAllContainersOnContainerExits", True, "A restart rule may restart all containers of a pod."),

@@ -15,8 +15,10 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
+from plimsoll.rules.config.manager_options import TRUE, cpu_option_errors, topology_option_errors
+from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_errors
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
-from plimsoll.rules.model.objects import CPU, ResourceList
+from plimsoll.rules.model.objects import CPU, ResourceList, Taint
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
 
@@ -57,6 +59,11 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Empty before 1.36 unless set: memory.min then follows requests in every class (02 §6.2).
     memory_reservation_policy: Literal["", "None", "TieredReservation"]
     memory_manager_policy: Literal["None", "Static"]
+    reserved_memory: tuple[ReservedMemory, ...] | None
+    # NUMA
+    topology_manager_policy: Literal["none", "best-effort", "restricted", "single-numa-node"]
+    topology_manager_scope: Literal["container", "pod"]
+    topology_manager_policy_options: dict[str, str]
     # None: not set, so the cgroup version decides (`on_host`).
     single_process_oom_kill: bool | None
     swap_behavior: Literal["", "NoSwap", "LimitedSwap", "UnlimitedSwap"]
@@ -99,10 +106,22 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     static_pod_url_header: dict[str, tuple[str, ...]]
     file_check_s: float
     http_check_s: float
+    # DNS of pods
+    cluster_domain: str
+    cluster_dns: tuple[str, ...]
+    resolv_conf: str
     # Loops
     sync_frequency_s: float
     streaming_idle_s: float
+    # The Node that is registered
+    register_with_taints: tuple[Taint, ...] | None
+    provider_id: str
+    # The certificate of the node's server
+    tls_cert_file: str
+    tls_private_key_file: str
+    server_tls_bootstrap: bool
     # Callers of the node's server
+    client_ca_file: str
     authorization_mode: Literal["Webhook", "AlwaysAllow"]
     token_cache_s: float
     allowed_cache_s: float
@@ -150,7 +169,8 @@ def config_errors(config: KubeletConfig, profile: Profile) -> list[InvalidConfig
     return [
         *_cgroup_errors(config),
         *_enforcement_errors(config),
-        *_cpu_errors(config),
+        *_cpu_errors(config, profile),
+        *_topology_errors(config, profile),
         *_memory_errors(config, profile),
         *_duration_errors(config),
     ]
@@ -202,19 +222,7 @@ def _enforcement_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
 
 
 # 02 §10; whether they are alpha, beta or stable does not matter.
-CPU_MANAGER_OPTIONS = frozenset(
-    {
-        "full-pcpus-only",
-        "strict-cpu-reservation",
-        "prefer-align-cpus-by-uncorecache",
-        "distribute-cpus-across-numa",
-        "align-by-socket",
-        "distribute-cpus-across-cores",
-    }
-)
-
-
-def _cpu_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
+def _cpu_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
     if config.cpu_cfs_quota_period_us != DEFAULT_PERIOD_US and not config.gate("CustomCPUCFSQuotaPeriod"):
         yield InvalidConfigError("cpuCFSQuotaPeriod", "other than 100ms needs the feature gate CustomCPUCFSQuotaPeriod")
     if config.cpu_manager_policy == "static":
@@ -224,12 +232,19 @@ def _cpu_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
             yield InvalidConfigError("cpuManagerPolicy", sentence)
     elif config.cpu_manager_policy_options:
         yield InvalidConfigError("cpuManagerPolicyOptions", "only the static policy has options")
-    for name, value in config.cpu_manager_policy_options.items():
-        path = f"cpuManagerPolicyOptions[{name}]"
-        if name not in CPU_MANAGER_OPTIONS:
-            yield InvalidConfigError(path, f"unknown option; known: {', '.join(sorted(CPU_MANAGER_OPTIONS))}")
-        elif value not in ("true", "false"):
-            yield InvalidConfigError(path, 'must be "true" or "false"')
+    yield from cpu_option_errors(config.cpu_manager_policy_options, config.gate, profile)
+    if (
+        config.topology_manager_policy == "single-numa-node"
+        and config.cpu_manager_policy_options.get("align-by-socket") in TRUE
+    ):
+        sentence = (
+            "Topolgy manager single-numa-node policy is incompatible with CPUManager align-by-socket policy option"
+        )
+        yield InvalidConfigError("cpuManagerPolicyOptions[align-by-socket]", sentence)
+
+
+def _topology_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidConfigError]:
+    yield from topology_option_errors(config.topology_manager_policy_options, config.gate, profile)
 
 
 FORMER_FACTOR = 0.9  # the default up to 1.36, which a file may still contain
@@ -248,10 +263,7 @@ def _memory_errors(config: KubeletConfig, profile: Profile) -> Iterator[InvalidC
     if profile.throttling_factor_needs_gate and factor not in (None, FORMER_FACTOR) and not config.gate("MemoryQoS"):
         sentence = "memoryThrottlingFactor must not be set when MemoryQoS feature gate is disabled"
         yield InvalidConfigError("memoryThrottlingFactor", sentence)
-    if config.memory_manager_policy == "Static":
-        yield InvalidConfigError(
-            "memoryManagerPolicy", "Static is not supported: containers cannot be bound to NUMA nodes"
-        )
+    yield from reserved_errors(config.reserved_memory or ())
     known = SWAP_BEHAVIORS[profile.swap_rule]
     if config.swap_behavior and config.swap_behavior not in known:
         yield InvalidConfigError("memorySwap.swapBehavior", f"must be {' or '.join(known)}")

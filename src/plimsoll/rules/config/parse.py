@@ -188,7 +188,7 @@ def _flag_values(flags: Mapping[str, str | Sequence[str] | None], problems: Prob
             earlier = values.get(name)
             if isinstance(earlier, dict):
                 part = earlier | part
-            elif earlier is not None and row.kind == "texts":
+            elif earlier is not None and row.kind in ("texts", "reserved"):
                 part = earlier + part
             values[name] = part
     return values
@@ -267,6 +267,11 @@ _WRITTEN: dict[Kind, Callable[[Any], Any]] = {
     "quantity": str,
     "percentages": lambda shares: {name: f"{share}%" for name, share in shares.items()},
     "headers": lambda headers: {name: [MASKED] for name in headers},
+    "taints": lambda taints: [{"key": each.key, "value": each.value, "effect": each.effect} for each in taints],
+    "reserved": lambda entries: [
+        {"numaNode": each.node, "limits": {name: str(amount) for name, amount in each.limits.items()}}
+        for each in entries
+    ],
 }
 
 

@@ -100,7 +100,7 @@ ROWS: tuple[Row, ...] = (
         "Whether Guaranteed containers with whole CPUs get exclusive CPUs.", "cpu_manager_policy",
         choices=("none", "static"), zero_is_unset=True),
     Row("cpuManagerPolicyOptions", "map", {}, "--cpu-manager-policy-options",
-        "Options of the static policy: full-pcpus-only and strict-cpu-reservation; a node with another does not start.",
+        "Options of the static policy, such as full-pcpus-only: [topology](topology.md#cpu-manager).",
         "cpu_manager_policy_options"),
     Row("cpuManagerReconcilePeriod", "duration", "10s", "--cpu-manager-reconcile-period",
         "How often cpusets are reconciled.", "cpu_manager_reconcile_period_s",
@@ -114,8 +114,10 @@ ROWS: tuple[Row, ...] = (
         "Which protection requests give; new in 1.36. Unset: memory.min in every class.", "memory_reservation_policy",
         changed={"1.36": "None"}, choices=("None", "TieredReservation"), gate="MemoryQoS", zero_is_unset=True),
     Row("memoryManagerPolicy", "text", "None", "--memory-manager-policy",
-        "Static binds Guaranteed pods to NUMA nodes; it is not supported.", "memory_manager_policy",
+        "Static binds the memory of Guaranteed pods to NUMA nodes.", "memory_manager_policy",
         choices=("None", "Static"), zero_is_unset=True),
+    Row("reservedMemory", "reserved", None, "--reserved-memory",
+        "Memory of each NUMA node that no pod gets, for memoryManagerPolicy Static.", "reserved_memory"),
     Row("singleProcessOOMKill", "boolean", None, "",
         "Kill one process on a container's out-of-memory, not all; unset: true on v1, false on v2.",
         "single_process_oom_kill"),
@@ -195,11 +197,17 @@ ROWS: tuple[Row, ...] = (
         "Let the kernel report a crossed memory threshold between two polls; always on with cgroup v1, unavailable on "
         "cgroup v2."),
 
-    # Without effect: NUMA
-    Row("topologyManagerPolicy", "text", "none", "--topology-manager-policy", "How strictly NUMA hints are followed."),
-    Row("topologyManagerScope", "text", "container", "--topology-manager-scope", "Align per container or per pod."),
-    Row("topologyManagerPolicyOptions", "map", {}, "--topology-manager-policy-options", "Options of the NUMA policy."),
-    Row("reservedMemory", "list", None, "--reserved-memory", "Memory kept free per NUMA node."),
+    # NUMA
+    Row("topologyManagerPolicy", "text", "none", "--topology-manager-policy",
+        "How strictly CPUs, memory and devices of a pod come from the same NUMA nodes.", "topology_manager_policy",
+        choices=("none", "best-effort", "restricted", "single-numa-node"), zero_is_unset=True),
+    Row("topologyManagerScope", "text", "container", "--topology-manager-scope",
+        "Whether each container is aligned, or the pod as a whole.", "topology_manager_scope",
+        choices=("container", "pod"), zero_is_unset=True),
+    Row("topologyManagerPolicyOptions", "map", {}, "--topology-manager-policy-options",
+        "prefer-closest-numa-nodes and max-allowable-numa-nodes.", "topology_manager_policy_options"),
+
+    # Without effect: DRA
     Row("draManagerReconcilePeriod", "duration", "1m", "", "How often claimed devices are compared."),
 
     # Without effect: the node's own server and its certificates
@@ -209,16 +217,15 @@ ROWS: tuple[Row, ...] = (
     Row("readOnlyPort", "integer", 0, "--read-only-port", "Port without authentication; 0 is none."),
     Row("healthzPort", "integer", 10248, "--healthz-port", "Port of the health endpoint."),
     Row("healthzBindAddress", "text", "127.0.0.1", "--healthz-bind-address", "Address of the health endpoint."),
-    Row("tlsCertFile", "text", "", "--tls-cert-file", "Serving certificate."),
-    Row("tlsPrivateKeyFile", "text", "", "--tls-private-key-file", "Key of the serving certificate."),
     Row("tlsCipherSuites", "texts", [], "--tls-cipher-suites", "Allowed cipher suites."),
     Row("tlsCurvePreferences", "list", None, "", "Allowed key exchanges, by number."),
     Row("tlsMinVersion", "text", "", "--tls-min-version", "Oldest TLS version."),
-    Row("rotateCertificates", "boolean", False, "--rotate-certificates", "Renew the client certificate."),
-    Row("serverTLSBootstrap", "boolean", False, "--rotate-server-certificates", "Ask the cluster for a certificate."),
-    Row("authentication.x509.clientCAFile", "text", "", "--client-ca-file", "Who signs client certificates."),
+    Row("rotateCertificates", "boolean", False, "--rotate-certificates",
+        "Renew the client certificate; always done."),
     Row("authentication.webhook.enabled", "boolean", True, "--authentication-token-webhook",
         "Ask the API about bearer tokens."),
+    Row("authentication.x509.clientCAFile", "text", "", "--client-ca-file",
+        "CA of client certificates; empty: that of the kubeconfig.", "client_ca_file"),
     Row("authentication.webhook.cacheTTL", "duration", "2m", "--authentication-token-webhook-cache-ttl",
         "How long answers about tokens are cached.", "token_cache_s",
         zero_is_unset=True),
@@ -250,6 +257,20 @@ ROWS: tuple[Row, ...] = (
     Row("imagePullCredentialsVerificationPolicy", "text", "", "", "Which pods must prove access to present images.",
         changed={"1.35": "NeverVerifyPreloadedImages"}),
     Row("preloadedImagesVerificationAllowlist", "texts", [], "", "Images that every pod may use once present."),
+
+    # The certificate of the node's server
+    Row("tlsCertFile", "text", "", "--tls-cert-file",
+        "Serving certificate; without one, and without serverTLSBootstrap, the client certificate serves.",
+        "tls_cert_file"),
+    Row("tlsPrivateKeyFile", "text", "", "--tls-private-key-file", "Key of the serving certificate.",
+        "tls_private_key_file"),
+    Row("serverTLSBootstrap", "boolean", False, "--rotate-server-certificates",
+        "Request the serving certificate from the cluster, and renew it.", "server_tls_bootstrap"),
+
+    # The Node that is registered
+    Row("registerWithTaints", "taints", None, "--register-with-taints", "Taints of a newly created Node.",
+        "register_with_taints"),
+    Row("providerID", "text", "", "--provider-id", "The machine's name at its cloud provider.", "provider_id"),
 
     # Shutdown of the machine, where systemd-logind runs
     Row("shutdownGracePeriod", "duration", "0s", "", "Time for pods when the machine shuts down.",
@@ -286,12 +307,17 @@ ROWS: tuple[Row, ...] = (
     Row("userNamespaces.idsPerPod", "long", 65536, "",
         "Users and groups of a pod with hostUsers: false; a multiple of 65536.", "user_ids_per_pod"),
 
+    # DNS of pods
+    Row("clusterDomain", "text", "", "--cluster-domain", "DNS domain of the cluster, searched first.",
+        "cluster_domain"),
+    Row("clusterDNS", "texts", [], "--cluster-dns",
+        "DNS servers of pods with dnsPolicy ClusterFirst; without any, they use the node's.", "cluster_dns"),
+    Row("resolvConf", "text", "/etc/resolv.conf", "--resolv-conf",
+        "The node's resolver file, which pods inherit; empty: none.", "resolv_conf"),
+
     # Without effect: runtime, network, volumes
     Row("imageServiceEndpoint", "text", "", "--image-service-endpoint", "Socket of the image service, if it differs."),
     Row("runtimeRequestTimeout", "duration", "2m", "--runtime-request-timeout", "Timeout of requests to the runtime."),
-    Row("clusterDomain", "text", "", "--cluster-domain", "DNS domain of the cluster."),
-    Row("clusterDNS", "texts", [], "--cluster-dns", "DNS servers of the cluster."),
-    Row("resolvConf", "text", "/etc/resolv.conf", "--resolv-conf", "Resolver file that pods inherit."),
     Row("podCIDR", "text", "", "--pod-cidr", "Addresses of pods on a node without a cluster."),
     Row("hairpinMode", "text", "promiscuous-bridge", "--hairpin-mode", "How a pod reaches itself through a Service."),
     Row("makeIPTablesUtilChains", "boolean", True, "--make-iptables-util-chains", "Leave a hint in iptables."),
@@ -305,8 +331,6 @@ ROWS: tuple[Row, ...] = (
 
     # Without effect: the cluster's side, shutdown, and the rest
     Row("registerNode", "boolean", True, "--register-node", "Create the Node object."),
-    Row("registerWithTaints", "list", None, "--register-with-taints", "Taints of a newly created Node."),
-    Row("providerID", "text", "", "--provider-id", "The machine's name at its cloud provider."),
     Row("eventRecordQPS", "integer", 50, "--event-qps", "Events per second; 0 is unlimited."),
     Row("eventBurst", "integer", 100, "--event-burst", "Events in one burst."),
     Row("kubeAPIQPS", "integer", 50, "--kube-api-qps", "Requests per second to the API server."),

@@ -1,12 +1,10 @@
-"""Exclusive CPUs under the static policy: which container gets which, and the shared pool (02 §10).
+"""Exclusive CPUs under the static policy: which container gets which, and the shared pool (07 §2.2, 07 §2.3).
 
-CPUs are taken in whole parts first: NUMA nodes and sockets that are entirely free, then whole cores, then single
-threads of cores and sockets already in use, so that free ones stay whole. Reserved CPUs are never assigned. CPUs that
-no container owns are the shared pool; it includes reserved CPUs, unless `strict-cpu-reservation` excludes them.
+CPUs are taken in whole parts first (`packing`), or from several NUMA nodes (`distribution`). Reserved CPUs are never
+assigned. CPUs that no container owns are the shared pool; it includes reserved CPUs, unless `strict-cpu-reservation`
+excludes them. Containers may reuse the CPUs of ordinary init containers; a sidecar keeps its own.
 
-Containers reuse the CPUs of ordinary init containers; a sidecar keeps its own.
-
-Kubernetes: pkg/kubelet/cm/cpumanager/policy_static.go, cpu_assignment.go.
+Kubernetes: pkg/kubelet/cm/cpumanager/policy_static.go.
 """
 
 from __future__ import annotations
@@ -16,34 +14,24 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from plimsoll.errors import StructuredError
-from plimsoll.rules.cpumanager.topology import Cpus, CpuTopology
+from plimsoll.rules.config.manager_options import NO_CPU_OPTIONS, CpuOptions
+from plimsoll.rules.cpumanager.distribution import DistributionError, distributed
+from plimsoll.rules.cpumanager.packing import UNEXPECTED, NotEnoughCpusError, packed
+from plimsoll.rules.cpumanager.topology import NO_CPUS, Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
-from plimsoll.rules.model.objects import Pod, is_sidecar
-from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus
+from plimsoll.rules.model.objects import CPU, Container, Pod, is_sidecar
+from plimsoll.rules.numa import NO_HINT, Hint, HintLists, Hints, masks, nodes_of
+from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import qos_class
 
-UNEXPECTED, SMT_ALIGNMENT = "UnexpectedAdmissionError", "SMTAlignmentError"
-# Supported options of the policy; a node with another option does not start.
-FULL_CORES, STRICT_RESERVATION = "full-pcpus-only", "strict-cpu-reservation"
-HONOURED_OPTIONS = frozenset({FULL_CORES, STRICT_RESERVATION})
-NO_CPUS: Cpus = frozenset()
+__all__ = ["NO_CPUS", "UNEXPECTED", "NotEnoughCpusError"]
+SMT_ALIGNMENT = "SMTAlignmentError"
 Owned = Mapping[str, Mapping[str, Cpus]]  # pod uid → container name → its CPUs
 
 
-class NotEnoughCpusError(StructuredError):
-    reason = UNEXPECTED
-
-    requested: int
-    available: int
-    template = (
-        "Allocate failed due to not enough cpus available to satisfy request: requested={requested}, "
-        "available={available}, which is unexpected"
-    )
-
-
 class NotWholeCoresError(StructuredError):
-    """`full-pcpus-only`. `free`: CPUs in whole free cores, if too few; None: not a multiple of a core."""
+    """`full-pcpus-only`. `free`: CPUs outside reserved cores, if too few; None: not a multiple of a core (CM-16)."""
 
     reason = SMT_ALIGNMENT
 
@@ -60,139 +48,197 @@ class NotWholeCoresError(StructuredError):
         )
 
 
+CpuAssignmentError = NotEnoughCpusError | NotWholeCoresError | DistributionError
+CPU_ERRORS = (NotEnoughCpusError, NotWholeCoresError, DistributionError)
+
+
 class CpuPlan(msgspec.Struct, frozen=True):
-    """A machine's CPUs, the reserved ones, and the options of the policy."""
+    """A machine's CPUs, the reserved ones, and the options of the policy. `keeps_assigned`: what a container owns stays
+    when its request changes; `smt_by_cause`: the text of the SMT error names the cause even if no CPU is free."""
 
     topology: CpuTopology
     reserved: Cpus
-    full_cores: bool = False
-    strict: bool = False
+    options: CpuOptions = NO_CPU_OPTIONS
+    smt_by_cause: bool = True
+
+    @property
+    def reserved_physical(self) -> Cpus:
+        """All CPUs of the cores with a reserved CPU (CM-6)."""
+        return frozenset(
+            cpu for members in self.topology.by_core.values() if members & self.reserved for cpu in members
+        )
 
     def shared(self, owned: Owned) -> Cpus:
         """The CPUs of containers without exclusive CPUs: all that are not owned."""
         taken = taken_by(owned)
-        return self.topology.cpus - taken - (self.reserved if self.strict else NO_CPUS)
+        return self.topology.cpus - taken - (self.reserved if self.options.strict_cpu_reservation else NO_CPUS)
 
     def assignable(self, owned: Owned) -> Cpus:
         return self.topology.cpus - taken_by(owned) - self.reserved
 
+    def take(self, available: Cpus, count: int) -> Cpus:
+        """Raises one of CPU_ERRORS."""
+        options, spread = self.options, self.options.distribute_cpus_across_cores
+        if options.distribute_cpus_across_numa:
+            group = self.topology.threads_per_core if options.full_pcpus_only else 1
+            return distributed(self.topology, available, count, group, spread=spread)
+        by_uncore = options.prefer_align_cpus_by_uncorecache
+        return packed(self.topology, available, count, spread=spread, by_uncore=by_uncore)
 
-def reserved_set(topology: CpuTopology, explicit: Iterable[int], count: int) -> Cpus:
-    """The configured CPUs, or as many from the low cores: 8 CPUs with siblings i, i+4, reserve 2 → {0, 4}."""
-    named = frozenset(explicit)
-    return named or take(topology, topology.cpus, count)
+    def near(self, pool: Cpus, count: int, mask: int | None) -> Cpus:
+        """CPUs of the mask's NUMA nodes first, then others: the mask does not confine (CM-14, CM-17)."""
+        near: Cpus = NO_CPUS
+        if mask is not None:
+            aligned = pool & self._aligned(mask)
+            near = self.take(aligned, min(count, len(aligned)))
+        return near | self.take(pool - near, count - len(near))
+
+    def _aligned(self, mask: int) -> Cpus:
+        nodes = nodes_of(mask)
+        if not self.options.align_by_socket:
+            return self.topology.in_nodes(nodes)
+        sockets = self.topology.sockets_of(nodes)
+        return NO_CPUS.union(*(self.topology.by_socket[socket] for socket in sockets))
+
+    def check_whole_cores(self, count: int, free: Cpus) -> None:
+        """`free`: the shared pool. Raises NotWholeCoresError (CM-16)."""
+        per_core = self.topology.threads_per_core
+        if not self.options.full_pcpus_only:
+            return
+        if count % per_core:
+            raise NotWholeCoresError(count, per_core)
+        physical = len(free - self.reserved_physical)
+        if count > physical:
+            raise NotWholeCoresError(count, per_core, physical if physical or self.smt_by_cause else None)
+
+
+def cpu_hints(plan: CpuPlan, available: Cpus, reusable: Cpus, count: int) -> Hints:
+    """NUMA masks from which so many CPUs can come (CM-19). `reusable`: of the pod's init containers, all are kept."""
+    topology = plan.topology
+    smallest, found = topology.numa_nodes, []
+    places = topology.places
+    reused = [places[cpu].numa for cpu in reusable]
+    offered = [places[cpu].numa for cpu in available]
+    for mask in masks(topology.by_numa):
+        size = mask.bit_count()
+        if size < smallest and sum(len(topology.by_numa[node]) for node in nodes_of(mask)) >= count:
+            smallest = size
+        if not all(mask >> node & 1 for node in reused):
+            continue
+        if len(reused) + sum(mask >> node & 1 for node in offered) >= count:
+            found.append(mask)
+    return tuple(Hint(mask, mask.bit_count() == smallest or _fills_sockets(plan, mask, smallest)) for mask in found)
+
+
+def _fills_sockets(plan: CpuPlan, mask: int, smallest: int) -> bool:
+    """align-by-socket: no more sockets than the smallest number of nodes needs (CM-22)."""
+    per_socket = plan.topology.numa_nodes // plan.topology.sockets
+    if not plan.options.align_by_socket or not per_socket:
+        return False
+    return len(plan.topology.sockets_of(nodes_of(mask))) == -(-smallest // per_socket)
+
+
+def reserved_set(plan: CpuPlan, explicit: Iterable[int], count: int) -> Cpus:
+    """The configured CPUs, or as many as the allocator with these options takes (CM-5): 8 CPUs with siblings i, i+4,
+    reserve 2 → {0, 4}, with distribute-cpus-across-cores {0, 1}."""
+    return frozenset(explicit) or plan.take(plan.topology.cpus, count)
 
 
 def taken_by(owned: Owned) -> Cpus:
     return frozenset(cpu for containers in owned.values() for cpus in containers.values() for cpu in cpus)
 
 
-def assigned(pod: Pod, owned: Owned, plan: CpuPlan, policy: NodePolicy) -> dict[str, Cpus]:
-    """Container → its CPUs, for the containers of the pod with exclusive CPUs; owned CPUs are kept (02 §10).
+class CpuAllocation:
+    """The CPUs of one pod, container by container: a hint provider of the topology manager (AD-4)."""
 
-    A resized container keeps as many of its CPUs as possible: it grows by free CPUs, or shrinks to a part of its own.
-    Raises NotEnoughCpusError or NotWholeCoresError; nothing is assigned then.
-    """
-    before, spec = owned.get(pod.metadata.uid, {}), pod.spec
-    qos = qos_class(pod, gates=policy.gates)
-    containers = spec.init_containers + spec.containers
-    counts = {container.name: exclusive_cpus(pod, container, qos, policy) for container in containers}
-    kept = {
-        name: own if len(own) <= counts[name] else take(plan.topology, own, counts[name])
-        for name, own in before.items()
-        if name in counts
-    }
-    free = set(plan.assignable({**owned, pod.metadata.uid: kept}))
-    reusable: set[int] = set()
-    result: dict[str, Cpus] = {}
-    for container in containers:
-        count, own = counts[container.name], kept.get(container.name, NO_CPUS)
-        if count == 0:
-            continue
-        cpus = own if len(own) == count else _other_number(own, count, frozenset(free), frozenset(reusable), plan)
-        result[container.name] = cpus
-        free -= cpus
-        if container in spec.init_containers and not is_sidecar(container):
-            reusable |= cpus
+    def __init__(self, pod: Pod, owned: Owned, plan: CpuPlan, policy: NodePolicy) -> None:
+        """A resized container keeps as many of its CPUs as possible: it grows by free CPUs, or shrinks to a part of
+        its own (profile `documents`)."""
+        self._pod, self._plan, self._policy = pod, plan, policy
+        self._qos = qos_class(pod, gates=policy.gates)
+        spec = pod.spec
+        self._inits = {each.name for each in spec.init_containers if not is_sidecar(each)}
+        self._counts = {
+            each.name: exclusive_cpus(pod, each, self._qos, policy)
+            for each in (*spec.init_containers, *spec.containers)
+        }
+        self._owned, self._reusable = owned, NO_CPUS
+        self.before = owned.get(pod.metadata.uid, {})
+        self._kept = {
+            name: own if len(own) <= self._counts[name] else plan.take(own, self._counts[name])
+            for name, own in self.before.items()
+            if self._counts.get(name)
+        }
+        self.result: dict[str, Cpus] = {}
+
+    def _all_owned(self) -> Owned:
+        return {**self._owned, self._pod.metadata.uid: {**self._kept, **self.result}}
+
+    def hints(self, container: Container) -> HintLists:
+        count = self._counts[container.name]
+        if not count:
+            return {}
+        own = self.before.get(container.name)
+        if own is not None:
+            return {CPU: cpu_hints(self._plan, own, NO_CPUS, count) if len(own) == count else ()}
+        return {CPU: cpu_hints(self._plan, self._plan.assignable(self._all_owned()), self._reusable, count)}
+
+    def pod_hints(self) -> HintLists:
+        """Of the whole pod, before any of its containers is assigned CPUs in this run (CM-21)."""
+        count = pod_exclusive_cpus(self._pod, self._qos, self._policy)
+        if not count:
+            return {}
+        if any(len(own) != self._counts.get(name, 0) for name, own in self.before.items()):
+            return {CPU: ()}
+        assigned = NO_CPUS.union(*self.before.values())
+        if len(assigned) == count:
+            return {CPU: cpu_hints(self._plan, assigned, NO_CPUS, count)}
+        return {CPU: cpu_hints(self._plan, self._plan.assignable(self._owned), assigned, count)}
+
+    def allocate(self, container: Container, hint: Hint = NO_HINT) -> None:
+        """Raises one of CPU_ERRORS."""
+        name = container.name
+        count, own = self._counts[name], self._kept.get(name, NO_CPUS)
+        if not count:
+            return
+        cpus = own if len(own) == count else self._more(count, own, hint)
+        self.result[name] = cpus
+        if name in self._inits:
+            self._reusable |= cpus
         else:
-            reusable -= cpus
-    return result
+            self._reusable -= cpus
+
+    def _more(self, count: int, own: Cpus, hint: Hint) -> Cpus:
+        owned = self._all_owned()
+        self._plan.check_whole_cores(count, self._plan.shared(owned) | own)
+        pool = (self._plan.assignable(owned) | self._reusable) - own
+        if len(pool) + len(own) < count:
+            raise NotEnoughCpusError(count, len(pool) + len(own))
+        return own | self._plan.near(pool, count - len(own), hint.mask)
 
 
-def _other_number(own: Cpus, count: int, free: Cpus, reusable: Cpus, plan: CpuPlan) -> Cpus:
-    topology, per_core = plan.topology, plan.topology.threads_per_core
-    if plan.full_cores:
-        if count % per_core:
-            raise NotWholeCoresError(count, per_core)
-        whole = _in_whole_cores(topology, free | own | reusable)
-        if len(whole) < count:
-            raise NotWholeCoresError(count, per_core, len(whole))
-    if len(free | own | reusable) < count:
-        raise NotEnoughCpusError(count, len(free | own | reusable))
-    # CPUs of the pod's init containers come first: they would be idle otherwise.
-    missing = count - len(own)
-    inherited = reusable - own
-    again = inherited if len(inherited) <= missing else take(topology, inherited, missing)
-    return own | again | take(topology, free - own - again, missing - len(again))
+def assigned(pod: Pod, owned: Owned, plan: CpuPlan, policy: NodePolicy) -> dict[str, Cpus]:
+    """Container → its CPUs, for the containers of the pod with exclusive CPUs; owned CPUs are kept.
 
-
-def _in_whole_cores(topology: CpuTopology, cpus: Cpus) -> Cpus:
-    cores = _groups(topology, topology.cpus, "core")
-    return frozenset(cpu for members in cores.values() if members <= cpus for cpu in members)
-
-
-# --- choosing by topology ---
-
-
-def take(topology: CpuTopology, available: Cpus, count: int) -> Cpus:
-    """`count` of the available CPUs, in whole parts first. Raises NotEnoughCpusError."""
-    if len(available) < count:
-        raise NotEnoughCpusError(count, len(available))
-    taken: set[int] = set()
-    levels = ("numa", "socket") if topology.sockets >= topology.numa_nodes else ("socket", "numa")
-    for level in (*levels, "core"):
-        for members in _free_parts(topology, frozenset(available - taken), level, levels):
-            if len(members) <= count - len(taken):
-                taken |= members
-    for cpu in _by_place(topology, frozenset(available - taken), levels):
-        if len(taken) == count:
-            break
-        taken.add(cpu)
-    return frozenset(taken)
-
-
-def _groups(topology: CpuTopology, cpus: Cpus, level: str) -> dict[int, Cpus]:
-    found: dict[int, set[int]] = {}
-    for cpu in cpus:
-        found.setdefault(getattr(topology.places[cpu], level), set()).add(cpu)
-    return {key: frozenset(members) for key, members in found.items()}
-
-
-def _free_parts(topology: CpuTopology, available: Cpus, level: str, levels: tuple[str, ...]) -> list[Cpus]:
-    """Parts with all CPUs available, in the order in which they are taken."""
-    whole = _groups(topology, topology.cpus, level)
-    order = dict.fromkeys(getattr(topology.places[cpu], level) for cpu in _by_place(topology, available, levels))
-    return [whole[key] for key in order if whole[key] <= available]
-
-
-def _by_place(topology: CpuTopology, available: Cpus, levels: tuple[str, ...]) -> list[int]:
-    """Parts with the fewest available CPUs first, at every level: parts in use before free ones."""
-    nested = (*levels, "core")
-    left = {level: _groups(topology, available, level) for level in nested}
-
-    def key(cpu: int) -> tuple[int, ...]:
-        parts = ((len(left[level][part]), part) for level in nested for part in (getattr(topology.places[cpu], level),))
-        return (*(number for pair in parts for number in pair), cpu)
-
-    return sorted(available, key=key)
+    Without a topology manager. Raises one of CPU_ERRORS; nothing is assigned then.
+    """
+    allocation = CpuAllocation(pod, owned, plan, policy)
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        allocation.allocate(container)
+    return allocation.result
 
 
 # --- the checkpoint ---
 
 
 def state_error(owned: Owned, shared: Cpus, plan: CpuPlan) -> str:
-    """Why the checkpoint does not fit this machine and configuration; empty if it does."""
-    if plan.strict:
+    """Why the checkpoint does not fit this machine and configuration; empty if it does (CM-28)."""
+    strict = plan.options.strict_cpu_reservation
+    if not shared and not owned:
+        return ""  # a fresh file
+    if not shared and plan.shared(owned):
+        return "default cpuset cannot be empty"  # a kubelet says so even if pods own every CPU, and does not start
+    if strict:
         if plan.reserved & shared:
             return (
                 f'some of strictly reserved cpus: "{cpu_text(plan.reserved & shared)}" are present in defaultCpuSet: '
@@ -207,7 +253,7 @@ def state_error(owned: Owned, shared: Cpus, plan: CpuPlan) -> str:
                     f'pod: {uid}, container: {name} cpuset: "{cpu_text(cpus)}" overlaps with default cpuset '
                     f'"{cpu_text(shared)}"'
                 )
-    every = plan.topology.cpus - (plan.reserved if plan.strict else NO_CPUS)
+    every = plan.topology.cpus - (plan.reserved if strict else NO_CPUS)
     if taken_by(owned) | shared != every:
         return (
             f'current set of available CPUs "{cpu_text(every)}" doesn\'t match with CPUs in state '

@@ -1,12 +1,13 @@
-"""The CPU topology of a machine: threads of a core, cores of a socket, NUMA nodes.
+"""The CPU topology of a machine: threads of a core, cores of a socket, NUMA nodes, caches of the last level.
 
-A core is named by its lowest CPU, because the kernel's `core_id` restarts in every socket. `details` parses the texts
-of `/sys/devices/system/cpu`; `flat` is a machine of which only the number of CPUs is known.
+A core is named by its lowest CPU, because the kernel's `core_id` restarts in every socket (CM-1). `details` parses the
+texts of `/sys/devices/system/cpu`; `flat` is a machine of which only the number of CPUs is known.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 import msgspec
 
@@ -14,35 +15,81 @@ from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.cpuset import cpu_numbers
 
 Cpus = frozenset[int]
+NO_CPUS: Cpus = frozenset()
 
 
 class LogicalCpu(msgspec.Struct, frozen=True, gc=False):
-    """The core, socket and NUMA node of one CPU."""
+    """The core, socket and NUMA node of one CPU. `cache`: its cache of the last level; None: one for the socket."""
 
     core: int
     socket: int
     numa: int
-
-
-class CpuTopology(msgspec.Struct, frozen=True):
-    places: Mapping[int, LogicalCpu]
+    cache: int | None = None
 
     @property
+    def uncore(self) -> int:
+        return self.socket if self.cache is None else self.cache
+
+
+class CpuTopology(msgspec.Struct, frozen=True, dict=True):
+    places: Mapping[int, LogicalCpu]
+
+    @cached_property
     def cpus(self) -> Cpus:
         return frozenset(self.places)
 
+    @cached_property
+    def by_core(self) -> Mapping[int, Cpus]:
+        return self.parts(self.places, "core")
+
+    @cached_property
+    def by_socket(self) -> Mapping[int, Cpus]:
+        return self.parts(self.places, "socket")
+
+    @cached_property
+    def by_numa(self) -> Mapping[int, Cpus]:
+        return self.parts(self.places, "numa")
+
+    @cached_property
+    def by_uncore(self) -> Mapping[int, Cpus]:
+        return self.parts(self.places, "uncore")
+
+    def parts(self, cpus: Iterable[int], level: str) -> dict[int, Cpus]:
+        """Of these CPUs: number of the core, socket, NUMA node or cache → its CPUs."""
+        found: dict[int, set[int]] = {}
+        for cpu in cpus:
+            found.setdefault(getattr(self.places[cpu], level), set()).add(cpu)
+        return {key: frozenset(members) for key, members in found.items()}
+
+    # Averages, as the kubelet computes them: with an offline sibling no core of two threads counts as free (CM-2).
+
     @property
     def threads_per_core(self) -> int:
-        cores = {each.core for each in self.places.values()}
-        return len(self.places) // len(cores) if cores else 1
+        return len(self.places) // len(self.by_core) if self.places else 1
+
+    @property
+    def cpus_per_socket(self) -> int:
+        return len(self.places) // len(self.by_socket) if self.places else 0
+
+    @property
+    def cpus_per_uncore(self) -> int:
+        return len(self.places) // len(self.by_uncore) if self.places else 0
 
     @property
     def sockets(self) -> int:
-        return len({each.socket for each in self.places.values()})
+        return len(self.by_socket)
 
     @property
     def numa_nodes(self) -> int:
-        return len({each.numa for each in self.places.values()})
+        return len(self.by_numa)
+
+    def in_nodes(self, nodes: Iterable[int]) -> Cpus:
+        """The CPUs of these NUMA nodes."""
+        return NO_CPUS.union(*(self.by_numa.get(node, NO_CPUS) for node in nodes))
+
+    def sockets_of(self, nodes: Iterable[int]) -> frozenset[int]:
+        """The sockets that these NUMA nodes touch."""
+        return frozenset(self.places[cpu].socket for cpu in self.in_nodes(nodes))
 
     def only(self, cpus: Iterable[int]) -> CpuTopology:
         return CpuTopology({cpu: self.places[cpu] for cpu in sorted(cpus)})
@@ -54,10 +101,12 @@ def flat(count: int) -> CpuTopology:
 
 
 class CpuTexts(msgspec.Struct, frozen=True):
-    """Of one CPU, from `cpuN/topology`: `physical_package_id` and `thread_siblings_list`."""
+    """Of one CPU, from `cpuN/topology`: `physical_package_id` and `thread_siblings_list`; `cache`: the
+    `shared_cpu_list` of its cache of level 3."""
 
     package: str
     siblings: str
+    cache: str = ""
 
 
 def details(online: str, cpus: Mapping[int, CpuTexts], numa_lists: Mapping[int, str]) -> CpuTopology:
@@ -70,7 +119,8 @@ def details(online: str, cpus: Mapping[int, CpuTexts], numa_lists: Mapping[int, 
         siblings = _numbers(f"cpu{cpu}/topology/thread_siblings_list", texts.siblings) if texts is not None else ()
         core = min((sibling for sibling in siblings if sibling in numbers), default=cpu)
         package = int(texts.package) if texts is not None and texts.package.strip().isdigit() else 0  # −1: not known
-        places[cpu] = LogicalCpu(core, package, numa_of.get(cpu, 0))
+        sharing = _numbers(f"cpu{cpu}/cache/index3/shared_cpu_list", texts.cache) if texts is not None else ()
+        places[cpu] = LogicalCpu(core, package, numa_of.get(cpu, 0), min(sharing, default=None))
     return CpuTopology(places)
 
 

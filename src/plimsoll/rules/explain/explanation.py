@@ -8,6 +8,7 @@ import msgspec
 
 from plimsoll.rules.cgroups.desired import EVERYTHING, Cgroup, Shown, Workload, desired_tree
 from plimsoll.rules.cgroups.reasons import human_bytes
+from plimsoll.rules.config.manager_options import cpu_options
 from plimsoll.rules.eviction.ranking import ranking_request
 from plimsoll.rules.eviction.storage_limits import storage_limits
 from plimsoll.rules.explain.advice import (
@@ -120,8 +121,8 @@ def _shared_cpus(workloads: Sequence[Workload], setting: NodeConfig) -> int | No
     """The CPUs that are not exclusive; None without the static policy."""
     if not setting.policy.static_cpus:
         return None
-    strict = setting.config.cpu_manager_policy_options.get("strict-cpu-reservation") == "true"
-    reserved = reserved_cpus(setting.config) if strict else 0
+    options = cpu_options(setting.config.cpu_manager_policy_options)
+    reserved = reserved_cpus(setting.config) if options.strict_cpu_reservation else 0
     return max(setting.machine.cores - reserved - sum(work.exclusive_cpus for work in workloads), 0)
 
 

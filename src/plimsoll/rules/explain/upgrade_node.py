@@ -76,8 +76,8 @@ class Read(msgspec.Struct, frozen=True):
 
 
 def read_both(document: JsonObject, old: Profile, new: Profile, flags: Flags) -> Read:
-    before, own = _readable(document, old, flags)
-    after, refused = _readable(document, new, flags)
+    before, own = readable(document, old, flags)
+    after, refused = readable(document, new, flags)
     known = {str(error) for error in own}
     fresh = tuple(error for error in refused if str(error) not in known)
     notes = tuple(f"{error}: not used here" for error in own)
@@ -89,7 +89,7 @@ def _on_any_kernel(config: KubeletConfig) -> KubeletConfig:
     return msgspec.structs.replace(config, fail_cgroup_v1=False)
 
 
-def _readable(document: JsonObject, profile: Profile, flags: Flags) -> tuple[ParsedConfig, list[InvalidConfigError]]:
+def readable(document: JsonObject, profile: Profile, flags: Flags) -> tuple[ParsedConfig, list[InvalidConfigError]]:
     """The configuration without what is refused, and the errors."""
     refused: list[InvalidConfigError] = []
     while True:
@@ -131,7 +131,7 @@ def without(document: JsonObject, path: str) -> JsonObject:
 def without_defaults(document: JsonObject, profile: Profile, *, gates_too: bool) -> JsonObject:
     """A configuration as a file would have it. `/configz` also shows every default of the running release, and a newer
     kubelet has others. A kubelet shows only the gates that are set, Plimsoll's node all (`gates_too`)."""
-    parsed, _ = _readable(document, profile, {})
+    parsed, _ = readable(document, profile, {})
     default = default_config(profile)
     for row in ROWS:
         if not row.attribute or not row.in_file or row.name == "featureGates":

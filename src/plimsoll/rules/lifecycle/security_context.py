@@ -163,8 +163,9 @@ def only_user(pod: RunPod) -> int | None:
     return users.pop() if len(users) == 1 else None
 
 
-def without_effect(pod: RunPod, *, has_selinux: bool) -> list[str]:
-    """Sentences about what the pod asks for and this node accepts without doing it."""
+def without_effect(pod: RunPod, *, has_selinux: bool, forwards_ports: bool) -> list[str]:
+    """Sentences about what the pod asks for and this node accepts without doing it. `forwards_ports`: hostPorts are the
+    container runtime's to forward."""
     contexts: list[tuple[str, SecurityContext | PodSecurityContext | None]] = [("spec", pod.spec.security_context)]
     contexts += [(container_path(pod, each), each.security_context) for each in containers_of(pod)]
     fields = [
@@ -176,7 +177,7 @@ def without_effect(pod: RunPod, *, has_selinux: bool) -> list[str]:
         f"{container_path(pod, each)}.ports[{place}].hostPort"
         for each in containers_of(pod)
         for place, port in enumerate(each.ports)
-        if port.host_port and not pod.spec.host_network
+        if port.host_port and not pod.spec.host_network and not forwards_ports
     ]
     reasons = ((fields, "SELinux is not enabled on this node"), (ports, "this node forwards no ports to pods"))
     return [f"{', '.join(paths)}: no effect, {reason}" for paths, reason in reasons if paths]

@@ -276,9 +276,16 @@ class Taint(Lean, frozen=True, gc=False):
     effect: str = ""
 
 
+class NodePodPreemptionPolicy(Lean, frozen=True, gc=False):
+    """`disable_resize_preemption`: who does not want pods to be preempted for resizes on this node."""
+
+    disable_resize_preemption: tuple[str, ...] = ()
+
+
 class NodeSpec(Lean, frozen=True, gc=False):
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
+    pod_preemption_policy: NodePodPreemptionPolicy = NodePodPreemptionPolicy()
 
 
 class NodeSwap(Lean, frozen=True, gc=False):

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import ResourceList
@@ -104,6 +105,7 @@ class NodeHealth(msgspec.Struct, frozen=True):
     images: tuple[ImageOnNode, ...] = ()
     warnings: Mapping[str, str] = {}  # extension conditions that are True, each with a sentence
     runtime: RuntimeReport | None = None  # None before it is known
+    devices: Mapping[str, tuple[int, int]] = {}  # extended resource → capacity and allocatable
 
 
 def capacity_document(amounts: ResourceList) -> JsonObject:
@@ -137,13 +139,14 @@ def node_status(
 ) -> JsonObject:
     """The status to report; `before`: the conditions in the API."""
     declared = declared_features(setting.profile, setting.config.feature_gates)
+    devices = sorted(health.devices.items())
     return {
         "addresses": [
             {"type": "InternalIP", "address": facts.internal_ip},
             {"type": "Hostname", "address": facts.hostname},
         ],
-        "allocatable": capacity_document(setting.allocatable),
-        "capacity": capacity_document(setting.capacity),
+        "allocatable": capacity_document(setting.allocatable) | {name: str(n) for name, (_, n) in devices},
+        "capacity": capacity_document(setting.capacity) | {name: str(n) for name, (n, _) in devices},
         "conditions": conditions(health, before, now),
         "daemonEndpoints": {"kubeletEndpoint": {"Port": facts.port}},
         "images": _images(health.images, setting.config.node_status_max_images),
@@ -241,8 +244,19 @@ def node_document(facts: NodeFacts, setting: NodeConfig, health: NodeHealth, now
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": facts.name, "labels": node_labels(facts), "annotations": annotations},
-        "spec": {},
+        "spec": _spec(setting.config),
         "status": node_status(facts, setting, health, (), now),
+    }
+
+
+def _spec(config: KubeletConfig) -> JsonObject:
+    taints = [
+        {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
+        for taint in config.register_with_taints or ()
+    ]
+    return {
+        **({"taints": taints} if taints else {}),
+        **({"providerID": config.provider_id} if config.provider_id else {}),
     }
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.rules.cpumanager.assignment import CpuPlan, NotEnoughCpusError, NotWholeCoresError, assigned
+from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuPlan, assigned
 from plimsoll.rules.cpumanager.topology import Cpus
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import Pod
@@ -38,13 +38,13 @@ class PredictedCpus:
         for pod in allocated:
             try:
                 self._owned[load_key(pod)] = self._assigned(pod)
-            except (NotEnoughCpusError, NotWholeCoresError):
+            except CPU_ERRORS:
                 continue  # it runs, so the node used another order; its CPUs are unknown
 
     def refusal(self, pod: Pod) -> AdmissionRefusal | None:
         try:
             self._assigned(pod)
-        except (NotEnoughCpusError, NotWholeCoresError) as error:
+        except CPU_ERRORS as error:
             return AdmissionRefusal(error.reason, str(error))
         return None
 

@@ -144,7 +144,12 @@ def _swaps_memory(desired: Pod, allocated: Pod, may_swap: Callable[[Pod, Contain
 
 def _exclusive_refusal(desired: Pod, allocation: Allocation, setting: ResizeSetting) -> _Infeasible | None:
     """Step 5. Only containers' requests are compared, so a change of the pod level alone passes."""
-    gates = setting.gates
+    gates, profile = setting.gates, setting.profile
+    if setting.static_cpus and not gates.exclusive_cpus and profile.exclusive_resize_any:
+        return _Infeasible(
+            "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy",
+            "guaranteed_pod_cpu_manager_static_policy",
+        )
     if setting.static_cpus and not gates.exclusive_cpus:
         changed = _changed_requests(desired, allocation, CPU, gates)
         if setting.profile.static_cpu_resize == "infeasible" and changed:
@@ -159,7 +164,14 @@ def _exclusive_refusal(desired: Pod, allocation: Allocation, setting: ResizeSett
                     f"container {container.name} asks for {_request(container, CPU)}",
                     "guaranteed_pod_cpu_manager_static_policy",
                 )
-    if setting.static_memory and not gates.exclusive_memory and _changed_requests(desired, allocation, MEMORY, gates):
+    if not setting.static_memory or gates.exclusive_memory or not profile.static_memory_resize_checked:
+        return None
+    if profile.exclusive_resize_any:
+        return _Infeasible(
+            "Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy",
+            "guaranteed_pod_memory_manager_static_policy",
+        )
+    if _changed_requests(desired, allocation, MEMORY, gates):
         return _Infeasible(
             'Resize is infeasible for Guaranteed Pods alongside Memory Manager policy "Static"',
             "guaranteed_pod_memory_manager_static_policy",

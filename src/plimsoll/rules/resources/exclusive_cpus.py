@@ -23,9 +23,10 @@ def exclusive_cpus(pod: Pod, container: Container, qos: QoSClass, policy: NodePo
 
 
 def pod_exclusive_cpus(pod: Pod, qos: QoSClass, policy: NodePolicy) -> int:
-    """CPUs of the pod while it runs: containers reuse the CPUs of ordinary init containers.
+    """CPUs of the pod: the containers and sidecars together, or the largest ordinary init container with the sidecars
+    before it (CM-21).
 
-    Init 4, sidecar 1, containers 2 and 1: max(2 + 1, 4) + 1 = 5.
+    Init 4, sidecar 1, init 4, containers 2 and 1: max(2 + 1 + 1, 4, 1 + 4) = 5.
     """
     spec = pod.spec
     regular = sum(exclusive_cpus(pod, container, qos, policy) for container in spec.containers)
@@ -35,5 +36,5 @@ def pod_exclusive_cpus(pod: Pod, qos: QoSClass, policy: NodePolicy) -> int:
         if is_sidecar(container):
             sidecars += own
         else:
-            largest = max(largest, own)
-    return max(regular, largest) + sidecars
+            largest = max(largest, sidecars + own)
+    return max(regular + sidecars, largest)

@@ -15,10 +15,12 @@ import msgspec
 
 from plimsoll.codec.protobuf.structs import decode, encode
 from plimsoll.codec.protobuf.wire import ProtobufError
+from plimsoll.net.grpc.client import GrpcClient, Headers
+from plimsoll.net.grpc.status import INTERNAL, UNAVAILABLE, GrpcError, GrpcUnavailableError
 from plimsoll.runtime.cri import exec_messages as em
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.grpc import INTERNAL, UNAVAILABLE, GrpcClient, GrpcError, GrpcUnavailableError, Headers
+from plimsoll.runtime.cri.keepalive import Keepalive
 from plimsoll.runtime.interface import RuntimeCallError
 
 A = TypeVar("A", bound=msgspec.Struct)
@@ -85,7 +87,7 @@ IMAGE_FS_INFO = CriCall("ImageService/ImageFsInfo", im.ImageFsInfoResponse, 30, 
 
 class CriClient:
     def __init__(self, socket_path: str, patience_s: float = PATIENCE_S, *, outlives_us: bool = False) -> None:
-        self._grpc = GrpcClient(socket_path, outlives_us=outlives_us)
+        self._grpc = GrpcClient(socket_path, kept_alive=Keepalive if outlives_us else None)
         self._patience_s = patience_s
         self._asking: set[asyncio.Task[bytes]] = set()
 

@@ -11,9 +11,9 @@ import asyncio
 import signal
 from typing import Annotated
 
+from plimsoll.net.grpc.status import FAILED_PRECONDITION, NOT_FOUND
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.calls import CallRefusedError, CriCall, CriClient
-from plimsoll.runtime.cri.grpc import FAILED_PRECONDITION, NOT_FOUND
 
 REFUSAL = "cannot delete running task"  # containerd's message
 _NOT_DEAD_YET = "cannot delete a running process"  # the shim's message, which has no code of its own

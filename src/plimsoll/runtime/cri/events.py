@@ -16,9 +16,9 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 
 from plimsoll.aio import ExponentialBackoff, Wakeup
+from plimsoll.net.grpc.status import UNIMPLEMENTED
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.calls import GET_CONTAINER_EVENTS, CallRefusedError, CriClient
-from plimsoll.runtime.cri.grpc import UNIMPLEMENTED
 from plimsoll.runtime.cri.snapshot import SnapshotReader
 from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 

@@ -193,10 +193,25 @@ class LinuxPodSandboxConfig(Message, frozen=True):
     sysctls: Annotated[dict[str, str], 3] = {}
 
 
+class DNSConfig(Message, frozen=True):
+    servers: Annotated[tuple[str, ...], 1] = ()
+    searches: Annotated[tuple[str, ...], 2] = ()
+    options: Annotated[tuple[str, ...], 3] = ()
+
+
+class PortMapping(Message, frozen=True):
+    protocol: Annotated[int, 1] = 0  # TCP, UDP, SCTP
+    container_port: Annotated[int, 2] = 0
+    host_port: Annotated[int, 3] = 0
+    host_ip: Annotated[str, 4] = ""
+
+
 class PodSandboxConfig(Message, frozen=True):
     metadata: Annotated[PodSandboxMetadata | None, 1] = None
     hostname: Annotated[str, 2] = ""
     log_directory: Annotated[str, 3] = ""
+    dns_config: Annotated[DNSConfig | None, 4] = None
+    port_mappings: Annotated[tuple[PortMapping, ...], 5] = ()
     labels: Annotated[dict[str, str], 6] = {}
     annotations: Annotated[dict[str, str], 7] = {}
     linux: Annotated[LinuxPodSandboxConfig | None, 8] = None
@@ -321,6 +336,16 @@ class ContainerMetadata(Message, frozen=True):
     attempt: Annotated[int, 2] = 0
 
 
+class CriDevice(Message, frozen=True):
+    container_path: Annotated[str, 1] = ""
+    host_path: Annotated[str, 2] = ""
+    permissions: Annotated[str, 3] = ""
+
+
+class CDIDevice(Message, frozen=True):
+    name: Annotated[str, 1] = ""
+
+
 class ContainerConfig(Message, frozen=True):
     metadata: Annotated[ContainerMetadata | None, 1] = None
     image: Annotated[ImageSpec | None, 2] = None
@@ -329,6 +354,7 @@ class ContainerConfig(Message, frozen=True):
     working_dir: Annotated[str, 5] = ""
     envs: Annotated[tuple[KeyValue, ...], 6] = ()
     mounts: Annotated[tuple[CriMount, ...], 7] = ()
+    devices: Annotated[tuple[CriDevice, ...], 8] = ()
     labels: Annotated[dict[str, str], 9] = {}
     annotations: Annotated[dict[str, str], 10] = {}
     log_path: Annotated[str, 11] = ""
@@ -336,6 +362,7 @@ class ContainerConfig(Message, frozen=True):
     stdin_once: Annotated[bool, 13] = False
     tty: Annotated[bool, 14] = False
     linux: Annotated[LinuxContainerConfig | None, 15] = None
+    CDI_devices: Annotated[tuple[CDIDevice, ...], 17] = ()
     stop_signal: Annotated[int, 18] = 0
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from plimsoll.codec.protobuf.structs import Unsigned
 from plimsoll.linux.masked_paths import READ_ONLY, masked_paths
+from plimsoll.rules.lifecycle.host_files import Dns
 from plimsoll.rules.lifecycle.security_context import LOCALHOST
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.interface import (
@@ -20,6 +21,7 @@ from plimsoll.runtime.interface import (
 POD_NAME, POD_NAMESPACE, POD_UID = "io.kubernetes.pod.name", "io.kubernetes.pod.namespace", "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"
 RESTART_COUNT = "io.kubernetes.container.restartCount"
+_PROTOCOLS = {"TCP": 0, "UDP": 1, "SCTP": 2}
 TERMINATION_MESSAGE_PATH = "io.kubernetes.container.terminationMessagePath"
 
 
@@ -28,6 +30,11 @@ def sandbox_config(spec: SandboxSpec) -> m.PodSandboxConfig:
         metadata=m.PodSandboxMetadata(name=spec.name, uid=spec.pod_uid, namespace=spec.namespace, attempt=spec.attempt),
         hostname="" if spec.host_network else spec.hostname,
         log_directory=spec.log_directory,
+        dns_config=_dns(spec.dns),
+        port_mappings=tuple(
+            m.PortMapping(_PROTOCOLS[port.protocol], port.container_port, port.host_port, port.host_ip)
+            for port in spec.ports
+        ),
         labels={**spec.labels, **_pod_labels(spec)},
         annotations=dict(spec.annotations),
         linux=m.LinuxPodSandboxConfig(
@@ -47,6 +54,11 @@ def sandbox_config(spec: SandboxSpec) -> m.PodSandboxConfig:
     )
 
 
+def _dns(dns: Dns) -> m.DNSConfig | None:
+    """None: the runtime copies the machine's resolv.conf."""
+    return m.DNSConfig(dns.servers, dns.searches, dns.options) if dns != Dns() else None
+
+
 def container_config(sandbox: SandboxSpec, spec: ContainerSpec) -> m.ContainerConfig:
     annotations = {RESTART_COUNT: str(spec.attempt)}
     if spec.termination_message_path:
@@ -59,6 +71,8 @@ def container_config(sandbox: SandboxSpec, spec: ContainerSpec) -> m.ContainerCo
         working_dir=spec.working_dir,
         envs=tuple(m.KeyValue(key=key, value=value.encode()) for key, value in spec.environment.items()),
         mounts=tuple(_mount(mount, sandbox.users, relabel=bool(spec.security.se_linux)) for mount in spec.mounts),
+        devices=tuple(m.CriDevice(each.container_path, each.host_path, each.permissions) for each in spec.devices),
+        CDI_devices=tuple(m.CDIDevice(name) for name in spec.cdi_devices),
         labels={**spec.labels, **_pod_labels(sandbox), CONTAINER_NAME: spec.name},
         annotations={**annotations, **spec.annotations},
         log_path=spec.log_path,

@@ -21,6 +21,7 @@ import msgspec
 
 from plimsoll.codec.protobuf.structs import decode
 from plimsoll.linux.namespaces import NET, open_namespace, setns
+from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED
 from plimsoll.rules.eviction.usage import FsUsage
 from plimsoll.rules.model.cgroup_names import Driver
 from plimsoll.runtime.cri import answers, calls, containerd_task, requests
@@ -29,7 +30,6 @@ from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.calls import CallRefusedError, CriCall, CriClient
 from plimsoll.runtime.cri.events import Changes
-from plimsoll.runtime.cri.grpc import DEADLINE_EXCEEDED, NOT_FOUND, UNIMPLEMENTED
 from plimsoll.runtime.cri.snapshot import SnapshotReader
 from plimsoll.runtime.interface import (
     ContainerSpec,

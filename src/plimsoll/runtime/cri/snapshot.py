@@ -16,10 +16,10 @@ from typing import TypeVar
 import msgspec
 
 from plimsoll.codec.protobuf.structs import decode
+from plimsoll.net.grpc.status import NOT_FOUND
 from plimsoll.runtime.cri import calls
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import PHASES, container_seen, inside, never_began, sandbox_seen
-from plimsoll.runtime.cri.grpc import NOT_FOUND
 from plimsoll.runtime.interface import ObservedContainer, ObservedSandbox, RuntimeSnapshot
 
 T = TypeVar("T")

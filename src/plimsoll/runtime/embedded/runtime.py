@@ -68,7 +68,10 @@ def plan_document(spec: ContainerSpec) -> dict[str, object]:
         "working_dir": spec.working_dir,
         "root": program.root,
         "expose": program.expose,
-        "binds": [(mount.host_path, mount.container_path, mount.read_only, mount.propagation) for mount in spec.mounts],
+        "binds": [
+            *((mount.host_path, mount.container_path, mount.read_only, mount.propagation) for mount in spec.mounts),
+            *((each.host_path, each.container_path, False, "None", True) for each in spec.devices),
+        ],
         "identity": (
             security.user or 0,
             security.group,

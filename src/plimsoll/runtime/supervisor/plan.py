@@ -18,6 +18,7 @@ class Bind(NamedTuple):
     container_path: str
     read_only: bool = False
     propagation: str = PRIVATE
+    is_device: bool = False  # a device file, which works in the container
 
 
 class Identity(NamedTuple):

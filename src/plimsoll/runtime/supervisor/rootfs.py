@@ -137,7 +137,7 @@ def prepare(view: RootView, host: Host) -> tuple[Mount, ...]:
                 bind.container_path,
                 Source.HOST if bind.propagation == PRIVATE else Source.TREE,
                 bind.host_path,
-                nodev | (RDONLY if bind.read_only else 0),
+                (0 if bind.is_device else nodev) | (RDONLY if bind.read_only else 0),
                 tree=-1 if bind.propagation == PRIVATE else next(shared),
                 is_volume=True,
                 missing="create",

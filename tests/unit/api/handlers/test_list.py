@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -156,8 +157,9 @@ async def test_a_future_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_expired_versions_and_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = Store.open
-    monkeypatch.setattr(Store, "open", lambda path, **more: opened(path, history=History(events=4), **more))
+    for name in ("open", "open_etcd"):
+        opened = partial(getattr(Store, name), history=History(events=4))
+        monkeypatch.setattr(Store, name, opened)
     async with api(tmp_path) as ask:
         await fill(ask, "a", "b", "c")
         first = await ask.ok("GET", f"{CONFIG_MAPS}?limit=1")

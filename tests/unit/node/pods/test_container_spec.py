@@ -5,15 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError, InvalidNameError
-from plimsoll.node.pods.container_spec import NodePaths, container_hash, container_spec, sandbox_spec
+from plimsoll.node.pods.container_spec import NodePaths, container_hash, container_spec, node_names, sandbox_spec
 from plimsoll.node.volumes.pod_dirs import termination_message
+from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.lifecycle.host_files import Dns, NodeNames
 from plimsoll.rules.model.runnable import RunPod
-from plimsoll.runtime.interface import ContainerMount, ContainerSpec, CriResources, Image, Security
+from plimsoll.rules.profile import PROFILE_DOCUMENTS
+from plimsoll.runtime.interface import ContainerMount, ContainerSpec, CriResources, Image, PortMapping, Security
 
 IMAGE = Image("sha256:1", user=5)
 LABELS = {"io.kubernetes.pod.name": "p", "io.kubernetes.pod.namespace": "ns", "io.kubernetes.pod.uid": "u-1"}
@@ -40,6 +43,26 @@ def place(tmp_path: Path) -> NodePaths:
 def spec_of(it: RunPod, place: NodePaths, *mounts: ContainerMount, attempt: int = 0, **options: Any) -> ContainerSpec:
     environment = {"NAME": "world"}
     return container_spec(it, it.spec.containers[0], attempt, IMAGE, environment, mounts, place, **options)
+
+
+def test_dns_by_the_kubelets_settings(place: NodePaths, tmp_path: Path) -> None:
+    (tmp_path / "resolv.conf").write_text("search example.org\nnameserver 192.0.2.53\n")
+    config = msgspec.structs.replace(
+        default_config(PROFILE_DOCUMENTS), cluster_dns=("10.96.0.10",), resolv_conf=str(tmp_path / "resolv.conf")
+    )
+    paths = msgspec.structs.replace(place, names=node_names(config))
+    searches = ("ns.svc.cluster.local", "svc.cluster.local", "cluster.local", "example.org")
+    assert sandbox_spec(pod(), 0, "", paths).dns == Dns(("10.96.0.10",), searches, ("ndots:5",))
+    assert sandbox_spec(pod(dnsPolicy="Default"), 0, "", paths).dns == Dns(("192.0.2.53",), ("example.org",))
+    empty = msgspec.structs.replace(place, names=node_names(msgspec.structs.replace(config, resolv_conf="")))
+    assert sandbox_spec(pod(dnsPolicy="Default"), 0, "", empty).dns == Dns()
+
+
+def test_host_ports(place: NodePaths) -> None:
+    ports = [{"containerPort": 80}, {"containerPort": 53, "hostPort": 5353, "protocol": "UDP", "hostIP": "127.0.0.1"}]
+    forwarded = (PortMapping(53, 5353, "UDP", "127.0.0.1"),)
+    assert sandbox_spec(pod({"ports": ports}), 0, "", place).ports == forwarded
+    assert sandbox_spec(pod({"ports": ports}, hostNetwork=True), 0, "", place).ports == ()
 
 
 def test_the_sandbox(place: NodePaths) -> None:

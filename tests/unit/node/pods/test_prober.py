@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from plimsoll.net.grpc.status import GrpcError
 from plimsoll.node.pods.pod_http import ProbeTarget
 from plimsoll.node.pods.prober import run_probe
 from plimsoll.rules.model.runnable import (
@@ -21,9 +22,8 @@ from plimsoll.rules.model.runnable import (
     RunPort,
     TcpSocket,
 )
-from plimsoll.runtime.cri.grpc import GrpcError
 from plimsoll.runtime.interface import ContainerRuntime, ExecResult, RuntimeCallError
-from tests.unit.runtime.cri.grpc_server import Server, answering
+from tests.unit.net.grpc.grpc_server import Server, answering
 
 
 class OnTheHost:

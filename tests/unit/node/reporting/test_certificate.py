@@ -6,6 +6,7 @@ import asyncio
 import base64
 import ipaddress
 import ssl
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from plimsoll.kube.request import ApiError
 from plimsoll.kube.signing_request import generate, signing_request
 from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.node.reporting import certificate
-from plimsoll.node.reporting.certificate import FILE, NodeIdentity, Renewal, stored_identity
+from plimsoll.node.reporting.certificate import FILE, SERVING, NodeIdentity, Renewal, stored_identity, stored_serving
 from tests.unit.api.api_client import ADMIN, api
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
@@ -209,6 +210,34 @@ async def test_renewal(authority: Authority, tmp_path: Path) -> None:
         assert stored_identity(tmp_path, old).certificate.strip() == used[0].certificate.strip()
         newer = issued(authority, datetime.now(UTC), days=400)
         assert stored_identity(tmp_path, newer) == newer, "the kubeconfig is newer"
+
+
+async def test_a_serving_certificate(authority: Authority, tmp_path: Path) -> None:
+    """Requested at once, for the node's names; stored, and used again for the same names only."""
+    used: list[NodeIdentity] = []
+    async with api(tmp_path / "api") as ask:
+        ask.app.options.handlers.update(certificate_requests(authority))
+        addresses = [{"type": "InternalIP", "address": "192.0.2.7"}, {"type": "Hostname", "address": "n1"}]
+        await ask("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"addresses": addresses}})
+        client = Client(InProcess(ask.app, NODE))
+        names = ("n1", "192.0.2.7")
+        renewal = Renewal(client, "n1", None, tmp_path, used.append, purpose=SERVING, names=names)
+        assert renewal.due_s() <= 0
+        await renewal.renew()
+    assert 291 * 86400 < renewal.due_s() < 293 * 86400
+    found = x509.load_pem_x509_certificate(used[0].certificate).extensions
+    alternative = found.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert "n1" in alternative.get_values_for_type(x509.DNSName)
+    assert alternative.get_values_for_type(x509.IPAddress) == [ipaddress.ip_address("192.0.2.7")]
+    purposes = list(found.get_extension_for_class(x509.ExtendedKeyUsage).value)
+    assert purposes == [ExtendedKeyUsageOID.SERVER_AUTH]
+    stored = stored_serving(tmp_path, names, time.time())
+    assert stored is not None and stored.key.strip() == used[0].key.strip()
+    assert (tmp_path / SERVING.file).stat().st_mode & 0o777 == 0o600
+    ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(tmp_path / SERVING.file)
+    assert stored_serving(tmp_path, ("n1", "192.0.2.8"), time.time()) is None, "the address has changed"
+    assert stored_serving(tmp_path, names, time.time() + 366 * 86400) is None, "it has expired"
+    assert stored_serving(tmp_path / "elsewhere", names, time.time()) is None
 
 
 async def test_run_tries_again(authority: Authority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

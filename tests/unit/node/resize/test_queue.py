@@ -13,7 +13,7 @@ import pytest
 from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.metrics import NodeMeters
-from plimsoll.node.pods.manager import Allocated
+from plimsoll.node.pods.allocated import Allocated
 from plimsoll.node.resize import queue
 from plimsoll.node.resize.queue import ResizeDecision, Resizes
 from plimsoll.rules.model.gates import Gates

@@ -19,6 +19,7 @@ from plimsoll.node.resources.container_cgroups import AgentCgroups
 from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuPinning, CpuStateError
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.rules.config.parse import reading
+from plimsoll.rules.cpumanager.assignment import CPU_ERRORS
 from plimsoll.rules.cpumanager.topology import CpuTopology, flat
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.kernel import CgroupVersion
@@ -26,6 +27,8 @@ from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.node_config import NodeConfig, machine_from_capacity, resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import parse
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.topologymanager.admission import NO_TOPOLOGY, allocate
 from tests.unit.rules.cpumanager.test_assignment import HT8
 
 
@@ -55,9 +58,13 @@ def manager(directory: Path, topology: CpuTopology = HT8, *, drained: bool = Fal
 
 
 def assigned(cpus: CpuManager, pod: Pod) -> str:
-    if (refusal := cpus.refusal(pod)) is not None:
-        return f"{refusal.reason}: {refusal.event_text}"
-    cpus.assign(pod)
+    found = cpus.allocation(whole := defaulted(pod))
+    if found is not None:
+        try:
+            allocate(whole, [found], NO_TOPOLOGY)
+        except CPU_ERRORS as error:
+            return f"{error.reason}: {error}"
+        cpus.commit(pod.metadata.uid, found.result)
     return cpus.cpus_of(pod.metadata.uid, "c")
 
 
@@ -119,7 +126,7 @@ def test_a_state_of_another_configuration_is_refused_until_the_node_is_drained(
 
 def test_none_after_static_and_back(tmp_path: Path) -> None:
     none = manager(tmp_path, cpuManagerPolicy="none")
-    assert (none.assignment(pod("a")), none.cpus_of("a", "c"), none.is_static) == ({}, "", False)
+    assert (none.allocation(pod("a")), none.cpus_of("a", "c"), none.is_static) == (None, "", False)
     assert json.loads((tmp_path / STATE).read_text()) == {
         "policyName": "none",
         "defaultCpuSet": "",
@@ -142,7 +149,6 @@ WRONG = [
     pytest.param({"reservedSystemCPUs": "9"}, HT8, "reservedSystemCPUs: not among the online CPUs: 9", id="no such CPU"),
     pytest.param({"systemReserved": {"cpu": "8"}, "cpu": "9"}, HT8, "static: the capacity says 9 CPUs and the machine has 8", id="declared more than there are"),
     pytest.param({"systemReserved": {"cpu": "1900m"}, "cpu": "2"}, flat(2), "2 of 2 CPUs are reserved", id="all reserved"),
-    pytest.param({"cpuManagerPolicyOptions": {"align-by-socket": "true"}}, HT8, r"cpuManagerPolicyOptions\[align-by-socket\]: is not supported; full-pcpus-only and strict-cpu-reservation are", id="an option without effect"),
 ]  # fmt: skip
 
 
@@ -233,7 +239,7 @@ async def test_a_cpu_is_left_before_it_is_owned(tmp_path: Path) -> None:
 
 async def test_released_cpus_are_reported(tmp_path: Path) -> None:
     async with node(tmp_path) as (cpus, cgroups, kernel):
-        pinning = CpuPinning(cpus, cgroups, AgentCgroups(cgroups, scopes_may_vanish=False), 60.0)
+        pinning = CpuPinning(cpus, cgroups, AgentCgroups(cgroups, scopes_may_vanish=False), 60.0, cpus.retain)
         assigned(cpus, pod("one", "6"))
         await cgroups.ensure(pod("one", "6"), {"c": "o1"})
         await cgroups.ensure(pod("shared", guaranteed=False), {"c": "s1"})

@@ -17,21 +17,31 @@ import pytest
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.linux.cgroup_files import CgroupError
+from plimsoll.linux.numa import NumaMemory
 from plimsoll.node.checkpoint import Checkpoint
 from plimsoll.node.resources.cgroup_locator import CgroupLocator
 from plimsoll.node.resources.cpu_manager import CpuManager
+from plimsoll.node.resources.memory_manager import MemoryManager
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.resource_managers import ResourceManagers
 from plimsoll.node.resources.runtime_cgroups import RuntimeCgroups
 from plimsoll.rules.cpumanager.topology import flat
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.observed import ObservedPod
+from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import PROFILE_DOCUMENTS, Profile, profile_named
 from plimsoll.rules.resize.allocation import Allocation
+from plimsoll.rules.topologymanager.admission import NO_TOPOLOGY
 from plimsoll.runtime.interface import CriResources, ObservedContainer, ObservedSandbox, RuntimeCallError
 from tests.unit.node.resources.test_pod_cgroups import SETTING, pod
 
 MIB = 1 << 20
 SMALL, LARGE = pod("u1", "64Mi"), pod("u1", "96Mi")
+
+
+def managers_of(directory: Path, setting: NodeConfig) -> ResourceManagers:
+    memory = MemoryManager(directory, setting, NumaMemory({}, {}))
+    return ResourceManagers(setting, CpuManager(directory, setting, flat(8)), memory, NO_TOPOLOGY)
 
 
 class Kernel(SimulatedKernel):
@@ -85,7 +95,7 @@ class World:
         runtime: Any = self.runtime
         self.cgroups = RuntimeCgroups(
             self.pods, self.locator, self.kernel, runtime, self.view,
-            CpuManager(directory, setting, flat(8)), Checkpoint(directory / "c"), setting,
+            managers_of(directory, setting), Checkpoint(directory / "c"), setting,
         )  # fmt: skip
 
     async def resize(self, pod: Pod = LARGE) -> None:

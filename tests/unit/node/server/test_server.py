@@ -18,6 +18,7 @@ from plimsoll.codec.kernel.cri_log import log_line
 from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableError
 from plimsoll.kube.websocket import connect
 from plimsoll.net.websocket import WebSocket
+from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import subresources
 from plimsoll.node.server.http import PortInUseError
 from plimsoll.node.server.server import NodePages, NodeServer
@@ -217,7 +218,7 @@ async def test_a_renewed_certificate_is_shown_from_then_on(world: World) -> None
 
     before = await shown()
     issued = world.authority.issue_node(NODE)
-    world.endpoint.renew(issued.certificate, issued.key)
+    world.endpoint.renew(NodeIdentity(issued.certificate, issued.key))
     assert await shown() != before
 
 

@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from plimsoll.codec.lean.lean import NumberText
-from plimsoll.errors import InvalidConfigError
+from plimsoll.errors import InvalidConfigError, InvalidConfigsError
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.field_types import READERS
 from plimsoll.rules.config.gates import GATES
 from plimsoll.rules.config.kubelet import KubeletConfig
 from plimsoll.rules.config.parse import ParsedConfig, default_config, reading
 from plimsoll.rules.config.table import BY_NAME, ROWS, WITH_FLAG, Row
+from plimsoll.rules.model.objects import Taint
 from plimsoll.rules.profile import PROFILE_DOCUMENTS, PROFILE_NAMES, profile_named
 from plimsoll.rules.quantity import QUANTITIES
 from tests.unit.rules.config.kubelet_documents import API_NAMES, BOTH, read
@@ -225,17 +226,30 @@ def test_a_whole_node_file() -> None:
         maxPods: 0
         """
     )
-    assert got.config == msgspec.structs.replace(default_config(PROFILE_DOCUMENTS), cgroup_driver="systemd")
+    assert got.config == msgspec.structs.replace(
+        default_config(PROFILE_DOCUMENTS),
+        cgroup_driver="systemd",
+        client_ca_file="/ca",
+        cluster_dns=("10.96.0.10",),
+        cluster_domain="cluster.local",
+    )
     assert got.without_effect == [
         "healthzPort",
         "rotateCertificates",
-        "authentication.x509.clientCAFile",
         "authentication.webhook.enabled",
         "authentication.anonymous.enabled",
-        "clusterDomain",
-        "clusterDNS",
         "logging",
     ]
+
+
+def test_taints() -> None:
+    taints = "[{key: a, value: b, effect: NoSchedule}, {key: c, effect: NoExecute, timeAdded: null}]"
+    expected = (Taint("a", "b", "NoSchedule"), Taint("c", "", "NoExecute"))
+    assert read(f"registerWithTaints: {taints}").config.register_with_taints == expected
+    by_flag = reading({}, PROFILE_DOCUMENTS, {"registerWithTaints": "a=b:NoSchedule,c:NoExecute"})
+    assert by_flag.config.register_with_taints == expected
+    with pytest.raises(InvalidConfigsError, match=r'registerWithTaints\[0\].effect.*not "Never"'):
+        read("registerWithTaints: [{key: a, effect: Never}]")
 
 
 def test_a_number_may_stand_for_a_quantity_and_keeps_its_text() -> None:

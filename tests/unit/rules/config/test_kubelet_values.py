@@ -97,6 +97,7 @@ SAMPLES: dict[str, tuple[str, object]] = {
     "object": ("a:b", {}),
     "headers": ("a:one,a:two,b: three", {"a": ["one", "two"], "b": ["three"]}),
     "list": ("0:memory=1Gi", []),
+    "taints": ("a=b:NoSchedule", [{"key": "a", "value": "b", "effect": "NoSchedule"}]),
 }
 
 

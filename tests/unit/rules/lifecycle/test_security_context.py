@@ -149,11 +149,11 @@ def test_selinux_options_where_the_kernel_has_no_selinux() -> None:
     pod = run_pod({"metadata": {"name": "p"}, "spec": {"securityContext": options, "containers": containers}})
     for container in pod.spec.containers:
         security_values(pod, container, abilities=Abilities(has_selinux=False, applies_profiles=False))
-    assert without_effect(pod, has_selinux=False) == [
+    assert without_effect(pod, has_selinux=False, forwards_ports=False) == [
         "spec.securityContext.seLinuxOptions, spec.containers[0].securityContext.seLinuxOptions: no effect, SELinux is "
         "not enabled on this node"
     ]
-    assert without_effect(pod, has_selinux=True) == []
+    assert without_effect(pod, has_selinux=True, forwards_ports=False) == []
 
 
 @pytest.mark.parametrize("host_network", [True, False])
@@ -161,8 +161,9 @@ def test_host_ports_have_no_effect_in_a_network_of_the_pod(host_network: bool) -
     ports = [{"containerPort": 80}, {"containerPort": 81, "hostPort": 81}]
     spec = {"hostNetwork": host_network, "containers": [{"name": "a"}, {"name": "b", "ports": ports}]}
     sentence = "spec.containers[1].ports[1].hostPort: no effect, this node forwards no ports to pods"
-    found = without_effect(run_pod({"metadata": {"name": "p"}, "spec": spec}), has_selinux=False)
-    assert found == ([] if host_network else [sentence])
+    pod = run_pod({"metadata": {"name": "p"}, "spec": spec})
+    assert without_effect(pod, has_selinux=False, forwards_ports=False) == ([] if host_network else [sentence])
+    assert without_effect(pod, has_selinux=False, forwards_ports=True) == []
 
 
 def test_profiles_and_labels_for_a_runtime_that_applies_them() -> None:

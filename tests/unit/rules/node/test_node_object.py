@@ -14,6 +14,7 @@ from plimsoll.codec.patch.strategic import apply_strategic
 from plimsoll.codec.schema.schema import schema
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.eviction.assessment import NodeCondition
+from plimsoll.rules.model.objects import Taint
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.node.node_object import (
     CONDITION_ORDER,
@@ -58,6 +59,17 @@ WELL = NodeHealth()
 
 def made(**changed: Any) -> dict[str, Any]:
     return node_document(msgspec.structs.replace(FACTS, **changed), the_setting(), WELL, T0)
+
+
+def test_taints_and_provider_of_a_new_node() -> None:
+    setting = the_setting()
+    assert node_document(FACTS, setting, WELL, T0)["spec"] == {}
+    taints = (Taint("a", "b", "NoSchedule"), Taint("c", "", "NoExecute"))
+    config = msgspec.structs.replace(setting.config, register_with_taints=taints, provider_id="x://1")
+    assert node_document(FACTS, msgspec.structs.replace(setting, config=config), WELL, T0)["spec"] == {
+        "taints": [{"key": "a", "value": "b", "effect": "NoSchedule"}, {"key": "c", "effect": "NoExecute"}],
+        "providerID": "x://1",
+    }
 
 
 def test_the_documents_node() -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from plimsoll.codec.protobuf.structs import decode, encode
+from plimsoll.net.grpc.status import GrpcError
 from plimsoll.runtime.cri import events as changes_module
 from plimsoll.runtime.cri import messages as m
-from plimsoll.runtime.cri.grpc import GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import RuntimeCallError
-from tests.unit.runtime.cri.grpc_server import Server
+from tests.unit.net.grpc.grpc_server import Server
 
 SOON_S = 20.0
 

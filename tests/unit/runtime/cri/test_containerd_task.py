@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.net.grpc.status import FAILED_PRECONDITION, NOT_FOUND, GrpcError
 from plimsoll.runtime.cri.calls import CallRefusedError
-from plimsoll.runtime.cri.grpc import FAILED_PRECONDITION, NOT_FOUND, GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
-from tests.unit.runtime.cri.grpc_server import Handler, Server
+from tests.unit.net.grpc.grpc_server import Handler, Server
 
 UNKNOWN = 2
 RUNS = GrpcError(FAILED_PRECONDITION, 'failed to delete containerd container "c": cannot delete running task c')

@@ -37,7 +37,7 @@ CASES = [(ours, theirs) for ours in OURS for theirs in STANDS_FOR.get(ours, (our
 NUMBERS = {"int32": int, "int64": int, "uint32": int, "uint64": Unsigned, "bool": bool, "string": str, "bytes": bytes}
 ENUMS = {
     "NamespaceMode", "PodSandboxState", "ContainerState", "ContainerEventType", "CgroupDriver", "ProfileType", "Signal",
-    "MountPropagation", "SupplementalGroupsPolicy",
+    "MountPropagation", "SupplementalGroupsPolicy", "Protocol",
 }  # fmt: skip
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 
 from plimsoll.codec.protobuf.structs import Unsigned, decode, encode
+from plimsoll.net.grpc.status import UNIMPLEMENTED, GrpcError
 from plimsoll.rules.eviction.usage import FsUsage
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import Filesystems
 from plimsoll.runtime.cri.calls import CallRefusedError
-from plimsoll.runtime.cri.grpc import UNIMPLEMENTED, GrpcError
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
-from tests.unit.runtime.cri.grpc_server import Server
+from tests.unit.net.grpc.grpc_server import Server
 
 SIZE = CriResources(cpu_shares=512, cpu_quota_us=50_000, cpu_period_us=100_000, memory_limit_bytes=64 << 20)
 

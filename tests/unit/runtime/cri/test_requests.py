@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from plimsoll.rules.lifecycle.host_files import Dns
 from plimsoll.runtime.cri import image_messages as im
 from plimsoll.runtime.cri import messages as m
 from plimsoll.runtime.cri.answers import (
@@ -31,6 +32,7 @@ from plimsoll.runtime.interface import (
     ContainerSpec,
     ContainerUser,
     CriResources,
+    PortMapping,
     RuntimeCallError,
     RuntimeFeatures,
     SandboxSpec,
@@ -74,6 +76,15 @@ def test_labels_that_the_reference_asks_for_win() -> None:
 
 def test_the_hosts_network_has_the_hosts_name() -> None:
     assert sandbox_config(msgspec.structs.replace(POD, host_network=True)).hostname == ""
+
+
+def test_dns_and_ports() -> None:
+    ports = (PortMapping(80, 8080), PortMapping(53, 53, "UDP", "127.0.0.1"))
+    dns = Dns(("10.96.0.10",), ("svc.cluster.local",), ("ndots:5",))
+    found = sandbox_config(msgspec.structs.replace(POD, dns=dns, ports=ports))
+    assert found.dns_config == m.DNSConfig(("10.96.0.10",), ("svc.cluster.local",), ("ndots:5",))
+    assert found.port_mappings == (m.PortMapping(0, 80, 8080, ""), m.PortMapping(1, 53, 53, "127.0.0.1"))
+    assert sandbox_config(POD).dns_config is None, "the runtime copies the machine's file"
 
 
 SECURITY = [

@@ -56,10 +56,15 @@ IMAGES = (
 )
 
 
-def write_images(archive: Path, images: Sequence[LocalImage] = IMAGES, busybox: str = BUSYBOX) -> None:
-    """A docker-archive; OSError where there is no busybox."""
+def write_images(
+    archive: Path,
+    images: Sequence[LocalImage] = IMAGES,
+    busybox: str = BUSYBOX,
+    programs: Mapping[str, bytes] = {},
+) -> None:
+    """A docker-archive; OSError where there is no busybox. `programs`: further files of the layer, by their paths."""
     applets = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True).stdout.split()
-    layer = _layer(Path(busybox).read_bytes(), applets)
+    layer = _layer(Path(busybox).read_bytes(), applets, programs)
     digest = hashlib.sha256(layer).hexdigest()
     manifest = []
     with tarfile.open(archive, "w") as written:
@@ -85,7 +90,7 @@ def _config(image: LocalImage, tag: str, digest: str) -> Mapping[str, object]:
     }
 
 
-def _layer(busybox: bytes, applets: Sequence[str]) -> bytes:
+def _layer(busybox: bytes, applets: Sequence[str], programs: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as layer:
         for name in _DIRECTORIES:
@@ -102,6 +107,8 @@ def _layer(busybox: bytes, applets: Sequence[str]) -> bytes:
         _add(layer, "etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")
         _add(layer, "etc/group", b"root:x:0:\n")
         _add(layer, f"{WEB_ROOT}/index.html", _PAGE)
+        for name, data in programs.items():
+            _add(layer, name.lstrip("/"), data, 0o755)
     return buffer.getvalue()
 
 

@@ -1,0 +1,322 @@
+"""Webhooks and policies around a write.
+
+    (defaults, admission of pods) → mutating webhooks → (validation) → policies, validating webhooks → (quota, write)
+
+Without any configuration a write costs one count of the store. Configurations themselves are exempt, so that a webhook
+that refuses everything can be removed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.admission.webhook_client import WebhookError, ask, webhook_address
+from plimsoll.api.auth.roles import may_read_path, verdict
+from plimsoll.api.machinery.call import ApiCall
+from plimsoll.api.machinery.cluster import Cluster, kind_of
+from plimsoll.api.machinery.kinds import ApiResource
+from plimsoll.api.machinery.status import StatusError, forbidden, internal_error
+from plimsoll.api.machinery.users import User
+from plimsoll.codec.patch.json_patch import PatchError, apply_json_patch
+from plimsoll.codec.schema.decode import DecodeError, decode_document
+from plimsoll.rules.access.rbac import Attributes as AccessAttributes
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.webhooks.matching import (
+    RequestAttributes,
+    is_exempt,
+    matched_version,
+    selects,
+    selects_objects,
+)
+
+PREFIX = "admissionregistration.k8s.io/"
+_KEPT = ("name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp")
+
+
+class Change(msgspec.Struct):
+    """What a request does to an object: from `old` to `new`, in the form that is served."""
+
+    operation: str
+    new: JsonObject | None
+    old: JsonObject | None
+    dry_run: bool = False
+    options: JsonObject | None = None
+
+
+_MUTATING, _VALIDATING = f"{PREFIX}mutatingwebhookconfigurations/", f"{PREFIX}validatingwebhookconfigurations/"
+_BINDINGS = f"{PREFIX}validatingadmissionpolicybindings/"
+
+
+def has_hooks(cluster: Cluster, resource: ApiResource) -> bool:
+    """Whether anything but the server itself judges writes."""
+    count = cluster.store.count
+    return bool(count(_MUTATING) or count(_VALIDATING) or count(_BINDINGS)) and not is_exempt(resource.group)
+
+
+async def check_connect(cluster: Cluster, call: ApiCall) -> None:
+    """exec, attach, port-forward and proxy: the operation CONNECT, with the options as the object."""
+    info = call.info
+    found = info.resource.subresource(info.subresource)
+    if found is None or not has_hooks(cluster, info.resource):
+        return
+    options: JsonObject = {"kind": found.kind, "apiVersion": info.resource.group_version}
+    for name, values in info.query.items():
+        options[name] = values if name == "command" else _OPTION_VALUES.get(values[0], values[0])
+    await check_hooks(cluster, call, Change("CONNECT", options, None))
+
+
+_OPTION_VALUES: dict[str, Any] = {"true": True, "false": False, "1": True, "0": False}
+
+
+def attributes(cluster: Cluster, call: ApiCall, change: Change) -> RequestAttributes:
+    info, resource = call.info, call.info.resource
+    versions: tuple[str, ...] = ()
+    if resource.custom is not None:
+        versions = tuple(
+            each.version
+            for each in cluster.catalog.custom
+            if (each.group, each.plural) == (resource.group, resource.plural)
+        )
+    name = info.name or (((change.new or change.old or {}).get("metadata") or {}).get("name") or "")
+    is_namespace = resource.storage == "namespaces"
+    namespace = name if is_namespace else info.namespace
+    return RequestAttributes(
+        change.operation,
+        resource.group,
+        resource.version,
+        resource.plural,
+        info.subresource,
+        namespace,
+        name,
+        versions,
+        is_namespace,
+    )
+
+
+def namespace_of(cluster: Cluster, request: RequestAttributes, change: Change) -> JsonObject | None:
+    if request.is_namespace and change.operation != "DELETE":
+        return change.new
+    return cluster.document("namespaces", "", request.namespace) if request.namespace else None
+
+
+def concerns(
+    holder: JsonObject,
+    rules: list[JsonObject],
+    request: RequestAttributes,
+    namespace: JsonObject | None,
+    change: Change,
+) -> str:
+    """The version in which the request concerns a webhook or policy; empty if it does not."""
+    equivalent = (holder.get("matchPolicy") or "Equivalent") == "Equivalent"
+    version = matched_version(rules, request, equivalent=equivalent)
+    if not version:
+        return ""
+    if holder.get("namespaceSelector") and (request.namespace or request.is_namespace):
+        labels = ((namespace or {}).get("metadata") or {}).get("labels") or {}
+        if not selects(holder["namespaceSelector"], labels):
+            return ""
+    return version if selects_objects(holder.get("objectSelector"), change.new, change.old) else ""
+
+
+# --- the review ---
+
+
+def review_request(call: ApiCall, request: RequestAttributes, change: Change, version: str, uid: str) -> JsonObject:
+    resource = call.info.resource
+    kind = resource.kind
+    if call.info.subresource and (found := resource.subresource(call.info.subresource)) is not None:
+        kind = found.kind
+    of_kind = {"group": resource.group, "version": resource.version, "kind": kind}
+    of_resource = {"group": resource.group, "version": resource.version, "resource": resource.plural}
+    found_request: JsonObject = {
+        "uid": uid,
+        "kind": {**of_kind, "version": version},
+        "resource": {**of_resource, "version": version},
+        "requestKind": of_kind,
+        "requestResource": of_resource,
+        "name": request.name,
+        "operation": change.operation,
+        "userInfo": call.user.info(),
+        "object": _in_version(resource, change.new, version),
+        "oldObject": _in_version(resource, change.old, version),
+        "dryRun": change.dry_run,
+        "options": change.options,
+    }
+    if call.info.subresource:
+        found_request |= {"subResource": call.info.subresource, "requestSubResource": call.info.subresource}
+    if request.namespace:
+        found_request["namespace"] = request.namespace
+    return found_request
+
+
+def _in_version(resource: ApiResource, document: JsonObject | None, version: str) -> JsonObject | None:
+    if document is None or version == resource.version:
+        return document
+    return {**document, "apiVersion": f"{resource.group}/{version}"}
+
+
+def judge_of(cluster: Cluster, user: User) -> Callable[[Any], Any]:
+    """For `authorizer` in expressions."""
+    from plimsoll.codec.cel.authorizer import Answer
+
+    def judge(asked: Any) -> Any:
+        who = user
+        if asked.user:
+            _, _, namespace, _name = asked.user.split(":", 3)
+            groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
+            who = User(asked.user, frozenset(groups))
+        if asked.path:
+            return Answer(may_read_path(who, asked.path, cluster, asked.verb))
+        wanted = AccessAttributes(
+            asked.verb, asked.resource, asked.group, asked.subresource, asked.namespace, asked.name
+        )
+        found = verdict(who, wanted, cluster)
+        return Answer(found.allowed, found.reason)
+
+    return judge
+
+
+# --- webhooks ---
+
+
+class _Call(msgspec.Struct):
+    webhook: JsonObject
+    version: str
+
+
+async def _wanted(
+    cluster: Cluster, call: ApiCall, storage: str, change: Change, request: RequestAttributes, uid: str
+) -> list[_Call]:
+    namespace = namespace_of(cluster, request, change)
+    found = []
+    for configuration in cluster.policies(storage):
+        for webhook in configuration.get("webhooks") or []:
+            version = concerns(webhook, webhook.get("rules") or [], request, namespace, change)
+            if not version:
+                continue
+            document = review_request(call, request, change, version, uid)
+            if webhook.get("matchConditions") and not _holds(cluster, call, webhook, document, change):
+                continue
+            found.append(_Call(webhook, version))
+    return found
+
+
+def _holds(cluster: Cluster, call: ApiCall, webhook: JsonObject, document: JsonObject, change: Change) -> bool:
+    """Whether all match conditions hold; one with an error follows the failure policy."""
+    from plimsoll.codec.cel.policies import activation, condition_programs, failed_conditions
+
+    variables = activation(document, change.new, change.old, judge_of(cluster, call.user))
+    holds, problem = failed_conditions(condition_programs(webhook["matchConditions"]), variables)
+    if problem and (webhook.get("failurePolicy") or "Fail") == "Fail":
+        raise forbidden(call.info.resource, document["name"], problem)
+    return holds
+
+
+async def _asked(cluster: Cluster, call: ApiCall, wanted: _Call, document: JsonObject) -> JsonObject | None:
+    """The response of one webhook; None where it failed and that is to be ignored. Raises the refusal."""
+    webhook, uid = wanted.webhook, document["uid"]
+    name = webhook.get("name") or ""
+    timeout_s = webhook.get("timeoutSeconds") or 10
+    versions = webhook.get("admissionReviewVersions") or ["v1"]
+    api_version = f"admission.k8s.io/{next((each for each in versions if each in ('v1', 'v1beta1')), 'v1')}"
+    review = msgspec.json.encode({"kind": "AdmissionReview", "apiVersion": api_version, "request": document})
+    client = webhook.get("clientConfig") or {}
+    try:
+        address = webhook_address(cluster, client, timeout_s)
+        answer = await ask(address, client.get("caBundle") or "", review, timeout_s)
+        response = answer.get("response") if isinstance(answer, dict) else None
+        if not isinstance(response, dict):
+            raise WebhookError("failed to call webhook: webhook response was absent")
+        if response.get("uid") != uid and api_version.endswith("/v1"):
+            raise WebhookError(
+                f'failed to call webhook: expected response.uid="{uid}", got "{response.get("uid") or ""}"'
+            )
+    except WebhookError as error:
+        if webhook.get("failurePolicy") == "Ignore":
+            call.annotations[f"failed-open.{name}"] = str(error)[:500]
+            return None
+        raise internal_error(f'failed calling webhook "{name}": {error}') from None
+    call.warnings += [str(each) for each in response.get("warnings") or []]
+    for key, value in (response.get("auditAnnotations") or {}).items():
+        call.annotations[f"{name}/{key}"] = str(value)
+    if response.get("allowed") is not True:
+        raise _denial(name, response.get("status") or {})
+    return response
+
+
+def _denial(name: str, status: JsonObject) -> StatusError:
+    denied = f'admission webhook "{name}" denied the request'
+    said = status.get("message") or status.get("reason")
+    message = f"{denied}: {said}" if said else f"{denied} without explanation"
+    code = status.get("code") or 0
+    details = status.get("details")
+    return StatusError(
+        code if 400 <= code < 600 else 400,
+        status.get("reason") or "",
+        message,
+        details if isinstance(details, dict) else {},
+    )
+
+
+async def mutated(cluster: Cluster, call: ApiCall, change: Change) -> JsonObject | None:
+    """The new object after every mutating webhook that it concerns; None if none changed it."""
+    if not cluster.store.count(_MUTATING):
+        return None
+    request = attributes(cluster, call, change)
+    before = change.new
+    seen: list[tuple[_Call, JsonObject | None]] = []  # with the object after the call
+    for wanted in await _wanted(cluster, call, "mutatingwebhookconfigurations", change, request, "uid"):
+        await _applied(cluster, call, wanted, request, change)
+        seen.append((wanted, change.new))
+    for wanted, after in seen:
+        if wanted.webhook.get("reinvocationPolicy") == "IfNeeded" and after != change.new:
+            await _applied(cluster, call, wanted, request, change)
+    return None if change.new is before or change.new == before else change.new
+
+
+async def _applied(cluster: Cluster, call: ApiCall, wanted: _Call, request: RequestAttributes, change: Change) -> None:
+    """Call one mutating webhook and put its patch into `change.new`."""
+    document = review_request(call, request, change, wanted.version, cluster.new_uid())
+    response = await _asked(cluster, call, wanted, document)
+    if response is None or not response.get("patch") or change.new is None:
+        return
+    name, resource = wanted.webhook.get("name") or "", call.info.resource
+    if response.get("patchType") != "JSONPatch":
+        raise internal_error(f'failed calling webhook "{name}": unsupported patch type "{response.get("patchType")}"')
+    try:
+        patch = msgspec.json.decode(base64.b64decode(response["patch"], validate=True))
+        patched = apply_json_patch(document["object"], patch)
+        decoded = decode_document(kind_of(resource), patched).document
+    except (binascii.Error, msgspec.DecodeError, PatchError, DecodeError, TypeError, ValueError) as error:
+        raise internal_error(f'failed calling webhook "{name}": unable to apply its patch: {error}') from None
+    metadata = {**(decoded.get("metadata") or {})}
+    for field in _KEPT:
+        if field in change.new["metadata"]:
+            metadata[field] = change.new["metadata"][field]
+    change.new = {**decoded, "kind": resource.kind, "apiVersion": resource.group_version, "metadata": metadata}
+
+
+async def check_hooks(cluster: Cluster, call: ApiCall, change: Change) -> None:
+    """Policies, then every validating webhook at the same time. Raises the first refusal."""
+    request = attributes(cluster, call, change)
+    if cluster.store.count(_BINDINGS):
+        from plimsoll.api.admission.policies import check_policies
+
+        check_policies(cluster, call, change, request)
+    if not cluster.store.count(_VALIDATING):
+        return
+    wanted = await _wanted(cluster, call, "validatingwebhookconfigurations", change, request, "uid")
+    reviews = [review_request(call, request, change, each.version, cluster.new_uid()) for each in wanted]
+    answers = await asyncio.gather(
+        *(_asked(cluster, call, each, review) for each, review in zip(wanted, reviews, strict=True)),
+        return_exceptions=True,
+    )
+    for answer in answers:
+        if isinstance(answer, BaseException):
+            raise answer

@@ -1,0 +1,1 @@
+"""`plimsoll audit`: the differences between what pods declare and what the kernel of their node has."""

@@ -1,0 +1,204 @@
+"""Functions on lists: Kubernetes' list library, sets, and the smallest and largest numbers."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+from typing import Any
+
+from plimsoll.codec.cel.overloads import list_cost, overload, product_cost
+from plimsoll.codec.cel.values import Duration, EvaluationError, equal, is_number
+
+
+def _check_comparable(members: list[Any]) -> None:
+    for one, other in pairwise(members):
+        if type(one) is not type(other) and not (is_number(one) and is_number(other)):
+            raise EvaluationError("no such overload")
+
+
+@overload("list<A>.isSorted() bool", cost=list_cost)
+def _is_sorted(members: list[Any]) -> bool:
+    _check_comparable(members)
+    return all(one <= other for one, other in pairwise(members))
+
+
+@overload("list<A>.sum() A", cost=list_cost)
+def _sum(members: list[Any]) -> Any:
+    if not members:
+        return 0
+    _check_comparable(members)
+    if isinstance(members[0], Duration):
+        return Duration(sum(each.nanos for each in members))
+    if not is_number(members[0]):
+        raise EvaluationError("no such overload")
+    return type(members[0])(sum(members))
+
+
+@overload("list<A>.min() A", cost=list_cost)
+def _min(members: list[Any]) -> Any:
+    if not members:
+        raise EvaluationError("min called on empty list")
+    _check_comparable(members)
+    return min(members)
+
+
+@overload("list<A>.max() A", cost=list_cost)
+def _max(members: list[Any]) -> Any:
+    if not members:
+        raise EvaluationError("max called on empty list")
+    _check_comparable(members)
+    return max(members)
+
+
+@overload("list<A>.indexOf(A) int", cost=list_cost)
+def _index_of(members: list[Any], wanted: Any) -> int:
+    return next((index for index, each in enumerate(members) if equal(each, wanted)), -1)
+
+
+@overload("list<A>.lastIndexOf(A) int", cost=list_cost)
+def _last_index_of(members: list[Any], wanted: Any) -> int:
+    found = [index for index, each in enumerate(members) if equal(each, wanted)]
+    return found[-1] if found else -1
+
+
+@overload("list<A>.distinct() list<A>", cost=product_cost)
+def _distinct(members: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for each in members:
+        if not any(equal(each, other) for other in found):
+            found.append(each)
+    return found
+
+
+@overload("list<A>.slice(int, int) list<A>", cost=list_cost)
+def _slice(members: list[Any], start: int, end: int) -> list[Any]:
+    if start < 0 or end < 0:
+        raise EvaluationError(f"cannot slice({start}, {end}), negative indexes not supported")
+    if start > end:
+        raise EvaluationError(f"cannot slice({start}, {end}), start index must be less than or equal to end index")
+    if end > len(members):
+        raise EvaluationError(f"cannot slice({start}, {end}), list is length {len(members)}")
+    return members[start:end]
+
+
+@overload("list<A>.reverse() list<A>", cost=list_cost)
+def _reverse(members: list[Any]) -> list[Any]:
+    return members[::-1]
+
+
+@overload("list<A>.sort() list<A>", cost=list_cost)
+def _sort(members: list[Any]) -> list[Any]:
+    _check_comparable(members)
+    try:
+        return sorted(members)
+    except TypeError:
+        raise EvaluationError("no such overload") from None
+
+
+@overload("list<A>.flatten() list<dyn>", cost=list_cost)
+def _flatten(members: list[Any]) -> list[Any]:
+    found: list[Any] = []
+    for each in members:
+        found += each if isinstance(each, list) else [each]
+    return found
+
+
+@overload("lists::range(int) list<int>", cost=lambda count: 1 + max(0, count))
+def _range(count: int) -> list[int]:
+    if count > 100_000:
+        raise EvaluationError("the range is too long")
+    return list(range(count))
+
+
+# --- sets ---
+
+
+def _has_all(members: list[Any], wanted: list[Any]) -> bool:
+    return all(any(equal(each, other) for other in members) for each in wanted)
+
+
+@overload("sets::contains(list<A>, list<A>) bool", cost=product_cost)
+def _set_contains(members: list[Any], wanted: list[Any]) -> bool:
+    return _has_all(members, wanted)
+
+
+@overload("sets::equivalent(list<A>, list<A>) bool", cost=product_cost)
+def _set_equivalent(left: list[Any], right: list[Any]) -> bool:
+    return _has_all(left, right) and _has_all(right, left)
+
+
+@overload("sets::intersects(list<A>, list<A>) bool", cost=product_cost)
+def _set_intersects(left: list[Any], right: list[Any]) -> bool:
+    return any(equal(one, other) for one in left for other in right)
+
+
+# --- math ---
+
+
+def _flat(args: tuple[Any, ...]) -> list[Any]:
+    found = args[0] if len(args) == 1 and isinstance(args[0], list) else list(args)
+    if not found:
+        raise EvaluationError("math.@min(list) argument must not be empty")
+    if not all(is_number(each) for each in found):
+        raise EvaluationError("no such overload")
+    return found
+
+
+_COUNTS = [", ".join(["dyn"] * count) for count in range(1, 7)]
+
+
+@overload(*(f"math::least({args}) dyn" for args in _COUNTS))
+def _least(*args: Any) -> Any:
+    return min(_flat(args))
+
+
+@overload(*(f"math::greatest({args}) dyn" for args in _COUNTS))
+def _greatest(*args: Any) -> Any:
+    return max(_flat(args))
+
+
+@overload("math::ceil(double) double")
+def _ceil(value: float) -> float:
+    return float(math.ceil(value)) if math.isfinite(value) else value
+
+
+@overload("math::floor(double) double")
+def _floor(value: float) -> float:
+    return float(math.floor(value)) if math.isfinite(value) else value
+
+
+@overload("math::round(double) double")
+def _round(value: float) -> float:
+    return math.copysign(math.floor(abs(value) + 0.5), value) if math.isfinite(value) else value
+
+
+@overload("math::trunc(double) double")
+def _trunc(value: float) -> float:
+    return float(math.trunc(value)) if math.isfinite(value) else value
+
+
+@overload("math::abs(int) int", "math::abs(double) double")
+def _abs(value: Any) -> Any:
+    if value == -(2**63):
+        raise EvaluationError("integer overflow")
+    return abs(value)
+
+
+@overload("math::sign(int) int", "math::sign(double) double")
+def _sign(value: Any) -> Any:
+    return type(value)((value > 0) - (value < 0))
+
+
+@overload("math::isNaN(double) bool")
+def _is_nan(value: float) -> bool:
+    return math.isnan(value)
+
+
+@overload("math::isInf(double) bool")
+def _is_inf(value: float) -> bool:
+    return math.isinf(value)
+
+
+@overload("math::isFinite(double) bool")
+def _is_finite(value: float) -> bool:
+    return math.isfinite(value)

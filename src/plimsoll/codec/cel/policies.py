@@ -1,0 +1,269 @@
+"""Expressions of admission: match conditions of webhooks, and validating admission policies.
+
+They see `object`, `oldObject`, `request`, `authorizer`, and in policies `params`, `namespaceObject` and `variables`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from plimsoll.codec.cel.authorizer import Answer, Attributes, authorizer
+from plimsoll.codec.cel.environment import PER_CALL_LIMIT, Program, compile_expression
+from plimsoll.codec.cel.evaluator import Frame, Lazy
+from plimsoll.codec.cel.syntax import CompilationError
+from plimsoll.codec.cel.types import BOOL, DYN, STRING, Type, list_of, map_of
+from plimsoll.codec.cel.values import EvaluationError
+from plimsoll.errors import FieldError
+from plimsoll.rules.model.json_object import JsonObject
+
+BUDGET = 3_000_000  # of all expressions of one policy on one request
+CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
+
+
+def _struct(shown: str, fields: dict[str, Type]) -> Type:
+    return Type("object", fields=fields.get, shown=shown, exact_names=True)
+
+
+_KIND = _struct("GroupVersionKind", {"group": STRING, "version": STRING, "kind": STRING})
+_RESOURCE = _struct("GroupVersionResource", {"group": STRING, "version": STRING, "resource": STRING})
+_USER = _struct(
+    "UserInfo",
+    {"username": STRING, "uid": STRING, "groups": list_of(STRING), "extra": map_of(STRING, list_of(STRING))},
+)
+REQUEST = _struct(
+    "kubernetes.AdmissionRequest",
+    {
+        "kind": _KIND,
+        "resource": _RESOURCE,
+        "subResource": STRING,
+        "requestKind": _KIND,
+        "requestResource": _RESOURCE,
+        "requestSubResource": STRING,
+        "name": STRING,
+        "namespace": STRING,
+        "operation": STRING,
+        "userInfo": _USER,
+        "dryRun": BOOL,
+        "options": DYN,
+    },
+)
+_AUTHORIZER = Type("authorizer")
+_OF_WEBHOOKS: dict[str, Type] = {
+    "object": DYN,
+    "oldObject": DYN,
+    "request": REQUEST,
+    "authorizer": _AUTHORIZER,
+}
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """One validation that does not hold; `error` where it could not be evaluated."""
+
+    message: str
+    reason: str = "Invalid"
+    error: bool = False
+    index: int = 0
+
+
+class Policy(msgspec.Struct, frozen=True, eq=False):
+    conditions: tuple[tuple[str, Program], ...]
+    validations: tuple[tuple[JsonObject, Program, Program | None], ...]
+    annotations: tuple[tuple[str, Program], ...]
+    variables: tuple[tuple[str, Program], ...]
+
+
+def condition_programs(conditions: list[JsonObject]) -> tuple[tuple[str, Program], ...]:
+    """Of a webhook; raises CompilationError."""
+    return tuple((each["name"], compile_expression(each["expression"], _OF_WEBHOOKS)) for each in conditions)
+
+
+def condition_errors(
+    conditions: list[JsonObject], path: str, variables: dict[str, Type] | None = None
+) -> Iterator[FieldError]:
+    for index, condition in enumerate(conditions):
+        yield from _errors(
+            condition.get("expression"), variables or _OF_WEBHOOKS, f"{path}[{index}].expression", "bool"
+        )
+
+
+def _errors(text: Any, variables: dict[str, Type], path: str, wanted: str) -> Iterator[FieldError]:
+    if not isinstance(text, str) or not text.strip():
+        return
+    try:
+        program = compile_expression(text, variables)
+    except CompilationError as error:
+        yield FieldError("FieldValueInvalid", path, f"compilation failed: {error}", text)
+        return
+    name = program.type.name
+    if name not in (wanted, "dyn") and not (wanted == "string?" and name in ("string", "null")):
+        yield FieldError("FieldValueInvalid", path, f"must evaluate to {wanted.removesuffix('?')}", text)
+
+
+def policy_variables(spec: JsonObject, object_type: Type = DYN, params: Type = DYN) -> dict[str, Type]:
+    """Types of what the expressions of a policy see, beside its own variables."""
+    found = {**_OF_WEBHOOKS, "object": object_type, "oldObject": object_type, "namespaceObject": DYN}
+    if spec.get("paramKind"):
+        found["params"] = params
+    return found
+
+
+def _with_own(
+    spec: JsonObject, base: dict[str, Type]
+) -> tuple[dict[str, Type], list[tuple[str, Program]], list[FieldError]]:
+    """The variables that a policy declares, each of which sees those before it."""
+    own: dict[str, Type] = {}
+    programs: list[tuple[str, Program]] = []
+    errors: list[FieldError] = []
+    scope = {**base, "variables": _struct("kubernetes.variables", own)}
+    for index, variable in enumerate(spec.get("variables") or []):
+        path = f"spec.variables[{index}].expression"
+        try:
+            program = compile_expression(variable.get("expression") or "", scope)
+        except CompilationError as error:
+            errors.append(
+                FieldError("FieldValueInvalid", path, f"compilation failed: {error}", variable.get("expression"))
+            )
+            own[variable.get("name") or ""] = DYN
+            continue
+        own[variable["name"]] = program.type
+        programs.append((variable["name"], program))
+    return scope, programs, errors
+
+
+def policy_errors(spec: JsonObject, object_type: Type = DYN) -> list[FieldError]:
+    """Expressions that do not compile, with this type for the object."""
+    scope, _, errors = _with_own(spec, policy_variables(spec, object_type))
+    errors += condition_errors(spec.get("matchConditions") or [], "spec.matchConditions", scope)
+    for index, validation in enumerate(spec.get("validations") or []):
+        path = f"spec.validations[{index}]"
+        errors += _errors(validation.get("expression"), scope, f"{path}.expression", "bool")
+        errors += _errors(validation.get("messageExpression"), scope, f"{path}.messageExpression", "string")
+    for index, annotation in enumerate(spec.get("auditAnnotations") or []):
+        path = f"spec.auditAnnotations[{index}].valueExpression"
+        errors += _errors(annotation.get("valueExpression"), scope, path, "string?")
+    return errors
+
+
+def compiled_policy(spec: JsonObject) -> Policy:
+    """Raises CompilationError."""
+    scope, programs, errors = _with_own(spec, policy_variables(spec))
+    if errors:
+        raise CompilationError([])
+    conditions = [
+        (each["name"], compile_expression(each["expression"], scope)) for each in spec.get("matchConditions") or []
+    ]
+    validations = [
+        (
+            each,
+            compile_expression(each["expression"], scope),
+            compile_expression(each["messageExpression"], scope) if each.get("messageExpression") else None,
+        )
+        for each in spec.get("validations") or []
+    ]
+    annotations = [
+        (each["key"], compile_expression(each["valueExpression"], scope)) for each in spec.get("auditAnnotations") or []
+    ]
+    return Policy(tuple(conditions), tuple(validations), tuple(annotations), tuple(programs))
+
+
+# --- evaluation ---
+
+
+def activation(
+    request: JsonObject,
+    new: JsonObject | None,
+    old: JsonObject | None,
+    judge: Callable[[Attributes], Answer],
+) -> dict[str, Any]:
+    resource = request["resource"]
+    attributes = Attributes(
+        group=resource["group"],
+        resource=resource["resource"],
+        subresource=request.get("subResource") or "",
+        namespace=request.get("namespace") or "",
+        name=request.get("name") or "",
+    )
+    return {
+        "object": new,
+        "oldObject": old,
+        "request": request,
+        "authorizer": authorizer(judge, attributes),
+    }
+
+
+def failed_conditions(programs: tuple[tuple[str, Program], ...], variables: dict[str, Any]) -> tuple[bool, str]:
+    """Whether all match conditions hold; and the first error, if one has an error and none is false."""
+    problem = ""
+    for _, program in programs:
+        try:
+            value, _ = program.evaluate(variables, PER_CALL_LIMIT)
+        except EvaluationError as error:
+            problem = problem or f"expression '{program.text}' resulted in error: {error}"
+            continue
+        if value is not True:
+            return False, ""
+    return not problem, problem
+
+
+class Evaluation:
+    """One policy on one request with one parameter object."""
+
+    def __init__(self, policy: Policy, variables: dict[str, Any], params: Any, namespace: JsonObject | None) -> None:
+        self._policy = policy
+        self._left = BUDGET
+        own: dict[str, Any] = {}
+        self._variables = {**variables, "params": params, "namespaceObject": namespace, "variables": own}
+        for name, program in policy.variables:
+            own[name] = Lazy(self._lazy(program))
+
+    def _lazy(self, program: Program) -> Callable[[Frame], Any]:
+        def compute(frame: Frame) -> Any:
+            value, cost = program.evaluate(self._variables, max(frame.limit - frame.cost, 0))
+            frame.spend(cost)
+            return value
+
+        return compute
+
+    def _value(self, program: Program) -> Any:
+        value, cost = program.evaluate(self._variables, min(PER_CALL_LIMIT, self._left))
+        self._left -= cost
+        return value
+
+    def matches(self) -> tuple[bool, str]:
+        return failed_conditions(self._policy.conditions, self._variables)
+
+    def failures(self) -> list[Judged]:
+        found = []
+        for index, (validation, program, message_program) in enumerate(self._policy.validations):
+            text = program.text.strip()
+            try:
+                if self._value(program) is True:
+                    continue
+            except EvaluationError as error:
+                found.append(Judged(f"expression '{text}' resulted in error: {error}", error=True, index=index))
+                continue
+            message = validation.get("message") or f"failed expression: {text}"
+            if message_program is not None:
+                message = self._message(message_program) or message
+            found.append(Judged(message.strip(), validation.get("reason") or "Invalid", index=index))
+        return found
+
+    def _message(self, program: Program) -> str:
+        try:
+            value = self._value(program)
+        except EvaluationError:
+            return ""
+        text = value.strip() if isinstance(value, str) else ""
+        return text if "\n" not in text and len(text) <= 5120 else ""
+
+    def annotations(self) -> dict[str, str]:
+        """Raises EvaluationError."""
+        found = {}
+        for key, program in self._policy.annotations:
+            value = self._value(program)
+            if isinstance(value, str) and value.strip():
+                found[key] = value[:10_240]
+        return found

@@ -1,0 +1,331 @@
+"""Rules of custom kinds (`x-kubernetes-validations`): compiled with a definition, evaluated on every write.
+
+A rule that reads `oldSelf` is a transition rule: it is evaluated only on updates, where the old value can be found.
+Rules on a value that an update does not change are not evaluated again, unless they are transition rules.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any, cast
+
+import msgspec
+
+from plimsoll.codec.cel.environment import PER_CALL_LIMIT, Program, compile_expression
+from plimsoll.codec.cel.schemas import EMBEDDED, converted, most_members, properties_of, type_of
+from plimsoll.codec.cel.syntax import CompilationError
+from plimsoll.codec.cel.types import Type
+from plimsoll.codec.cel.values import NONE, CostError, EvaluationError, Optional
+from plimsoll.errors import ErrorType, FieldError
+from plimsoll.rules.gotext import quoted
+from plimsoll.rules.model.json_object import JsonObject
+
+RULES = "x-kubernetes-validations"
+BUDGET = 3_000_000  # of all rules of one write; some 2 s of CPU (Kubernetes: 10 million)
+STATIC_LIMIT = 10_000_000  # of one rule, by its schema
+STATIC_TOTAL = 100_000_000  # of all rules of a schema
+REASONS = ("FieldValueRequired", "FieldValueForbidden", "FieldValueInvalid", "FieldValueDuplicate")
+_ADVICE = (
+    "(try simplifying the rule, or adding maxItems, maxProperties, and maxLength where arrays, maps, and strings are "
+    "declared)"
+)
+_FIELD_PATH = re.compile(r"(?:\.[A-Za-z_][A-Za-z0-9_-]*|\['[^']+'\])+")
+
+
+class Rule(msgspec.Struct, frozen=True, eq=False):
+    program: Program
+    message: str
+    message_program: Program | None
+    reason: ErrorType
+    field_path: str
+    is_transition: bool
+    optional_old: bool
+
+
+class Place(msgspec.Struct, frozen=True, eq=False):
+    """The rules of one schema, and the places below it that have some."""
+
+    schema: JsonObject
+    rules: tuple[Rule, ...] = ()
+    properties: dict[str, Place] = {}
+    members: Place | None = None  # of a list or map
+
+
+def compiled_rules(schema: JsonObject) -> Place | None:
+    """Of a valid schema; None without any rule."""
+    return _compiled(schema, is_resource=True)
+
+
+def _compiled(schema: JsonObject, *, is_resource: bool) -> Place | None:
+    rules: list[Rule] = []
+    if schema.get(RULES):
+        type_ = type_of(schema, is_resource=is_resource)
+        for rule in schema[RULES]:
+            try:
+                rules.append(_rule(rule, type_))
+            except CompilationError:  # of a definition that an older server stored
+                continue
+    properties = {}
+    for name, inner in (schema.get("properties") or {}).items():
+        if isinstance(inner, dict) and (place := _compiled(inner, is_resource=bool(inner.get(EMBEDDED)))) is not None:
+            properties[name] = place
+    inner = schema.get("items") if schema.get("type") == "array" else schema.get("additionalProperties")
+    members = _compiled(inner, is_resource=bool(inner.get(EMBEDDED))) if isinstance(inner, dict) else None
+    if not rules and not properties and members is None:
+        return None
+    return Place(schema, tuple(rules), properties, members)
+
+
+def _rule(rule: JsonObject, type_: Type) -> Rule:
+    optional_old = bool(rule.get("optionalOldSelf"))
+    variables = {"self": type_, "oldSelf": Type("optional", (type_,)) if optional_old else type_}
+    program = compile_expression(rule["rule"], variables, escaped=True)
+    expression = rule.get("messageExpression")
+    message_program = compile_expression(expression, variables, escaped=True) if expression else None
+    text = rule.get("message") or f"failed rule: {rule['rule'].strip()}"
+    reason = cast(ErrorType, rule.get("reason") or "FieldValueInvalid")
+    is_transition = "oldSelf" in program.names
+    return Rule(program, text, message_program, reason, rule.get("fieldPath") or "", is_transition, optional_old)
+
+
+# --- evaluation ---
+
+
+class _Run:
+    def __init__(self, budget: int, per_call: int) -> None:
+        self.left = budget
+        self.per_call = per_call
+        self.errors: list[FieldError] = []
+
+
+def rule_errors(
+    place: Place, new: JsonObject, old: JsonObject | None, budget: int = BUDGET, per_call: int = PER_CALL_LIMIT
+) -> list[FieldError]:
+    """Of a whole object whose schema it fits; `old` on updates."""
+    run = _Run(budget, per_call)
+    before = None if old is None else converted(place.schema, old)
+    _evaluate(place, converted(place.schema, new), before, "", run)
+    return run.errors
+
+
+def _evaluate(place: Place, value: Any, old: Any, path: str, run: _Run) -> None:
+    """`old` is None where there is no old value, or none that belongs to this one."""
+    if value is None or run.left < 0:
+        return
+    is_same = old is not None and old == value
+    for rule in place.rules:
+        if is_same and not rule.is_transition:
+            continue
+        if rule.is_transition and old is None and not rule.optional_old:
+            continue
+        _judge(rule, place.schema, value, old, path, run)
+        if run.left < 0:
+            return
+    if isinstance(value, dict):
+        before = old if isinstance(old, dict) else {}
+        for name, inner in place.properties.items():
+            if name in value:
+                _evaluate(inner, value[name], before.get(name), f"{path}.{name}" if path else name, run)
+        if place.members is not None:
+            for name, each in value.items():
+                _evaluate(place.members, each, before.get(name), f"{path}[{name}]", run)
+    elif isinstance(value, list) and place.members is not None:
+        found = _old_members(place.schema, old)
+        for index, each in enumerate(value):
+            _evaluate(place.members, each, found(each), f"{path}[{index}]", run)
+
+
+def _old_members(schema: JsonObject, old: Any) -> Any:
+    """Which old member of a list belongs to a new one: only in lists that are maps."""
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return lambda member: None
+
+    def identity(member: Any) -> Any:
+        return tuple(str(member.get(key)) for key in keys) if isinstance(member, dict) else None
+
+    known = {identity(each): each for each in old}
+    return lambda member: known.get(identity(member))
+
+
+def _judge(rule: Rule, schema: JsonObject, value: Any, old: Any, path: str, run: _Run) -> None:
+    kind = schema.get("type") or "object"
+
+    def refuse(detail: str, type_: ErrorType = "FieldValueInvalid", at: str = path) -> None:
+        shown = kind if type_ in ("FieldValueInvalid", "FieldValueDuplicate") else None
+        run.errors.append(FieldError(type_, at or "<nil>", detail, shown))
+
+    variables = {"self": value}
+    if rule.optional_old:
+        variables["oldSelf"] = NONE if old is None else Optional(True, old)
+    elif old is not None:
+        variables["oldSelf"] = old
+    try:
+        passed, cost = rule.program.evaluate(variables, min(run.per_call, run.left))
+        run.left -= cost
+    except CostError:
+        if run.left < run.per_call:
+            refuse("validation failed due to running out of cost budget, no further validation rules will be run")
+        else:
+            refuse(f"call cost exceeds limit for rule: {rule.program.text.strip()}")
+        run.left = -1
+        return
+    except EvaluationError as error:
+        refuse(f"{error} evaluating rule: {rule.message}")
+        return
+    if passed is not True:
+        at = f"{path}{rule.field_path}".removeprefix(".") if rule.field_path else path
+        refuse(_message(rule, variables, run), rule.reason, at)
+
+
+def _message(rule: Rule, variables: dict[str, Any], run: _Run) -> str:
+    """By messageExpression; its errors and unusable results give way to the message."""
+    if rule.message_program is None:
+        return rule.message
+    try:
+        found, cost = rule.message_program.evaluate(variables, min(run.per_call, max(run.left, 0)))
+    except EvaluationError:
+        return rule.message
+    run.left -= cost
+    text = found.strip() if isinstance(found, str) else ""
+    return text if text and "\n" not in text and len(text) <= 5120 else rule.message
+
+
+# --- definitions ---
+
+
+class _Total:
+    def __init__(self) -> None:
+        self.cost = 0
+        self.largest: list[tuple[int, str, JsonObject]] = []
+
+
+def definition_rule_errors(schema: JsonObject, path: str) -> list[FieldError]:
+    """Of a structural schema at this path of a definition."""
+    total = _Total()
+    errors = list(_schema_errors(schema, path, 1, total, uncorrelatable="", is_resource=True))
+    if total.cost > STATIC_TOTAL:
+        for cost, at, _rule_document in total.largest:
+            if cost > STATIC_TOTAL // 100:
+                reason = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
+                errors.append(FieldError("FieldValueForbidden", at, reason))
+        factor = _factor(total.cost / STATIC_TOTAL)
+        reason = (
+            "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema exceeds budget by factor "
+            f"of {factor} {_ADVICE}"
+        )
+        errors.append(FieldError("FieldValueForbidden", path, reason))
+    return errors
+
+
+def _factor(ratio: float) -> str:
+    return "more than 100x" if ratio > 100 else f"{ratio:.1f}x"
+
+
+def _schema_errors(
+    schema: JsonObject, path: str, times: int, total: _Total, *, uncorrelatable: str, is_resource: bool
+) -> Iterator[FieldError]:
+    if schema.get(RULES):
+        type_ = type_of(schema, is_resource=is_resource)
+        for index, rule in enumerate(schema[RULES]):
+            at = f"{path}.{RULES}[{index}]"
+            yield from _definition_rule_errors(rule, schema, type_, at, times, total, uncorrelatable)
+    for name, inner in (schema.get("properties") or {}).items():
+        if isinstance(inner, dict):
+            yield from _schema_errors(
+                inner,
+                f"{path}.properties[{name}]",
+                times,
+                total,
+                uncorrelatable=uncorrelatable,
+                is_resource=bool(inner.get(EMBEDDED)),
+            )
+    for key in ("items", "additionalProperties"):
+        inner = schema.get(key)
+        if isinstance(inner, dict):
+            lost = uncorrelatable
+            if key == "items" and schema.get("x-kubernetes-list-type") != "map":
+                lost = lost or path
+            times_inner = min(times * most_members(schema), 2**62)
+            at = f"{path}.{key}"
+            yield from _schema_errors(
+                inner, at, times_inner, total, uncorrelatable=lost, is_resource=bool(inner.get(EMBEDDED))
+            )
+
+
+def _shown(rule: JsonObject) -> str:
+    """As Go prints the structure; for pointers, which have an address there, only the rule is shown."""
+    fields = [f"{title}:{quoted(rule.get(name) or '')}" for title, name in _TITLES]
+    reason, optional = "Reason:(*apiextensions.FieldValueErrorReason)(nil)", "OptionalOldSelf:(*bool)(nil)"
+    return f"apiextensions.ValidationRule{{{', '.join([*fields[:3], reason, fields[3], optional])}}}"
+
+
+_TITLES = (
+    ("Rule", "rule"),
+    ("Message", "message"),
+    ("MessageExpression", "messageExpression"),
+    ("FieldPath", "fieldPath"),
+)
+
+
+def _definition_rule_errors(
+    rule: Any, schema: JsonObject, type_: Type, path: str, times: int, total: _Total, uncorrelatable: str
+) -> Iterator[FieldError]:
+    def invalid(field: str, detail: str) -> FieldError:
+        return FieldError("FieldValueInvalid", f"{path}.{field}", f"{_shown(rule)}: {detail}")
+
+    if not isinstance(rule, dict) or not isinstance(rule.get("rule"), str) or not rule["rule"].strip():
+        yield FieldError("FieldValueRequired", f"{path}.rule", "rule is not specified")
+        return
+    message, reason, field_path = rule.get("message"), rule.get("reason"), rule.get("fieldPath")
+    if message is not None and not str(message).strip():
+        yield invalid("message", "message must be non-empty if specified")
+    elif isinstance(message, str) and "\n" in message:
+        yield invalid("message", "message must not contain line breaks")
+    if "\n" in rule["rule"].strip() and not message:
+        yield FieldError(
+            "FieldValueRequired", f"{path}.message", "message must be specified if rule contains line breaks"
+        )
+    if reason is not None and reason not in REASONS:
+        listed = ", ".join(f'"{each}"' for each in sorted(REASONS))
+        yield FieldError("FieldValueNotSupported", f"{path}.reason", f"supported values: {listed}", str(reason))
+    if field_path is not None and not _is_field(schema, str(field_path)):
+        yield invalid("fieldPath", "fieldPath must be a valid path")
+    where, words = "rule", "compilation failed"
+    try:
+        _rule({**rule, "messageExpression": None}, type_)
+        where, words = "messageExpression", "messageExpression compilation failed"
+        found = _rule(rule, type_)
+    except CompilationError as error:
+        yield invalid(where, f"{words}: {error}")
+        return
+    if found.program.type.name not in ("bool", "dyn"):
+        yield invalid("rule", "cel expression must evaluate to a bool")
+    if found.message_program is not None and found.message_program.type.name not in ("string", "dyn"):
+        yield invalid("messageExpression", "messageExpression must evaluate to a string")
+    if found.is_transition and uncorrelatable:
+        yield invalid(
+            "rule", f"oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelatable}"
+        )
+    if rule.get("optionalOldSelf") is not None and not found.is_transition:
+        yield invalid("optionalOldSelf", "may not be set if oldSelf is not used in rule")
+    cost = found.program.cost * times
+    total.cost += cost
+    total.largest.append((cost, f"{path}.rule", rule))
+    if cost > STATIC_LIMIT:
+        detail = f"estimated rule cost exceeds budget by factor of {_factor(cost / STATIC_LIMIT)} {_ADVICE}"
+        yield FieldError("FieldValueForbidden", f"{path}.rule", detail)
+
+
+def _is_field(schema: JsonObject, path: str) -> bool:
+    if not _FIELD_PATH.fullmatch(path):
+        return False
+    here: Any = schema
+    for name, key in re.findall(r"\.([A-Za-z_][A-Za-z0-9_-]*)|\['([^']+)'\]", path):
+        properties = properties_of(here)
+        others = here.get("additionalProperties")
+        here = properties.get(name or key, others if isinstance(others, dict) else None)
+        if not isinstance(here, dict):
+            return False
+    return True

@@ -1,0 +1,1 @@
+"""gRPC on HTTP/2: status codes, the client for runtimes, probes, plugins and etcd, and a small server."""

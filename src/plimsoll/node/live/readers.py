@@ -1,0 +1,216 @@
+"""Read the figures of many cgroups often: files stay open, and what cannot have changed is not read.
+
+Composing memory.stat is what costs the kernel most. A cgroup whose usage and whose CPU time are those of the last
+reading has done nothing, so its figures are kept; every `FULL_EVERY` readings all files are read nevertheless, because
+reclaim and a write to a limit leave both as they are. The files of limits are small and are read every time.
+"""
+
+from __future__ import annotations
+
+import errno
+import resource
+from collections.abc import Iterable, Mapping
+
+from plimsoll.cgroups.stats.usage import CgroupOpener
+from plimsoll.codec.kernel.files import cpu_max, flat_keyed, number_or_max, pressure
+from plimsoll.codec.live_page import COLUMN, COLUMNS, NONE
+from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, KeptFile
+from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES
+
+FULL_EVERY = 8
+_FDS_PER_CGROUP = 14
+_LIMITS = {
+    2: ("memory.max", "memory.high", "memory.low", "memory.min", "cpu.max", "cpu.weight", "pids.max"),
+    1: ("memory.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "pids.max"),
+}
+_BUSY = {2: ("memory.current", "cpu.stat"), 1: ("memory.usage_in_bytes", "cpuacct.usage")}
+_REST = {
+    2: ("memory.stat", "memory.events", "pids.current", "memory.pressure", "cpu.pressure", "io.pressure"),
+    1: ("memory.stat", "memory.kmem.usage_in_bytes", "memory.oom_control", "cpu.stat", "pids.current"),
+}
+_STAT = {
+    2: {
+        "anon": "anon",
+        "shmem": "shmem",
+        "kernel": "kernel",
+        "active_file": "activeFile",
+        "inactive_file": "inactiveFile",
+    },
+    1: {
+        "total_rss": "anon",
+        "total_shmem": "shmem",
+        "total_active_file": "activeFile",
+        "total_inactive_file": "inactiveFile",
+    },
+}
+_LINES_V2 = {"memory.max": "max", "memory.high": "high", "memory.low": "low", "memory.min": "min"}
+_STALLS = {"memory.pressure": "memoryStall", "cpu.pressure": "cpuStall", "io.pressure": "ioStall"}
+
+
+class CgroupReader:
+    """One cgroup with its open files. Raises CgroupGoneError once it is removed."""
+
+    def __init__(self, files: CgroupOpener, path: str) -> None:
+        self.path, self._version = path, files.version
+        self._files: dict[str, KeptFile] = {}
+        self._busy: tuple[bytes, ...] = ()
+        self._readings = 0
+        self.row = [NONE] * len(COLUMNS)
+        self.cpu_us, self.at_s = NONE, 0.0
+        try:
+            with files.directory(path, "cgroup.procs"):
+                pass  # CgroupGoneError here means the cgroup itself
+            for name in (*_BUSY[self._version], *_LIMITS[self._version], *_REST[self._version]):
+                self._open(files, name)
+        except CgroupError:
+            self.close()
+            raise
+
+    def _open(self, files: CgroupOpener, name: str) -> None:
+        try:
+            with files.directory(self.path, name) as directory:
+                if not directory.has(name):
+                    return
+                if name.endswith(".pressure") and directory.read_if_there(name) is None:
+                    return  # PSI is disabled
+                self._files[name] = KeptFile(directory, name)
+        except CgroupGoneError:
+            return  # this hierarchy does not have the cgroup
+        except CgroupError as error:
+            if error.errno not in (errno.ENOENT, errno.EOPNOTSUPP):
+                raise
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files.clear()
+
+    def read(self, now_s: float) -> list[int]:
+        """The figures now, in the order of COLUMNS."""
+        busy = tuple(self._files[name].read() for name in _BUSY[self._version] if name in self._files)
+        idle = busy == self._busy and self._readings % FULL_EVERY
+        self._readings += 1
+        texts = {name: self._files[name].read() for name in _LIMITS[self._version] if name in self._files}
+        if not idle:
+            texts |= {name: self._files[name].read() for name in _REST[self._version] if name in self._files}
+        texts |= dict(zip((name for name in _BUSY[self._version] if name in self._files), busy, strict=True))
+        self._busy = busy
+        row = self.row.copy()
+        _limits(row, texts, self._version)
+        _figures(row, texts, self._version)
+        self._count_cpu(row, texts, now_s)
+        self.row = row
+        return row
+
+    def _count_cpu(self, row: list[int], texts: Mapping[str, bytes], now_s: float) -> None:
+        counted = NONE
+        if "cpuacct.usage" in texts:
+            counted = int(texts["cpuacct.usage"]) // 1000
+        elif "cpu.stat" in texts:
+            counted = flat_keyed(texts["cpu.stat"]).get("usage_usec", NONE)
+        elapsed_s = now_s - self.at_s
+        if counted >= 0 and self.cpu_us >= 0 and elapsed_s > 0:
+            row[COLUMN["cpuMilli"]] = max(0, round((counted - self.cpu_us) / (elapsed_s * 1000)))
+        self.cpu_us, self.at_s = counted, now_s
+
+
+def _limits(row: list[int], texts: Mapping[str, bytes], version: int) -> None:
+    if version == 2:
+        for name, column in _LINES_V2.items():
+            if name in texts:
+                row[COLUMN[column]] = _amount(number_or_max(texts[name]))
+        if "cpu.max" in texts:
+            both = cpu_max(texts["cpu.max"].decode())
+            row[COLUMN["quotaMilli"]] = NONE if both.quota_us is None else both.quota_us * 1000 // both.period_us
+    else:
+        if "memory.limit_in_bytes" in texts:
+            limit = int(texts["memory.limit_in_bytes"])
+            row[COLUMN["max"]] = NONE if limit > UNLIMITED_ABOVE_BYTES else limit
+        quota, period = int(texts.get("cpu.cfs_quota_us", b"-1")), int(texts.get("cpu.cfs_period_us", b"0"))
+        row[COLUMN["quotaMilli"]] = quota * 1000 // period if quota > 0 and period else NONE
+    weight = texts.get("cpu.weight") or texts.get("cpu.shares")
+    if weight is not None:
+        row[COLUMN["weight"]] = int(weight)
+    if "pids.max" in texts:
+        row[COLUMN["pidsMax"]] = _amount(number_or_max(texts["pids.max"]))
+
+
+def _figures(row: list[int], texts: Mapping[str, bytes], version: int) -> None:
+    usage = texts.get("memory.current") or texts.get("memory.usage_in_bytes")
+    if usage is not None:
+        row[COLUMN["usage"]] = int(usage)
+    if "memory.stat" in texts:
+        for key, amount in _picked(texts["memory.stat"], _STAT[version]):
+            row[COLUMN[key]] = amount
+    if "memory.kmem.usage_in_bytes" in texts:
+        row[COLUMN["kernel"]] = int(texts["memory.kmem.usage_in_bytes"])
+    events = texts.get("memory.events") or texts.get("memory.oom_control")
+    if events is not None:
+        row[COLUMN["oomKills"]] = flat_keyed(events).get("oom_kill", NONE)
+    if "cpu.stat" in texts:
+        stat = flat_keyed(texts["cpu.stat"])
+        row[COLUMN["periods"]] = stat.get("nr_periods", NONE)
+        row[COLUMN["throttledPeriods"]] = stat.get("nr_throttled", NONE)
+        throttled = stat.get("throttled_usec", NONE) if version == 2 else stat.get("throttled_time", NONE)
+        row[COLUMN["throttledUs"]] = throttled if version == 2 or throttled < 0 else throttled // 1000
+    if "pids.current" in texts:
+        row[COLUMN["pids"]] = int(texts["pids.current"])
+    for name, column in _STALLS.items():
+        if name in texts and (some := pressure(texts[name]).some) is not None:
+            row[COLUMN[column]] = round(some.avg10 * 100)
+
+
+def _picked(stat: bytes, keys: Mapping[str, str]) -> Iterable[tuple[str, int]]:
+    """Without parsing the many other keys."""
+    padded = b"\n" + stat
+    for key, column in keys.items():
+        begin = padded.find(b"\n%b " % key.encode())
+        if begin >= 0:
+            begin += len(key) + 2
+            end = padded.find(b"\n", begin)
+            yield column, int(padded[begin : end if end >= 0 else None])
+
+
+def _amount(value: int | None) -> int:
+    return NONE if value is None else value
+
+
+class CgroupReaders:
+    """One reader per cgroup. Without enough file descriptors, files are opened for each reading."""
+
+    def __init__(self, files: CgroupOpener | None) -> None:
+        self._files = files
+        self._open: dict[str, CgroupReader] = {}
+        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3 // _FDS_PER_CGROUP
+
+    def read(self, path: str, now_s: float) -> list[int] | None:
+        """None where there is no such cgroup."""
+        if self._files is None or not path:
+            return None
+        try:
+            reader = self._open.get(path)
+            if reader is not None:
+                return reader.read(now_s)
+            reader = CgroupReader(self._files, path)
+            if len(self._open) < self._most:
+                self._open[path] = reader
+                return reader.read(now_s)
+            try:
+                return reader.read(now_s)
+            finally:
+                reader.close()
+        except CgroupGoneError:
+            self._drop(path)
+            return None
+
+    def keep_only(self, paths: Iterable[str]) -> None:
+        for path in self._open.keys() - set(paths):
+            self._drop(path)
+
+    def close(self) -> None:
+        self.keep_only(())
+
+    def _drop(self, path: str) -> None:
+        reader = self._open.pop(path, None)
+        if reader is not None:
+            reader.close()

@@ -1,0 +1,285 @@
+"""The pages `/live` and `/history`: samples the node while someone looks, and now and then for the history.
+
+A sample is paced by its own cost: while a dashboard is open at most `LIVE_SHARE` of a CPU is spent on samples, and on
+the history at most `HISTORY_SHARE`. After a minute without a reader all files are closed between samples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from plimsoll.cgroups.stats.usage import CgroupOpener, Pressures
+from plimsoll.codec.live_page import Mark, MarkKind, SignalLive
+from plimsoll.errors import PlimsollError
+from plimsoll.node.live.history import History
+from plimsoll.node.live.orders import eviction_order, kill_order, overview
+from plimsoll.node.live.readers import CgroupReaders
+from plimsoll.node.live.state import LiveState
+from plimsoll.node.live.vessels import NodeVessels, VesselIds, node_vessels
+from plimsoll.node.reporting.event_correlator import ObjectReference
+from plimsoll.rules.config.thresholds import FsLayout, Threshold
+from plimsoll.rules.eviction.assessment import NodeCondition, Observation, met_thresholds, wanted
+from plimsoll.rules.eviction.slope import WINDOW_S, seconds_left, slope_per_s
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.node.node_config import NodeConfig
+
+LIVE_SHARE, HISTORY_SHARE = 0.005, 0.001
+LIVE_LEAST_S, HISTORY_LEAST_S = 0.9, 10.0
+IDLE_S = 60.0
+ORDERS_S, RECORD_S = 2.0, 5.0
+_KINDS: dict[str, MarkKind] = {
+    "OOMKilling": "oom",
+    "SystemOOM": "oom",
+    "Evicted": "eviction",
+    "EvictionThresholdMet": "eviction",
+    "Preempting": "eviction",
+    "BackOff": "restart",
+    "ResizeStarted": "resize",
+    "ResizeCompleted": "resize",
+    "ResizeDeferred": "resize",
+    "ResizeInfeasible": "resize",
+    "ResizeError": "resize",
+    "CgroupRepaired": "repair",
+    "FailedCgroupRepair": "repair",
+}
+log = logging.getLogger(__name__)
+
+
+class LivePods(Protocol):
+    """The agent's pods."""
+
+    def pods(self) -> list[Pod]: ...
+    def containers(self) -> Mapping[str, Mapping[str, str]]:
+        """Pod uid → name of each running container → id."""
+
+    def paths(self, uid: str) -> Mapping[str, str]: ...
+
+
+class LivePressure(Protocol):
+    """The part of the pressure manager that is shown."""
+
+    @property
+    def thresholds(self) -> Sequence[Threshold]: ...
+    @property
+    def layout(self) -> FsLayout: ...
+    def conditions(self) -> tuple[NodeCondition, ...]: ...
+    def observations(self) -> Mapping[str, Observation]: ...
+
+
+class LiveSource:
+    def __init__(
+        self,
+        setting: NodeConfig,
+        files: CgroupOpener | None,
+        pods: LivePods,
+        pressure: LivePressure,
+        pressures: Callable[[], Pressures | None],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """`files`: None on a simulated kernel, which has no figures. `pressures`: of the whole machine."""
+        self._setting, self._pods, self._pressure, self._pressures = setting, pods, pressure, pressures
+        self._simulated, self._clock = files is None, clock
+        self._readers, self._ids = CgroupReaders(files), VesselIds()
+        self.state, self.history = LiveState(secrets.token_hex(6)), History()
+        self._vessels = NodeVessels([], {}, {})
+        self._key: object = None
+        self._signals: dict[str, deque[tuple[float, float]]] = {}
+        self._cost_s, self._asked_s, self._ordered_s = 0.0, float("-inf"), float("-inf")
+        self._recorded, self._recorded_s = 0, float("-inf")
+        self._containers: dict[tuple[str, str], str] = {}
+        self._lock = asyncio.Lock()
+
+    # --- pages ---
+
+    async def live_page(self, query: Mapping[str, Sequence[str]]) -> bytes:
+        """`since` and `run`: what the reader has already."""
+        self._asked_s = self._clock()
+        await self.sample(max(LIVE_LEAST_S, self._cost_s / LIVE_SHARE))
+        if _one(query, "part") == "node":
+            return msgspec.json.encode({**self.state.node, "at": self.state.at_s})
+        given = _one(query, "since")
+        since = int(given) if given.isdecimal() and _one(query, "run") == self.state.run else 0
+        return msgspec.json.encode(self.state.frame(since))
+
+    async def history_page(self, query: Mapping[str, Sequence[str]]) -> bytes:
+        """`from` and `to`, in seconds since the epoch."""
+        first, last = (_number(_one(query, name)) for name in ("from", "to"))
+        return msgspec.json.encode(self.history.page(first or 0.0, float("inf") if last is None else last))
+
+    async def run(self) -> None:
+        """Until cancelled: sample for the history."""
+        try:
+            while True:
+                await asyncio.sleep(max(HISTORY_LEAST_S, self._cost_s / HISTORY_SHARE))
+                try:
+                    await self.sample(HISTORY_LEAST_S / 2)
+                except (PlimsollError, OSError) as error:
+                    log.warning("no sample for the history: %s", error)
+                if self._clock() - self._asked_s > IDLE_S:
+                    self._readers.close()
+        finally:
+            self._readers.close()
+
+    def happened(self, reference: ObjectReference, kind: str, reason: str, message: str) -> None:
+        """An event was recorded."""
+        warning = kind == "Warning"
+        mark = _KINDS.get(reason, "event" if warning else None)
+        if mark is None:
+            return
+        is_pod = reference.kind == "Pod"
+        self.state.add_mark(
+            Mark(
+                self._clock(),
+                mark,
+                message[:1000],
+                reason,
+                reference.namespace if is_pod else "",
+                reference.name if is_pod else "",
+                reference.uid if is_pod else "",
+                _container_in(reference.field_path),
+                warning,
+            )
+        )
+
+    # --- samples ---
+
+    async def sample(self, max_age_s: float) -> None:
+        """Read everything, unless the last reading is newer than that."""
+        async with self._lock:
+            if self._clock() - self.state.at_s < max_age_s and self.state.seq:
+                return
+            await self._renew_vessels()
+            began_s = time.thread_time()
+            now_s = self._clock()
+            self.state.begin(now_s)
+            self.state.set_vessels(self._vessels.listed)
+            for name, path in self._vessels.paths.items():
+                row = self._readers.read(path, now_s)
+                if row is not None:
+                    self.state.set_row(name, row)
+            self._readers.keep_only(self._vessels.paths.values())
+            self.state.set_node(self._node(now_s))
+            if now_s - self._ordered_s >= ORDERS_S:
+                self._ordered_s = now_s
+                self.state.set_orders(self._orders())
+            self._record()
+            self._cost_s = 0.7 * self._cost_s + 0.3 * (time.thread_time() - began_s)
+
+    async def _renew_vessels(self) -> None:
+        pods, containers = self._pods.pods(), self._pods.containers()
+        paths = {pod.metadata.uid: dict(self._pods.paths(pod.metadata.uid)) for pod in pods}
+        pods = [pod for pod in pods if paths[pod.metadata.uid] or self._simulated]
+        key = (pods, containers, paths)
+        if key == self._key:
+            return
+        self._note_restarts(pods, containers)
+        self._vessels = await asyncio.to_thread(node_vessels, pods, containers, paths, self._setting, self._ids)
+        self._ids.keep_only(self._vessels.paths.values())
+        self._key = key
+
+    def _note_restarts(self, pods: Iterable[Pod], containers: Mapping[str, Mapping[str, str]]) -> None:
+        known: dict[tuple[str, str], str] = {}
+        for pod in pods:
+            uid = pod.metadata.uid
+            for name, container_id in containers.get(uid, {}).items():
+                known[uid, name] = container_id
+                before = self._containers.get((uid, name))
+                if before is not None and before != container_id:
+                    metadata = pod.metadata
+                    self.state.add_mark(
+                        Mark(
+                            self._clock(), "restart", f"container {name} was started again", "Restarted",
+                            metadata.namespace, metadata.name, uid, name,
+                        )
+                    )  # fmt: skip
+            for (owner, name), container_id in self._containers.items():
+                if owner == uid:
+                    known.setdefault((owner, name), container_id)  # it has ended and may come back
+        self._containers = known
+
+    def _record(self) -> None:
+        """Add to the history what is new since its last frame; not every sample that is taken for a dashboard."""
+        state, last = self.state, self.history
+        if state.at_s - self._recorded_s < RECORD_S:
+            return
+        self._recorded_s = state.at_s
+        frame = state.frame(0 if last.wants_complete else self._recorded)
+        self._recorded = state.seq
+        last.add(frame)
+
+    def _node(self, now_s: float) -> dict[str, Any]:
+        found = self._pressures()
+        stalls = {}
+        for name in ("cpu", "memory", "io"):
+            stall = None if found is None else getattr(found, name)
+            if stall is not None:
+                lines = {"some": stall.some, "full": stall.full}
+                stalls[name] = {
+                    kind: [line.avg10, line.avg60, line.avg300] for kind, line in lines.items() if line is not None
+                }
+        return {
+            **self._vessels.facts,
+            "conditions": list(self._pressure.conditions()),
+            "signals": [msgspec.to_builtins(each) for each in self._signals_now(now_s)],
+            "pressure": stalls,
+            "simulated": self._simulated,
+            **overview(self.state.vessels, self.state.rows),
+        }
+
+    def _signals_now(self, now_s: float) -> Iterable[SignalLive]:
+        thresholds, observations = self._pressure.thresholds, self._pressure.observations()
+        met = met_thresholds(thresholds, observations)
+        for signal, seen in observations.items():
+            readings = self._signals.setdefault(signal, deque())
+            readings.append((now_s, float(seen.available.value)))
+            while readings[0][0] < now_s - WINDOW_S:
+                readings.popleft()
+        for threshold in thresholds:
+            observed = observations.get(threshold.signal)
+            if observed is None:
+                continue
+            least = wanted(threshold, observed.capacity).value
+            slope = slope_per_s(self._signals[threshold.signal])
+            left = seconds_left(observed.available.value - least, slope)
+            yield SignalLive(
+                threshold.signal,
+                observed.available.value,
+                observed.capacity.value,
+                least,
+                threshold.grace_s,
+                threshold in met,
+                round(slope, 1),
+                -1.0 if left is None else round(left, 1),
+            )
+
+    def _orders(self) -> dict[str, Any]:
+        vessels, rows, gates = self.state.vessels, self.state.rows, self._setting.policy.gates
+        return {
+            "eviction": eviction_order(self._pods.pods(), vessels, rows, self._pressure.layout, gates),
+            "oom": kill_order(vessels, rows, self._setting.machine.memory_bytes),
+        }
+
+
+def _container_in(field_path: str) -> str:
+    """`spec.containers{app}` → app."""
+    return field_path.partition("{")[2].rstrip("}")
+
+
+def _one(query: Mapping[str, Sequence[str]], name: str) -> str:
+    return next(iter(query.get(name) or ()), "")
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return None

@@ -1,0 +1,187 @@
+"""The resource managers of the node together: CPUs, memory and devices of a pod, aligned by the topology manager.
+
+A pod is decided as a whole: `rules.topologymanager.admission` collects hints, merges them, and lets each manager
+choose. Only for an admitted pod the choices are saved. Without a static policy and without devices nothing is
+computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+
+import msgspec
+
+from plimsoll.errors import InvalidConfigError
+from plimsoll.linux.numa import NumaMemory
+from plimsoll.node.devices.manager import DeviceManager
+from plimsoll.node.resources.cpu_manager import CpuManager
+from plimsoll.node.resources.memory_manager import MemoryManager
+from plimsoll.rules.config.manager_options import cpu_options, topology_options
+from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuAllocation
+from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology
+from plimsoll.rules.devices.allocation import DeviceAllocation, DeviceError
+from plimsoll.rules.memorymanager.allocation import MemoryAllocation, MemoryAssignmentError
+from plimsoll.rules.memorymanager.blocks import Block
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.node.admission import AdmissionRefusal
+from plimsoll.rules.node.node_config import NodeConfig
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.topologymanager.admission import (
+    HintProvider,
+    TopologyAffinityError,
+    TopologySetting,
+    allocate,
+)
+from plimsoll.rules.topologymanager.merge import NumaLayout
+
+REFUSALS = (*CPU_ERRORS, MemoryAssignmentError, TopologyAffinityError, DeviceError)
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """What an admitted pod gets."""
+
+    cpus: CpuAllocation | None = None
+    memory: MemoryAllocation | None = None
+    devices: DeviceAllocation | None = None
+
+
+NOTHING = Choice()
+
+
+class ResourceManagers:
+    def __init__(
+        self,
+        setting: NodeConfig,
+        cpus: CpuManager,
+        memory: MemoryManager,
+        topology: TopologySetting,
+        devices: DeviceManager | None = None,
+    ) -> None:
+        self._setting, self.cpus, self.memory, self.devices = setting, cpus, memory, devices
+        self.topology = topology
+
+    @property
+    def is_static(self) -> bool:
+        return self.cpus.is_static or self.memory.is_static
+
+    @property
+    def assigns(self) -> bool:
+        """Whether pods may own something here."""
+        return self.is_static or (self.devices is not None and bool(self.devices.records))
+
+    def load(self, *, drained: bool) -> None:
+        self.cpus.load(drained=drained)
+        self.memory.load(drained=drained)
+
+    def choice(self, pod: Pod, *, trusts: bool = False) -> Choice | AdmissionRefusal:
+        """What its containers would get; `pod` with its allocated resources. Nothing is assigned yet.
+
+        `trusts`: the pod was admitted before, so it keeps its devices even if their plugin is not there now."""
+        wants_devices = self.devices is not None and self.devices.concerns(pod)
+        if not self.is_static and not wants_devices:
+            return NOTHING
+        whole = defaulted(pod, gates=self._setting.policy.gates)
+        try:
+            devices = None
+            if self.devices is not None and wants_devices:
+                devices = self.devices.allocation(whole, trusts=trusts)
+            cpus, memory = self.cpus.allocation(whole), self.memory.allocation(whole)
+            providers: list[HintProvider] = [each for each in (devices, cpus, memory) if each is not None]
+            allocate(whole, providers, self.topology)
+        except REFUSALS as error:
+            return AdmissionRefusal(error.reason, str(error))
+        return Choice(cpus, memory, devices)
+
+    def refusal(self, pod: Pod, *, trusts: bool = False) -> AdmissionRefusal | None:
+        if self.devices is not None and (failure := self.devices.failure(pod.metadata.uid)) is not None:
+            return failure
+        found = self.choice(pod, trusts=trusts)
+        return found if isinstance(found, AdmissionRefusal) else None
+
+    def waits_for_devices(self, pod: Pod) -> bool:
+        """Whether its devices must be prepared before the pod can be admitted."""
+        return self.devices is not None and self.devices.concerns(pod) and not self.devices.is_prepared(pod)
+
+    async def prepare(self, pod: Pod) -> None:
+        """Reserve what the pod needs, and ask plugins for its devices. Whether that failed, `refusal` tells."""
+
+        def choose() -> AdmissionRefusal | None:
+            refusal = self.refusal(pod)
+            if refusal is None:
+                self.assign(pod)
+            return refusal
+
+        assert self.devices is not None
+        await self.devices.prepare(pod, choose)
+
+    def assign(self, pod: Pod, *, trusts: bool = False) -> bool:
+        """Assign CPUs, memory and devices to a pod that was not refused, and save that. True if CPUs have changed."""
+        found = self.choice(pod, trusts=trusts)
+        if isinstance(found, AdmissionRefusal) or found is NOTHING:
+            return False
+        uid = pod.metadata.uid
+        if found.devices is not None and self.devices is not None:
+            self.devices.commit(uid, found.devices)
+        if found.memory is not None:
+            self.memory.commit(uid, found.memory)
+        return found.cpus is not None and self.cpus.commit(uid, found.cpus.result)
+
+    def retain(self, uids: Collection[str]) -> bool:
+        """Release what all other pods own. True if there was something."""
+        freed = self.devices is not None and self.devices.retain(uids)
+        freed = self.memory.retain(uids) or freed
+        return self.cpus.retain(uids) or freed
+
+
+class NodeResources:
+    """What the managers have assigned, as the PodResources API asks for it."""
+
+    def __init__(self, managers: ResourceManagers, active: Callable[[], Iterable[Pod]]) -> None:
+        self._managers, self._active = managers, active
+
+    def active_pods(self) -> Iterable[Pod]:
+        return self._active()
+
+    def cpu_ids(self, uid: str, container: str) -> Iterable[int]:
+        return self._managers.cpus.owned.get(uid, {}).get(container, NO_CPUS)
+
+    def blocks(self, uid: str, container: str) -> Iterable[Block]:
+        return self._managers.memory.owned.get(uid, {}).get(container, ())
+
+    def allocatable_cpus(self) -> Iterable[int]:
+        plan = self._managers.cpus.plan
+        return NO_CPUS if plan is None else plan.topology.cpus - plan.reserved
+
+    def allocatable_memory(self) -> Iterable[Block]:
+        return [
+            Block((node,), kind, table.allocatable)
+            for node, state in self._managers.memory.machine.items()
+            for kind, table in state.memory.items()
+            if table.allocatable
+        ]
+
+
+def topology_setting(setting: NodeConfig, topology: CpuTopology, numa: NumaMemory) -> TopologySetting:
+    """Raises InvalidConfigError if the policy cannot work on this machine (TM-2, CM-8)."""
+    config = setting.config
+    options = topology_options(config.topology_manager_policy_options)
+    nodes = tuple(sorted({*topology.by_numa, *numa.memory}))
+    by_socket = cpu_options(config.cpu_manager_policy_options).align_by_socket
+    if by_socket and topology.sockets > topology.numa_nodes:
+        raise InvalidConfigError(
+            "cpuManagerPolicyOptions[align-by-socket]",
+            "Align by socket is not compatible with hardware where number of sockets are more than number of NUMA",
+        )
+    if config.topology_manager_policy == "none":
+        return TopologySetting(layout=NumaLayout(nodes))
+    if len(nodes) > options.max_nodes:
+        raise InvalidConfigError(
+            "topologyManagerPolicy", f"unsupported on machines with more than {options.max_nodes} NUMA Nodes"
+        )
+    if options.prefer_closest and any(node not in numa.distances for node in nodes):
+        raise InvalidConfigError(
+            "topologyManagerPolicyOptions[prefer-closest-numa-nodes]",
+            "cannot discover NUMA topology: error getting NUMA distances from cadvisor",
+        )
+    layout = NumaLayout(nodes, numa.distances)
+    return TopologySetting(config.topology_manager_policy, config.topology_manager_scope, options, layout)

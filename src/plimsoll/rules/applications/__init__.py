@@ -1,0 +1,1 @@
+"""What language runtimes make of a container's limits: memory, CPUs, heap and threads that they choose."""

@@ -1,0 +1,34 @@
+"""All language runtimes by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from plimsoll.errors import InvalidConfigError
+from plimsoll.rules.applications.answer import App, AppAnswer, AppLimits
+from plimsoll.rules.applications.dotnet import dotnet
+from plimsoll.rules.applications.golang import golang
+from plimsoll.rules.applications.jvm import jvm
+from plimsoll.rules.applications.nodejs import nodejs
+
+APPS: dict[App, Callable[[str, AppLimits, dict[str, str]], AppAnswer]] = {
+    "jvm": jvm,
+    "go": golang,
+    "node": nodejs,
+    "dotnet": dotnet,
+}
+
+
+def app_named(text: str) -> tuple[App, str]:
+    """`jvm` or `jvm=17.0.8` → the runtime and its version; empty: the newest known."""
+    name, _, version = text.partition("=")
+    for app in APPS:
+        if name == app:
+            return app, version
+    raise InvalidConfigError(
+        "--app", f"unknown language runtime {name!r}; known: {', '.join(APPS)}, each with =VERSION"
+    )
+
+
+def answer(app: App, version: str, limits: AppLimits, settings: dict[str, str] | None = None) -> AppAnswer:
+    return APPS[app](version, limits, settings or {})

@@ -1,0 +1,146 @@
+"""Options of the CPU manager and topology manager policies, by release: which exist, and how they are parsed.
+
+An option of alpha or beta quality needs a feature gate (CM-7, TM-2). Profile `documents` knows all options and needs no
+gate. The texts are the kubelet's.
+
+Kubernetes: pkg/kubelet/cm/cpumanager/policy_options.go, pkg/kubelet/cm/topologymanager/policy_options.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import msgspec
+
+from plimsoll.errors import InvalidConfigError
+from plimsoll.rules.profile import DOCUMENTS, Profile, minor
+
+TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
+NEVER = 999
+CPU_OPTIONS_PATH, TOPOLOGY_OPTIONS_PATH = "cpuManagerPolicyOptions", "topologyManagerPolicyOptions"
+MAX_ALLOWABLE = "max-allowable-numa-nodes"
+PREFER_CLOSEST = "prefer-closest-numa-nodes"
+DEFAULT_MAX_NODES = 8
+
+
+class Maturity(msgspec.Struct, frozen=True):
+    """Minor releases since which the option has a quality."""
+
+    alpha: int = NEVER
+    beta: int = NEVER
+    stable: int = NEVER
+
+    def in_release(self, number: int) -> str:
+        if number >= self.stable:
+            return "stable"
+        if number >= self.beta:
+            return "beta"
+        return "alpha" if number >= self.alpha else ""
+
+
+CPU_OPTIONS = {
+    "full-pcpus-only": Maturity(22, 23, 33),
+    "distribute-cpus-across-numa": Maturity(23, 33),
+    "align-by-socket": Maturity(25),
+    "distribute-cpus-across-cores": Maturity(31),
+    "strict-cpu-reservation": Maturity(32, 33, 35),
+    "prefer-align-cpus-by-uncorecache": Maturity(32, 34, 36),
+}
+TOPOLOGY_OPTIONS = {
+    PREFER_CLOSEST: Maturity(26, 28, 32),
+    MAX_ALLOWABLE: Maturity(beta=31, stable=35),
+}
+EXCLUSIVE_PAIRS = (
+    ("full-pcpus-only", "distribute-cpus-across-cores"),
+    ("distribute-cpus-across-numa", "distribute-cpus-across-cores"),
+    ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-cores"),
+    ("prefer-align-cpus-by-uncorecache", "distribute-cpus-across-numa"),
+)
+
+
+class CpuOptions(msgspec.Struct, frozen=True):
+    full_pcpus_only: bool = False
+    distribute_cpus_across_numa: bool = False
+    align_by_socket: bool = False
+    distribute_cpus_across_cores: bool = False
+    strict_cpu_reservation: bool = False
+    prefer_align_cpus_by_uncorecache: bool = False
+
+
+class TopologyOptions(msgspec.Struct, frozen=True):
+    prefer_closest: bool = False
+    max_nodes: int = DEFAULT_MAX_NODES
+
+
+NO_CPU_OPTIONS, NO_TOPOLOGY_OPTIONS = CpuOptions(), TopologyOptions()
+
+
+def cpu_options(options: Mapping[str, str]) -> CpuOptions:
+    """Of a configuration without errors."""
+    return CpuOptions(**{name.replace("-", "_"): value in TRUE for name, value in options.items()})
+
+
+def topology_options(options: Mapping[str, str]) -> TopologyOptions:
+    """Of a configuration without errors."""
+    return TopologyOptions(options.get(PREFER_CLOSEST) in TRUE, int(options.get(MAX_ALLOWABLE, DEFAULT_MAX_NODES)))
+
+
+def cpu_option_errors(
+    options: Mapping[str, str], gate: Callable[[str], bool], profile: Profile
+) -> Iterator[InvalidConfigError]:
+    """`gate`: whether a feature gate is on. Texts of CM-7 and CM-8."""
+    for name, value in options.items():
+        path = f"{CPU_OPTIONS_PATH}[{name}]"
+        quality = _quality(CPU_OPTIONS, name, profile)
+        if not quality:
+            yield InvalidConfigError(path, f'unknown CPU Manager Policy option: "{name}"')
+        elif (level := _gated(quality)) and not gate(f"CPUManagerPolicy{level}Options"):
+            yield InvalidConfigError(
+                path, f'CPU Manager Policy {level}-level Options not enabled, but option "{name}" provided'
+            )
+        elif value not in TRUE | FALSE:
+            yield InvalidConfigError(path, _not_bool(name, value))
+    chosen = {name for name, value in options.items() if value in TRUE}
+    for first, second in EXCLUSIVE_PAIRS:
+        if first in chosen and second in chosen:
+            sentence = f"static policy options {first} and {second} can not be used at the same time"
+            yield InvalidConfigError(CPU_OPTIONS_PATH, sentence)
+
+
+def topology_option_errors(
+    options: Mapping[str, str], gate: Callable[[str], bool], profile: Profile
+) -> Iterator[InvalidConfigError]:
+    for name, value in options.items():
+        path = f"{TOPOLOGY_OPTIONS_PATH}[{name}]"
+        quality = _quality(TOPOLOGY_OPTIONS, name, profile)
+        if not quality:
+            yield InvalidConfigError(path, f'unknown Topology Manager Policy option: "{name}"')
+        elif (level := _gated(quality)) and not gate(f"TopologyManagerPolicy{level}Options"):
+            yield InvalidConfigError(
+                path,
+                f'topology manager policy {level.lower()}-level options not enabled, but option "{name}" provided',
+            )
+        elif name == PREFER_CLOSEST:
+            if value not in TRUE | FALSE:
+                yield InvalidConfigError(path, _not_bool(name, value))
+        elif not value.removeprefix("-").removeprefix("+").isdecimal() or not value.isascii():
+            sentence = f'unable to convert policy option to integer "{name}": strconv.Atoi: parsing "{value}"'
+            yield InvalidConfigError(path, f"{sentence}: invalid syntax")
+        elif int(value) < DEFAULT_MAX_NODES:
+            sentence = f'the minimum value of "{name}" should not be less than {DEFAULT_MAX_NODES}'
+            yield InvalidConfigError(path, sentence)
+
+
+def _quality(table: Mapping[str, Maturity], name: str, profile: Profile) -> str:
+    if name not in table:
+        return ""
+    return "stable" if profile.name == DOCUMENTS else table[name].in_release(minor(profile.release))
+
+
+def _gated(quality: str) -> str:
+    return "" if quality == "stable" else quality.capitalize()
+
+
+def _not_bool(name: str, value: str) -> str:
+    return f'bad value for option "{name}": strconv.ParseBool: parsing "{value}": invalid syntax'

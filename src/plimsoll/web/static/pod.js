@@ -1,0 +1,101 @@
+// One pod: its history with its lines, its class and its score with the reasons, events, and the resize panel.
+
+import { html, useState } from './ui.js';
+import { bytes, clockTime, cores, count, inert, shortened } from './format.js';
+import { COLUMN, seriesKey } from './state.js';
+import { ViewHead, Table } from './table.js';
+import { Inspector, Tank, kernelLines, usageText } from './hull.js';
+import { MarkList } from './marks.js';
+import { Chart } from './charts.js';
+import { PodTable } from './fleet.js';
+import { ResizePanel } from './resize.js';
+
+export function PodList({ objects, state }) {
+  const pods = [...objects.pods.values()].filter((pod) => !state.name || pod.node === state.name || !pod.node);
+  return html`<${ViewHead} title="Pods" about="The pods of this node, and those without one. A pod opens with its history and the resize panel." /><section class="card"><${PodTable} pods=${pods} /></section>`;
+}
+
+export function PodView({ state, series, objects, rest, who, go, table, onTable }) {
+  const [namespace, name] = rest;
+  const pod = [...objects.pods.values()].find((each) => each.namespace === namespace && each.name === name);
+  const [chosen, setChosen] = useState('');
+  const vessel = pod && state.podVessel(pod.uid);
+  const containers = vessel ? state.children(vessel.id) : [];
+  const container = containers.find((each) => each.name === chosen) ?? containers[0];
+  // A container that waits for its restart has no cgroup, but a history.
+  const shown = container ?? (vessel && pod.containers[0] ? { level: 'container', uid: pod.uid, name: pod.containers[0].name, lines: [] } : null);
+  const marks = state.marks.filter((mark) => pod ? mark.uid === pod.uid : mark.namespace === namespace && mark.pod === name);
+  const events = [...objects.events.values()].filter((each) => each.kind === 'Pod' && each.namespace === namespace && each.name === name).sort((a, b) => b.last - a.last);
+  const head = html`<${ViewHead} title=${html`Pod <bdi>${shortened(name, 60)}</bdi>`} table=${table} onTable=${onTable}><span class="muted"><bdi>${shortened(namespace, 40)}</bdi></span></${ViewHead}>`;
+  if (!pod) return html`${head}<p class="card empty">There is no pod <bdi>${inert(namespace)}/${inert(name)}</bdi> now.</p>${marks.length > 0 && html`<section class="card"><h2>What happened to it</h2><${MarkList} marks=${marks} /></section>`}`;
+  const conditions = pod.conditions.filter((each) => each.type !== 'Ready' && each.status === 'True');
+  const facts = html`<div class="chips">
+    <span class=${`chip ${pod.phase === 'Running' ? 'good' : pod.phase === 'Failed' ? 'bad' : 'warn'}`}>${inert(pod.phase)}${pod.reason ? `: ${inert(pod.reason)}` : ''}</span>
+    <span class="chip">${inert(pod.qosClass)}</span><span class="chip">priority ${pod.priority}</span>
+    ${pod.resize && html`<span class="chip warn">resize ${inert(pod.resize)}</span>`}
+    ${conditions.map((each) => html`<span class="chip warn" title=${inert(each.message ?? '')}>${inert(each.type)}${each.reason ? `: ${inert(each.reason)}` : ''}</span>`)}
+    ${pod.containers.map((each) => each.restarts > 0 && html`<span class="chip warn"><bdi>${inert(each.name)}: ${count(each.restarts, 'restart')}${each.lastReason ? `, last ${inert(each.lastReason)}` : ''}</bdi></span>`)}
+  </div>`;
+  if (table) return html`${head}${facts}<section class="card"><${PointTable} series=${series} container=${shown} /></section><section class="card"><${EventTable} events=${events} /></section>`;
+  return html`${head}${facts}
+    ${pod.message && html`<p class="notice bad">${inert(pod.message)}</p>`}
+    ${containers.length > 1 && html`<label class="small">Container <select value=${container.name} onChange=${(event) => setChosen(event.target.value)}>${containers.map((each) => html`<option>${inert(each.name)}</option>`)}</select></label>`}
+    <div class="hull">
+      <div class="levels">
+        ${shown ? html`<${Charts} series=${series} container=${shown} state=${state} marks=${marks} />` : html`<section class="card"><p class="empty">The pod has no container on the chosen node.</p></section>`}
+        <section class="card"><h2>What happened</h2><${MarkList} marks=${marks} /></section>
+        <section class="card"><h2>Events</h2><${EventTable} events=${events} /></section>
+      </div>
+      <div class="levels">
+        ${pod.phase === 'Running' && container && html`<${ResizePanel} pod=${pod} name=${container.name} who=${who} key=${`${pod.uid}/${container.name}`} />`}
+        ${vessel && html`<section class="card"><h2>Vessels</h2><div class="tanks">
+          <${Tank} vessel=${vessel} row=${state.rows.get(vessel.id)} width=${100} height=${124} labels=${true} />
+          ${containers.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} width=${100} height=${124} labels=${true} pressed=${each === container} onInspect=${() => setChosen(each.name)} />`)}
+        </div></section>
+        <${Inspector} vessel=${container ?? vessel} row=${state.rows.get((container ?? vessel).id)} />`}
+      </div>
+    </div>`;
+}
+
+function Charts({ series, container, state, marks }) {
+  const id = seriesKey(container);
+  const times = series.times();
+  const lines = kernelLines(container, state.rows.get(container.id)).filter((line) => !line.of);
+  const row = state.rows.get(container.id);
+  const memory = [
+    ['memory', series.column(id, 'usage'), 'anon', { fill: true }],
+    ['anonymous', series.column(id, 'anon'), 'kernel'],
+    ...lines.map((line) => [line.name, series.column(id, line.name).map((value) => value ?? line.at), line.name, { dash: line.name === 'low' ? [6, 3] : undefined, thin: true }]),
+  ];
+  const stalls = series.column(id, 'memoryStall').some((each) => each !== null);
+  const cpuLines = [['CPU', series.column(id, 'cpuMilli'), 'share', { fill: true }]];
+  if (row && row[COLUMN.quotaMilli] > 0) cpuLines.push(['limit', series.column(id, 'quotaMilli'), 'max', { thin: true }]);
+  if (container.cpu?.worstCaseMilli > 0) cpuLines.push(['guaranteed by weight', times.map(() => container.cpu.worstCaseMilli), 'min', { dash: [4, 4], thin: true }]);
+  return html`
+    <section class="card"><h2>Memory <span class="muted small">${usageText(container, row)}</span></h2><${Chart} label="Memory over time, with its lines" times=${times} lines=${memory} unit="bytes" marks=${marks} /></section>
+    <section class="card"><h2>CPU <span class="muted small">${cores(row ? row[COLUMN.cpuMilli] : -1)} now</span></h2><${Chart} label="CPU over time, against its limit" times=${times} lines=${cpuLines} unit="cores" marks=${marks} /></section>
+    <section class="card"><h2>Throttled${stalls ? ' and stalled' : ''}</h2><${Chart} height=${150} label="Throttled time per second" times=${times} unit="ms" marks=${marks}
+      lines=${[['throttled', series.rate(id, 'throttledUs').map((us) => (us === null ? null : us / 1000)), 'high', { fill: true }], ...(stalls ? [['memory stall', series.column(id, 'memoryStall').map((each) => (each === null ? null : each / 10)), 'max', {}]] : [])]} /></section>`;
+}
+
+function PointTable({ series, container }) {
+  if (!container) return html`<p class="empty">The pod has no running container on the chosen node.</p>`;
+  const rows = series.points.slice(-120).reverse().map(([at, rows]) => ({ id: String(at), at, row: rows.get(seriesKey(container)) })).filter((each) => each.row);
+  const figure = (name) => (each) => bytes(each.row[COLUMN[name]]);
+  const number = { number: true };
+  return html`<${Table} caption=${`History of container ${inert(container.name)}, newest first`} empty="No readings yet." rows=${rows} columns=${[
+    ['Time', (each) => clockTime(each.at)],
+    ['Memory', figure('usage'), number], ['Anonymous', figure('anon'), number], ['max', figure('max'), number], ['high', figure('high'), number],
+    ['CPU', (each) => cores(each.row[COLUMN.cpuMilli]), number], ['CPU limit', (each) => cores(each.row[COLUMN.quotaMilli]), number],
+    ['Throttled periods', (each) => String(Math.max(0, each.row[COLUMN.throttledPeriods])), number], ['OOM kills', (each) => String(Math.max(0, each.row[COLUMN.oomKills])), number],
+  ]} />`;
+}
+
+export function EventTable({ events }) {
+  return html`<${Table} caption="Events, newest first" empty="No events." rows=${events.map((each) => ({ id: each.key, ...each }))} columns=${[
+    ['Reason', (each) => html`<span class=${each.type === 'Warning' ? 'bad' : ''}>${inert(each.reason)}</span>`],
+    ['When', (each) => clockTime(each.last)],
+    ['Count', (each) => String(each.count), { number: true }],
+    ['Message', (each) => each.message],
+  ]} />`;
+}

@@ -1,0 +1,155 @@
+"""`./dev bench dashboard`: what the dashboard costs with 110 pods: in the browser, in the API server and in the agent.
+
+One `up` on this machine's kernel with 110 pods of one container, ten of which use some CPU and memory all the time; one
+Chromium on the hull, which draws every cgroup. Goals (per open dashboard): script in the browser below 16 ms per update
+on average, API server at most 0.5 % of a core; history in the agent at most 0.1 % of a core and 8 MiB.
+
+    browser   the time from a message to the end of rendering, as the page measures it
+    server    CPU time of the API server with a dashboard, less without one
+    agent     CPU time of the agent with a dashboard, less without one
+    history   CPU time of one sample of these cgroups in this process, at the pace that it leads to; bytes of a full ring
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(ROOT)]
+
+from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host  # noqa: E402
+from plimsoll.cgroups.stats.live_tree import live_tree  # noqa: E402
+from plimsoll.kube import request  # noqa: E402
+from plimsoll.node.live.history import History  # noqa: E402
+from plimsoll.node.live.readers import CgroupReaders  # noqa: E402
+from plimsoll.node.live.source import HISTORY_LEAST_S, HISTORY_SHARE  # noqa: E402
+from plimsoll.node.live.state import LiveState  # noqa: E402
+from tests.e2e.dashboard_browser import Cluster, Tab, chromium, missing  # noqa: E402
+from tests.e2e.up_process import Up  # noqa: E402
+from tests.e2e.waiting import until  # noqa: E402
+
+BUSY = "while :; do head -c 2000000 /dev/zero | tail -c 1 >/dev/null; sleep 0.2; done"
+SAMPLES = 40
+TICK = os.sysconf("SC_CLK_TCK")
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / TICK
+
+
+def child(up: Up, word: str) -> int:
+    """The API server or the agent of an `up`."""
+    for pid in up.processes():
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        if word.encode() in words:
+            return pid
+    raise SystemExit(f"no process {word}")
+
+
+def share(pid: int, seconds: float) -> float:
+    """Of one core, in percent."""
+    before, began = cpu_s(pid), time.monotonic()
+    time.sleep(seconds)
+    return 100 * (cpu_s(pid) - before) / (time.monotonic() - began)
+
+
+def started(cluster: Cluster, count: int) -> None:
+    for number in range(count):
+        script = BUSY if number % 11 == 0 else "exec sleep 100000"
+        resources = {"requests": {"cpu": "10m", "memory": "4Mi"}, "limits": {"memory": "64Mi"}} if number % 3 else {}
+        container = {"name": "app", "image": "busybox", "command": ["sh", "-c", script], "resources": resources}
+        metadata = {"name": f"pod-{number:03d}", "namespace": "default"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+        cluster.ask(request.create(request.PODS, pod, "default"))
+
+    def running() -> bool:
+        pods = cluster.ask(request.listing(request.PODS, namespace="default"))["items"]
+        return sum(pod["status"].get("phase") == "Running" for pod in pods) >= count
+
+    until(running, pause_s=1.0)
+
+
+def sampled(root: str) -> dict[str, float]:
+    """The cost of samples of these cgroups, and of keeping them."""
+    driver = open_cgroupfs(this_host())
+    paths = list(live_tree(driver, root))
+    readers, state, history = CgroupReaders(driver), LiveState("bench"), History()
+    listed = [{"id": f"c{n}", "parent": "", "level": "pod", "name": path, "path": path} for n, path in enumerate(paths)]
+    costs = []
+    for _ in range(SAMPLES):
+        time.sleep(0.25)
+        began_s = time.thread_time()
+        state.begin(time.time())
+        state.set_vessels(listed)
+        for number, path in enumerate(paths):
+            row = readers.read(path, state.at_s)
+            if row is not None:
+                state.set_row(f"c{number}", row)
+        history.add(state.frame(0 if history.wants_complete else state.seq - 1))
+        costs.append(time.thread_time() - began_s)
+    readers.close()
+    cost_s = sum(costs[1:]) / (len(costs) - 1)
+    pace_s = max(HISTORY_LEAST_S, cost_s / HISTORY_SHARE)
+    return {
+        "cgroups": len(paths),
+        "sampleMs": round(1000 * cost_s, 2),
+        "everySeconds": round(pace_s, 1),
+        "historyPercent": round(100 * cost_s / pace_s, 3),
+        "bytesPerSample": round(history.bytes / SAMPLES),
+    }
+
+
+def measured(pods: int, seconds: float) -> dict[str, object]:
+    with tempfile.TemporaryDirectory() as directory:
+        root = f"/plimsoll-test-{secrets.token_hex(4)}"
+        up = Up(Path(directory), "--no-demo", "--capacity", "cpu=16,memory=3Gi", root=root)
+        try:
+            cluster = Cluster(up.ready())
+            started(cluster, pods)
+            server, agent = child(up, "api"), child(up, "node")
+            time.sleep(5)
+            idle = share(server, seconds), share(agent, seconds)
+            with chromium() as browser:
+                tab = Tab(browser, cluster)
+                page = tab.open("hull")
+                page.wait_for_selector("[data-vessel]")
+                time.sleep(5)
+                page.evaluate("() => { globalThis.plimsollDashboard.scriptMs.length = 0; }")
+                watched = share(server, seconds), share(agent, seconds)
+                took = page.evaluate("() => globalThis.plimsollDashboard.scriptMs")
+                tab.close()
+            return {
+                "pods": pods,
+                "updates": len(took),
+                "scriptMsMean": round(sum(took) / max(1, len(took)), 2),
+                "scriptMsWorst": round(max(took, default=0), 1),
+                "serverPercent": round(watched[0] - idle[0], 2),
+                "serverIdlePercent": round(idle[0], 2),
+                "agentPercent": round(watched[1] - idle[1], 2),
+                "agentIdlePercent": round(idle[1], 2),
+                **sampled(f"{root}/kubepods"),
+            }
+        finally:
+            up.close()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--pods", type=int, default=110)
+    parser.add_argument("--seconds", type=float, default=30.0)
+    options = parser.parse_args()
+    if missing():
+        raise SystemExit(f"bench dashboard: {missing()}")
+    print(json.dumps(measured(options.pods, options.seconds), indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,153 @@
+"""The gRPC server: answers, streams, statuses; no client holds up another one."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.server import MAX_CONNECTIONS, GrpcServer, deadline_s
+from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, UNIMPLEMENTED, UNKNOWN, GrpcError
+
+LONG_S = 30.0
+
+
+async def echo(request: bytes) -> bytes:
+    return b"<" + request + b">"
+
+
+async def refuse(_: bytes) -> bytes:
+    raise GrpcError(9, "nö: 100 %\nnever")
+
+
+async def crash(_: bytes) -> bytes:
+    raise ZeroDivisionError
+
+
+async def hang(_: bytes) -> bytes:
+    await asyncio.Event().wait()
+    return b""
+
+
+async def count(request: bytes) -> AsyncIterator[bytes]:
+    for number in range(int(request)):
+        yield str(number).encode()
+
+
+async def large(_: bytes) -> AsyncIterator[bytes]:
+    yield b"x" * (3 << 20)
+    yield b"y"
+
+
+@asynccontextmanager
+async def serving(path: Path) -> AsyncIterator[tuple[GrpcServer, GrpcClient]]:
+    server = GrpcServer(
+        {"/t/Echo": echo, "/t/Refuse": refuse, "/t/Crash": crash, "/t/Hang": hang},
+        {"/t/Count": count, "/t/Large": large},
+        max_message=1 << 20,
+    )
+    await server.listen(path)
+    client = GrpcClient(str(path))
+    try:
+        yield server, client
+    finally:
+        client.close()
+        await server.close()
+
+
+async def test_answers_and_streams(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as (_, client):
+        assert await client.unary("/t/Echo", b"hello", LONG_S) == b"<hello>"
+        assert await client.unary("/t/Echo", b"", LONG_S) == b"<>"
+        assert [each async for each in client.stream("/t/Count", b"3")] == [b"0", b"1", b"2"]
+        assert [each async for each in client.stream("/t/Count", b"0")] == []
+        # larger than the client's window: sent in parts
+        assert [len(each) async for each in client.stream("/t/Large", b"")] == [3 << 20, 1]
+        assert len(await client.unary("/t/Echo", b"z" * 1_000_000, LONG_S)) == 1_000_002
+
+
+STATUSES = [
+    pytest.param("/t/Refuse", b"", 9, "nö: 100 %\nnever", id="the handler's status"),
+    pytest.param("/t/Crash", b"", UNKNOWN, "the server failed; see its log", id="a defect"),
+    pytest.param("/t/None", b"", UNIMPLEMENTED, "unknown method /t/None", id="no such method"),
+    pytest.param(
+        "/t/Echo", b"z" * (1 << 21), 8, "grpc: received message larger than max (2097152 vs. 1048576)", id="too large"
+    ),
+]
+
+
+@pytest.mark.parametrize(("method", "request_bytes", "code", "message"), STATUSES)
+async def test_statuses(tmp_path: Path, method: str, request_bytes: bytes, code: int, message: str) -> None:
+    async with serving(tmp_path / "s") as (_, client):
+        with pytest.raises(GrpcError) as caught:
+            await client.unary(method, request_bytes, LONG_S)
+        assert (caught.value.code, caught.value.message) == (code, message)
+        assert await client.unary("/t/Echo", b"still", LONG_S) == b"<still>"  # the connection survives
+
+
+async def test_a_call_that_hangs_holds_up_no_other(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as (_, client):
+        hanging = asyncio.create_task(client.unary("/t/Hang", b"", LONG_S))
+        assert await client.unary("/t/Echo", b"x", LONG_S) == b"<x>"
+        hanging.cancel()
+        with pytest.raises(GrpcError) as caught:
+            await client.unary("/t/Hang", b"", 0.05)
+        assert caught.value.code == DEADLINE_EXCEEDED
+
+
+async def test_a_client_that_does_not_read_holds_up_no_other(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as (_, client):
+        unread = client.stream("/t/Large", b"")
+        await anext(unread)
+        other = GrpcClient(str(tmp_path / "s"))
+        assert await other.unary("/t/Echo", b"x", LONG_S) == b"<x>"
+        other.close()
+
+
+async def test_the_socket(tmp_path: Path) -> None:
+    path = tmp_path / "s"
+    left = socket.socket(socket.AF_UNIX)
+    left.bind(os.fspath(path))  # of a process that was killed
+    left.close()
+    async with serving(path):
+        mode = os.stat(path).st_mode
+        assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600
+    assert not path.exists()
+    path.write_text("a file of somebody else")
+    with pytest.raises(OSError, match="in use"):
+        async with serving(path):
+            pass
+    assert path.read_text() == "a file of somebody else"
+
+
+async def test_garbage_and_many_connections(tmp_path: Path) -> None:
+    async with serving(tmp_path / "s") as (server, client):
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "s")
+        writer.write(b"GET / HTTP/1.1\r\n\r\n" * 10)
+        await reader.read()  # the server hangs up
+        writer.close()
+        many = [await asyncio.open_unix_connection(tmp_path / "s") for _ in range(MAX_CONNECTIONS + 5)]
+        refused, _ = many[-1]
+        assert await refused.read() == b""
+        assert len(server.connections) <= MAX_CONNECTIONS
+        for _, each in many:
+            each.close()
+        async with asyncio.timeout(LONG_S):
+            while server.connections:  # noqa: ASYNC110 - nobody reports it
+                await asyncio.sleep(0)
+        assert await client.unary("/t/Echo", b"x", LONG_S) == b"<x>"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("250m", 0.25), ("3S", 3.0), ("1H", 3600.0), ("", None), ("x", None), ("12", None), ("999999999S", None)],
+)
+def test_the_header_of_the_deadline(text: str, seconds: float | None) -> None:
+    assert deadline_s(text) == seconds
