@@ -22,17 +22,28 @@ HOLDS = (
     'exec python3 -c \'import time; kept = bytearray(20 << 20); shared = open("/dev/shm/x", "wb"); '
     'shared.write(b"x" * (6 << 20)); shared.flush(); time.sleep(10000)\''
 )
+HOLDS_LITTLE = "exec python3 -c 'import time; kept = bytearray({} << 20); time.sleep(10000)'"
+WORKS = HOLDS_LITTLE.format(14).replace("time.sleep(10000)", "[sum(range(9000)) for _ in iter(int, 1)]")
 VIEWS = ("node", "hull", "pod", "next", "explain", "fleet", "replay")
 
 
 @pytest.fixture(scope="module")
 def cluster(dashboard: Any) -> Iterator[Cluster]:
+    """With a few pods of each class, which also make the pictures of the documentation (PLIMSOLL_SCREENSHOTS=DIR)."""
     found: Cluster = dashboard[0]
     found.run(
         "steady", HOLDS, {"requests": {"cpu": "50m", "memory": "40Mi"}, "limits": {"cpu": "100m", "memory": "64Mi"}}
     )
+    web = {"name": "app", "resources": {"requests": {"memory": "24Mi"}, "limits": {"memory": "40Mi"}}}
+    beside = {"name": "proxy", "image": "busybox", "command": ["sh", "-c", HOLDS_LITTLE.format(4)]}
+    beside["resources"] = {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"cpu": "50m", "memory": "24Mi"}}
+    found.run("shop-web", HOLDS_LITTLE.format(20), container=web, beside=[beside])
+    same = {"cpu": "60m", "memory": "32Mi"}
+    found.run("payments", WORKS, {"requests": same, "limits": same})
+    found.run("crawler", HOLDS_LITTLE.format(6))
     yield found
-    found.delete("steady")
+    for name in ("steady", "shop-web", "payments", "crawler"):
+        found.delete(name)
 
 
 @pytest.fixture
@@ -242,7 +253,7 @@ def test_who_goes_next_and_replay(opened: Opened, cluster: Cluster) -> None:
     cluster.run("loose", "exec python3 -c 'import time; kept = bytearray(8 << 20); time.sleep(10000)'")
     tab = opened("next")
     tab.page.wait_for_selector('li[data-place="1"][data-pod="loose"]')  # uses more than its request, which is 0
-    assert "exceeds its request" in tab.page.locator('li[data-place="1"]').first.inner_text()
+    assert "larger excess" in tab.page.locator('li[data-place="1"]').first.inner_text()  # than that of crawler
     tab.go("replay")
     player = tab.page.locator("[data-player]")
     player.wait_for()

@@ -150,7 +150,7 @@ class NodeProcess:
         self.meters.oom_totals = self._pressure.oom_totals
         self._repair = build_repair(live, self.agent, self._event)
         self._serving = ServingCertificate(live.setting.config, client, self._facts, home, identity)
-        self._live_pages = live_source(live, self.agent, self._pressure, self._pressures)
+        self._live_pages = live_source(live, self.agent, self._pressure, self._pressures, self._stats)
         self._server = NodeServer(
             pods,
             self._runtime,

@@ -16,7 +16,7 @@ from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath
-from plimsoll.rules.admission.quota import SERVICE_COUNTS, services_used, used_by
+from plimsoll.rules.admission.quota import SERVICE_COUNTS, bounds_claims, claims_used, services_used, used_by
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import ResourceQuota
@@ -63,6 +63,9 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
             for name in hard.keys() - used.keys():
                 prefix = prefixes.get(name)
                 used[name] = str(context.store.count(f"{prefix}{namespace}/")) if prefix else "0"
+            if any(map(bounds_claims, hard)):
+                claims = context.documents(f"/persistentvolumeclaims/{namespace}/")
+                used |= claims_used(from_document(document, ResourceQuota), claims)
             if SERVICE_COUNTS & hard.keys():
                 used |= services_used(context.documents(f"/services/{namespace}/"), hard)
             if is_charging(document, used):
