@@ -119,10 +119,7 @@ class NumaNode:
             await eventually(lambda f=file, e=expected: (cgroup / f).read_text().strip() == e, f"{name}: {file}")
         for pid in (cgroup / "cgroup.procs").read_text().split():
             assert os.sched_getaffinity(int(pid)) == set(cpu_numbers(cpus) or ()), (name, pid)
-            allowed = [
-                line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if "Mems_allowed_list" in line
-            ]
-            assert allowed[0].split()[1] == mems, allowed
+            assert allowed_nodes(pid) == mems, (name, pid)
         own = self.agent.devices.devices_of(pod["metadata"]["uid"], "c").get(RESOURCE, frozenset())
         assert own == frozenset(devices), own
         print(f"seen: {what}: {name} on CPUs {cpus}, NUMA node {mems}, devices {' '.join(devices) or '-'}", flush=True)
