@@ -98,7 +98,10 @@ def start_cpu_ms(words: list[str]) -> float:
 
 
 BY_NAME = ("fleet",)  # minutes
-PARTS = ("plan", "upgrade", "audit", "cgroups", "scheduler", "api", "node", "pressure", "resize", "containerd")
+PARTS = (
+    *("plan", "upgrade", "audit", "cgroups", "scheduler", "api", "dashboard", "node", "pressure", "resize"),
+    "containerd",
+)
 
 if __name__ == "__main__":
     chosen = sys.argv[1:] or list(PARTS)
