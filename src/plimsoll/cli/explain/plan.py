@@ -10,6 +10,7 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, BinaryIO
 
 import msgspec
@@ -68,8 +69,8 @@ def _quickly_read(lines: list[bytes]) -> list[Pod]:
     try:
         pods = list(map(quick_decode(), lines))
         specs = [pod.spec for pod in pods]
-        if {pod.kind for pod in pods} <= _PODS and all([spec.containers for spec in specs]):
-            if not any([spec.priority_class_name for spec in specs]):
+        if {pod.kind for pod in pods} <= _PODS and all(map(attrgetter("containers"), specs)):
+            if not any(map(attrgetter("priority_class_name"), specs)):
                 return pods
             return [admitted(pod) if pod.spec.priority_class_name else pod for pod in pods]
     except (*_NOT_QUICK, InvalidObjectError):
