@@ -1,5 +1,5 @@
 """What every long-running coroutine needs: pauses that grow, a wake-up that is not lost, a restart after a failure, and
-turns in long work."""
+slices of long work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mappin
 from contextlib import suppress
 from typing import Any, TypeVar
 
-TURN_S = 0.002
+SLICE_S = 0.002
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -65,14 +65,14 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Expo
         await asyncio.sleep(pause_s)
 
 
-async def in_turns(
-    items: Iterable[T], turn_s: float = TURN_S, clock: Callable[[], float] = time.perf_counter
+async def in_slices(
+    items: Iterable[T], slice_s: float = SLICE_S, clock: Callable[[], float] = time.perf_counter
 ) -> AsyncIterator[T]:
-    """The items, one by one. After each `turn_s` that the caller works on them, all other coroutines have a turn."""
+    """The items, one by one. After each `slice_s` that the caller works on them, all other coroutines may run."""
     began_s = clock()
     for item in items:
         yield item
-        if clock() - began_s >= turn_s:
+        if clock() - began_s >= slice_s:
             await asyncio.sleep(0)
             began_s = clock()
 

@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 
-from plimsoll.aio import ExponentialBackoff, Wakeup, cancel_all, connection_ended, in_turns, run_command, supervise
+from plimsoll.aio import ExponentialBackoff, Wakeup, cancel_all, connection_ended, in_slices, run_command, supervise
 from tests.unit.virtual_clock import run_virtual
 
 
@@ -20,7 +20,7 @@ def test_backoff_doubles_up_to_its_limit_and_resets() -> None:
     assert backoff.next_s() == 0.5
 
 
-async def test_long_work_lets_others_run_after_each_turn() -> None:
+async def test_long_work_lets_others_run_after_each_slice() -> None:
     now, others = [0.0], []
 
     async def other() -> None:
@@ -30,9 +30,9 @@ async def test_long_work_lets_others_run_after_each_turn() -> None:
 
     task = asyncio.create_task(other())
     seen = []
-    async for item in in_turns(range(10), 2.0, lambda: now[0]):
+    async for item in in_slices(range(10), 2.0, lambda: now[0]):
         seen.append(item)
-        now[0] += 1.0  # two items per turn
+        now[0] += 1.0  # two items per slice
     assert seen == list(range(10))
     assert others == [2.0, 4.0, 6.0, 8.0]
     await task

@@ -33,7 +33,7 @@ def test_the_api_server_starts_in_its_sandbox() -> None:
         (UNITS / f"{UNIT}.d" / "test.conf").write_text("[Service]\nDynamicUser=no\nProtectHome=no\nPrivateUsers=no\n")
     try:
         systemctl("daemon-reload")
-        began = systemctl("start", UNIT)
+        began = systemctl("start", "--job-mode=ignore-dependencies", UNIT)  # the guest has no network
         end = time.monotonic() + START_S
         while not KUBECONFIG.exists():
             shown = systemctl("status", UNIT)

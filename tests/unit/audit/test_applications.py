@@ -47,7 +47,7 @@ def test_a_program_that_is_called_node(tmp_path: Path) -> None:
     }
     child = subprocess.Popen([str(program), "60"], env=secret)
     try:
-        while os.readlink(f"/proc/{child.pid}/exe") != str(program):
+        while b"NODE_VERSION" not in Path(f"/proc/{child.pid}/environ").read_bytes():  # until exec is complete
             assert child.poll() is None
         found = application(child.pid, "node")
     finally:

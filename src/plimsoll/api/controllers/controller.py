@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 
 import msgspec
 
-from plimsoll.aio import ExponentialBackoff, Wakeup, in_turns
+from plimsoll.aio import ExponentialBackoff, Wakeup, in_slices
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.errors import PlimsollError
@@ -154,7 +154,7 @@ class ControllerContext:
 
     async def pods(self, prefix: str = "/pods/") -> AsyncIterator[Pod]:
         """Stored pods as the rules read them. Thousands of them take long, so other requests are served meanwhile."""
-        async for record in in_turns(self.store.list(prefix)[1]):
+        async for record in in_slices(self.store.list(prefix)[1]):
             yield pod_from_json(record.body)
 
     async def attempt(self, change: Request, tolerated: Collection[int] = (404,)) -> bool:

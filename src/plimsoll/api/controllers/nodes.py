@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.aio import in_turns
+from plimsoll.aio import in_slices
 from plimsoll.api.controllers.controller import Controller, ControllerContext, own_key
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
@@ -118,7 +118,7 @@ def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Contr
         return min(waits, default=None)
 
     async def placed(node: str) -> list[Pod]:
-        records = in_turns(context.store.list("/pods/")[1])
+        records = in_slices(context.store.list("/pods/")[1])
         return [pod_from_json(each.body) async for each in records if _PLACED.decode(each.body).spec.node_name == node]
 
     async def evict(pod: Pod, now_s: float) -> None:

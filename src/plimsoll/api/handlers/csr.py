@@ -1,7 +1,8 @@
 """certificatesigningrequests: stored, approved and signed.
 
-A node that renews its own identity, and a user who may create `…/nodeclient` for a node that does not exist (bootstrap
-tokens), are approved at once; everyone else waits for `kubectl certificate approve`. What is approved is signed in the
+A node that renews its own identity or asks for a serving certificate with its own names and addresses, and a user who
+may create `…/nodeclient` for a node that does not exist (bootstrap tokens), are approved at once; everyone else waits
+for `kubectl certificate approve`. What is approved is signed in the
 same request, so there is no controller that could be behind. Signers: `kube-apiserver-client` (any subject but
 `system:masters`), `kube-apiserver-client-kubelet` (nodes) and `kubelet-serving` (names and addresses of the node only).
 """
@@ -140,11 +141,14 @@ def _signed(cluster: Cluster, authority: Authority, spec: JsonObject) -> bytes:
 
 def _auto_approval(cluster: Cluster, call: ApiCall, spec: JsonObject, request: bytes) -> str:
     """What the condition says where a request is approved without anyone looking at it; else empty."""
-    if spec.get("signerName") != CLIENT or set(spec.get("usages") or ()) - {"key encipherment"} != _USAGES[CLIENT]:
+    signer = spec.get("signerName")
+    if signer not in (CLIENT, SERVING) or set(spec.get("usages") or ()) - {"key encipherment"} != _USAGES[signer]:
         return ""
     node = requested_node(request)
     if not node:
         return ""
+    if signer == SERVING:  # the signer checks that it has only names and addresses of this node
+        return "Auto approving a node's serving certificate for its own names." if call.user.node == node else ""
     if call.user.node:
         if call.user.node != node or not _may(cluster, call, "selfnodeclient"):
             return ""

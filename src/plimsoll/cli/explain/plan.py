@@ -10,7 +10,6 @@ import gc
 import sys
 from collections import deque
 from collections.abc import Iterator
-from operator import attrgetter
 from typing import Any, BinaryIO
 
 import msgspec
@@ -69,8 +68,9 @@ def _quickly_read(lines: list[bytes]) -> list[Pod]:
     try:
         pods = list(map(quick_decode(), lines))
         specs = [pod.spec for pod in pods]
-        if {pod.kind for pod in pods} <= _PODS and all(map(attrgetter("containers"), specs)):
-            if not any(map(attrgetter("priority_class_name"), specs)):
+        # Lists, not generators: they cost a third for a block of pods.
+        if {pod.kind for pod in pods} <= _PODS and all([spec.containers for spec in specs]):  # noqa: C419
+            if not any([spec.priority_class_name for spec in specs]):  # noqa: C419
                 return pods
             return [admitted(pod) if pod.spec.priority_class_name else pod for pod in pods]
     except (*_NOT_QUICK, InvalidObjectError):

@@ -85,6 +85,8 @@ class NodeView:
 
     def _version(self) -> str:
         kubelet, node = self.record.kubelet, self.evidence.node
+        if self.record.kubelet_version:
+            return self.record.kubelet_version
         if kubelet is not None and kubelet.version:
             return kubelet.version
         return node.status.node_info.kubelet_version if node is not None else ""

@@ -1,6 +1,6 @@
 """One conditional write: sent until etcd has answered, applied at most once.
 
-A write that nobody answered is sent again as it is. The comparison lets it be applied at most once, and the watch shows
+A write without an answer is sent again as it is. The comparison lets it be applied at most once, and the watch shows
 whether an attempt was: every value has a number of its own.
 """
 
