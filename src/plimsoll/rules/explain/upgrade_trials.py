@@ -61,6 +61,8 @@ class Upgrade:
         self.nodes = old.setting(), new.setting()
         self.parts = tuple(parts(old, new))
         self._changed: dict[tuple[Part, int], Changed] = {}
+        # Where one part is the whole upgrade, it is the cause of everything: nothing has to be tried.
+        self.is_single = len(self.parts) == 1 and self.changed(self.parts[0], 0).node == self.nodes[1]
 
     def changed(self, part: Part, side: int) -> Changed:
         """Side 0 with the part, side 1 without it."""
@@ -85,6 +87,8 @@ class Trials:
     def causes(self, row: Difference, title: str, likely: Iterable[Part]) -> tuple[Part, ...]:
         """The part that alone gives the new value and without which the old one stays; else all parts without which
         there is another value; else all that alone give another one. `likely` parts are tried first."""
+        if self.upgrade.is_single:
+            return self.upgrade.parts
         order = dict.fromkeys((*likely, *self.upgrade.parts))
         needed = []
         for part in order:

@@ -10,7 +10,7 @@ from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.api.server.services import client_of
 from tests.unit.api.api_client import PODS, api, pod
 
-COUNT = 1_000  # decoding them takes several turns of 2 ms on any machine
+COUNT = 1_000  # decoding them takes several rounds of 2 ms on any machine
 
 
 async def test_the_event_loop_goes_on_while_pods_are_judged(tmp_path: Path) -> None:
