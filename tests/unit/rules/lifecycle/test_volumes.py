@@ -226,7 +226,7 @@ def test_certificates_of_several_bundles() -> None:
 @pytest.mark.parametrize(
     ("volume", "shown"),
     [
-        ({"persistentVolumeClaim": {"claimName": "c"}}, "persistentVolumeClaim"),
+        ({"ephemeral": {"volumeClaimTemplate": {}}}, "ephemeral"),
         ({"csi": {"driver": "d"}}, "csi"),
         ({}, "an unknown kind"),
     ],
