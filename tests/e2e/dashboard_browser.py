@@ -58,9 +58,10 @@ class Cluster:
             return thread.submit(lambda: asyncio.run(send())).result()
 
     def run(self, name: str, script: str, resources: dict[str, Any] | None = None, **more: Any) -> str:
-        """Start a pod with one container `app`; its uid once it has started."""
+        """Start a pod with a container `app`; its uid once it has a status."""
         container = {"name": "app", "image": "busybox", "command": ["sh", "-c", script], "resources": resources or {}}
-        spec = {"terminationGracePeriodSeconds": 0, "containers": [{**container, **more.pop("container", {})}], **more}
+        containers = [{**container, **more.pop("container", {})}, *more.pop("beside", ())]
+        spec = {"terminationGracePeriodSeconds": 0, "containers": containers, **more}
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
         made = self.ask(request.create(request.PODS, pod, "default"))
         uid: str = made["metadata"]["uid"]

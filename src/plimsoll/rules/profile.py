@@ -167,7 +167,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     managers_asked_on_resize: bool = _row(True, {"1.27": True, "1.37": False}, "AD-3",
         "a resize passes through the resource managers once more, and is deferred if one of them refuses")
     smt_error_by_cause: bool = _row(True, {"1.27": False, "1.32": True}, "CM-16",
-        "full-pcpus-only: a pod that lacks free CPUs is told so even if none is free")
+        "full-pcpus-only: the error of a pod that lacks free CPUs says so even if none is free")
     memory_groups_checked: bool = _row(True, {"1.27": False, "1.32": True}, "MM-11",
         "memory manager: a hint over several NUMA nodes that breaks a group is refused")
     device_hints_of_used_nodes: bool = _row(True, {"1.27": False, "1.36": True}, "DM-7",
@@ -176,6 +176,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "a CPU resize under the static policy: the cpuset follows whole CPUs; only the quota changes; Infeasible")
     shares_after_limit_on_shrink: bool = _row(True, {"1.27": True, "1.32": False}, "02 §9",
         "the pod's limit is lowered before its shares")
+    memory_qos_metrics: bool = _row(False, {"1.27": False, "1.36": True}, "02 §6.1",
+        "metrics: the sums of memory.min and memory.low of the node, while MemoryQoS is on")
     resize_metrics_by_priority: bool = _row(False, {"1.27": False, "1.37": True}, "03 §8",
         "metrics: pending resizes by priority, how long they are deferred, admissions by how resources are specified")
     sandbox_updated_first: bool = _row(False, {"1.27": False, "1.36": True}, "03 §10",

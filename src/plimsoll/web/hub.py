@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.aio import cancel_all
+from plimsoll.aio import ExponentialBackoff, cancel_all, supervise
 from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.server.app import App
 from plimsoll.web.live_nodes import LiveNode, NodeUnreadableError, node_page
@@ -95,7 +95,9 @@ class Hub:
         missed = self._missed(tab, since) if hub == self.id else None
         self._tabs.add(tab)
         if self._running is None or self._running.done():
-            self._running = asyncio.create_task(self._run(app))
+            self._running = asyncio.create_task(
+                supervise("dashboard", lambda: self._run(app), ExponentialBackoff(TICK_S, 30 * TICK_S))
+            )
         try:
             yield self.snapshot(node, app) if missed is None else missed or self._heartbeat()
             while True:

@@ -174,7 +174,7 @@ async def test_a_watcher_that_does_not_read_is_ended(tmp_path: Path) -> None:
         idle.client.close()
 
 
-def test_the_status_of_a_pod_that_was_not_looked_at_yet_is_not_ready() -> None:
+def test_the_status_of_a_pod_that_was_not_observed_yet_is_not_ready() -> None:
     ready, other = {"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}
     message = "Kubelet is initializing pod containers"
     assert unverified_status({}) == {"phase": "Pending"}

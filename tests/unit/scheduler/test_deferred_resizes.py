@@ -105,10 +105,10 @@ async def test_a_pod_of_lower_priority_makes_room(tmp_path: Path) -> None:
         conditions = {each["type"]: each for each in found["status"]["conditions"]}
         assert conditions["DisruptionTarget"]["reason"] == "PreemptionByScheduler"
 
-        async def told() -> list[Json]:
+        async def reported() -> list[Json]:
             return [each for each in await events_about(ask, victim) if each["reason"] == "Preempted"]
 
-        (event,) = await until(told)
+        (event,) = await until(reported)
         growing = await ask.ok("GET", f"{PODS}/growing")
         assert event["note"] == f"Preempted by pod {growing['metadata']['uid']} on node n1"
         assert "nominatedNodeName" not in growing["status"]
@@ -130,7 +130,7 @@ async def any_leaving(ask: ApiClient) -> str:
 
 
 @pytest.mark.parametrize("why", ["the gate is off", "the node does not allow it"])
-async def test_nobody_is_preempted_where(tmp_path: Path, why: str) -> None:
+async def test_no_pod_is_preempted_where(tmp_path: Path, why: str) -> None:
     """A pod that is created later is decided on later: once it has its event, the resize was judged, too."""
     async with scheduled(tmp_path, gate=why != "the gate is off") as ask:
         await run(ask, "growing", "500m", "high")

@@ -98,7 +98,7 @@ class Leadership:
         return record is not None and decoded(record)["spec"].get("holderIdentity") == self._identity
 
     def _is_free(self, record: Record | None) -> bool:
-        """Whether nobody holds it, or its holder has not renewed it as long as we look."""
+        """Whether it has no holder, or its holder has not renewed it since this server watches it."""
         if record is None:
             return True
         now = time.monotonic()
@@ -142,12 +142,12 @@ class Leadership:
             nonlocal is_ours
             lease = decoded(record) if record is not None else None
             spec: JsonObject = dict(lease["spec"]) if lease is not None else {}
-            held_by_us = spec.get("holderIdentity") == self._identity
-            is_ours = held_by_us if renews else held_by_us or expected == (record.version if record else None)
+            is_holder = spec.get("holderIdentity") == self._identity
+            is_ours = is_holder if renews else is_holder or expected == (record.version if record else None)
             if not is_ours:
                 return None
             now = self._now()
-            if not held_by_us:
+            if not is_holder:
                 spec["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + (1 if lease is not None else 0)
                 spec["acquireTime"] = now
             spec |= {"holderIdentity": self._identity, "leaseDurationSeconds": round(LEASE_S), "renewTime": now}

@@ -82,7 +82,7 @@ admissionregistration.NamedRuleWithOperations v1.NamedRuleWithOperations | Which
   scope 2.2.4 string/v1.ScopeType* | Cluster, Namespaced or *.
 admissionregistration.Validation v1.Validation | What must hold.
   expression 1 string! required | An expression that gives a bool.
-  message 2 string | The message for a refused client.
+  message 2 string | The message to a refused client.
   reason 3 string/metav1.StatusReason* | Unauthorized, Forbidden, Invalid or RequestEntityTooLarge.
   messageExpression 4 string | An expression that gives the message.
 admissionregistration.AuditAnnotation v1.AuditAnnotation | An annotation of the audit event.

@@ -55,7 +55,7 @@ core.PersistentVolumeClaimCondition v1.PersistentVolumeClaimCondition | One aspe
 storage.StorageClass v1.StorageClass | A kind of storage.
   metadata 1 meta.ObjectMeta! | Name, labels and other metadata.
   provisioner 2 string! required | Who makes volumes of it.
-  parameters 3 {string} | Settings for the provisioner.
+  parameters 3 {string} | Parameters for the provisioner.
   reclaimPolicy 4 string/v1.PersistentVolumeReclaimPolicy* | Delete or Retain.
   mountOptions 5 []string | Options for mounting its volumes.
   allowVolumeExpansion 6 bool* | Whether claims can grow.

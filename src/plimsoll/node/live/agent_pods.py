@@ -9,6 +9,7 @@ from plimsoll.node.agent import Agent
 from plimsoll.node.live.source import LiveSource
 from plimsoll.node.machine import LiveNode
 from plimsoll.node.pressure.manager import PressureManager
+from plimsoll.node.stats.stats import Stats
 from plimsoll.rules.model.objects import Pod
 
 
@@ -25,13 +26,17 @@ class AgentPods:
             for uid, observed in self._agent.view.last.items()
         }
 
+    def started_s(self, container_id: str) -> float:
+        found = (each for pod in self._agent.view.last.values() for each in pod.containers if each.id == container_id)
+        return next((each.started_s for each in found), 0.0)
+
     def paths(self, uid: str) -> Mapping[str, str]:
         return self._agent.cgroups.paths(uid) if self._agent.cgroups.enforced else {}
 
 
 def live_source(
-    live: LiveNode, agent: Agent, pressure: PressureManager, pressures: Callable[[], Pressures | None]
+    live: LiveNode, agent: Agent, pressure: PressureManager, pressures: Callable[[], Pressures | None], stats: Stats
 ) -> LiveSource:
-    source = LiveSource(live.setting, live.files, AgentPods(agent), pressure, pressures)
+    source = LiveSource(live.setting, live.files, AgentPods(agent), pressure, pressures, stats.sample)
     agent.recorder.listeners.append(source.happened)
     return source

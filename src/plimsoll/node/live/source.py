@@ -16,15 +16,18 @@ from typing import Any, Protocol
 
 import msgspec
 
+from plimsoll.aio import ExponentialBackoff, supervise
 from plimsoll.cgroups.stats.usage import CgroupOpener, Pressures
 from plimsoll.codec.live_page import Mark, MarkKind, SignalLive
 from plimsoll.errors import PlimsollError
 from plimsoll.node.live.history import History
 from plimsoll.node.live.orders import eviction_order, kill_order, overview
 from plimsoll.node.live.readers import CgroupReaders
+from plimsoll.node.live.simulated import simulated_rows
 from plimsoll.node.live.state import LiveState
 from plimsoll.node.live.vessels import NodeVessels, VesselIds, node_vessels
 from plimsoll.node.reporting.event_correlator import ObjectReference
+from plimsoll.node.stats.stats import StatsSnapshot
 from plimsoll.rules.config.thresholds import FsLayout, Threshold
 from plimsoll.rules.eviction.assessment import NodeCondition, Observation, met_thresholds, wanted
 from plimsoll.rules.eviction.slope import WINDOW_S, seconds_left, slope_per_s
@@ -61,6 +64,8 @@ class LivePods(Protocol):
         """Pod uid → name of each running container → id."""
 
     def paths(self, uid: str) -> Mapping[str, str]: ...
+    def started_s(self, container_id: str) -> float:
+        """0 if it is not known."""
 
 
 class LivePressure(Protocol):
@@ -82,11 +87,13 @@ class LiveSource:
         pods: LivePods,
         pressure: LivePressure,
         pressures: Callable[[], Pressures | None],
+        measured: Callable[[], StatsSnapshot],
         *,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`files`: None on a simulated kernel, which has no figures. `pressures`: of the whole machine."""
+        """`files`: None on a simulated kernel; there `measured` has the figures. `pressures`: of the whole machine."""
         self._setting, self._pods, self._pressure, self._pressures = setting, pods, pressure, pressures
+        self._measured = measured
         self._simulated, self._clock = files is None, clock
         self._readers, self._ids = CgroupReaders(files), VesselIds()
         self.state, self.history = LiveState(secrets.token_hex(6)), History()
@@ -116,7 +123,10 @@ class LiveSource:
         return msgspec.json.encode(self.history.page(first or 0.0, float("inf") if last is None else last))
 
     async def run(self) -> None:
-        """Until cancelled: sample for the history."""
+        """Until cancelled: sample for the history. A failure never ends the agent."""
+        await supervise("history", self._record_history, ExponentialBackoff(HISTORY_LEAST_S, 60 * HISTORY_LEAST_S))
+
+    async def _record_history(self) -> None:
         try:
             while True:
                 await asyncio.sleep(max(HISTORY_LEAST_S, self._cost_s / HISTORY_SHARE))
@@ -162,17 +172,24 @@ class LiveSource:
             now_s = self._clock()
             self.state.begin(now_s)
             self.state.set_vessels(self._vessels.listed)
-            for name, path in self._vessels.paths.items():
-                row = self._readers.read(path, now_s)
-                if row is not None:
-                    self.state.set_row(name, row)
-            self._readers.keep_only(self._vessels.paths.values())
+            for name, row in self._rows(now_s):
+                self.state.set_row(name, row)
             self.state.set_node(self._node(now_s))
             if now_s - self._ordered_s >= ORDERS_S:
                 self._ordered_s = now_s
                 self.state.set_orders(self._orders())
             self._record()
             self._cost_s = 0.7 * self._cost_s + 0.3 * (time.thread_time() - began_s)
+
+    def _rows(self, now_s: float) -> Iterable[tuple[str, list[int]]]:
+        if self._simulated:
+            yield from simulated_rows(self._measured(), self.state.vessels).items()
+            return
+        for name, path in self._vessels.paths.items():
+            row = self._readers.read(path, now_s)
+            if row is not None:
+                yield name, row
+        self._readers.keep_only(self._vessels.paths.values())
 
     async def _renew_vessels(self) -> None:
         pods, containers = self._pods.pods(), self._pods.containers()
@@ -194,17 +211,16 @@ class LiveSource:
                 known[uid, name] = container_id
                 before = self._containers.get((uid, name))
                 if before is not None and before != container_id:
-                    metadata = pod.metadata
-                    self.state.add_mark(
-                        Mark(
-                            self._clock(), "restart", f"container {name} was started again", "Restarted",
-                            metadata.namespace, metadata.name, uid, name,
-                        )
-                    )  # fmt: skip
+                    self._mark_restart(pod, name, container_id)
             for (owner, name), container_id in self._containers.items():
                 if owner == uid:
                     known.setdefault((owner, name), container_id)  # it has ended and may come back
         self._containers = known
+
+    def _mark_restart(self, pod: Pod, name: str, container_id: str) -> None:
+        text = f"container {name} was started again"
+        at_s, about = self._pods.started_s(container_id) or self._clock(), pod.metadata
+        self.state.add_mark(Mark(at_s, "restart", text, "Restarted", about.namespace, about.name, about.uid, name))
 
     def _record(self) -> None:
         """Add to the history what is new since its last frame; not every sample that is taken for a dashboard."""

@@ -75,7 +75,7 @@ class PodReports:
     def send(self, pod: RunPod, known: JsonObject, status: RunStatus, *, must_be_seen: bool) -> None:
         """`known`: the status that the API server has. `must_be_seen`: watchers must get this one."""
         meta = pod.metadata
-        self._tell(meta.uid, status)
+        self._notify(meta.uid, status)
         uid, version = meta.uid, StoredVersion(meta.resource_version, meta.generation)
         if is_static(pod):
             mirror = self._mirror_of(uid)
@@ -88,9 +88,9 @@ class PodReports:
 
     def ended(self, uid: str) -> None:
         """No process of the pod runs any more, and none will."""
-        self._tell(uid, None)
+        self._notify(uid, None)
 
-    def _tell(self, uid: str, status: RunStatus | None) -> None:
+    def _notify(self, uid: str, status: RunStatus | None) -> None:
         for listener in self.listeners:
             listener(uid, status)
 

@@ -2,7 +2,7 @@
 
 As in a kubelet, serverTLSBootstrap comes before tlsCertFile. While the cluster has not signed the certificate, the one
 of the node's identity serves: an API server that verifies nodes rejects it, any other can already connect. Files are
-read again when they change, so that whoever writes them can renew them.
+read again when they change, so that the program that writes them can renew them.
 """
 
 from __future__ import annotations

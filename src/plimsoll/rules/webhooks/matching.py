@@ -27,7 +27,7 @@ class RequestAttributes(msgspec.Struct, frozen=True):
 
 
 def is_exempt(group: str) -> bool:
-    """Configurations of webhooks and policies can always be written, so that no user is locked out."""
+    """Configurations of webhooks and policies can always be written, so that a wrong one can be removed."""
     return group == EXEMPT_GROUP
 
 

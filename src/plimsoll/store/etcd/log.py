@@ -166,7 +166,7 @@ class EtcdLog:
                 await self._read_revision()
 
     async def _compact_regularly(self, every_s: float) -> None:
-        """etcd keeps every old state until it is told not to. With several servers one of them does it each time."""
+        """etcd keeps every old state until it is compacted. With several servers one of them does it each time."""
         while True:
             await asyncio.sleep(every_s * random.uniform(1.0, 1.1))
             try:

@@ -57,7 +57,7 @@ class Meta:
         raise LogUnreachableError(self._client.where, "a write was not answered")
 
     async def begin_term(self, name: str) -> Fence:
-        """Replaces the term's key, whoever wrote it: writes that compare the old revision fail from now on."""
+        """Replaces the term's key, whichever server wrote it: writes that compare the old revision fail."""
         path = f"terms/{name}"
         for _ in range(_TRIES):
             found = await self.get(path)

@@ -61,7 +61,7 @@ async def restore(where: Location, records: Sequence[Record], version: int, seal
 
 
 async def _put(client: EtcdClient, path: bytes, value: bytes) -> None:
-    """Nobody else writes here, so an attempt that finds the key has been made."""
+    """No other process writes here, so an attempt that finds the key has been made."""
     reason = ""
     for _ in range(_TRIES):
         try:

@@ -72,7 +72,7 @@ export class Chart extends Component {
         series: [
           { label: 'time', value: (_, at) => (at === null ? '–' : new Date(at * 1000).toLocaleTimeString([], { hour12: false })) },
           ...this.props.lines.map(([label, , name, how]) => ({
-            label, stroke: colour(name), width: how?.thin ? 1.5 : 2, dash: how?.dash, spanGaps: true, points: { show: false },
+            label, stroke: colour(name), width: how?.thin ? 1.5 : 2, dash: how?.dash, spanGaps: false, points: { show: false },
             fill: how?.fill ? `${colour(name)}33` : undefined, value: (_, amount) => shown(amount),
           })),
         ],

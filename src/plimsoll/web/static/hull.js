@@ -173,6 +173,7 @@ export function HullLegend() {
     ${LINE_NAMES.map((name) => html`<span><i class=${`swatch line ${name}`}></i>${name}</span>`)}
     <span><i class="swatch line above"></i>of an ancestor</span>
     <span>hatched: declared without effect</span>
+    <span>bar below: CPU in use, limit (red), share by weight (dotted)</span>
   </div>`;
 }
 

@@ -48,6 +48,7 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
       </div>
       <div class="levels">
         ${pod.phase === 'Running' && container && html`<${ResizePanel} pod=${pod} name=${container.name} who=${who} key=${`${pod.uid}/${container.name}`} />`}
+        ${vessel && html`<${Reasons} pod=${pod} vessel=${vessel} container=${container} state=${state} />`}
         ${vessel && html`<section class="card"><h2>Vessels</h2><div class="tanks">
           <${Tank} vessel=${vessel} row=${state.rows.get(vessel.id)} width=${100} height=${124} labels=${true} />
           ${containers.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} width=${100} height=${124} labels=${true} pressed=${each === container} onInspect=${() => setChosen(each.name)} />`)}
@@ -55,6 +56,20 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
         <${Inspector} vessel=${container ?? vessel} row=${state.rows.get((container ?? vessel).id)} />`}
       </div>
     </div>`;
+}
+
+// Class, score and places, each with its reason.
+function Reasons({ pod, vessel, container, state }) {
+  const eviction = state.orders?.eviction ?? [];
+  const kill = state.orders?.oom ?? [];
+  const place = eviction.findIndex((each) => each.id === vessel.id);
+  const killed = container ? kill.findIndex((each) => each.id === container.id) : -1;
+  return html`<section class="card"><h2>Class, score and place</h2>
+    ${(vessel.remarks ?? []).map((text) => html`<p>${inert(text)}</p>`)}
+    ${container?.oomScoreAdj != null && html`<p><strong>oom_score_adj ${String(container.oomScoreAdj).replace('-', '−')}</strong><br /><span class="mono formula small">${inert(container.oomFormula ?? '')}</span></p>`}
+    ${place >= 0 && html`<p>Eviction: place <strong>${place + 1} of ${eviction.length}</strong>${eviction[place].exempt ? ', exempt' : eviction[place].key ? `, before the next because: ${inert(eviction[place].key)}` : ''}</p>`}
+    ${killed >= 0 && html`<p>OOM of the machine: place <strong>${killed + 1} of ${kill.length}</strong> with ${kill[killed].points} points</p>`}
+    <p><a href="#/next">Who goes next</a></p></section>`;
 }
 
 function Charts({ series, container, state, marks }) {

@@ -108,7 +108,10 @@ function Verdict({ answer, busy }) {
     ${answer.message && html`<p>${inert(answer.message)}</p>`}
     ${room && html`<p>Short of ${Object.entries(room.short).map(([name, amount]) => `${inert(amount)} ${inert(name)}`).join(', ')}. ${room.pods?.length ? html`These pods would have to go: <strong><bdi>${room.pods.map(inert).join(', ')}</bdi></strong>.` : 'No removal of pods is enough.'}</p>`}
     ${answer.nearest && html`<p>Nearest legal request: <code class="formula">${inert(JSON.stringify(answer.nearest))}</code></p>`}
-    ${(answer.files ?? []).slice(0, 8).map((each) => html`<p class="small mono formula">${inert(typeof each === 'string' ? each : JSON.stringify(each))}</p>`)}
+    ${answer.victims?.length > 0 && html`<p>The node would terminate: <strong><bdi>${answer.victims.map(inert).join(', ')}</bdi></strong>.</p>`}
+    ${answer.restarts?.length > 0 && html`<p>Would be restarted: <bdi>${answer.restarts.map(inert).join(', ')}</bdi>.</p>`}
+    ${(answer.unsafe ?? []).map((each) => html`<p class="warn">Unsafe: <bdi>${inert(each.container)}</bdi> uses ${inert(each.used)} now, its new limit is ${inert(each.limit)}.</p>`)}
+    ${(answer.largest ?? []).map((each) => html`<p class="small">The most ${inert(each.resource)} that fits: ${each.now ? html`<strong>${inert(each.now)}</strong> now` : 'nothing more now'}${each.ever ? html`, ${inert(each.ever)} on this node at all` : ''}.</p>`)}
     ${lists.map((text) => html`<p class="small">${inert(text)}</p>`)}
     ${answer.hint && html`<p class="small">${inert(answer.hint)}</p>`}`;
 }

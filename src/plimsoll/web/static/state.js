@@ -24,7 +24,7 @@ export class NodeState {
     this.rows = new Map();
     this.orders = null;
     this.marks = [];
-    this.version = 0; // of the vessels: their order and their lines
+    this.version = (this.version ?? 0) + 1; // of the vessels: their order and their lines
   }
 
   // Returns the marks that are new.
@@ -64,8 +64,18 @@ export class NodeState {
     return usage < 0 ? -1 : Math.max(0, usage - Math.max(0, this.figure(id, 'inactiveFile')));
   }
 
+  // Indexed once for each change of the vessels: a picture of many pods asks for each of them.
   children(id) {
-    return [...this.vessels.values()].filter((vessel) => vessel.parent === id);
+    if (this.indexed !== this.version) {
+      this.below = new Map();
+      for (const vessel of this.vessels.values()) {
+        const siblings = this.below.get(vessel.parent);
+        if (siblings) siblings.push(vessel);
+        else this.below.set(vessel.parent, [vessel]);
+      }
+      this.indexed = this.version;
+    }
+    return this.below.get(id) ?? [];
   }
 
   podVessel(uid) {

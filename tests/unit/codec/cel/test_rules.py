@@ -1,4 +1,4 @@
-"""Rules of custom kinds: what a definition may have, and the answers to writes, with Kubernetes' messages."""
+"""Rules of custom kinds: what a definition may have, and how a write is answered, with Kubernetes' messages."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MESSAGES = [
 
 
 @pytest.mark.parametrize(("fields", "expected"), MESSAGES, ids=[str(each[0])[:40] for each in MESSAGES])
-def test_the_answer_to_a_write(fields: dict[str, Any], expected: str) -> None:
+def test_how_a_write_is_answered(fields: dict[str, Any], expected: str) -> None:
     assert said(schema({"rule": "self.x > 0", **fields}), {"x": 0}) == [expected]
 
 
@@ -120,16 +120,16 @@ def test_values_have_the_types_of_their_schema() -> None:
 def test_rules_of_one_write_share_a_budget() -> None:
     numbers = {"type": "array", "items": INT}
 
-    def messages(count: int, *rules: str) -> list[str]:
+    def errors_of(count: int, *rules: str) -> list[str]:
         place = compiled_rules(schema(*[{"rule": each} for each in rules], l=numbers))
         assert place is not None
         found = rule_errors(place, {"spec": {"l": list(range(count))}}, None, budget=5_000, per_call=2_000)
         return [str(each) for each in found]
 
-    assert messages(500, "self.l.all(a, a >= 0)", "true") == [
+    assert errors_of(500, "self.l.all(a, a >= 0)", "true") == [
         'spec: Invalid value: "object": call cost exceeds limit for rule: self.l.all(a, a >= 0)'
     ]
-    assert messages(200, *[f"self.l.all(a, a >= -{index})" for index in range(9)]) == [
+    assert errors_of(200, *[f"self.l.all(a, a >= -{index})" for index in range(9)]) == [
         'spec: Invalid value: "object": validation failed due to running out of cost budget, no further validation '
         "rules will be run"
     ]

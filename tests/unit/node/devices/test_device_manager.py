@@ -179,7 +179,7 @@ REGISTRATIONS = [
     pytest.param({"version": "v1alpha"}, RESOURCE, 'requested API version "v1alpha" is not supported by kubelet. Supported version is ["v1beta1"]', id="version"),
     pytest.param({}, "gpu", 'the ResourceName "gpu" is invalid', id="name"),
     pytest.param({"endpoint": "../x.sock"}, RESOURCE, "is not the name of a socket", id="path"),
-    pytest.param({"endpoint": "nobody.sock"}, RESOURCE, "failed to get device plugin options", id="nobody listens"),
+    pytest.param({"endpoint": "missing.sock"}, RESOURCE, "failed to get device plugin options", id="no server"),
 ]  # fmt: skip
 
 
@@ -230,6 +230,9 @@ async def test_a_second_instance_replaces_the_first(tmp_path: Path) -> None:
         await first.stop()  # its end does not disconnect the new one
         assert await here.give("a", 2) == "d0 d1"
         assert second.calls == [("Allocate", ("d0", "d1"))]
+        clock = here.manager._clock
+        here.manager._clock = lambda: clock() + 301
+        assert here.manager.sizes() == {RESOURCE: (2, 2)}  # nor does it make the node forget the resource
         await second.stop()
 
 

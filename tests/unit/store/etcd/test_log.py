@@ -150,13 +150,13 @@ async def test_compaction_expires_what_a_server_has_not_seen(opened: Open, where
     assert value_of(three.get(POD)) == 5
 
 
-async def test_one_server_compacts_what_is_older_than_a_turn(opened: Open) -> None:
+async def test_one_server_compacts_what_is_older_than_a_period(opened: Open) -> None:
     one, two = await opened(), await opened()
     await one.change(POD, put(0))
     revision = log_of(one)._watcher.revision
-    assert await log_of(one).meta.compact(revision) == 0  # the first turn only notes where it is
-    turns = await asyncio.gather(*(log_of(store).meta.compact(revision + 1) for store in (one, two)))
-    assert revision in turns
+    assert await log_of(one).meta.compact(revision) == 0  # the first round only notes where it is
+    answers = await asyncio.gather(*(log_of(store).meta.compact(revision + 1) for store in (one, two)))
+    assert revision in answers
     with pytest.raises(CompactedError):
         request = messages.RangeRequest(b"/", b"0", revision=revision - 1)
         await log_of(one).client.read(messages.RANGE, request, messages.RangeResponse)

@@ -1,4 +1,4 @@
-"""Removes certificate requests that are no longer needed: an hour after the answer, a day without one."""
+"""Removes certificate requests that are not needed any more: an hour after the answer, a day without one."""
 
 from __future__ import annotations
 

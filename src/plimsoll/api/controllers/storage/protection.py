@@ -1,4 +1,4 @@
-"""Claims that a pod uses, and volumes bound to a claim, stay until they are no longer used: then their finalizer goes."""
+"""Claims that a pod uses, and volumes bound to a claim, stay until they are not needed: then their finalizer goes."""
 
 from __future__ import annotations
 
