@@ -101,7 +101,9 @@ async def test_a_parallel_set_with_ordinals_replaces_evicted_pods(tmp_path: Path
         await made.until_listed("pods", lambda found: not found)
         claim = {"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteOnce"]}}
         said = await made.ask("POST", PATHS["statefulsets"], workload("w2", volumeClaimTemplates=[claim]))
-        assert said.code == 422 and "this server has no PersistentVolumeClaims" in said.message
+        assert (
+            said.code == 422 and "spec.volumeClaimTemplates[0].spec.resources[storage]: Required value" in said.message
+        )
         said = await made.ask(
             "PATCH", f"{PATHS['statefulsets']}/web", {"spec": {"serviceName": "x"}}, "application/merge-patch+json"
         )

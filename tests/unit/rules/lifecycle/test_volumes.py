@@ -226,7 +226,7 @@ def test_certificates_of_several_bundles() -> None:
 @pytest.mark.parametrize(
     ("volume", "shown"),
     [
-        ({"persistentVolumeClaim": {"claimName": "c"}}, "persistentVolumeClaim"),
+        ({"ephemeral": {"volumeClaimTemplate": {}}}, "ephemeral"),
         ({"csi": {"driver": "d"}}, "csi"),
         ({}, "an unknown kind"),
     ],
@@ -235,7 +235,8 @@ def test_unsupported_kinds(volume: dict[str, Any], shown: str) -> None:
     with pytest.raises(VolumeError) as refused:
         check_kind(pod(**volume).spec.volumes[0])
     assert refused.value.detail == (
-        f"this node does not support {shown}: use emptyDir, hostPath, configMap, secret, downwardAPI, projected, image"
+        f"this node does not support {shown}: use emptyDir, hostPath, configMap, secret, downwardAPI, projected, image, "
+        "persistentVolumeClaim"
     )
 
 
