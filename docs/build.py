@@ -24,8 +24,11 @@ from pathlib import Path
 from cli_pages import cli_page
 from site_builder import build_site
 
+from plimsoll.api.server.object_metrics import FAMILIES as OBJECT_FAMILIES
 from plimsoll.codec.manifests.pod_fields import pod_fields
 from plimsoll.codec.schema.schema import KINDS
+from plimsoll.node.metric_reference import node_metrics
+from plimsoll.rules.audit.table import RULES as AUDIT_RULES
 from plimsoll.rules.config import extras
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.gates import GATES, Gate, gate_in
@@ -74,6 +77,31 @@ def first_paragraph(path: Path) -> str:
 def extras_table() -> str:
     rows = [f"| `{row.name}` | {row.values} | {row.description} |\n" for row in extras.ROWS]
     return "\n| setting | value | meaning |\n|---|---|---|\n" + "".join(rows) + "\n"
+
+
+def audit_rules() -> str:
+    """Each rule of `plimsoll audit` with why, what to do and its sources."""
+    parts = []
+    for rule in AUDIT_RULES.values():
+        parts.append(f"### {rule.id}: {rule.title}\n\n{rule.why}\n\n")
+        parts.append(f"*To do:* {rule.advice}\n\n")
+        facts = [rule.severity, f"levels: {', '.join(rule.levels)}", f"needs: {', '.join(rule.needs)}"]
+        parts.append(f"{'; '.join(facts)}; sources: {', '.join(map(_source, rule.sources))}\n\n")
+    return "\n" + "".join(parts)
+
+
+def _source(text: str) -> str:
+    """A link to an issue or page; clauses stay as they are."""
+    found = re.fullmatch(r"(kubernetes|runc|cri-o|AKS|golang/go)#(\d+)", text)
+    if found is None:
+        return f"<{text}>" if text.startswith("https://") else text
+    owners = {
+        "kubernetes": "kubernetes/kubernetes",
+        "runc": "opencontainers/runc",
+        "cri-o": "cri-o/cri-o",
+        "AKS": "Azure/AKS",
+    }
+    return f"[{text}](https://github.com/{owners.get(found[1], found[1])}/issues/{found[2]})"
 
 
 def profiles_page() -> str:
@@ -211,10 +239,47 @@ def pod_fields_page() -> str:
     return "".join(lines)
 
 
+def metrics_page() -> str:
+    """Every metric, by page, with its type, labels and help text."""
+    pages = {f"Node, `{path}`": families for path, families in node_metrics().items()}
+    pages["API server, `/metrics/objects`"] = list(OBJECT_FAMILIES)
+    lines = [METRICS_HEAD]
+    for title, families in pages.items():
+        lines.append(f"\n## {title}\n\n| metric | type | labels | meaning |\n|---|---|---|---|\n")
+        for each in families:
+            labels = ", ".join(f"`{label}`" for label in each.labels) or "–"
+            lines.append(f"| `{each.name}` | {each.kind} | {labels} | {each.text.replace('|', '/').rstrip('.')} |\n")
+    return "".join(lines)
+
+
+METRICS_HEAD = """# Metrics
+
+`./dev docs` writes this page from the code. The node's pages are those of a kubelet, with its names and cAdvisor's;
+read them through the API server (`kubectl get --raw /api/v1/nodes/NODE/proxy/metrics/cadvisor`) or at the node.
+Series that this kernel does not provide are absent: cgroup v1 has no `memory.min`, `low` and `high`, and no pressure
+of cgroups. `kubelet_memory_qos_…` exists since 1.36 while the feature gate MemoryQoS is on. Since 1.37 there are
+`kubelet_pod_deferred_resize_duration_seconds`, `kubelet_pod_level_resources_admission_total` and `priority_bucket`.
+
+[deploy/monitoring](../deploy/monitoring/README.md) has a configuration of Prometheus, alerts and a Grafana dashboard.
+`/metrics/objects` of the API server has the series of kube-state-metrics that rules join on, `/metrics/targets` the
+nodes for Prometheus' HTTP service discovery. `/metrics` of the API server is as in kube-apiserver.
+
+| question | metric |
+|---|---|
+| How close is a container to its limits? | `plimsoll_line_bytes`, effective; `container_memory_working_set_bytes` |
+| When is the line reached? | `plimsoll_time_to_line_seconds` |
+| Is the protection of memory in effect? | `plimsoll_line_bytes`, `kind` declared against effective |
+| How far is the node from evicting pods? | `plimsoll_threshold_distance_bytes` |
+| Whose limit killed processes? | `plimsoll_oom_kills_total`, by scope; `container_oom_events_total`, by container |
+| Did another process change cgroups? | `plimsoll_drift`, `plimsoll_cgroup_repairs_total` |
+"""
+
+
 SECTIONS: dict[str, Callable[[], str]] = {
     "layers": layer_lines,
     "packages": package_table,
     "extras": extras_table,
+    "audit rules": audit_rules,
     "kinds": kind_table,
     "refused": refused_list,
     "no effect": no_effect_list,
@@ -281,8 +346,10 @@ PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "kubelet-config.md": config_table.markdown,
     DOCS / "profiles.md": profiles_page,
     DOCS / "pod-fields.md": pod_fields_page,
+    DOCS / "metrics.md": metrics_page,
     DOCS / "reference" / "cli.md": cli_page,
     DOCS / "architecture.md": partial(with_sections, DOCS / "architecture.md"),
+    DOCS / "audit.md": partial(with_sections, DOCS / "audit.md"),
     DOCS / "limits.md": partial(with_sections, DOCS / "limits.md"),
     DOCS / "node.md": partial(with_sections, DOCS / "node.md"),
     **{path: partial(tutorial, path) for path in sorted((DOCS / "tutorials").glob("*.md"))},

@@ -1,14 +1,19 @@
-"""What every long-running coroutine needs: pauses that grow, a wake-up that is not lost, a restart after a failure."""
+"""What every long-running coroutine needs: pauses that grow, a wake-up that is not lost, a restart after a failure, and
+turns in long work."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
+
+TURN_S = 0.002
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class ExponentialBackoff:
@@ -58,6 +63,18 @@ async def supervise(name: str, run: Callable[[], Awaitable[None]], backoff: Expo
             pause_s = backoff.next_s()
             log.exception("%s failed; restarting it in %g s", name, pause_s)
         await asyncio.sleep(pause_s)
+
+
+async def in_turns(
+    items: Iterable[T], turn_s: float = TURN_S, clock: Callable[[], float] = time.perf_counter
+) -> AsyncIterator[T]:
+    """The items, one by one. After each `turn_s` that the caller works on them, all other coroutines have a turn."""
+    began_s = clock()
+    for item in items:
+        yield item
+        if clock() - began_s >= turn_s:
+            await asyncio.sleep(0)
+            began_s = clock()
 
 
 async def cancel_all(tasks: Iterable[asyncio.Future[Any]]) -> None:

@@ -9,8 +9,6 @@ import itertools
 import json
 import random
 import ssl
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,6 +24,8 @@ from tests.e2e.etcd_history import Event, Operation, linearizability_faults, wat
 from tests.e2e.raw_http import admin_tls
 
 MAPS, PODS = "/api/v1/namespaces/default/configmaps", "/api/v1/namespaces/default/pods"
+NODES = "/api/v1/nodes"
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 KEYS = [f"k{number}" for number in range(12)]
 WRITERS, WATCHERS = 16, 20
 ANSWER_S = 12.0
@@ -142,6 +142,21 @@ class Load:
                 self.counts["watch_breaks"] += 1
             server = SERVERS[1 - SERVERS.index(server)]
             await asyncio.sleep(0.05)
+
+    async def keep_node(self) -> None:
+        """A node with room for all pods, which only renews its lease and its status."""
+        amounts = {"cpu": "1000", "memory": "1000Gi", "pods": "10000"}
+        merge = {"content-type": "application/merge-patch+json"}
+        while True:
+            shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
+            ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": f"{shown}Z"}
+            status = {"status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}}
+            lease = {"spec": {"holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": f"{shown}.000000Z"}}
+            for path, change in ((f"{NODES}/{NODE}/status", status), (f"{LEASES}/{NODE}", lease)):
+                answer = await self.ask("PATCH", path, json=change, headers=merge)
+                if answer is not None and answer.status_code == 404:
+                    await self.ask("POST", path.split(f"/{NODE}")[0], json={"metadata": {"name": NODE}, **change})
+            await asyncio.sleep(2)
 
     async def create_pods(self) -> None:
         while not self.stopping.is_set():
@@ -274,6 +289,7 @@ async def prove(cluster: Cluster, seed: int, count: int) -> dict[str, Any]:
     watchers = [asyncio.create_task(load.watch(number)) for number in range(WATCHERS)]
     workers = [asyncio.create_task(load.write(number)) for number in range(WRITERS)]
     workers.append(asyncio.create_task(load.create_pods()))
+    node = asyncio.create_task(load.keep_node())
     await asyncio.sleep(2)
     await faults.run(count)
     found = await faults.lose_majority()
@@ -291,7 +307,7 @@ async def prove(cluster: Cluster, seed: int, count: int) -> dict[str, Any]:
         assert answer is not None and answer.status_code == 201, answer and answer.text
     done, pending = await asyncio.wait(watchers, timeout=60)
     found += [f"{len(pending)} watchers did not see the end"] if pending else []
-    for task in (*done, *pending):
+    for task in (*done, *pending, node):
         task.cancel()
     async with asyncio.timeout(120):
         maps = await reference(cluster, "/configmaps/default/", END)
@@ -334,22 +350,11 @@ def main() -> None:
     options = parser.parse_args()
     network = Network(options.network)
     cluster = Cluster(options.directory, network)
-    node: subprocess.Popen[bytes] | None = None
     try:
         cluster.start()
-        plimsoll = str(Path(sys.executable).with_name("plimsoll"))
-        words = [plimsoll, "api", "--state-dir", str(options.directory / "a1"), "token", "create", "--node", NODE]
-        config = options.directory / "node.kubeconfig"
-        config.write_bytes(subprocess.run(words, check=True, capture_output=True).stdout)
-        play = [sys.executable, "-m", "tests.e2e.fake_node", "--kubeconfig", str(config), "--name", NODE]
-        with (options.directory / "node.log").open("wb") as log:
-            node = subprocess.Popen([*play, "--profile", "documents"], stdout=log, stderr=log)
         counts = asyncio.run(prove(cluster, options.seed, options.faults))
         (options.directory / "counts.json").write_text(json.dumps(counts))
     finally:
-        if node is not None:
-            node.kill()
-            node.wait()
         cluster.close()
 
 

@@ -6,6 +6,8 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +47,13 @@ def documents(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def rendered(way: str, tmp_path: Path, *options: str) -> list[dict[str, Any]]:
+@cache
+def rendered(way: str, *options: str) -> list[dict[str, Any]]:
+    with tempfile.TemporaryDirectory() as folder:
+        return _rendered(way, Path(folder), *options)
+
+
+def _rendered(way: str, tmp_path: Path, *options: str) -> list[dict[str, Any]]:
     try:
         if way == "helm":
             words = ["template", "plimsoll-audit", DEPLOY / "helm/plimsoll-audit", "-n", "plimsoll", *options]
@@ -65,8 +73,8 @@ WAYS = ["base", "overlays/processes", "overlays/no-configuration", "helm"]
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_audit_has_the_least_privileges(way: str, tmp_path: Path) -> None:
-    found = rendered(way, tmp_path)
+def test_the_audit_has_the_least_privileges(way: str) -> None:
+    found = rendered(way)
     spec = daemon_set(found)
     (container,) = spec["containers"]
     assert spec.get("hostPID", False) is (way == "overlays/processes")
@@ -88,11 +96,11 @@ def test_the_audit_has_the_least_privileges(way: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_arguments_are_those_of_the_command(way: str, tmp_path: Path) -> None:
+def test_the_arguments_are_those_of_the_command(way: str) -> None:
     """Every option of the DaemonSet exists, and the form is one that the command accepts."""
     from plimsoll.cli.audit.command import audit_group
 
-    (container,) = daemon_set(rendered(way, tmp_path))["containers"]
+    (container,) = daemon_set(rendered(way))["containers"]
     main = audit_group.get_command("node")
     assert main is not None
     known = {name for option in main.options() for name in option.opts}
@@ -111,7 +119,6 @@ def test_the_chart_lints_and_follows_its_values(tmp_path: Path) -> None:
         pytest.skip(str(problem))
     changed = rendered(
         "helm",
-        tmp_path,
         "--set",
         "processes=true,kubeletConfig=,ociRuntime=runc 1.3.2,metrics.port=1234,ignore={A10,A13}",
     )

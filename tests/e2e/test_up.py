@@ -67,6 +67,17 @@ def explained(pods: list[dict[str, Any]], up: Up, directory: Path) -> dict[str, 
     return found
 
 
+def audited(up: Up) -> list[dict[str, Any]]:
+    """What `plimsoll audit` finds on this node; scores below 0 and what the kernel lacks depend on the machine."""
+    words = ["audit", "--kubeconfig", str(up.state / "admin.kubeconfig"), "--ignore", "A05,A18", "-o", "json"]
+    done = subprocess.run(
+        [sys.executable, "-m", "plimsoll.cli.main", *words], capture_output=True, text=True, check=False
+    )
+    report = json.loads(done.stdout)
+    assert [node["pods"] for node in report["nodes"]] == [3], done.stderr
+    return [each for node in report["nodes"] for answer in node["answers"] for each in answer.get("findings", ())]
+
+
 def cgroups_in(document: Any) -> Iterator[dict[str, Any]]:
     if isinstance(document, dict):
         if "path" in document and "files" in document:
@@ -100,6 +111,7 @@ def test_three_pods_as_explained_and_nothing_left(started: Started, tmp_path: Pa
                 compared += 1
     assert compared >= 10
 
+    assert audited(up) == []
     assert up.left().keys() >= {"processes", "members", "cgroups"}
     with namespaces(up.members()) as inside:
         assert inside, "the pods have namespaces of their own"

@@ -80,6 +80,16 @@ def test_the_examples_are_in_the_package(installed: Path, tmp_path: Path) -> Non
     assert "Burstable because" in out
 
 
+def test_the_audit_completion_and_man_pages(installed: Path, tmp_path: Path) -> None:
+    assert run(installed / "plimsoll", "audit", "explain", "A02", cwd=tmp_path).startswith("A02")
+    pod = '{"kind": "Pod", "metadata": {"name": "web", "uid": "u"}, "spec": {"nodeName": "n1", "containers": []}}'
+    (tmp_path / "pods.json").write_text(pod)
+    words = ["audit", "--from-dump", tmp_path, "--rule", "A21"]
+    assert "1 clean" in run(installed / "kubectl-plimsoll", *words, cwd=tmp_path)
+    assert "plimsoll" in run(installed / "plimsoll", "completion", "bash", cwd=tmp_path)
+    assert run(installed / "plimsoll", "man", "audit", cwd=tmp_path).startswith(".TH PLIMSOLL-AUDIT 1")
+
+
 def test_the_tour(installed: Path, tmp_path: Path) -> None:
     assert "2040107008" in run(installed / "plimsoll", "up", "--tour", cwd=tmp_path)
 

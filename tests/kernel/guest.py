@@ -45,6 +45,7 @@ class Guest:
     memory_mib: int = 512
     cpus: int = 1
     threads: int = 1  # of each core (QEMU only)
+    numa_nodes: int = 1  # which share CPUs and memory equally (QEMU only)
     disk_mib: int = 0  # an ext4 disk on /scratch: page cache that can be reclaimed
 
     @property

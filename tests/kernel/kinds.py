@@ -18,6 +18,7 @@ KINDS: dict[str, Guest] = {
     "qemu-v2": Guest("qemu", memory_mib=1024, cpus=2),
     "qemu-v2-systemd": Guest("qemu", systemd=True, memory_mib=1024, cpus=2),
     "qemu-v2-8": Guest("qemu", memory_mib=1024, cpus=8, threads=2),
+    "qemu-v2-numa": Guest("qemu", memory_mib=1536, cpus=8, numa_nodes=2),
     "qemu-v2-systemd-8": Guest("qemu", systemd=True, memory_mib=1024, cpus=8, threads=2),
 }
 

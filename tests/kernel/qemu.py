@@ -145,12 +145,25 @@ def qemu_argv(guest: Guest, image: Path, initrd: Path, job: Path, options: Seque
     return [
         QEMU, "-nographic", "-nodefaults", "-no-reboot",
         "-accel", "tcg,thread=multi,tb-size=256", "-cpu", f"max,la57=off{_threads_option(guest)}",
-        "-M", "q35,memory-backend=memory", "-smp", processors(guest), "-m", memory,
-        "-object", f"memory-backend-memfd,id=memory,size={memory},share=on",
+        "-M", "q35" if guest.numa_nodes > 1 else "q35,memory-backend=memory", "-smp", processors(guest), "-m", memory,
+        *memory_options(guest),
         "-serial", f"file:{job}/console",
         "-kernel", str(image), "-initrd", str(initrd),
         "-append", f"console=ttyS0 panic=-1 psi=1 {fast} {' '.join(options)}",
     ]  # fmt: skip
+
+
+def memory_options(guest: Guest) -> list[str]:
+    """Memory that virtiofsd shares, of one NUMA node or split between several."""
+    nodes, size = guest.numa_nodes, guest.memory_mib // guest.numa_nodes
+    if nodes == 1:
+        return ["-object", f"memory-backend-memfd,id=memory,size={size}M,share=on"]
+    options = []
+    for node in range(nodes):
+        cpus = range(node * guest.cpus // nodes, (node + 1) * guest.cpus // nodes)
+        options += ["-object", f"memory-backend-memfd,id=memory{node},size={size}M,share=on"]
+        options += ["-numa", f"node,nodeid={node},cpus={cpus[0]}-{cpus[-1]},memdev=memory{node}"]
+    return options
 
 
 def processors(guest: Guest) -> str:

@@ -256,3 +256,16 @@ def test_the_tree_as_svg(node: tuple[str, dict[str, int], str]) -> None:
     used = re.search(r"shared memory ([\d.]+) MiB", app)  # mmap(-1) is shared
     assert used is not None and 40 <= float(used[1]) <= 64
     assert any(title.startswith("pod shop/web-0 (Burstable)") for title in titles)
+
+
+def test_top_prints_one_table_in_a_pipe(node: tuple[str, dict[str, int], str]) -> None:
+    root, _, dump = node
+    ran = run("top", "--cgroup-root", root, "--pods", dump, "--by", "containers")
+    assert (ran.code, ran.err) == (0, "")
+    head, row = ran.out.splitlines()
+    assert head.split()[:2] == ["NAME", "MEMORY"] and "CPU LIMIT" in head
+    assert row.startswith("shop/web-0/nginx ") and "64.0 MiB" in row and "\x1b" not in row
+    classes = run("top", "--cgroup-root", root, "--by", "classes").out.splitlines()[1:]
+    assert {line.split()[0] for line in classes} == {"guaranteed", "burstable", "besteffort"}
+    assert run("top", "--cgroup-root", root, "--filter", "nobody").out.strip() == "no pods with 'nobody'"
+    assert "needs a kind" in run("top", "--cgroup-root", root, "--sum").err

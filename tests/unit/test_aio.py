@@ -9,7 +9,7 @@ import ssl
 
 import pytest
 
-from plimsoll.aio import ExponentialBackoff, Wakeup, cancel_all, connection_ended, run_command, supervise
+from plimsoll.aio import ExponentialBackoff, Wakeup, cancel_all, connection_ended, in_turns, run_command, supervise
 from tests.unit.virtual_clock import run_virtual
 
 
@@ -18,6 +18,24 @@ def test_backoff_doubles_up_to_its_limit_and_resets() -> None:
     assert [backoff.next_s() for _ in range(5)] == [0.5, 1.0, 2.0, 3.0, 3.0]
     backoff.reset()
     assert backoff.next_s() == 0.5
+
+
+async def test_long_work_lets_others_run_after_each_turn() -> None:
+    now, others = [0.0], []
+
+    async def other() -> None:
+        while len(others) < 4:
+            others.append(now[0])
+            await asyncio.sleep(0)
+
+    task = asyncio.create_task(other())
+    seen = []
+    async for item in in_turns(range(10), 2.0, lambda: now[0]):
+        seen.append(item)
+        now[0] += 1.0  # two items per turn
+    assert seen == list(range(10))
+    assert others == [2.0, 4.0, 6.0, 8.0]
+    await task
 
 
 def test_wakeup_before_the_wait_is_not_lost() -> None:

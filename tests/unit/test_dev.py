@@ -36,7 +36,7 @@ def test_help_has_one_line_for_each_command(dev: ModuleType) -> None:
     words = [line.split()[0] for line in done.stdout.splitlines() if line.startswith("  ")]
     assert words == list(dev.COMMANDS)
     assert set(words) == {
-        "up", "run", "check", "test", "prove", "lint", "bench", "conformance", "docs", "lock", "clean"
+        "up", "run", "check", "test", "prove", "lint", "bench", "conformance", "docs", "package", "lock", "clean"
     }  # fmt: skip
 
 

@@ -33,7 +33,7 @@ def kubelet_facts() -> tuple[KubeletFacts | None, str]:
     arguments = _arguments()
     flags, own = flags_of(arguments)
     path = own.get("--config") or CONFIG_FILE
-    document, problem = _document(path)
+    document, problem = read_config(path)
     if document is None and not arguments:
         return None, f"no kubelet runs in this pid namespace, and {problem}"
     if document is None:
@@ -80,7 +80,8 @@ def _arguments() -> list[str]:
     return []
 
 
-def _document(path: str) -> tuple[JsonObject | None, str]:
+def read_config(path: str) -> tuple[JsonObject | None, str]:
+    """The KubeletConfiguration in a file, or None and why it cannot be read."""
     try:
         with open(path, "rb") as file:
             data = file.read(_MOST_BYTES)

@@ -10,6 +10,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -110,6 +111,18 @@ def family(
     return f"# HELP {name} {_help(help_text)}\n# TYPE {name} {kind}\n{''.join(lines)}" if lines else ""
 
 
+class Family(NamedTuple):
+    """A metric whose samples are read for each scrape; `docs/metrics.md` lists it."""
+
+    kind: str
+    name: str
+    text: str
+    labels: Labels
+
+    def written(self, samples: Iterable[Sample], at_ms: int | None = None) -> str:
+        return family(self.kind, self.name, self.text, self.labels, samples, at_ms)
+
+
 class Registry:
     """The metrics of one process, in the order in which they were added."""
 
@@ -124,6 +137,10 @@ class Registry:
 
     def text(self) -> str:
         return "".join(metric.text() for metric in self._metrics.values())
+
+    @property
+    def metrics(self) -> tuple[Metric, ...]:
+        return tuple(self._metrics.values())
 
 
 @lru_cache(maxsize=65536)

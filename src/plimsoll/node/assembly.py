@@ -36,6 +36,7 @@ from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, run
 from plimsoll.node.live.agent_pods import live_source
 from plimsoll.node.machine import LiveNode, RuntimeInfo, node_place, socket_path
 from plimsoll.node.metrics import NodeMeters
+from plimsoll.node.pages import node_pages
 from plimsoll.node.pod_source import PodsShown
 from plimsoll.node.pods.image_gc import collect_images, remove_unused_images
 from plimsoll.node.pressure.eviction_manager import EvictionSink
@@ -51,14 +52,11 @@ from plimsoll.node.resources.kubelet_cgroups import OwnPlace
 from plimsoll.node.resources.pleg import RuntimeHealth
 from plimsoll.node.resources.workloads import lean_pod_of
 from plimsoll.node.server.auth import EndpointAccess, access_policy
-from plimsoll.node.server.server import NodePages, NodeServer, server_tls
+from plimsoll.node.server.server import NodeServer, server_tls
 from plimsoll.node.server.serving import ServingCertificate
-from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import NodePlace, Stats
-from plimsoll.node.stats.summary import summary_json
 from plimsoll.node.stats.task_stats import log_task_stats
 from plimsoll.rules.cgroups.repair import Repair
-from plimsoll.rules.config.parse import config_document
 from plimsoll.rules.eviction.assessment import NodeCondition
 from plimsoll.rules.lifecycle.service_links import linked_server
 from plimsoll.rules.lifecycle.shutdown import NOT_READY, shutdown_periods
@@ -68,7 +66,6 @@ from plimsoll.runtime.embedded.runtime import ProcessRuntime
 from plimsoll.version import git_version
 
 READY_S = 3.0  # how long registration waits for the node's pods to be known
-PAGE_AGE_S = 1.0
 UNENFORCED = "cgroups are not writable on this machine: limits are simulated and not enforced"
 
 if TYPE_CHECKING:
@@ -126,7 +123,8 @@ class NodeProcess:
         self._runtime = _runtime(live, home, *secrets)
         self._facts = _facts(live, options, live.runtime or self._runtime)
         self.registration = Registration(client, self._facts, live.setting, self._health, self._event)
-        self.meters = NodeMeters(options.name, live.setting.profile)
+        memory_qos = live.setting.policy.memory_qos
+        self.meters = NodeMeters(options.name, live.setting.profile, memory_qos=memory_qos)
         state = private_directory(home / "node")
         self.agent = self._build_agent(client, state, hidden=(home, *secrets))
         self.agent.devices.changed = self.registration.report_soon
@@ -148,13 +146,15 @@ class NodeProcess:
             self._shutdown = NodeShutdown(periods, self.agent.pods, self._event, self.registration.report_soon)
             self.agent.is_shutting_down = self._is_shutting_down
         self.meters.oom_totals = self._pressure.oom_totals
+        self._pressure.measure(self.meters.deciding)
         self._repair = build_repair(live, self.agent, self._event)
         self._serving = ServingCertificate(live.setting.config, client, self._facts, home, identity)
         self._live_pages = live_source(live, self.agent, self._pressure, self._pressures, self._stats)
+        asked = {"live": self._live_pages.live_page, "history": self._live_pages.history_page}
         self._server = NodeServer(
             pods,
             self._runtime,
-            self._pages(pods),
+            node_pages(live, self.agent, pods, self._stats, self._pressure, self._pressures, asked),
             EndpointAccess(options.name, client, time.monotonic, access_policy(live.setting)),
             server_tls(self._serving.current, ca),
             time.time,
@@ -336,36 +336,6 @@ class NodeProcess:
         """Of the machine, unless the node is only a part of it."""
         return None if self._live.declared_capacity or self._live.driver.simulated else host_pressure()
 
-    def _pages(self, pods: PodsShown) -> NodePages:
-        stats, meters, config = self._stats, self.meters, self._live.setting.config
-
-        async def summary() -> bytes:
-            await stats.measure_disks()
-            return summary_json(stats.sample(PAGE_AGE_S), self._pressures())
-
-        def metrics() -> str:
-            pods = self.agent.view.last.values()
-            containers = [container for pod in pods for container in pod.containers]
-            meters.see((sandbox for pod in pods for sandbox in pod.sandboxes), containers)
-            meters.see_resizes(self.agent.pods.resizes.pending(), self.agent.pods.resizes.in_progress())
-            return meters.page()
-
-        def cadvisor() -> str:
-            snapshot = stats.sample(PAGE_AGE_S)
-            return cadvisor_page(snapshot, stats.cpu_limits(snapshot))
-
-        return NodePages(
-            summary=summary,
-            metrics=metrics,
-            resource=lambda: resource_page(stats.sample(PAGE_AGE_S)),
-            cadvisor=cadvisor,
-            probes=meters.probes_page,
-            configuration=lambda: config_document(config, self._live.setting.profile),
-            allocated=pods.allocated if config.gate("KubeletAllocatedPodsEndpoint") else None,
-            own={"oom": self._pressure.oom_page, "pressure": self._pressure.pressure_page},
-            asked={"live": self._live_pages.live_page, "history": self._live_pages.history_page},
-        )
-
 
 NodeEvent = Callable[[str, str, str], None]
 
@@ -398,8 +368,9 @@ def build_repair(live: LiveNode, agent: Agent, node_event: NodeEvent) -> CgroupR
 
     def report(repair: Repair) -> None:
         difference, worker = repair.difference, agent.pods.workers.get(repair.uid)
-        result, reason = ("refused", "FailedCgroupRepair") if repair.refused else ("repaired", "CgroupRepaired")
-        agent.meters.cgroup_repairs.add(difference.level, difference.file, result)
+        reason = "FailedCgroupRepair" if repair.refused else "CgroupRepaired"
+        where = difference.level, difference.path, difference.file
+        agent.meters.see_repair(*where, refused=bool(repair.refused), at_s=time.monotonic())
         if worker is not None:
             agent.events.emit(worker.pod, "Warning", reason, repair.message)
         else:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import resource
+import time
 from collections import Counter as Counts
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 
 from plimsoll.metrics.exposition import Computed, Counter, Gauge, Histogram, Registry
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
@@ -16,6 +18,8 @@ START_BUCKETS_S = (
     *(0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 4, 5, 6, 8, 10, 20, 30, 45, 60, 120, 180, 240, 300, 360, 480, 600),
 )
 DEFERRED_BUCKETS_S = (5, 10, 15, 20, 30, 45, 60, 90, 120, 150, 180, 300, 600, 1200, 1800, 3600)
+DECISION_BUCKETS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1)
+DRIFT_LEVELS = ("node", "class", "pod", "container")
 AGE_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 
@@ -46,7 +50,7 @@ class PodsApiMeters:
 class NodeMeters:
     """Counters are incremented by the code that acts. Resizes as in 03 §8, evictions as in 04 §4."""
 
-    def __init__(self, node_name: str, profile: Profile = DEFAULT_PROFILE) -> None:
+    def __init__(self, node_name: str, profile: Profile = DEFAULT_PROFILE, *, memory_qos: bool = False) -> None:
         self.registry, self.probe_registry = Registry(), Registry()
         self.oom_totals: Callable[[], Mapping[str, int]] = dict
         self.running_pods = Gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox")
@@ -135,6 +139,22 @@ class NodeMeters:
             "Values that another process had changed in cgroups of the node and its pods, repaired or refused",
             ("level", "file", "result"),
         )
+        self.drift = Gauge(
+            "plimsoll_drift",
+            "Values of cgroups that differ from what the rules desire and that the kernel does not let the node repair",
+            ("level",),
+        )
+        self.decision_s = Histogram(
+            "plimsoll_decision_duration_seconds",
+            "Duration of decisions in seconds: admission of a pod, verdict on a resize, assessment of eviction",
+            ("decision",),
+            DECISION_BUCKETS_S,
+        )
+        self.memory_qos = (
+            Gauge("kubelet_memory_qos_node_memory_min_bytes", "Total cgroup v2 memory.min in bytes of Guaranteed pods"),
+            Gauge("kubelet_memory_qos_node_memory_low_bytes", "Total cgroup v2 memory.low in bytes of Burstable pods"),
+        )
+        self._refused: dict[tuple[str, str], tuple[str, float]] = {}  # path and file → level, when it was refused
         self.probes = Counter(
             "prober_probe_total",
             "Cumulative number of a liveness, readiness or startup probe for a container by result",
@@ -149,13 +169,15 @@ class NodeMeters:
             self.evictions, self.eviction_stats_age_s,
             self.preemptions, self.requested_resizes, self.resize_ms,
             self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,
-            self.cgroup_repairs,
+            self.cgroup_repairs, self.drift, self.decision_s,
+            *(self.memory_qos if memory_qos and profile.memory_qos_metrics else ()),
             *((self.deferred_resize_s, self.admissions) if self.by_priority else ()),
             Computed(
                 "counter",
                 "plimsoll_oom_kills_total",
-                "Processes of pods that the OOM killer killed, by the limit that was exceeded",
-                ("limit",),
+                "Processes of pods that the OOM killer killed, by the scope of the limit that was exceeded: container, "
+                "pod, class, node, system",
+                ("scope",),
                 self._oom_rows,
             ),
             *_process_metrics(),
@@ -173,6 +195,34 @@ class NodeMeters:
         """A pod was evicted for this signal, on statistics of that age."""
         self.evictions.add(signal)
         self.eviction_stats_age_s.observe(stats_age_s, signal)
+
+    def see_repair(self, level: str, path: str, file: str, *, refused: bool, at_s: float) -> None:
+        """A value that another process has changed: repaired, or refused by the kernel and tried again later."""
+        self.cgroup_repairs.add(level, file, "refused" if refused else "repaired")
+        if refused:
+            self._refused[path, file] = (level, at_s)
+        else:
+            self._refused.pop((path, file), None)
+
+    def see_drift(self, since_s: float) -> None:
+        """Set the gauge from what was refused since then: a value that is right again is not reported any more."""
+        self._refused = {key: value for key, value in self._refused.items() if value[1] >= since_s}
+        counts = Counts(level for level, _ in self._refused.values())
+        for level in DRIFT_LEVELS:
+            self.drift.set(counts[level], level)
+
+    def see_memory_qos(self, guaranteed_bytes: int, burstable_bytes: int) -> None:
+        for gauge, amount in zip(self.memory_qos, (guaranteed_bytes, burstable_bytes), strict=True):
+            gauge.set(amount)
+
+    @contextmanager
+    def deciding(self, decision: str) -> Iterator[None]:
+        """Measure a decision, also one that fails."""
+        start_s = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.decision_s.observe(time.perf_counter() - start_s, decision)
 
     def _oom_rows(self) -> list[tuple[tuple[str, ...], float]]:
         return [((level,), float(count)) for level, count in sorted(self.oom_totals().items())]

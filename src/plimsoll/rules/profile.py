@@ -176,6 +176,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "a CPU resize under the static policy: the cpuset follows whole CPUs; only the quota changes; Infeasible")
     shares_after_limit_on_shrink: bool = _row(True, {"1.27": True, "1.32": False}, "02 §9",
         "the pod's limit is lowered before its shares")
+    memory_qos_metrics: bool = _row(False, {"1.27": False, "1.36": True}, "02 §6.1",
+        "metrics: the sums of memory.min and memory.low of the node, while MemoryQoS is on")
     resize_metrics_by_priority: bool = _row(False, {"1.27": False, "1.37": True}, "03 §8",
         "metrics: pending resizes by priority, how long they are deferred, admissions by how resources are specified")
     sandbox_updated_first: bool = _row(False, {"1.27": False, "1.36": True}, "03 §10",

@@ -13,6 +13,7 @@ from plimsoll.rules.profile import Profile
 from plimsoll.rules.scheduling.default_spread import Owner, default_constraints
 from plimsoll.rules.scheduling.fit import NodeLoad, PodLoad, is_terminal, node_load, resident_load
 from plimsoll.rules.scheduling.topology import Topology, concerns_others, depends_on_others
+from plimsoll.scheduler.claims import ClaimCache
 
 
 class SchedulerCache:
@@ -28,6 +29,7 @@ class SchedulerCache:
         self.owners: dict[str, Owner] = {}  # of waiting pods, by uid
         self.services: dict[str, dict[str, dict[str, str]]] = {}  # selectors by namespace and name
         self.controllers: dict[tuple[str, Owner], LabelSelector] = {}  # of ReplicaSets and the like, by namespace
+        self.claims = ClaimCache()
         self.changed: set[str] = set()  # nodes whose load changed; a consumer of the loads clears it
         self.nodes_version = 0  # increases when a node is added, removed or changed
 

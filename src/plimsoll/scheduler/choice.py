@@ -35,13 +35,22 @@ class Choice:
     def decide(self, pod: Pod, nominated: Nominated, budgets: Sequence[PodDisruptionBudget]) -> SchedulingDecision:
         decision = None
         topology = self._cache.topology(pod)
-        if topology is None and self._uses_arrays():
+        volumes, blocked = self._cache.claims.filter_for(pod)
+        if topology is None and volumes is None and not blocked and self._uses_arrays():
             decision = self._synced_fleet().decide(pod, nominated, self._start)
         if decision is None:
             loads = self._cache.loads()
             start = self._start % len(loads) if loads else 0
             decision = decide(
-                pod, loads, self._profile, nominated=nominated, budgets=budgets, start=start, topology=topology
+                pod,
+                loads,
+                self._profile,
+                nominated=nominated,
+                budgets=budgets,
+                start=start,
+                topology=topology,
+                volumes=volumes,
+                blocked=blocked,
             )
         self._start = decision.next_start
         return decision

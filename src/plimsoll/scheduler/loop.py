@@ -55,14 +55,32 @@ CONTROLLERS = (
     ResourcePath("/apis/apps/v1", "replicasets", "ReplicaSet"),
     ResourcePath("/apis/apps/v1", "statefulsets", "StatefulSet"),
 )
+VOLUME_KINDS = (
+    ResourcePath("/api/v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    ResourcePath("/api/v1", "persistentvolumes", "PersistentVolume"),
+    ResourcePath("/apis/storage.k8s.io/v1", "storageclasses", "StorageClass"),
+)
 MAX_IN_FLIGHT = 64
 
 log = logging.getLogger(__name__)
 
 
+class _Claim(msgspec.Struct, frozen=True, rename="camel"):
+    claim_name: str = ""
+
+
+class _Volume(msgspec.Struct, frozen=True, rename="camel"):
+    persistent_volume_claim: _Claim | None = None
+
+
 class _Spec(msgspec.Struct, frozen=True, rename="camel"):
     scheduler_name: str = messages.SCHEDULER
     scheduling_gates: list[Any] | None = None
+    volumes: tuple[_Volume, ...] | None = None
+
+    def claim_names(self) -> tuple[str, ...]:
+        claims = (each.persistent_volume_claim for each in self.volumes or ())
+        return tuple(each.claim_name for each in claims if each is not None)
 
 
 class _OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
@@ -147,6 +165,8 @@ class Scheduler:
             group.create_task(self._follow(Reflector(BUDGETS), self._budget_changed))
             group.create_task(self._follow(Reflector(NAMESPACES), self._namespace_changed))
             group.create_task(self._follow_if_served(SERVICES, self._service_changed))
+            for path in VOLUME_KINDS:
+                group.create_task(self._follow_if_served(path, partial(self._volumes_changed, path.kind)))
             for path in CONTROLLERS:
                 group.create_task(self._follow_if_served(path, partial(self._controller_changed, path)))
             await self._schedule(group)
@@ -177,6 +197,12 @@ class Scheduler:
             async for changes in self._client.follow(Reflector(path), on_error):
                 for change in changes:
                     changed(change)
+
+    def _volumes_changed(self, kind: str, change: ObjectChange) -> None:
+        document = None if change.kind == "DELETED" else msgspec.json.decode(change.body)
+        self.cache.claims.put(kind, *change.key, document)
+        self.queue.wake()
+        self._wakeup.set()
 
     def _service_changed(self, change: ObjectChange) -> None:
         namespace, name = change.key
@@ -247,6 +273,7 @@ class Scheduler:
             self._versions[uid] = extra.metadata.resource_version
             if (owner := extra.metadata.owner()) is not None:
                 self.cache.owners[uid] = owner
+            self.cache.claims.set_claims(uid, extra.spec.claim_names())
             self._nominations.pop(uid, None)
             if pod.status.nominated_node_name:
                 self._nominees[uid] = pod
@@ -273,6 +300,7 @@ class Scheduler:
 
     def _done(self, uid: str) -> None:
         self.queue.drop(uid)
+        self.cache.claims.forget(uid)
         for by_uid in (self._versions, self._reported, self._nominations, self._nominees, self.cache.owners):
             by_uid.pop(uid, None)
 

@@ -32,6 +32,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.model.policies import LimitRange, RuntimeClass
 from plimsoll.rules.resources.defaulting import BUILT_IN
+from plimsoll.rules.storage.objects import OLD_CLASS, default_class
 from plimsoll.store.records import Record
 
 _PODS = stored_resource("pods")
@@ -71,6 +72,15 @@ def admitted_pod(cluster: Cluster, document: JsonObject) -> JsonObject:
     _set_priority(cluster, spec, document["metadata"]["name"])
     _set_tolerations(spec)
     return _with_runtime_class(cluster, {**document, "spec": spec})
+
+
+def admitted_claim(cluster: Cluster, claim: JsonObject) -> JsonObject:
+    """A claim that names no class gets the default one (DefaultStorageClass)."""
+    spec = claim.get("spec") or {}
+    if spec.get("storageClassName") is not None or OLD_CLASS in (claim["metadata"].get("annotations") or {}):
+        return claim
+    name = default_class(cluster.policies("storageclasses"))
+    return {**claim, "spec": {**spec, "storageClassName": name}} if name else claim
 
 
 def admitted_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:

@@ -17,8 +17,10 @@ from plimsoll.codec.lean.lean import from_document
 from plimsoll.rules.admission.quota import (
     SERVICE_COUNTS,
     Charge,
+    bounds_claims,
     charged,
     charged_object,
+    claim_usage,
     increase,
     is_charged,
     object_names,
@@ -71,6 +73,12 @@ def counting_keys(cluster: Cluster, resource: ApiResource, namespace: str) -> li
     """The quotas that limit the number of objects of a kind other than pods; mostly none."""
     names = charged_names(resource)
     quotas = cluster.policies("resourcequotas", namespace) if names else []
+    if resource.storage == "persistentvolumeclaims":
+        return [
+            key(_QUOTAS, namespace, quota["metadata"]["name"])
+            for quota in quotas
+            if any(map(bounds_claims, (quota.get("spec") or {}).get("hard") or ()))
+        ]
     return [
         key(_QUOTAS, namespace, quota["metadata"]["name"])
         for quota in quotas
@@ -89,13 +97,16 @@ def charge_object(
 ) -> list[Decision]:
     """As `charge`, for an object that is not a pod: a new one, or for a Service what the update adds."""
     documents, quotas = _read(records)
-    result = charged_object(quotas, _object_charges(resource, new, old))
+    is_claim = resource.storage == "persistentvolumeclaims"
+    result = charged_object(quotas, _object_charges(resource, new, old), new if is_claim else None)
     if result.refusal:
         raise forbidden(resource, new["metadata"]["name"], result.refusal)
     return _decisions(documents, versions, result, dry_run=dry_run)
 
 
 def _object_charges(resource: ApiResource, new: JsonObject, old: JsonObject | None) -> ResourceList:
+    if resource.storage == "persistentvolumeclaims":
+        return claim_usage(new) if old is None else increase(claim_usage(new), claim_usage(old))
     services = service_usage(new) if resource.storage == "services" else {}
     if old is not None:
         return increase(services, service_usage(old))

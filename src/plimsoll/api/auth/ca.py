@@ -97,7 +97,7 @@ class Authority:
 
         key, subject = ec.generate_private_key(ec.SECP256R1()), _name(common_name, organizations)
         now, life = now or datetime.now(UTC), timedelta(days=days)
-        leaf = _leaf(*self._issuer(), subject, key.public_key(), names, now, life, calls_too=calls_too)
+        leaf = _leaf(*self.issuer(), subject, key.public_key(), names, now, life, calls_too=calls_too)
         return _pem(leaf, key)
 
     def issue_node(self, name: str) -> Issued:
@@ -146,7 +146,7 @@ class Authority:
             raise CertificateNotSignedError(f"a node may not serve as the API server: {_listed(refused)}")
         now, names = now or datetime.now(UTC), [endpoint_name(name), *names]
         is_client = serves_as is None
-        return _pem_certificate(_leaf(*self._issuer(), csr.subject, public_key, names, now, life, calls_too=is_client))
+        return _pem_certificate(_leaf(*self.issuer(), csr.subject, public_key, names, now, life, calls_too=is_client))
 
     def _api_server_names(self) -> frozenset[str]:
         from cryptography import x509
@@ -154,7 +154,7 @@ class Authority:
         certificate = x509.load_pem_x509_certificate((self.directory / "server.crt").read_bytes())
         return API_SERVER_NAMES | _alternative_names(certificate.extensions)
 
-    def _issuer(self) -> tuple[x509.Name, EllipticCurvePrivateKey]:
+    def issuer(self) -> tuple[x509.Name, EllipticCurvePrivateKey]:
         from cryptography import x509
         from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
         from cryptography.hazmat.primitives.serialization import load_pem_private_key

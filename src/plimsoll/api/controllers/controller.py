@@ -10,17 +10,19 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 
 import msgspec
 
-from plimsoll.aio import ExponentialBackoff, Wakeup
+from plimsoll.aio import ExponentialBackoff, Wakeup, in_turns
 from plimsoll.api.machinery.kinds import ApiResource
+from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
 from plimsoll.kube.request import ApiError, Request, ResourcePath, UnreachableError
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.model.objects import Pod
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Change, Record
 from plimsoll.store.store import Store
@@ -149,6 +151,11 @@ class ControllerContext:
 
     def documents(self, prefix: str) -> list[JsonObject]:
         return [read(record) for record in self.store.list(prefix)[1]]
+
+    async def pods(self, prefix: str = "/pods/") -> AsyncIterator[Pod]:
+        """Stored pods as the rules read them. Thousands of them take long, so other requests are served meanwhile."""
+        async for record in in_turns(self.store.list(prefix)[1]):
+            yield pod_from_json(record.body)
 
     async def attempt(self, change: Request, tolerated: Collection[int] = (404,)) -> bool:
         """Send a change whose object may be gone (404) or replaced (409) by now; whether it was made."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from plimsoll.aio import in_turns
 from plimsoll.api.controllers.controller import Controller, ControllerContext, own_key
 from plimsoll.codec.lean.lean import from_document, pod_from_json
 from plimsoll.kube import request
@@ -93,14 +94,14 @@ def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Contr
         every_taint = (document or {}).get("spec", {}).get("taints") or ()
         no_execute = [taint for taint in every_taint if taint.get("effect") == "NoExecute"]
         if document is None or not no_execute:
-            for pod in placed(key.rpartition("/")[2]) if seen else ():
+            for pod in await placed(key.rpartition("/")[2]) if seen else ():
                 seen.pop(pod.metadata.uid, None)
             return None
         node = from_document(document, Node)
         times = [epoch_seconds(taint.get("timeAdded")) for taint in no_execute]
         added_s = min((time_s for time_s in times if time_s is not None), default=None)
         now_s, waits = clock(), []
-        for pod in placed(node.metadata.name):
+        for pod in await placed(node.metadata.name):
             metadata, stay = pod.metadata, stay_s(pod.spec.tolerations, node.spec.taints)
             if stay is None or metadata.deletion_timestamp is not None or is_terminal(pod):
                 seen.pop(metadata.uid, None)
@@ -116,9 +117,9 @@ def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Contr
             await evict(pod, now_s)
         return min(waits, default=None)
 
-    def placed(node: str) -> list[Pod]:
-        records = context.store.list("/pods/")[1]
-        return [pod_from_json(each.body) for each in records if _PLACED.decode(each.body).spec.node_name == node]
+    async def placed(node: str) -> list[Pod]:
+        records = in_turns(context.store.list("/pods/")[1])
+        return [pod_from_json(each.body) async for each in records if _PLACED.decode(each.body).spec.node_name == node]
 
     async def evict(pod: Pod, now_s: float) -> None:
         name, namespace, uid = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid

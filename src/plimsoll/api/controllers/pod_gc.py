@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from plimsoll.api.controllers.controller import Controller, ControllerContext
-from plimsoll.codec.lean.lean import pod_from_json
 from plimsoll.kube import request
 from plimsoll.rules.controllers.pod_gc import TERMINATED_THRESHOLD, collected
 
@@ -16,7 +15,7 @@ def controller(
     context: ControllerContext, *, threshold: int = TERMINATED_THRESHOLD, every_s: float = INTERVAL_S
 ) -> Controller:
     async def reconcile(_: str) -> float | None:
-        pods = [pod_from_json(record.body) for record in context.store.list("/pods/")[1]]
+        pods = [pod async for pod in context.pods()]
         nodes = {record.key.rpartition("/")[2] for record in context.store.list("/nodes/")[1]}
         for garbage in collected(pods, nodes, threshold=threshold):
             metadata = garbage.pod.metadata

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from plimsoll.api.admission.quota import counted_names
 from plimsoll.api.controllers.controller import Controller, ControllerContext, namespace_of
 from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
-from plimsoll.codec.lean.lean import from_document, pod_from_json
+from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath
-from plimsoll.rules.admission.quota import SERVICE_COUNTS, services_used, used_by
+from plimsoll.rules.admission.quota import SERVICE_COUNTS, bounds_claims, claims_used, services_used, used_by
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.model.policies import ResourceQuota
@@ -52,9 +52,7 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
         quotas = context.documents(f"{PREFIX}{namespace}/")
         if not quotas:
             return None
-        pods, expired = by_grace(
-            [pod_from_json(record.body) for record in context.store.list(f"/pods/{namespace}/")[1]]
-        )
+        pods, expired = by_grace([pod async for pod in context.pods(f"/pods/{namespace}/")])
         prefixes = counted()
         for document in quotas:
             hard = document.get("spec", {}).get("hard") or {}
@@ -63,6 +61,9 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
             for name in hard.keys() - used.keys():
                 prefix = prefixes.get(name)
                 used[name] = str(context.store.count(f"{prefix}{namespace}/")) if prefix else "0"
+            if any(map(bounds_claims, hard)):
+                claims = context.documents(f"/persistentvolumeclaims/{namespace}/")
+                used |= claims_used(from_document(document, ResourceQuota), claims)
             if SERVICE_COUNTS & hard.keys():
                 used |= services_used(context.documents(f"/services/{namespace}/"), hard)
             if is_charging(document, used):

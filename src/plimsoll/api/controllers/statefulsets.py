@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
 from plimsoll.api.controllers.pod_owners import PODS_PREFIX, PodOwner
 from plimsoll.api.controllers.revisions import PREFIX as REVISIONS_PREFIX
 from plimsoll.api.controllers.revisions import History, owner_changed
+from plimsoll.api.controllers.storage.binder import CLAIMS, CLAIMS_PREFIX
+from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath
 from plimsoll.rules.controllers.revisions import hash_of
+from plimsoll.rules.controllers.stateful_claims import claim_owners, claims_of, ordinal_of_claim
 from plimsoll.rules.controllers.statefulsets import stateful_step
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import Clock
@@ -33,6 +38,8 @@ def controller(context: ControllerContext, pods: Orphans, revisions: Orphans, cl
         name = (document.get("status") or {}).get("currentRevision")
         current = next((each for each in known if each["metadata"]["name"] == name), update)
         step = stateful_step(document, own, current, update, clock(), owner.reference(document))
+        if document["spec"].get("volumeClaimTemplates"):
+            await set_claim_owners(document, own)
         refused = await act(document, step.create, step.delete)
         await context.set_status(STATEFUL_SETS, document, step.status)
         live = {current["metadata"]["name"], update["metadata"]["name"], *map(hash_of, own)}
@@ -50,12 +57,34 @@ def controller(context: ControllerContext, pods: Orphans, revisions: Orphans, cl
         for pod in create:
             name = pod["metadata"]["name"]
             try:
+                await ensure_claims(document, name)
                 await owner.create(document, pod, f"create Pod {name} {suffix}")
             except ApiError as error:
                 refused = refused or error
         for pod in delete:
             await owner.delete(document, [pod], f"delete Pod {pod['metadata']['name']} {suffix}")
         return refused
+
+    async def ensure_claims(document: JsonObject, pod_name: str) -> None:
+        """The claims of a pod exist before it does."""
+        ordinal = int(pod_name.rpartition("-")[2])
+        namespace = document["metadata"]["namespace"]
+        for claim in claims_of(document, ordinal):
+            if context.document(f"{CLAIMS_PREFIX}{namespace}/{claim['metadata']['name']}") is None:
+                await context.client.ask(request.create(CLAIMS, claim, namespace))
+                text = f"create Claim {claim['metadata']['name']} Pod {pod_name} in StatefulSet"
+                await owner.events.normal(
+                    document, "SuccessfulCreate", f"{text} {document['metadata']['name']} success"
+                )
+
+    async def set_claim_owners(document: JsonObject, own: Sequence[JsonObject]) -> None:
+        pods = {each["metadata"]["name"]: each for each in own}
+        name, namespace = document["metadata"]["name"], document["metadata"]["namespace"]
+        for claim in context.documents(f"{CLAIMS_PREFIX}{namespace}/"):
+            pod = pods.get(f"{name}-{ordinal_of_claim(document, claim)}")
+            owners = claim_owners(document, claim, pod, owner.reference(document))
+            if owners is not None:
+                await context.patch(CLAIMS, claim, {"metadata": {"ownerReferences": owners}})
 
     sources = {
         owner.prefix: owner_changed(owner, history),

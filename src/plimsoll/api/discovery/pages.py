@@ -117,7 +117,7 @@ class StaticPages:
         if path.startswith(HEALTH_PATHS):
             return self._single_check(path, faults())
         if path == OPENAPI_V2:
-            return _older_openapi(accept)
+            return _older_openapi(accept, self._custom)
         if path == OPENAPI:
             return StaticPage(200, openapi_index(self._custom), headers=((b"vary", b"Accept"),))
         if path.startswith(f"{OPENAPI}/"):
@@ -149,12 +149,12 @@ def _openapi(path: str, custom: Mapping[str, bytes]) -> StaticPage | None:
     )
 
 
-def _older_openapi(accept: str) -> StaticPage:
+def _older_openapi(accept: str, custom: Mapping[str, bytes]) -> StaticPage:
     """Only as protobuf, which kubectl requests."""
     kinds = [clause.partition(";")[0].strip() for clause in accept.split(",")]
     if openapi_v2.MEDIA_TYPE not in kinds and "*/*" not in kinds:
         raise not_acceptable(f"only the following media types are accepted: {openapi_v2.MEDIA_TYPE}")
-    return StaticPage(200, openapi_v2.openapi_v2(), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))
+    return StaticPage(200, openapi_v2.openapi_v2(custom), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))
 
 
 async def send_page(request: Exchange, page: StaticPage) -> None:

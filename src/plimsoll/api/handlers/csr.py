@@ -1,10 +1,10 @@
-"""certificatesigningrequests: a node requests its certificate, and the response contains it.
+"""certificatesigningrequests: stored, approved and signed.
 
-A kubelet posts its request and waits until it is approved and signed. This server does both at once, so nothing is
-stored: a node that authenticates with its certificate gets the same identity for a new key (05 B9; renewed at 80 % of
-its lifetime), and a user who may create `certificatesigningrequests/nodeclient`, as bootstrap tokens do, gets the
-identity of the node that the request names, unless that node exists. A serving certificate has only names and addresses
-of the node, never one of the API server. Other users, subjects, usages and signers are refused.
+A node that renews its own identity or asks for a serving certificate with its own names and addresses, and a user who
+may create `…/nodeclient` for a node that does not exist (bootstrap tokens), are approved at once; everyone else waits
+for `kubectl certificate approve`. What is approved is signed in the
+same request, so there is no controller that could be behind. Signers: `kube-apiserver-client` (any subject but
+`system:masters`), `kube-apiserver-client-kubelet` (nodes) and `kubelet-serving` (names and addresses of the node only).
 """
 
 from __future__ import annotations
@@ -13,88 +13,154 @@ import base64
 import binascii
 from datetime import timedelta
 
+import msgspec
+
 from plimsoll.api.auth.ca import LEAF_DAYS, Authority, CertificateNotSignedError, endpoint_name, requested_node
 from plimsoll.api.auth.roles import is_allowed
+from plimsoll.api.auth.signing import MASTERS, loaded_request, organizations, sign_client
+from plimsoll.api.handlers.create import create_object
 from plimsoll.api.handlers.dispatch import Handler, Route
+from plimsoll.api.handlers.patch import patch
+from plimsoll.api.handlers.update import update, write
 from plimsoll.api.machinery.bodies import read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, kind_of
-from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.request_info import write_options
-from plimsoll.api.machinery.status import invalid_object
+from plimsoll.api.machinery.status import forbidden, invalid_object, not_found
 from plimsoll.errors import FieldError
 from plimsoll.rules.access.rbac import Attributes
 from plimsoll.rules.model.json_object import JsonObject
 
+GROUP, PLURAL = "certificates.k8s.io", "certificatesigningrequests"
+API_CLIENT = "kubernetes.io/kube-apiserver-client"
 CLIENT, SERVING = "kubernetes.io/kube-apiserver-client-kubelet", "kubernetes.io/kubelet-serving"
-SIGNERS = (CLIENT, SERVING)
+SIGNERS = (API_CLIENT, CLIENT, SERVING)
 # What each signer signs; `key encipherment` may be added.
-_USAGES = {CLIENT: {"digital signature", "client auth"}, SERVING: {"digital signature", "server auth"}}
-LEAST_S, MOST_S = 600, LEAF_DAYS * 86400
+_USAGES = {
+    API_CLIENT: {"digital signature", "client auth"},
+    CLIENT: {"digital signature", "client auth"},
+    SERVING: {"digital signature", "server auth"},
+}
+MOST_S = LEAF_DAYS * 86400
 
 
 def certificate_requests(authority: Authority) -> dict[Route, Handler]:
     async def create(cluster: Cluster, call: ApiCall) -> Response:
-        resource = call.info.resource
-        document = await read_object(cluster, call, kind_of(resource), write_options(call.info, call.user_agent))
+        resource, options = call.info.resource, write_options(call.info, call.user_agent)
+        document = await read_object(cluster, call, kind_of(resource), options)
         spec, name = document.get("spec") or {}, (document.get("metadata") or {}).get("name") or ""
-        life_s = spec.get("expirationSeconds") or MOST_S
-
-        def refused(field: str, reason: str) -> Exception:
-            return invalid_object(resource, name, [FieldError("FieldValueInvalid", f"spec.{field}", reason)])
-
-        if spec.get("signerName") not in SIGNERS:
-            raise refused("signerName", f"must be {' or '.join(SIGNERS)}")
-        client = spec["signerName"] == CLIENT
-        node = call.user.node or (_joining_node(cluster, call, spec) if client else "")
-        if not node:
-            raise refused("username", f"{call.user.name} is not a node, and only nodes can request certificates")
-        usages = set(spec.get("usages") or ())
-        if usages and usages - {"key encipherment"} != _USAGES[spec["signerName"]]:
-            raise refused("usages", f"must be {' and '.join(sorted(_USAGES[spec['signerName']]))}")
-        if life_s < LEAST_S:
-            raise refused("expirationSeconds", f"may not be less than {LEAST_S}")
         try:
             request = base64.b64decode(spec.get("request") or "", validate=True)
-            certificate = authority.sign_node(
-                request,
-                node,
-                timedelta(seconds=min(life_s, MOST_S)),
-                serves_as=None if client else _own_names(cluster, node),
-            )
+            loaded_request(request)
         except (binascii.Error, CertificateNotSignedError) as error:
-            raise refused("request", str(error)) from None
-        now = cluster.now()
-        metadata = {**(document.get("metadata") or {}), "uid": cluster.new_uid(), "creationTimestamp": now}
-        approved = {
-            "type": "Approved",
-            "status": "True",
-            "reason": "AutoApproved",
-            "message": "Auto approving the certificate of a node that requests it for itself.",
-            "lastUpdateTime": now,
-            "lastTransitionTime": now,
-        }
-        answer = {
-            **document,
-            "metadata": metadata,
-            "spec": {**spec, "username": call.user.name, "groups": sorted(call.user.groups)},
-            "status": {"conditions": [approved], "certificate": base64.b64encode(certificate).decode()},
-        }
-        return Response(201, line(answer), is_ready=True)
+            finding = FieldError("FieldValueInvalid", "spec.request", str(error))
+            raise invalid_object(resource, name, [finding]) from None
+        if spec.get("signerName") == API_CLIENT and MASTERS in organizations(request):
+            raise forbidden(resource, name, f"use of {API_CLIENT} signer with {MASTERS} group is not allowed")
+        user = call.user.info()
+        asked = {**spec, "username": user["username"], "groups": user["groups"]}
+        asked |= {field: user[field] for field in ("uid", "extra") if field in user}
+        made = await create_object(cluster, call, options, {**document, "spec": asked})
+        message = _auto_approval(cluster, call, asked, request)
+        if not message or options.dry_run:
+            return made
+        stored = msgspec.json.decode(made.body)
+        approved = {"type": "Approved", "status": "True", "reason": "AutoApproved", "message": message}
+        await _set(cluster, call, stored["metadata"]["name"], "approval", {"conditions": [approved]})
+        signed = await sign(cluster, call, stored["metadata"]["name"])
+        return msgspec.structs.replace(signed or made, code=201)
 
-    return {("certificates.k8s.io", "certificatesigningrequests", "", "create"): create}
+    async def approve(cluster: Cluster, call: ApiCall) -> Response:
+        name = call.info.name
+        stored = cluster.document(PLURAL, "", name)
+        if stored is None:
+            raise not_found(call.info.resource, name)
+        signer = (stored.get("spec") or {}).get("signerName") or ""
+        if not _may_approve(cluster, call, signer):
+            reason = f'user not permitted to approve requests with signerName "{signer}"'
+            raise forbidden(call.info.resource, name, reason)
+        answer = await (patch if call.info.verb == "patch" else update)(cluster, call)
+        if write_options(call.info, call.user_agent).dry_run:
+            return answer
+        return await sign(cluster, call, name) or answer
+
+    async def sign(cluster: Cluster, call: ApiCall, name: str) -> Response | None:
+        """The approved request with its certificate, or with the condition Failed; None if there is nothing to sign."""
+        stored = cluster.document(PLURAL, "", name)
+        spec, status = (stored or {}).get("spec") or {}, (stored or {}).get("status") or {}
+        types = {each.get("type") for each in status.get("conditions") or []}
+        if "Approved" not in types or types & {"Denied", "Failed"} or status.get("certificate"):
+            return None
+        if spec.get("signerName") not in SIGNERS:
+            return None  # another party signs it
+        try:
+            certificate = _signed(cluster, authority, spec)
+        except CertificateNotSignedError as error:
+            failed = {"type": "Failed", "status": "True", "reason": "SignerValidationFailure", "message": str(error)}
+            failed |= {"lastUpdateTime": cluster.now(), "lastTransitionTime": cluster.now()}
+            return await _set(cluster, call, name, "status", {"conditions": [failed]})
+        return await _set(cluster, call, name, "status", {"certificate": base64.b64encode(certificate).decode()})
+
+    return {
+        (GROUP, PLURAL, "", "create"): create,
+        (GROUP, PLURAL, "approval", "update"): approve,
+        (GROUP, PLURAL, "approval", "patch"): approve,
+    }
 
 
-def _joining_node(cluster: Cluster, call: ApiCall, spec: JsonObject) -> str:
-    """The name of the node that joins with this request; empty where the user may not, or where it exists already.
+async def _set(cluster: Cluster, call: ApiCall, name: str, subresource: str, status: JsonObject) -> Response:
+    """Write to a subresource of a request as the server itself does."""
+    info = msgspec.structs.replace(call.info, verb="update", name=name, subresource=subresource, query={})
+    own = msgspec.structs.replace(call, info=info, body=b"")
 
-    A bootstrap token is shared by many machines: it must not become the identity of a node that runs.
-    """
-    asked = Attributes("create", "certificatesigningrequests", "certificates.k8s.io", "nodeclient")
-    if not is_allowed(call.user, asked, cluster):
+    def mutate(live: JsonObject) -> tuple[JsonObject, bool]:
+        return {**live, "status": {**(live.get("status") or {}), **status}}, False
+
+    return await write(cluster, own, write_options(info, "kube-controller-manager"), mutate)
+
+
+def _may_approve(cluster: Cluster, call: ApiCall, signer: str) -> bool:
+    """By the signer's name, or by its domain (`example.com/*`)."""
+    names = (signer, f"{signer.partition('/')[0]}/*")
+    return any(is_allowed(call.user, Attributes("approve", "signers", GROUP, "", "", name), cluster) for name in names)
+
+
+def _signed(cluster: Cluster, authority: Authority, spec: JsonObject) -> bytes:
+    signer, request = spec["signerName"], base64.b64decode(spec["request"])
+    usages = set(spec.get("usages") or ())
+    if usages - {"key encipherment"} != _USAGES[signer]:
+        raise CertificateNotSignedError(f"usages must be {' and '.join(sorted(_USAGES[signer]))}")
+    life = timedelta(seconds=min(spec.get("expirationSeconds") or MOST_S, MOST_S))
+    if signer == API_CLIENT:
+        return sign_client(authority, request, life)
+    node = requested_node(request)
+    if not node:
+        raise CertificateNotSignedError("subject common name does not begin with system:node: ")
+    return authority.sign_node(request, node, life, serves_as=None if signer == CLIENT else _own_names(cluster, node))
+
+
+def _auto_approval(cluster: Cluster, call: ApiCall, spec: JsonObject, request: bytes) -> str:
+    """What the condition says where a request is approved without anyone looking at it; else empty."""
+    signer = spec.get("signerName")
+    if signer not in (CLIENT, SERVING) or set(spec.get("usages") or ()) - {"key encipherment"} != _USAGES[signer]:
         return ""
-    node = requested_node(base64.b64decode(spec.get("request") or ""))
-    return "" if not node or cluster.document("nodes", "", node) is not None else node
+    node = requested_node(request)
+    if not node:
+        return ""
+    if signer == SERVING:  # the signer checks that it has only names and addresses of this node
+        return "Auto approving a node's serving certificate for its own names." if call.user.node == node else ""
+    if call.user.node:
+        if call.user.node != node or not _may(cluster, call, "selfnodeclient"):
+            return ""
+        return "Auto approving self kubelet client certificate after SubjectAccessReview."
+    # A bootstrap token is shared by many machines: it must not become the identity of a node that runs.
+    if not _may(cluster, call, "nodeclient") or cluster.document("nodes", "", node) is not None:
+        return ""
+    return "Auto approving kubelet client certificate after SubjectAccessReview."
+
+
+def _may(cluster: Cluster, call: ApiCall, subresource: str) -> bool:
+    return is_allowed(call.user, Attributes("create", PLURAL, GROUP, subresource), cluster)
 
 
 def _own_names(cluster: Cluster, node: str) -> frozenset[str]:

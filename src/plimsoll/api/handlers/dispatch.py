@@ -40,7 +40,7 @@ _SPECIAL: dict[Route, Handler] = {
         for verb in ("get", "update", "patch")
     },
 }
-_OF_THE_OBJECT = frozenset({"", "status", "resize", "ephemeralcontainers", "finalize"})
+_OF_THE_OBJECT = frozenset({"", "approval", "status", "resize", "ephemeralcontainers", "finalize"})
 
 
 async def handle(cluster: Cluster, call: ApiCall, form: MediaType, added: dict[Route, Handler]) -> Response:

@@ -51,6 +51,7 @@ from plimsoll.api.machinery.metadata import (
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
 from plimsoll.api.machinery.status import conflict, internal, invalid_object, not_found
 from plimsoll.api.strategies.base import Strategy, WriteContext
+from plimsoll.api.strategies.certificates import CertificateRequestStrategy
 from plimsoll.api.strategies.cluster import NamespaceStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.table import strategy
@@ -113,7 +114,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     keys = [key(resource, info.namespace, info.name)]
     if resource.storage == "pods" and info.subresource in ("", "resize"):
         keys += quota_keys(cluster, "UPDATE", info.subresource, info.namespace, None, None)
-    elif resource.storage == "services" and not info.subresource:
+    elif resource.storage in ("services", "persistentvolumeclaims") and not info.subresource:
         keys += counting_keys(cluster, resource, info.namespace)
     bodies: list[bytes] = []
     ahead: _Stepped | None = None
@@ -138,7 +139,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
             return nothing
         check_pod_security(cluster, call, old, new)
         charges: list[Decision] = nothing[1:]
-        if keys[1:] and resource.storage == "services":
+        if keys[1:] and resource.storage in ("services", "persistentvolumeclaims"):
             charges = charge_object(resource, records[1:], versions[1:], new, old, dry_run=options.dry_run)
         elif keys[1:] and quota_keys(cluster, "UPDATE", info.subresource, info.namespace, new, old):
             charges = charge(cluster, records[1:], versions[1:], new, old, dry_run=options.dry_run)
@@ -251,6 +252,8 @@ def _prepared(rules: Strategy, subresource: str, old: JsonObject, new: JsonObjec
         return rules.prepared_for_resize(old, new, context)
     if subresource == "ephemeralcontainers" and isinstance(rules, PodStrategy):
         return rules.prepared_for_ephemeral_containers(old, new)
+    if subresource == "approval" and isinstance(rules, CertificateRequestStrategy):
+        return rules.prepared_for_approval(old, new, context)
     if subresource == "finalize" and isinstance(rules, NamespaceStrategy):
         return rules.prepared_for_finalize(old, new)
     return rules.prepared_for_update(old, new, context)
@@ -265,6 +268,8 @@ def _errors(
         return rules.resize_errors(old, new, context)
     if subresource == "ephemeralcontainers" and isinstance(rules, PodStrategy):
         return rules.ephemeral_container_errors(old, new, context)
+    if subresource == "approval" and isinstance(rules, CertificateRequestStrategy):
+        return rules.approval_errors(old, new)
     if subresource == "finalize":
         return []
     return rules.update_errors(old, new, context)

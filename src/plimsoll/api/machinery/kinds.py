@@ -153,6 +153,23 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(
         "",
         "v1",
+        "persistentvolumeclaims",
+        "PersistentVolumeClaim",
+        ("pvc",),
+        subresources=(_status("PersistentVolumeClaim"),),
+    ),
+    ApiResource(
+        "",
+        "v1",
+        "persistentvolumes",
+        "PersistentVolume",
+        ("pv",),
+        namespaced=False,
+        subresources=(_status("PersistentVolume"),),
+    ),
+    ApiResource(
+        "",
+        "v1",
         "pods",
         "Pod",
         ("po",),
@@ -333,7 +350,20 @@ RESOURCES: tuple[ApiResource, ...] = (
         has_generation=True,
         fields=("status.successful",),
     ),
-    _review("certificates.k8s.io", "CertificateSigningRequest", "csr"),
+    ApiResource(
+        "certificates.k8s.io",
+        "v1",
+        "certificatesigningrequests",
+        "CertificateSigningRequest",
+        ("csr",),
+        namespaced=False,
+        subresources=(
+            Subresource("approval", "CertificateSigningRequest", _EDIT),
+            _status("CertificateSigningRequest"),
+        ),
+        fields=("spec.signerName",),
+        path_name=True,
+    ),
     ApiResource("coordination.k8s.io", "v1", "leases", "Lease"),
     ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True),
     ApiResource(
@@ -358,6 +388,8 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(
         "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", ("pc",), namespaced=False, has_generation=True
     ),
+    ApiResource("storage.k8s.io", "v1", "storageclasses", "StorageClass", ("sc",), namespaced=False),
+    ApiResource("storage.k8s.io", "v1", "volumeattributesclasses", "VolumeAttributesClass", ("vac",), namespaced=False),
 )
 
 GROUPS = frozenset((resource.group, resource.version) for resource in RESOURCES)

@@ -40,6 +40,10 @@ class NodeGraph:
         if resource == "pods":
             bound = self._pods.get(f"{self._prefix}{namespace}/{name}")
             return bound is not None and bound.node == node
+        if resource == "persistentvolumes":
+            record = self._store.get(f"/persistentvolumes//{name}")
+            claim = (_decode(record.body)["spec"].get("claimRef") or {}) if record is not None else {}
+            resource, namespace, name = "persistentvolumeclaims", claim.get("namespace") or "", claim.get("name") or ""
         return node in self._users.get((resource, namespace, name), ())
 
     def _catch_up(self) -> None:

@@ -1,4 +1,8 @@
-"""/metrics of the API server: requests, durations, watchers, the store; named as in kube-apiserver."""
+"""/metrics of the API server: requests, durations, watchers, the store; named as in kube-apiserver.
+
+/metrics/objects has the objects, named as in kube-state-metrics, and /metrics/targets the nodes as targets for
+Prometheus' HTTP service discovery (`object_metrics`).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,8 @@ from contextlib import asynccontextmanager
 from plimsoll.api.discovery.pages import StaticPage
 from plimsoll.api.machinery.metrics import BUCKETS, RequestMetrics
 from plimsoll.api.server.app import App
+from plimsoll.api.server.object_metrics import PATH as OBJECTS
+from plimsoll.api.server.object_metrics import TARGETS, objects_page, targets_page
 from plimsoll.metrics.exposition import CONTENT_TYPE, Computed, Histogram, Registry, Sample
 from plimsoll.store.store import Store
 
@@ -20,11 +26,15 @@ _REQUEST = ("verb", "group", "resource", "subresource")
 async def metrics_service(app: App) -> AsyncIterator[None]:
     """Serve the page while the server runs."""
     registered = registry(app.meter, app.cluster.store)
+    store = app.cluster.store
     app.pages.added[PATH] = lambda: StaticPage(200, registered.text().encode(), CONTENT_TYPE)
+    app.pages.added[OBJECTS] = lambda: StaticPage(200, objects_page(store).encode(), CONTENT_TYPE)
+    app.pages.added[TARGETS] = lambda: StaticPage(200, targets_page(store, app.pages.address))
     try:
         yield
     finally:
-        del app.pages.added[PATH]
+        for path in (PATH, OBJECTS, TARGETS):
+            del app.pages.added[path]
 
 
 def registry(meter: RequestMetrics, store: Store) -> Registry:

@@ -31,8 +31,11 @@ from plimsoll.api.controllers import (
     service_accounts,
     statefulsets,
 )
+from plimsoll.api.controllers.admission import policy_types
+from plimsoll.api.controllers.certificates import cleaner
 from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
+from plimsoll.api.controllers.storage import binder, protection
 from plimsoll.api.discovery.pages import StaticPage
 from plimsoll.api.server.app import App, Service
 from plimsoll.api.server.bootstrap import finish_deletions
@@ -117,6 +120,10 @@ def _controllers(
         disruption_budgets.controller(context),
         role_aggregation.controller(context),
         endpoints.controller(context),
+        binder.controller(context, clock),
+        cleaner.controller(context, clock),
+        policy_types.controller(context, cluster.catalog),
+        protection.controller(context),
         kubernetes_service.controller(context, cluster, presence.addresses, published),
         service_accounts.controller(context, cluster.root_ca),
     )

@@ -30,6 +30,7 @@ EVICTION_POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 
 _SCOPES = (
     "BestEffort", "CrossNamespacePodAffinity", "NotBestEffort", "NotTerminating", "PriorityClass", "Terminating",
+    "VolumeAttributesClass",
 )  # fmt: skip
 _COUNTED = OBJECT_COUNTS | {"requests.storage"}
 _BOUNDS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")

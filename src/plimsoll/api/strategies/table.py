@@ -7,6 +7,7 @@ from functools import lru_cache
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.strategies.admission import PolicyBindingStrategy, PolicyStrategy, WebhookStrategy
 from plimsoll.api.strategies.base import Strategy
+from plimsoll.api.strategies.certificates import CertificateRequestStrategy
 from plimsoll.api.strategies.cluster import (
     ConfigMapStrategy,
     EventStrategy,
@@ -28,6 +29,12 @@ from plimsoll.api.strategies.policies import (
 from plimsoll.api.strategies.roles import BindingStrategy, RoleStrategy
 from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
+from plimsoll.api.strategies.storage import (
+    ClaimStrategy,
+    StorageClassStrategy,
+    VolumeAttributesClassStrategy,
+    VolumeStrategy,
+)
 from plimsoll.api.strategies.workloads import (
     ControllerRevisionStrategy,
     DaemonSetStrategy,
@@ -38,6 +45,7 @@ from plimsoll.api.strategies.workloads import (
 )
 
 _STRATEGIES: dict[str, type[Strategy]] = {
+    "certificatesigningrequests": CertificateRequestStrategy,
     "clusterrolebindings": BindingStrategy,
     "clusterroles": RoleStrategy,
     "configmaps": ConfigMapStrategy,
@@ -55,6 +63,8 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "mutatingwebhookconfigurations": WebhookStrategy,
     "namespaces": NamespaceStrategy,
     "nodes": NodeStrategy,
+    "persistentvolumeclaims": ClaimStrategy,
+    "persistentvolumes": VolumeStrategy,
     "poddisruptionbudgets": DisruptionBudgetStrategy,
     "pods": PodStrategy,
     "podtemplates": PodTemplateStrategy,
@@ -69,9 +79,11 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "serviceaccounts": ServiceAccountStrategy,
     "services": ServiceStrategy,
     "statefulsets": StatefulSetStrategy,
+    "storageclasses": StorageClassStrategy,
     "validatingadmissionpolicies": PolicyStrategy,
     "validatingadmissionpolicybindings": PolicyBindingStrategy,
     "validatingwebhookconfigurations": WebhookStrategy,
+    "volumeattributesclasses": VolumeAttributesClassStrategy,
 }
 
 

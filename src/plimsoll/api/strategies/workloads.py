@@ -23,8 +23,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems
 from plimsoll.rules.model.objects import SelectorTerm
 from plimsoll.rules.scheduling.selectors import matches_label
-
-_NO_CLAIMS = "this server has no PersistentVolumeClaims: use an emptyDir, hostPath or projected volume of the template"
+from plimsoll.rules.storage.objects import claim_spec_errors
 
 
 class WorkloadStrategy(Strategy):
@@ -101,8 +100,11 @@ class StatefulSetStrategy(WorkloadStrategy):
         policy = spec.get("podManagementPolicy") or ""
         if policy not in ("OrderedReady", "Parallel"):
             errors.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
-        if spec.get("volumeClaimTemplates"):
-            errors.append(forbidden("spec.volumeClaimTemplates", _NO_CLAIMS))
+        for index, template in enumerate(spec.get("volumeClaimTemplates") or []):
+            path = f"spec.volumeClaimTemplates[{index}]"
+            if not (template.get("metadata") or {}).get("name"):
+                errors.append(required(f"{path}.metadata.name"))
+            errors += claim_spec_errors(template.get("spec") or {}, f"{path}.spec")
         start = (spec.get("ordinals") or {}).get("start") or 0
         if start < 0:
             errors.append(invalid("spec.ordinals.start", start, "must be greater than or equal to 0"))

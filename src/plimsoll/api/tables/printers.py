@@ -20,12 +20,13 @@ from plimsoll.api.tables.columns import (
 )
 from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
 from plimsoll.api.tables.service_printer import endpoints_cells, service_cells, slice_cells
+from plimsoll.api.tables.storage_printers import STORAGE_PRINTERS
 from plimsoll.api.tables.workload_printers import WORKLOAD_PRINTERS
 from plimsoll.errors import InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
-from plimsoll.rules.timestamps import age
+from plimsoll.rules.timestamps import age, human_duration
 
 UNKNOWN = "<unknown>"
 
@@ -165,6 +166,18 @@ def _binding(document: JsonObject, now_s: float) -> list[Any]:
     return [name_of(document), role, age_of(document, now_s), *listed]
 
 
+def _signing_request(request: JsonObject, now_s: float) -> list[Any]:
+    spec, status = part(request, "spec"), part(request, "status")
+    types = {each.get("type") for each in status.get("conditions") or []}
+    words = [each for each in ("Approved", "Denied", "Failed") if each in types] or ["Pending"]
+    if status.get("certificate"):
+        words.append("Issued")
+    seconds = spec.get("expirationSeconds")
+    asked = NONE if seconds is None else human_duration(seconds)
+    signer, user = spec.get("signerName") or "", spec.get("username") or ""
+    return [name_of(request), age_of(request, now_s), signer, user, asked, ",".join(words)]
+
+
 def _webhooks(configuration: JsonObject) -> list[Any]:
     return [len(configuration.get("webhooks") or [])]
 
@@ -244,6 +257,10 @@ _PRINTERS: dict[str, Printer] = {
             AGE,
         ),
         named(_disruption_budget),
+    ),
+    **STORAGE_PRINTERS,
+    "certificatesigningrequests": Printer(
+        columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"), _signing_request
     ),
     "mutatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
     "validatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),

@@ -26,7 +26,7 @@ from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES, working_set_byt
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.resources.memory import page_label
 
-Part = Literal["memory", "events", "cpu", "pressure", "pids", "hugetlb"]
+Part = Literal["memory", "events", "cpu", "pressure", "pids", "hugetlb", "lines"]
 PARTS: frozenset[Part] = frozenset(get_args(Part))
 
 
@@ -70,6 +70,14 @@ class Pressures(msgspec.Struct, frozen=True):
     io: PressureStall | None = None
 
 
+class MemoryLines(msgspec.Struct, frozen=True):
+    """The protections and the throttling limit of v2; v1 has none of them."""
+
+    min_bytes: int = 0
+    low_bytes: int = 0
+    high_bytes: int | None = None  # None: no limit
+
+
 class CgroupUsage(msgspec.Struct, frozen=True):
     memory: MemoryUsage | None = None
     events: MemoryEvents | None = None  # including descendants; v2 only
@@ -78,6 +86,7 @@ class CgroupUsage(msgspec.Struct, frozen=True):
     pressure: Pressures | None = None
     pids: Pids | None = None
     hugetlb_bytes: Mapping[str, int] | None = None  # `2MB` → bytes in use
+    lines: MemoryLines | None = None  # v2 only
 
 
 class CgroupOpener(Protocol):
@@ -96,6 +105,7 @@ _FILE_NAMES: dict[CgroupVersion, dict[Part, tuple[str, ...]]] = {
         "cpu": ("cpu.stat",),
         "pressure": _PRESSURE,
         "pids": ("pids.current", "pids.max"),
+        "lines": ("memory.min", "memory.low", "memory.high"),
     },
     1: {
         "memory": ("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes"),
@@ -185,6 +195,7 @@ def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> CgroupUsag
         _pressures(texts),
         _pids(texts),
         _hugetlb(texts),
+        _lines(texts),
     )
 
 
@@ -315,6 +326,18 @@ def _pids(texts: Mapping[str, bytes]) -> Pids | None:
     if (current := texts.get("pids.current")) is None:
         return None
     return Pids(int(current), number_or_max(texts.get("pids.max", b"max")))
+
+
+def _lines(texts: Mapping[str, bytes]) -> MemoryLines | None:
+    if "memory.min" not in texts:
+        return None
+    lowest, low = number_or_max(texts["memory.min"]), number_or_max(texts.get("memory.low", b"0"))
+    everything = UNLIMITED_ABOVE_BYTES  # `max` protects all there is
+    return MemoryLines(
+        everything if lowest is None else lowest,
+        everything if low is None else low,
+        number_or_max(texts.get("memory.high", b"max")),
+    )
 
 
 def _hugetlb(texts: Mapping[str, bytes]) -> dict[str, int] | None:

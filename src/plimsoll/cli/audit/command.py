@@ -15,6 +15,7 @@ from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.terminal import Paint, colourful, inert
 from plimsoll.rules.audit.finding import NodeReport, exit_code
 from plimsoll.rules.audit.table import RULES, audit
+from plimsoll.rules.profile import RELEASES
 
 MAIN, EXPLAIN = "node", "explain"
 
@@ -61,6 +62,10 @@ def audit_group() -> None:
     "--watch", "interval_s", type=console.FloatRange(1), metavar="SECONDS", help="Repeat, and report changes."
 )
 @console.option("--serve", metavar="HOST:PORT", help="With --watch: serve the metrics of the last audit at /metrics.")
+@console.option(
+    "--config", "config_file", metavar="FILE", help="The kubelet's configuration. [default: as it runs here]"
+)
+@console.option("--profile", type=console.Choice(RELEASES), help="The kubelet's release. [default: that of the Node]")
 @console.option("--oci-runtime", default="", metavar="TEXT", help="The OCI runtime of the node, such as 'runc 1.3.2'.")
 @console.option("--no-processes", is_flag=True, help="Do not look at processes.")
 @console.option("--all", "everything", is_flag=True, help="Show every finding of every rule.")
@@ -88,6 +93,8 @@ def audit_nodes(nodes: tuple[str, ...], output: str, **options: Any) -> int:
     sources = [name for name in ("from_dump", "pods_socket") if options[name]]
     if len(sources) > 1 or (options["from_dump"] and (options["all_nodes"] or options["dump_to"])):
         raise console.UsageError("--from-dump cannot be combined with --pods-socket, --all-nodes or --dump")
+    if options["from_dump"] and (options["config_file"] or options["profile"]):
+        raise console.UsageError("--config and --profile are about this machine: a dump has its own")
     if options["serve"] and not options["interval_s"]:
         raise console.UsageError("--serve needs --watch SECONDS")
     if options["interval_s"]:

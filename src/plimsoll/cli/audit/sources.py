@@ -19,6 +19,7 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Node
 
 KUBELET_KUBECONFIG = Path("/etc/kubernetes/kubelet.conf")
+SOCKET_SINCE = "1.37"  # the first release with the PodsAPI
 _ELSEWHERE = "this is another machine: run `plimsoll audit` there (deploy/ has a DaemonSet), or audit a dump of it"
 
 
@@ -68,7 +69,8 @@ def by_socket(path: str, options: Mapping[str, Any]) -> Gathered:
     documents = listed_pods(path)
     gathered = Gathered(pod_documents=documents)
     name = str(next((pod["spec"].get("nodeName") for pod in documents if pod.get("spec")), "") or os.uname().nodename)
-    gathered.nodes.append(NodeEvidence(name, _record(None, options), None, _pods(documents, gathered.notes)))
+    record = _record(None, {**options, "profile": options["profile"] or SOCKET_SINCE})
+    gathered.nodes.append(NodeEvidence(name, record, None, _pods(documents, gathered.notes)))
     return gathered
 
 
@@ -90,7 +92,21 @@ def _alone(problem: str, options: Mapping[str, Any]) -> Gathered:
 def _record(kubelet: KubeletFacts | None, options: Mapping[str, Any]) -> NodeRecord:
     from plimsoll.audit.record import this_node
 
-    return this_node(kubelet, runtime=options["oci_runtime"], processes=not options["no_processes"])
+    if options["config_file"]:
+        kubelet = configured(options["config_file"], kubelet)
+    record = this_node(kubelet, runtime=options["oci_runtime"], processes=not options["no_processes"])
+    release = options["profile"]
+    return msgspec.structs.replace(record, kubelet_version=f"v{release}.0") if release else record
+
+
+def configured(path: str, kubelet: KubeletFacts | None) -> KubeletFacts:
+    """The configuration of --config, in place of what the node shows."""
+    from plimsoll.audit.kubelet import read_config
+
+    document, problem = read_config(path)
+    if document is None:
+        raise PlimsollError(f"--config {problem}")
+    return KubeletFacts(document, path, version=kubelet.version if kubelet is not None else "")
 
 
 def _unread() -> dict[str, str]:

@@ -70,6 +70,11 @@ class MainForm(console.Command):
     "--app", metavar="NAME[=VERSION]", help="What jvm, go, node or dotnet makes of the limits: heap, CPUs, threads."
 )
 @console.option("--kernel", metavar="VERSION", help="The node's kernel, for --app. [default: one before 7.0]")
+@console.option(
+    "--topology",
+    metavar="FILE",
+    help="Show the CPUs, NUMA nodes and devices that each pod gets on the machine in FILE (lscpu -J -e, a Node).",
+)
 def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: bool, brief: bool, **options: Any) -> None:
     """Explain what a node will do with each pod: QoS class, oom_score_adj, and every cgroup file with its formula.
 
@@ -107,10 +112,14 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
         raise console.UsageError("--diff cannot be combined with --advise, --brief or -o sh")
     if not files:
         raise console.UsageError("specify a file, a directory, or - for standard input (see --help)")
-    app, kernel = options.pop("app"), options.pop("kernel")
+    app, kernel, topology = options.pop("app"), options.pop("kernel"), options.pop("topology")
     if app is not None and (diff is not None or advise or brief or output not in ("tree", "json")):
         raise console.UsageError("--app can be combined with -o json only, not with --diff, --advise or --brief")
+    if topology is not None and (app is not None or diff is not None or output not in ("tree", "table", "json")):
+        raise console.UsageError("--topology prints a table or JSON, and cannot be combined with --diff or --app")
     question = NodeQuestion(options)
     if app is not None:
         raise SystemExit(run.run_app(files, question, app, kernel, output))
+    if topology is not None:
+        raise SystemExit(run.run_topology(files, question, topology, output))
     raise SystemExit(run.run(files, question, output=output, diff=diff, advise=advise, brief=brief))

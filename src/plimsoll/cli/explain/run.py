@@ -52,6 +52,19 @@ def run(
     return _finish(inputs, problems, notes, len(good))
 
 
+def run_topology(files: Sequence[str], question: NodeQuestion, path: str, output: str) -> int:
+    from plimsoll.cli.explain.topology import read_topology
+    from plimsoll.cli.explain.topology import run as place
+
+    machine = read_topology(path)
+    inputs = on_node(read_inputs(files, fragments=True), question.node)
+    setting, notes = question.setting()
+    good, problems = sorted_out(inputs, setting)
+    pods = [(work.pod, work.title) for work in workloads(good, setting)]
+    is_placed = place(pods, setting, machine, output) if good else True
+    return _finish(inputs, problems, [*notes, *machine.notes], len(good)) or (0 if is_placed else 1)
+
+
 def run_app(files: Sequence[str], question: NodeQuestion, app: str, kernel: str | None, output: str) -> int:
     """What a language runtime makes of the limits of every container."""
     from plimsoll.cli.explain.applications import answers, kernel_named, named, show

@@ -65,7 +65,7 @@ EXCEPTIONS: dict[str, tuple[Treatment, str]] = {
     ),
     **{
         f"core.Volume.{kind}": ("refused", _VOLUME)
-        for kind in ("persistentVolumeClaim", "ephemeral", "csi", "nfs", "iscsi", "fc", "flexVolume", "portworxVolume")
+        for kind in ("ephemeral", "csi", "nfs", "iscsi", "fc", "flexVolume", "portworxVolume")
     },
     **{
         f"core.Volume.{kind}": ("refused", _GONE)

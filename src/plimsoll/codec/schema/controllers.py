@@ -88,8 +88,6 @@ core.PersistentVolumeClaim v1.PersistentVolumeClaim | A claim for storage.
   metadata 1 meta.ObjectMeta! | Name, labels and other metadata.
   spec 2 core.PersistentVolumeClaimSpec! | What is claimed.
   status 3 core.PersistentVolumeClaimStatus! | What there is.
-core.PersistentVolumeClaimStatus v1.PersistentVolumeClaimStatus | What a claim has.
-  phase 1 string/v1.PersistentVolumeClaimPhase | Pending, Bound or Lost.
 batch.CronJob v1.CronJob | Jobs at times of a schedule.
   metadata 1 meta.ObjectMeta! | Name, labels and other metadata.
   spec 2 batch.CronJobSpec! | What is wanted.

@@ -113,6 +113,17 @@ KINDS: tuple[SchemaKind, ...] = (
     SchemaKind(_CORE, "v1", "Binding", "bindings", True, "core.Binding"),
     SchemaKind(_CORE, "v1", "Service", "services", True, "core.Service"),
     SchemaKind(_CORE, "v1", "Endpoints", "endpoints", True, "core.Endpoints"),
+    SchemaKind(_CORE, "v1", "PersistentVolume", "persistentvolumes", False, "core.PersistentVolume"),
+    SchemaKind(_CORE, "v1", "PersistentVolumeClaim", "persistentvolumeclaims", True, "core.PersistentVolumeClaim"),
+    SchemaKind("storage.k8s.io", "v1", "StorageClass", "storageclasses", False, "storage.StorageClass"),
+    SchemaKind(
+        "storage.k8s.io",
+        "v1",
+        "VolumeAttributesClass",
+        "volumeattributesclasses",
+        False,
+        "storage.VolumeAttributesClass",
+    ),
     SchemaKind(_CORE, "v1", "DeleteOptions", "", True, "meta.DeleteOptions"),
     SchemaKind("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices", True, "discovery.EndpointSlice"),
     SchemaKind(_EVENTS, "v1", "Event", "events", True, "events.Event"),
@@ -210,6 +221,7 @@ def _blocks() -> dict[str, list[str]]:
         pod,
         pod_parts,
         services,
+        storage,
         volumes,
         workloads,
     )
@@ -227,6 +239,7 @@ def _blocks() -> dict[str, list[str]]:
         controllers,
         accounts,
         admission,
+        storage,
     )
     blocks: dict[str, list[str]] = {}
     lines: list[str] = []

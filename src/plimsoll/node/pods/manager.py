@@ -241,15 +241,16 @@ class Pods:
             record = self._recover(pod, record)
         known = record.allocation
         allocated = allocated_pod(pod, known) if known is not None else pod
-        verdict = admit(
-            allocated,
-            self.load(),
-            self._conditions(),
-            profile=self._config.profile,
-            gates=self._config.policy.gates,
-            managers=lambda: self._managers.refusal(allocated, trusts=known is not None),
-            also=self._refusals(pod),
-        )
+        with self._meters.deciding("admission"):
+            verdict = admit(
+                allocated,
+                self.load(),
+                self._conditions(),
+                profile=self._config.profile,
+                gates=self._config.policy.gates,
+                managers=lambda: self._managers.refusal(allocated, trusts=known is not None),
+                also=self._refusals(pod),
+            )
         if not isinstance(verdict, Admitted):
             if not is_node_new and self._may_be_outdated(pod, verdict):
                 return False

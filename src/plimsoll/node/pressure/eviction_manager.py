@@ -22,6 +22,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -183,6 +184,7 @@ class EvictionManager:
         self._usage_thresholds: set[UsageThreshold] = set()
         self._kernel_notifies = False  # of every threshold on memory
         self.decisions = DecisionLog() if decisions is None else decisions  # an empty log is falsy
+        self.deciding: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext()
 
     @property
     def conditions(self) -> tuple[NodeCondition, ...]:
@@ -211,9 +213,10 @@ class EvictionManager:
         now_s = self._clock()
         observations = self._observe(now_s)
         before = self._pressure.conditions
-        assessment = assess(
-            self._config.thresholds, observations, self._pressure, now_s, self._config.transition_period_s
-        )
+        with self.deciding("eviction"):
+            assessment = assess(
+                self._config.thresholds, observations, self._pressure, now_s, self._config.transition_period_s
+            )
         self._pressure = assessment.pressure
         if assessment.pressure.conditions != before:
             self._sink.condition_changed()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from plimsoll.linux.processes import is_running
 from plimsoll.node.pressure.decision_log import DecisionLog
 from plimsoll.node.pressure.eviction_manager import RETRY_S, EvictionManager, EvictionSink, eviction_config, observe_now
 from plimsoll.node.pressure.evictor import Evictor, MonitoredPods
-from plimsoll.node.pressure.oom_ledger import MonitoredContainer
+from plimsoll.node.pressure.oom_ledger import ContainerKey, MonitoredContainer
 from plimsoll.node.pressure.oom_watcher import OomWatcher
 from plimsoll.node.pressure.reclaim import MemoryReclaim
 from plimsoll.node.pressure.signals import Signals
@@ -31,9 +32,10 @@ from plimsoll.node.resources.pod_cgroups import CgroupListener
 from plimsoll.node.stats.stats import NodePlace
 from plimsoll.rules.config.extras import NodeExtras
 from plimsoll.rules.config.thresholds import FsLayout, Threshold
-from plimsoll.rules.eviction.assessment import NodeCondition, Observation
+from plimsoll.rules.eviction.assessment import RESOURCE_OF, NodeCondition, Observation, wanted
 from plimsoll.rules.eviction.decision import candidates
 from plimsoll.rules.eviction.ranking import ranked
+from plimsoll.rules.model.objects import EPHEMERAL_STORAGE, MEMORY
 from plimsoll.rules.node.node_config import NodeConfig, withheld_hugepages
 from plimsoll.rules.oom.report import OomKill, oom_sentence, system_oom_message
 
@@ -130,6 +132,26 @@ class PressureManager:
     def oom_totals(self) -> Mapping[str, int]:
         """Level of the limit that was reached → number of processes killed, over all runs of the agent."""
         return self._oom_watcher.totals
+
+    def measure(self, deciding: Callable[[str], AbstractContextManager[None]]) -> None:
+        """`deciding`: measures a decision."""
+        self._eviction.deciding = deciding
+
+    def oom_kills_by_container(self) -> Mapping[ContainerKey, int]:
+        return self._oom_watcher.by_container
+
+    def distances(self) -> list[tuple[str, str, int, int]]:
+        """Signal, kind, bytes available beyond the threshold, and the threshold, for signals in bytes; read now."""
+        observations = observe_now(self._signals)
+        found = []
+        for threshold in self._config.thresholds:
+            observed = observations.get(threshold.signal)
+            if observed is None or RESOURCE_OF.get(threshold.signal) not in (MEMORY, EPHEMERAL_STORAGE):
+                continue
+            wanted_bytes = wanted(threshold, observed.capacity).value
+            kind = "hard" if threshold.hard else "soft"
+            found.append((threshold.signal, kind, observed.available.value - wanted_bytes, wanted_bytes))
+        return found
 
     async def run(self) -> None:
         """Until cancelled. A failure in one loop does not stop the others."""

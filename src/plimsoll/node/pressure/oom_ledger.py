@@ -38,6 +38,8 @@ class MonitoredContainer(msgspec.Struct, frozen=True):
     group: bool = False  # the kernel kills it as a whole (memory.oom.group)
 
 
+ContainerKey = tuple[str, str, str]  # container, namespace, pod
+
 UNKNOWN_CONTAINER = MonitoredContainer("", "", "", "", "", "")
 
 
@@ -86,6 +88,7 @@ class OomLedger:
         self._last: dict[str, MemorySample] = {}
         self.kills: list[OomKill] = []
         self.totals: Counter[str] = Counter()  # level of the limit → number of killed processes
+        self.by_container: Counter[ContainerKey] = Counter()  # over all instances of a container
 
     def watch(self, containers: Iterable[MonitoredContainer]) -> None:
         """Watch exactly these; counts of others are forgotten."""
@@ -138,6 +141,7 @@ class OomLedger:
             return False
         self.kills[-1] = msgspec.structs.replace(last, killed=last.killed + 1)
         self.totals[last.level] += 1
+        self.by_container[_key(last)] += 1
         return True
 
     def _with_survival(self, record: OomKill, watched: MonitoredContainer) -> OomKill:
@@ -202,8 +206,21 @@ class OomLedger:
 
     def _keep(self, record: OomKill) -> None:
         self.totals[record.level] += record.killed
+        self.count(record)
         self.kills.append(record)
         del self.kills[:-KEPT]
+
+    def count(self, record: OomKill) -> None:
+        """Count a kill for its container; the containers of the oldest kills are forgotten."""
+        if record.container:
+            count = self.by_container.pop(_key(record), 0) + record.killed
+            self.by_container[_key(record)] = count  # the newest is last
+            while len(self.by_container) > KEPT:
+                del self.by_container[next(iter(self.by_container))]
+
+
+def _key(record: OomKill) -> ContainerKey:
+    return record.container, record.namespace, record.pod
 
 
 def _from_log(

@@ -25,6 +25,7 @@ from plimsoll.linux.kernel_log import DEVICE, KernelLog
 from plimsoll.node.pressure.oom_ledger import (
     LOG_TIMEOUT_S,
     UNKNOWN,
+    ContainerKey,
     LimitHit,
     MemorySample,
     MonitoredContainer,
@@ -80,6 +81,8 @@ class OomWatcher:
         self._ledger = OomLedger(record.counters if is_same_boot else {}, pods_path, prefix, survives)
         self._ledger.kills.extend(record.kills)
         self._ledger.totals.update(record.totals)
+        for kill in record.kills:
+            self._ledger.count(kill)
         self._watched: dict[str, MonitoredContainer] = {}
         self._subscribed: set[str] = set()  # containers whose cgroup notifies the watcher
         self._early: frozenset[str] = frozenset()  # v1 notifies before it kills: to be read once more
@@ -97,6 +100,11 @@ class OomWatcher:
     def totals(self) -> Mapping[str, int]:
         """Level of the limit → number of killed processes, over all runs of the agent."""
         return self._ledger.totals
+
+    @property
+    def by_container(self) -> Mapping[ContainerKey, int]:
+        """Container, namespace and pod → number of killed processes, over all its instances that are remembered."""
+        return self._ledger.by_container
 
     async def run(self) -> None:
         """Until cancelled."""

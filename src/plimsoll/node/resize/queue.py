@@ -204,8 +204,10 @@ class Resizes:
     def _verdict(self, pod: Pod, allocation: Allocation) -> ResizeVerdict:
         if is_allocated(pod, allocation):
             return ResizeVerdict("NoChange", allocation)
-        load, conditions = self._pods.load(), tuple(self._node_conditions())
-        return resize_verdict(pod, allocation, msgspec.structs.replace(self._setting, load=load, conditions=conditions))
+        with self._meters.deciding("resize"):
+            load, conditions = self._pods.load(), tuple(self._node_conditions())
+            setting = msgspec.structs.replace(self._setting, load=load, conditions=conditions)
+            return resize_verdict(pod, allocation, setting)
 
     # --- actuation ---
 

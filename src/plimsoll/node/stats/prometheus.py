@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
-from plimsoll.metrics.exposition import Labels, Sample, family
+from plimsoll.metrics.exposition import Family, Labels, Sample, family
 from plimsoll.node.stats.stats import ContainerSample, CpuLimit, Measured, PodSample, StatsSnapshot
 
 Rows = list[tuple[Labels, Measured]]
@@ -50,9 +50,10 @@ _CADVISOR = (
     _Metric("gauge", "container_memory_cache", "memory", "file_bytes", "Page cache memory"),
     _Metric("gauge", "container_spec_memory_limit_bytes", "memory", "limit_bytes", "Memory limit"),
     _Metric("counter", "container_memory_failcnt", "events_local", "max", "Number of memory usage hits limits"),
-    _Metric("counter", "container_oom_events_total", "events_local", "oom_kill", "Processes killed by the OOM killer"),
     _Metric("gauge", "container_threads", "pids", "current", "Number of threads running inside"),
 )
+_FAULTS_TEXT = "Cumulative count of page faults"
+_SCRAPE_ERROR_TEXT = "1 if there was an error while getting container metrics, 0 otherwise"
 _FAULTS = (("page_faults", "pgfault"), ("major_page_faults", "pgmajfault"))
 _CPU_SPEC = (
     ("container_spec_cpu_shares", "CPU share of the container"),
@@ -81,8 +82,7 @@ def resource_page(snapshot: StatsSnapshot) -> str:
         if container.place.started_s
     ]
     parts.append(family("gauge", *_STARTED, of_container, starts))
-    help_text = "1 if there was an error while getting container metrics, 0 otherwise"
-    parts.append(family("gauge", "scrape_error", help_text, (), [((), 0)]))
+    parts.append(family("gauge", "scrape_error", _SCRAPE_ERROR_TEXT, (), [((), 0)]))
     return "".join(parts)
 
 
@@ -90,19 +90,64 @@ def _short_labels(pod: PodSample, container: ContainerSample) -> Labels:
     return container.place.name, pod.place.namespace, pod.place.name
 
 
-def cadvisor_page(snapshot: StatsSnapshot, limits: Mapping[str, CpuLimit]) -> str:
-    """The node (`id="/"`), all pods together, each pod and each container. `limits`: by cgroup path."""
+NO_KILLS: Mapping[tuple[str, str, str], int] = {}
+OOM_EVENTS = Family(
+    "counter",
+    "container_oom_events_total",
+    "Processes of the container that the OOM killer killed, over all its instances; id and name are empty, so that the "
+    "series survives a restart",
+    _CADVISOR_LABELS,
+)
+
+
+def cadvisor_page(
+    snapshot: StatsSnapshot, limits: Mapping[str, CpuLimit], kills: Mapping[tuple[str, str, str], int] = NO_KILLS
+) -> str:
+    """The node (`id="/"`), all pods together, each pod and each container. `limits`: by cgroup path. `kills`: by
+    container, namespace and pod."""
     at_ms, rows = int(snapshot.at_s * 1000), list(_cgroups(snapshot))
     parts = [family(one.kind, one.name, one.text, _CADVISOR_LABELS, one.samples(rows), at_ms) for one in _CADVISOR]
-    text, labels = "Cumulative count of page faults", (*_CADVISOR_LABELS, "failure_type", "scope")
+    text, labels = _FAULTS_TEXT, (*_CADVISOR_LABELS, "failure_type", "scope")
     parts.append(family("counter", "container_memory_failures_total", text, labels, _faults(rows), at_ms))
     starts = [(_long_labels(pod, one), one.place.started_s) for pod in snapshot.pods for one in pod.containers]
     parts.append(family("gauge", *_STARTED, _CADVISOR_LABELS, starts, at_ms))
+    parts.append(OOM_EVENTS.written(_oom_events(snapshot, kills), at_ms))
     limited = [(labels, limits[labels[1]]) for labels, _ in rows if labels[1] in limits]
     for index, (name, text) in enumerate(_CPU_SPEC):
         samples = [(labels, limit[index]) for labels, limit in limited if limit[index] >= 0]
         parts.append(family("gauge", name, text, _CADVISOR_LABELS, samples, at_ms))
     return "".join(parts)
+
+
+def cadvisor_families() -> list[Family]:
+    """The metrics of the page, for the documentation."""
+    faults = (*_CADVISOR_LABELS, "failure_type", "scope")
+    return [
+        *(Family(one.kind, one.name, one.text, _CADVISOR_LABELS) for one in _CADVISOR),
+        Family("counter", "container_memory_failures_total", _FAULTS_TEXT, faults),
+        Family("gauge", *_STARTED, _CADVISOR_LABELS),
+        OOM_EVENTS,
+        *(Family("gauge", name, text, _CADVISOR_LABELS) for name, text in _CPU_SPEC),
+    ]
+
+
+def resource_families() -> list[Family]:
+    levels = (("container", ("container", "namespace", "pod")), ("node", ()), ("pod", ("namespace", "pod")))
+    return [
+        *(Family(one.kind, f"{level}_{one.name}", one.text, labels) for one in _RESOURCE for level, labels in levels),
+        Family("gauge", *_STARTED, levels[0][1]),
+        Family("gauge", "scrape_error", _SCRAPE_ERROR_TEXT, ()),
+    ]
+
+
+def _oom_events(snapshot: StatsSnapshot, kills: Mapping[tuple[str, str, str], int]) -> Iterable[Sample]:
+    """Every container that runs, and those with kills that do not run at present."""
+    counts = {key: 0 for pod in snapshot.pods for key in _oom_keys(pod)} | dict(kills)
+    return [((container, "", "", "", namespace, pod), count) for (container, namespace, pod), count in counts.items()]
+
+
+def _oom_keys(pod: PodSample) -> Iterable[tuple[str, str, str]]:
+    return [(one.place.name, pod.place.namespace, pod.place.name) for one in pod.containers]
 
 
 def _cgroups(snapshot: StatsSnapshot) -> Iterable[tuple[Labels, Measured]]:

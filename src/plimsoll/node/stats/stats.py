@@ -44,6 +44,8 @@ FIRST_RATE_S = 1.0  # the minimum for a new container: ten periods of its quota
 _POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
 _CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
 MACHINE = "/"  # the root cgroup: a kubelet reports the usage of the machine, not of its pods
+_SCRAPED_PARTS: tuple[Part, ...] = ("lines", "pressure")  # what a sample does not have
+_CLASS_PARTS: tuple[Part, ...] = ("memory", "lines")
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
 _FDS_PER_READER = 11  # the most that v1 needs
 
@@ -161,7 +163,7 @@ class Stats:
     ) -> None:
         self._system = system
         self._node, self._places, self._clock, self._proc = node, places, clock, proc
-        self._readers = _Readers(files)
+        self._readers, self._scraped = _Readers(files), _Readers(files)
         self._rates = _Rates()
         self.disks = DiskUsage(clock)
         self._layers = WritableLayers(layers, clock)
@@ -171,6 +173,7 @@ class Stats:
     def close(self) -> None:
         """Close all files; the next sample opens them again."""
         self._readers.keep_only(())
+        self._scraped.keep_only(())
         if self._idle is not None:
             self._idle.cancel()
             self._idle = None
@@ -199,6 +202,31 @@ class Stats:
         ]
         limits = ((path, self._readers.cpu_limit(path)) for path in paths if path)
         return {path: limit for path, limit in limits if limit is not None}
+
+    def scraped(self, snapshot: StatsSnapshot) -> dict[str, CgroupUsage]:
+        """By cgroup path: kubepods, its classes, pods and containers with their lines and pressure, read now; the
+        usage of memory is that of the sample."""
+        node = snapshot.node
+        sampled = {node.place.pods_path: node.pods}
+        for pod in snapshot.pods:
+            sampled[pod.place.cgroup] = pod.measured
+            sampled.update((one.place.cgroup, one.measured) for one in pod.containers)
+        classes = self.class_paths(snapshot)
+        self._scraped.keep_only({*sampled, *classes})
+        found: dict[str, CgroupUsage] = {}
+        for path, measured in sampled.items():
+            read = self._scraped.read(path, _SCRAPED_PARTS)
+            if read is not None and measured is not None:
+                memory = measured.usage.memory
+                found[path] = CgroupUsage(memory, pressure=read.pressure, lines=read.lines)
+        own = ((path, self._scraped.read(path, _CLASS_PARTS)) for path in classes)
+        return found | {path: read for path, read in own if read is not None}
+
+    @staticmethod
+    def class_paths(snapshot: StatsSnapshot) -> list[str]:
+        """The cgroups between kubepods and the pods; a Guaranteed pod has none."""
+        above = {pod.place.cgroup.rpartition("/")[0] for pod in snapshot.pods if pod.place.cgroup}
+        return sorted(above - {snapshot.node.place.pods_path, ""})
 
     def _close_when_idle(self) -> None:
         if self._idle is not None:

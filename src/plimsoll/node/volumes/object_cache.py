@@ -20,9 +20,11 @@ from plimsoll.rules.lifecycle.api_objects import (
     NO_REFERENCES,
     NOTHING_MATCHES,
     BundleWanted,
+    ClaimedVolume,
     PodObjects,
     TokenWanted,
     certificates,
+    claimed_volume,
     is_token_due,
     references,
 )
@@ -34,6 +36,8 @@ log = logging.getLogger(__name__)
 
 CONFIG_MAPS = ResourcePath("/api/v1", "configmaps", "ConfigMap")
 SECRETS = ResourcePath("/api/v1", "secrets", "Secret")
+CLAIMS = ResourcePath("/api/v1", "persistentvolumeclaims", "PersistentVolumeClaim")
+PERSISTENT_VOLUMES = ResourcePath("/api/v1", "persistentvolumes", "PersistentVolume")
 SERVICE_ACCOUNTS = ResourcePath("/api/v1", "serviceaccounts", "ServiceAccount")
 BUNDLES = tuple(
     ResourcePath(f"/apis/certificates.k8s.io/{version}", "clustertrustbundles", "ClusterTrustBundle")
@@ -70,7 +74,23 @@ class ObjectCache:
             tokens,
             failures,
             await self._bundles_of(wanted.bundles),
+            {name: await self._claim(namespace, name) for name in sorted(wanted.claims)},
         )
+
+    async def _claim(self, namespace: str, name: str) -> ClaimedVolume:
+        claim = await self._document(CLAIMS, name, namespace)
+        volume_name = ((claim or {}).get("spec") or {}).get("volumeName") or ""
+        volume = await self._document(PERSISTENT_VOLUMES, volume_name, "") if volume_name else None
+        return claimed_volume(claim, volume, name)
+
+    async def _document(self, resource: ResourcePath, name: str, namespace: str) -> JsonObject | None:
+        try:
+            found: JsonObject = await self._client.ask(request.get(resource, name, namespace))
+        except ApiError as error:
+            if not error.is_gone:
+                raise
+            return None
+        return found
 
     async def pull_secrets(self, pod: RunPod) -> list[Secret]:
         """Those in imagePullSecrets that exist."""

@@ -37,7 +37,7 @@ from plimsoll.rules.lifecycle.environment import Surroundings, strictly_expanded
 from plimsoll.rules.lifecycle.security_context import container_path, fs_group
 from plimsoll.rules.lifecycle.volumes import VolumeError, check_kind, mounted_volumes, volume_files
 from plimsoll.rules.model.objects import MEMORY, EmptyDir, Pod
-from plimsoll.rules.model.run_volumes import HostPath, RunVolume, VolumeMount, volume_kind
+from plimsoll.rules.model.run_volumes import ClaimVolume, HostPath, RunVolume, VolumeMount, volume_kind
 from plimsoll.rules.model.runnable import RunContainer, RunPod
 from plimsoll.rules.quantity import ZERO
 from plimsoll.rules.resources.effective import pod_limits
@@ -96,6 +96,8 @@ class Volumes:
                     ready[volume.name] = self._empty_dir(pod, volume, volume.empty_dir, surroundings)
                 elif volume.host_path is not None:
                     ready[volume.name] = self._host_path(volume, volume.host_path)
+                elif volume.persistent_volume_claim is not None:
+                    ready[volume.name] = self._claimed(volume, volume.persistent_volume_claim, objects)
                 elif volume.image is not None:
                     if not self._features().image_volumes:
                         raise VolumeError(volume.name, "this container runtime does not mount images")
@@ -187,6 +189,15 @@ class Volumes:
             path = real_path(fd)
         self._check_exposed(volume.name, path)
         return Ready(path)
+
+    def _claimed(self, volume: RunVolume, source: ClaimVolume, objects: PodObjects) -> Ready:
+        """The path of the bound PersistentVolume, as a hostPath."""
+        found = objects.claims.get(source.claim_name)
+        if found is None or found.problem:
+            problem = found.problem if found is not None else "PVC is not bound"
+            raise VolumeError(volume.name, f'claim "{source.claim_name}": {problem}')
+        ready = self._host_path(volume, HostPath(path=found.path, type=found.type))
+        return msgspec.structs.replace(ready, read_only=source.read_only or found.read_only)
 
     def _check_exposed(self, volume: str, path: str) -> None:
         resolved = os.path.realpath(path)

@@ -27,7 +27,7 @@ from plimsoll.rules.model.objects import (
 )
 from plimsoll.rules.model.policies import ResourceQuota, ResourceQuotaStatus, ScopeRequirement
 from plimsoll.rules.profile import Profile
-from plimsoll.rules.quantity import ZERO, from_units
+from plimsoll.rules.quantity import QUANTITIES, ZERO, from_units
 from plimsoll.rules.resources.effective import added, pod_level_set
 from plimsoll.rules.resources.footprint import counted_limits, counted_requests
 from plimsoll.rules.resources.qos import BEST_EFFORT, qos_class
@@ -257,13 +257,60 @@ def services_used(services: Iterable[JsonObject], hard: Iterable[str]) -> dict[s
     return {name: str(amount) for name, amount in total.items()}
 
 
-def charged_object(quotas: Sequence[ResourceQuota], charges: ResourceList) -> Charge:
-    """Charge for an object that is not a pod. Scopes concern pods, so quotas with scopes do not apply."""
+CLAIMS, STORAGE = "persistentvolumeclaims", "requests.storage"
+_OF_CLASS = ".storageclass.storage.k8s.io/"
+
+
+def claim_usage(claim: JsonObject) -> ResourceList:
+    """What a claim is charged for: itself and its storage, also under the name of its class."""
+    spec = claim.get("spec") or {}
+    requested = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    old = (claim["metadata"].get("annotations") or {}).get("volume.beta.kubernetes.io/storage-class")
+    of_class = old or spec.get("storageClassName")
+    charges: ResourceList = {CLAIMS: _ONE}
+    if requested is not None:
+        charges[STORAGE] = QUANTITIES[str(requested)]
+    if of_class:
+        charges |= {f"{of_class}{_OF_CLASS}{name}": amount for name, amount in tuple(charges.items())}
+    return {**charges, f"count/{CLAIMS}": _ONE}
+
+
+def bounds_claims(name: str) -> bool:
+    return name in (CLAIMS, STORAGE, f"count/{CLAIMS}") or _OF_CLASS in name
+
+
+def claims_used(quota: ResourceQuota, claims: Iterable[JsonObject]) -> dict[str, str]:
+    """`status.used` of what claims are charged for, as far as the quota limits it."""
+    total: ResourceList = {name: ZERO for name in quota.spec.hard or _EMPTY if bounds_claims(name)}
+    for claim in claims if total else ():
+        if in_claim_scopes(quota, claim):
+            own = claim_usage(claim)
+            total = added(total, {name: own[name] for name in total.keys() & own.keys()})
+    return {name: str(amount) for name, amount in total.items()}
+
+
+def in_claim_scopes(quota: ResourceQuota, claim: JsonObject) -> bool:
+    """Of the scopes only VolumeAttributesClass concerns claims: the class that is asked for or in use."""
+    spec, status = claim.get("spec") or {}, claim.get("status") or {}
+    of_claim = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"))
+    names = {str(name) for name in of_claim if name}
+    for scope in _scopes(quota):
+        if scope.scope_name != "VolumeAttributesClass":
+            return False
+        labels = [{"class": name} for name in names] or [{}]
+        term = SelectorTerm("class", scope.operator, scope.values)
+        if not any(matches_label(term, each) for each in labels):
+            return False
+    return True
+
+
+def charged_object(quotas: Sequence[ResourceQuota], charges: ResourceList, claim: JsonObject | None = None) -> Charge:
+    """Charge for an object that is not a pod. Quotas with scopes apply only to the claims in them."""
     before = tuple(quotas)
     after: list[ResourceQuota] = []
     for quota in before:
         bounded = sorted((quota.status.hard or _EMPTY).keys() & charges.keys())
-        if not bounded or any(_scopes(quota)):
+        if not bounded or (any(_scopes(quota)) and (claim is None or not in_claim_scopes(quota, claim))):
             after.append(quota)
             continue
         if not (quota.status.used or _EMPTY).keys() >= set(bounded):

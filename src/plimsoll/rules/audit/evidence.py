@@ -115,6 +115,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     time_s: float = 0.0
     kernel: KernelFacts | None = None
     kubelet: KubeletFacts | None = None
+    kubelet_version: str = ""  # if it is known otherwise than from the Node
     runtime: str = ""  # containerd://2.1.0, as the Node shows it
     oci_runtime: str = ""  # runc 1.3.2
     cgroups: dict[str, dict[str, str]] | None = None

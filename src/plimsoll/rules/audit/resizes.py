@@ -33,6 +33,8 @@ def _stale_scores(view: ComparedNode) -> Iterator[Finding | Unknown]:
             continue
         others = sum(each.oom_score_adj == first.oom_score_adj for each in processes) - 1
         more = f"; {others} more processes have it too" if others else ""
+        if expected < 0 <= first.oom_score_adj:
+            more += "; a runtime without CAP_SYS_RESOURCE cannot set a score below 0"
         yield Finding(
             "A05",
             "warning",

@@ -38,7 +38,7 @@ from plimsoll.rules.explain.upgrade_node import readable
 from plimsoll.rules.model.cgroup_names import Driver, Runtime, uid_errors
 from plimsoll.rules.model.kernel import CgroupVersion, Weight
 from plimsoll.rules.node.node_config import Machine, NodeConfig, machine_from_capacity, resolved
-from plimsoll.rules.profile import ChosenProfile, profile_of
+from plimsoll.rules.profile import OWN_BUILD, ChosenProfile, profile_of
 from plimsoll.rules.resources.oom_score import SANDBOX_SCORE
 
 # The first releases that write the quadratic cpu.weight (02 §4.2).
@@ -81,11 +81,19 @@ class NodeView:
 
     @cached_property
     def chosen(self) -> ChosenProfile:
+        return profile_of(self._version(), f"kubelet of node {self.evidence.name}")
+
+    def _version(self) -> str:
         kubelet, node = self.record.kubelet, self.evidence.node
+        if self.record.kubelet_version:
+            return self.record.kubelet_version
         if kubelet is not None and kubelet.version:
-            return profile_of(kubelet.version, "version of the running kubelet")
-        version = node.status.node_info.kubelet_version if node is not None else ""
-        return profile_of(version, f"kubeletVersion of node {self.evidence.name}")
+            return kubelet.version
+        return node.status.node_info.kubelet_version if node is not None else ""
+
+    def _pods_are_unlimited(self) -> bool:
+        tops = (path for path, owner in self.owners.items() if owner.kind == "pods")
+        return all(self.observed[path].get("pids.max") == "max" for path in tops)
 
     @property
     def version(self) -> CgroupVersion:
@@ -130,6 +138,8 @@ class NodeView:
         if kernel is None:
             return machine
         pids = [number for number in (kernel.pid_max, kernel.threads_max) if number is not None]
+        if OWN_BUILD in self._version() and self._pods_are_unlimited():
+            pids = []  # the capacity of a Plimsoll node may be declared, and then has no number of processes
         return msgspec.structs.replace(
             machine,
             pid_capacity=min(pids, default=None),

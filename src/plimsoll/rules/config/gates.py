@@ -79,6 +79,8 @@ GATES = (
     Gate("ReduceDefaultCrashLoopBackOffDecay", False, "Crash back-off begins with 1 s and ends at 1 minute."),
     Gate("RestartAllContainersOnContainerExits", True, "A restart rule may restart all containers of a pod."),
     Gate("SidecarContainers", True, "Init containers with restartPolicy Always run beside the others.", True),
+    Gate("TopologyManagerPolicyAlphaOptions", True, "Options of the topology manager of alpha quality may be set."),
+    Gate("TopologyManagerPolicyBetaOptions", True, "Options of the topology manager of beta quality may be set."),
 )
 KNOWN_GATES = {gate.name: gate for gate in GATES}
 

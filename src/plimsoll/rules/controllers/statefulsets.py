@@ -24,6 +24,7 @@ from plimsoll.rules.controllers.pods import (
     pod_from_template,
 )
 from plimsoll.rules.controllers.revisions import REVISION_HASH, hash_of, template_of
+from plimsoll.rules.controllers.stateful_claims import with_claims
 from plimsoll.rules.model.json_object import JsonObject
 
 POD_NAME, POD_INDEX = "statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"
@@ -81,7 +82,7 @@ def stateful_pod(
     pod["spec"]["hostname"] = name
     if service := owner["spec"].get("serviceName"):
         pod["spec"]["subdomain"] = service
-    return pod
+    return with_claims(owner, ordinal, pod)
 
 
 def stateful_step(

@@ -16,7 +16,7 @@ import msgspec
 from plimsoll.errors import StructuredError
 from plimsoll.rules.config.manager_options import NO_CPU_OPTIONS, CpuOptions
 from plimsoll.rules.cpumanager.distribution import DistributionError, distributed
-from plimsoll.rules.cpumanager.packing import UNEXPECTED, NotEnoughCpusError, packed
+from plimsoll.rules.cpumanager.packing import UNEXPECTED, NotEnoughCpusError, packed, single_threads
 from plimsoll.rules.cpumanager.topology import NO_CPUS, Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import CPU, Container, Pod, is_sidecar
@@ -77,7 +77,15 @@ class CpuPlan(msgspec.Struct, frozen=True):
         return self.topology.cpus - taken_by(owned) - self.reserved
 
     def take(self, available: Cpus, count: int) -> Cpus:
-        """Raises one of CPU_ERRORS."""
+        """Only available CPUs, never one of another container. Raises one of CPU_ERRORS."""
+        found = self.kubelet_choice(available, count)
+        if found <= available and len(found) == count:
+            return found
+        # [quirk] CM-2: with an offline CPU the real allocator takes a core as free of which one thread is in use.
+        return single_threads(self.topology, available, count)
+
+    def kubelet_choice(self, available: Cpus, count: int) -> Cpus:
+        """What a kubelet takes. Raises one of CPU_ERRORS."""
         options, spread = self.options, self.options.distribute_cpus_across_cores
         if options.distribute_cpus_across_numa:
             group = self.topology.threads_per_core if options.full_pcpus_only else 1

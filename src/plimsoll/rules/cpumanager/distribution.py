@@ -54,13 +54,14 @@ def _taken(
     topology: CpuTopology, available: Cpus, winner: tuple[Nodes, Nodes], count: int, group: int, *, spread: bool
 ) -> Cpus:
     nodes, extra = winner
-    taken: Cpus = NO_CPUS
+    taken, needed = NO_CPUS, count
 
     def take(node: int, number: int) -> None:
-        nonlocal taken
+        nonlocal taken, needed
         here = topology.by_numa[node] & (available - taken)
         if len(here) >= number:  # a node that the buffer quirk chose may have too few: then none of its CPUs is taken
-            taken |= packed(topology, here, number, spread=spread)
+            found = packed(topology, here, number, spread=spread)
+            taken, needed = taken | found, needed - len(found)
 
     each = count // len(nodes) // group * group
     for node in nodes:
@@ -74,8 +75,8 @@ def _taken(
                 left -= group
         if left == before:
             break  # a real kubelet never returns here (07 §10); the error below is what it would have to say
-    if len(taken) != count:
-        raise DistributionError(count - len(taken))
+    if needed:
+        raise DistributionError(needed)
     return taken
 
 

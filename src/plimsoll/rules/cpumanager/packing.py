@@ -39,6 +39,11 @@ def packed(
     return _Packing(topology, available, count).result(spread=spread, by_uncore=by_uncore)
 
 
+def single_threads(topology: CpuTopology, available: Cpus, count: int) -> Cpus:
+    """`count` of the available CPUs, thread by thread, fewest available first."""
+    return frozenset(_Packing(topology, available, count).packed_singles()[:count])
+
+
 def numa_order(topology: CpuTopology, available: Cpus) -> list[int]:
     """The NUMA nodes with available CPUs: fewest first, below the sockets if these are larger (07 §2.2)."""
     return _Packing(topology, available, 0).numa_nodes()
@@ -63,7 +68,7 @@ class _Packing:
         if self._needed and not spread:
             self._take_whole(self._cores(), self._topology.by_core, self._topology.threads_per_core)
         if self._needed:
-            singles = self._spread_singles() if spread else self._packed_singles()
+            singles = self._spread_singles() if spread else self.packed_singles()
             self._take(frozenset(singles[: self._needed]))
         return self._taken
 
@@ -105,7 +110,7 @@ class _Packing:
         nodes, uncores = self._topology.parts(self._left, "numa"), self._topology.parts(self._left, "uncore")
         return [each for node in self.numa_nodes() for each in self._sorted(nodes[node], "uncore", uncores)]
 
-    def _packed_singles(self) -> list[int]:
+    def packed_singles(self) -> list[int]:
         cores = self._topology.parts(self._left, "core")
         return [cpu for core in dict.fromkeys(self._cores()) for cpu in sorted(cores[core])]
 

@@ -8,7 +8,7 @@ quantities take `pod_plan` one by one. Property tests compare both ways (docs/ad
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from itertools import chain, pairwise, repeat
 from operator import sub
@@ -116,9 +116,8 @@ def container_files(
     )
 
 
-def hugepages(amounts: Amounts, policy: NodePolicy) -> dict[str, int] | None:
-    """The files of the huge page sizes that a pod names; None if there are none."""
-    known = conversions(policy).hugepage_file
+def hugepages(amounts: Amounts, known: Mapping[str, str | None]) -> dict[str, int] | None:
+    """The files of the huge page sizes that a pod names; None if there are none. `known`: the files by resource."""
     return {file: amount for name, amount in amounts.items() if (file := known[name]) is not None} or None
 
 
@@ -200,6 +199,7 @@ def _made(
     components = ["pod" + (uid or UNKNOWN_UID) for uid in uids]
     below((), *components)
     above = {qos: parent.path for qos, parent in place.parents.items()}
+    known = conversions(policy).hugepage_file  # once: a policy is expensive to hash
     return map(
         PodPlan,
         [each.namespace for each in metadata],
@@ -212,7 +212,7 @@ def _made(
         pod_files(classes, requests, cpu_limits, memory_limits, policy),
         [containers[start:end] for start, end in pairwise(bounds)],
         [len(pod.spec.init_containers) for pod in pods],
-        [None if compute else hugepages(each, policy) for each, compute in zip(requests, only_compute, strict=True)],
+        [None if compute else hugepages(each, known) for each, compute in zip(requests, only_compute, strict=True)],
     )
 
 

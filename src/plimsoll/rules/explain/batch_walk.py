@@ -188,23 +188,27 @@ def figures(pod: Pod, asks: list[ContainerRow], policy: NodePolicy) -> Figures |
     if pod.metadata.annotations and not is_plain(pod):
         return None
     status = pod.status
-    if status is not NO_STATUS and status.qos_class and not policy.gates.class_from_status:
-        return None
-    if status is not NO_STATUS and (status.container_statuses or status.init_container_statuses):
-        pod = defaulted(pod, gates=policy.gates)
-        if allocated_from_status(pod) is not pod:
+    if status is not NO_STATUS:
+        if status.qos_class and not policy.gates.class_from_status:
             return None
-    spec = pod.spec
-    block = spec.resources if policy.gates.pod_level else None
-    if block is not None and policy.other_pod_level:
-        return None
-    if block is None or not (spec.init_containers or has_fine_amounts(pod)):
-        before = len(asks)
-        found = _plain(pod, spec, asks, block, policy)
-        if found is not None:
-            return found
-        del asks[before:]
-    return figures_by_name(pod, asks, policy)
+        if status.container_statuses or status.init_container_statuses:
+            pod = defaulted(pod, gates=policy.gates)
+            if allocated_from_status(pod) is not pod:
+                return None
+    block = pod.spec.resources
+    if block is not None:
+        if not policy.gates.pod_level:
+            block = None
+        elif policy.other_pod_level:
+            return None
+        elif pod.spec.init_containers or has_fine_amounts(pod):
+            return figures_by_name(pod, asks, policy)
+    first = len(asks)
+    found = _plain(pod, asks, first, block, policy)
+    if found is None:
+        del asks[first:]
+        return figures_by_name(pod, asks, policy)
+    return found
 
 
 # Sums over all containers: cpu and memory requested and limited in thousandths; which of the four any container names;
@@ -278,10 +282,11 @@ def _sums(spec: PodSpec, asks: list[ContainerRow], first: int) -> Sums:
 
 
 def _plain(
-    pod: Pod, spec: PodSpec, asks: list[ContainerRow], block: Resources | None, policy: NodePolicy
+    pod: Pod, asks: list[ContainerRow], first: int, block: Resources | None, policy: NodePolicy
 ) -> Figures | None:
-    """The figures from one pass; None if the pod needs `figures_by_name`."""
-    init_containers, first = spec.init_containers, len(asks)
+    """The figures from one pass; None if the pod needs `figures_by_name`. `asks` has `first` rows so far."""
+    spec = pod.spec
+    init_containers = spec.init_containers
     (
         cpu_request, memory_request, cpu_limit, memory_limit,
         asks_cpu, asks_memory, caps_cpu, caps_memory, every_cpu, every_memory,

@@ -14,6 +14,7 @@ import msgspec
 
 from plimsoll.errors import ContainerConfigError
 from plimsoll.rules.gotext import quoted
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.run_volumes import BundleProjection, Projection
 from plimsoll.rules.model.runnable import ConfigMap, RunPod, Secret, containers_of
 
@@ -44,9 +45,36 @@ class References(msgspec.Struct, frozen=True):
     secrets: frozenset[str] = frozenset()
     tokens: frozenset[TokenWanted] = frozenset()
     bundles: frozenset[BundleWanted] = frozenset()
+    claims: frozenset[str] = frozenset()
 
 
 NO_REFERENCES = References()
+
+
+class ClaimedVolume(msgspec.Struct, frozen=True):
+    """The path of the volume that a claim is bound to, or why it cannot be mounted yet."""
+
+    path: str = ""
+    type: str = ""  # as of a hostPath
+    read_only: bool = False
+    problem: str = ""
+
+
+def claimed_volume(claim: JsonObject | None, volume: JsonObject | None, name: str) -> ClaimedVolume:
+    """`claim` and `volume` as the API has them, None where they do not exist."""
+    if claim is None:
+        return ClaimedVolume(problem=f'persistentvolumeclaim "{name}" not found')
+    if (claim.get("status") or {}).get("phase") != "Bound" or volume is None:
+        return ClaimedVolume(problem="PVC is not bound")
+    spec = volume.get("spec") or {}
+    read_only = (spec.get("accessModes") or []) == ["ReadOnlyMany"]
+    if (spec.get("volumeMode") or "Filesystem") != "Filesystem":
+        return ClaimedVolume(problem="this node does not support volumes with volumeMode Block")
+    if spec.get("hostPath"):
+        return ClaimedVolume(spec["hostPath"].get("path") or "", spec["hostPath"].get("type") or "", read_only)
+    if spec.get("local"):
+        return ClaimedVolume(spec["local"].get("path") or "", "Directory", read_only)
+    return ClaimedVolume(problem="this node mounts only PersistentVolumes with hostPath or local")
 
 
 class PodObjects(msgspec.Struct, frozen=True):
@@ -57,6 +85,7 @@ class PodObjects(msgspec.Struct, frozen=True):
     tokens: Mapping[TokenWanted, str] = {}
     token_failures: Mapping[TokenWanted, str] = {}  # why there is none
     bundles: Mapping[BundleWanted, str] = {}
+    claims: Mapping[str, ClaimedVolume] = {}
 
 
 def references(pod: RunPod) -> References:
@@ -68,6 +97,11 @@ def references(pod: RunPod) -> References:
         frozenset(secrets - {""}),
         frozenset(token_wanted(each) for each in projections if each.service_account_token is not None),
         frozenset(bundle_wanted(each.cluster_trust_bundle) for each in projections if each.cluster_trust_bundle),
+        frozenset(
+            each.persistent_volume_claim.claim_name
+            for each in pod.spec.volumes
+            if each.persistent_volume_claim is not None
+        ),
     )
 
 

@@ -30,7 +30,7 @@ from plimsoll.rules.model.runnable import RunPod, containers_of
 
 DEFAULT_MODE = 0o644
 MADE_FROM_API = ("configMap", "secret", "downwardAPI", "projected")
-SUPPORTED = ("emptyDir", "hostPath", *MADE_FROM_API, "image")
+SUPPORTED = ("emptyDir", "hostPath", *MADE_FROM_API, "image", "persistentVolumeClaim")
 
 _MAX_PATH_BYTES = 4096
 

@@ -111,6 +111,11 @@ class ProjectedVolume(Lean, frozen=True, gc=False):
     default_mode: Int32 | None = None
 
 
+class ClaimVolume(Lean, frozen=True, gc=False):
+    claim_name: str = ""
+    read_only: bool = False
+
+
 class RunVolume(Lean, frozen=True, gc=False):
     """The fields of `objects.Volume` with their contents, for mounting; `volume_kind` names the one that is set."""
 
@@ -121,7 +126,7 @@ class RunVolume(Lean, frozen=True, gc=False):
     downward_api: DownwardApiVolume | None = msgspec.field(name="downwardAPI", default=None)
     projected: ProjectedVolume | None = None
     secret: SecretVolume | None = None
-    persistent_volume_claim: RefusedField | None = None
+    persistent_volume_claim: ClaimVolume | None = None
     ephemeral: RefusedField | None = None
     csi: RefusedField | None = None
     image: ImageVolume | None = None

@@ -67,13 +67,20 @@ def decide(
     start: int = 0,
     percent_to_find: int = 0,
     topology: Topology | None = None,
+    volumes: Filter | None = None,
+    blocked: str = "",
 ) -> SchedulingDecision:
     """`nominated`: the nominated pods by node; `start`: the last decision's `next_start`; `topology`: the other pods,
-    where pod affinity or spread constraints count."""
+    where pod affinity or spread constraints count; `volumes`: which nodes can use the pod's claims; `blocked`: why no
+    node can."""
     if not nodes:
         return SchedulingDecision(message=NO_NODES)
     waiting, nominated = waiting_load(pod), nominated or {}
-    others = None if topology is None else topology.refusal
+    others = _both(None if topology is None else topology.refusal, volumes)
+    if blocked:
+        refused = {node.name: FitVerdict((blocked,), unresolvable=True) for node in nodes}
+        message = f"0/{len(nodes)} nodes are available: {blocked}."
+        return _failed(waiting, nodes, refused, message, profile, nominated, budgets, start, others)
     names = required_node_names(pod)
     if names is not None and not names:
         conflict = FitVerdict((AFFINITY_CONFLICT,), unresolvable=True)
@@ -101,6 +108,12 @@ def decide(
         refused = {node.name: refused.get(node.name, elsewhere) for node in nodes}
     message = unavailable(len(nodes), refused.values())
     return _failed(waiting, nodes, refused, message, profile, nominated, budgets, next_start, others)
+
+
+def _both(first: Filter | None, second: Filter | None) -> Filter | None:
+    if first is None or second is None:
+        return first or second
+    return lambda node: first(node) or second(node)
 
 
 def _tried(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
-
 from plimsoll.codec.protobuf.structs import Unsigned
+from plimsoll.runtime.cri.message_parts import CDIDevice, CriDevice, Empty, Int64Value, Message, UInt64Value
 
+__all__ = ["CDIDevice", "CriDevice", "Empty", "Int64Value", "Message", "UInt64Value"]  # the others are defined here
 POD, CONTAINER, NODE, TARGET = 0, 1, 2, 3  # NamespaceMode
 SANDBOX_READY = 0  # PodSandboxState
 CREATED, RUNNING, EXITED, UNKNOWN = 0, 1, 2, 3  # ContainerState
@@ -24,22 +24,6 @@ _IN_ORDER = (
     "TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ"
 )
 SIGNALS = {f"SIG{name}": number for number, name in enumerate(_IN_ORDER.split(), start=1)}  # 0: the runtime's default
-
-
-class Message(msgspec.Struct, frozen=True, gc=False):
-    pass
-
-
-class Empty(Message, frozen=True):
-    """Every request and answer without fields."""
-
-
-class Int64Value(Message, frozen=True):
-    value: Annotated[int, 1] = 0
-
-
-class UInt64Value(Message, frozen=True):
-    value: Annotated[Unsigned, 1] = Unsigned(0)
 
 
 # What the runtime is
@@ -334,16 +318,6 @@ class LinuxContainerConfig(Message, frozen=True):
 class ContainerMetadata(Message, frozen=True):
     name: Annotated[str, 1] = ""
     attempt: Annotated[int, 2] = 0
-
-
-class CriDevice(Message, frozen=True):
-    container_path: Annotated[str, 1] = ""
-    host_path: Annotated[str, 2] = ""
-    permissions: Annotated[str, 3] = ""
-
-
-class CDIDevice(Message, frozen=True):
-    name: Annotated[str, 1] = ""
 
 
 class ContainerConfig(Message, frozen=True):

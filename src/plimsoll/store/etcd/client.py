@@ -27,6 +27,7 @@ ATTEMPT_S = 1.5  # a member that has lost the others does not answer
 READ_S = 6.0
 _PAUSE_S = 0.05
 _AUTH_TRIES = 3
+UNSUPPORTED = "unsupported transaction"
 _FULL = "database space exceeded"
 _OLD_TOKENS = ("invalid auth token", "revision of auth store is old")
 
@@ -195,6 +196,8 @@ def refusal_of(error: GrpcError, endpoint: str, location: Location, size: int = 
             f"the user {location.user or 'of the client certificate'} may not read and write {location.prefix}/",
             f"`etcdctl role grant-permission ROLE readwrite --prefix {location.prefix}/`",
         )
+    if "unsupported transaction" in text:  # kine, with the code Unknown and all of the transaction
+        return LogRefusedError(endpoint, UNSUPPORTED, "Use etcd, or a newer kine")
     if error.code == status.UNIMPLEMENTED:
         return LogRefusedError(endpoint, f"it does not serve etcd's API: {text}", "Check the endpoints in --store")
     if "required revision has been compacted" in text:

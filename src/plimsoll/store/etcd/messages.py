@@ -33,8 +33,6 @@ class RangeRequest(msgspec.Struct, frozen=True):
     range_end: Annotated[bytes, 2] = b""
     limit: Annotated[int, 3] = 0
     revision: Annotated[int, 4] = 0
-    serializable: Annotated[bool, 7] = False
-    keys_only: Annotated[bool, 8] = False
 
 
 class RangeResponse(msgspec.Struct, frozen=True):

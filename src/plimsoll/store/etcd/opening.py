@@ -81,7 +81,7 @@ async def read_format(client: EtcdClient, layout: Layout) -> Format:
         found = await client.read(RANGE, RangeRequest(layout.format), RangeResponse)
         if found.kvs:
             return _checked_format(client, found.kvs[0].value)
-        others = await client.read(RANGE, RangeRequest(layout.root, layout.end, limit=1, keys_only=True), RangeResponse)
+        others = await client.read(RANGE, RangeRequest(layout.root, layout.end, limit=1), RangeResponse)
         if others.kvs:
             raise foreign(client, others.kvs[0].key, "there is no meta/format beside it")
         assert found.header is not None

@@ -14,7 +14,7 @@ import msgspec
 
 from plimsoll.store.cache import WatchCache
 from plimsoll.store.errors import FencedError, LogRefusedError, OutcomeUnknownError, WriteFailedError
-from plimsoll.store.etcd.client import AmbiguousError, EtcdClient, NotSentError
+from plimsoll.store.etcd.client import UNSUPPORTED, AmbiguousError, EtcdClient, NotSentError
 from plimsoll.store.etcd.messages import (
     RANGE,
     TXN,
@@ -72,7 +72,7 @@ class Transactions:
                 answer = await self._client.write_once(TXN, txn, TxnResponse)
                 break
             except LogRefusedError as error:
-                if fence is None or "unsupported" not in error.reason:
+                if fence is None or error.reason != UNSUPPORTED:
                     raise
                 log.warning("%s does not compare a leader's term: only its deadline protects", self._client.endpoint)
                 self._compares_terms = False

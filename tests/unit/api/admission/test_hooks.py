@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from plimsoll.api.server.services import controllers
 from tests.unit.api.api_client import MERGE, TABLE, ApiClient, api
 
 GROUP = "/apis/admissionregistration.k8s.io/v1"
@@ -342,3 +343,30 @@ async def test_tables(tmp_path: Path) -> None:
         ):
             said = await ask("GET", f"{GROUP}/{plural}", accept=TABLE)
             assert said.json["rows"][0]["cells"][:3] == cells
+
+
+async def test_expressions_are_checked_against_the_types_of_resources(tmp_path: Path) -> None:
+    async with api(tmp_path, services=(controllers,)) as ask:
+        made = policy(
+            {"expression": "object.spec.replicas > 1"},
+            {"expression": "object.spec.nothing > 1"},
+            {"expression": "object.metadata.name > 3"},
+            {"expression": "object.spec.template.spec.containers.all(c, c.image.startsWith('a'))"},
+        )
+        rule = {"operations": ["*"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["deployments"]}
+        made["spec"]["matchConstraints"]["resourceRules"] = [rule]
+        path = f"{GROUP}/validatingadmissionpolicies"
+        async with ask.watching(f"{path}?watch=1") as watched:
+            await ask.ok("POST", path, made)
+            while "typeChecking" not in (found := (await watched.event())["object"]).get("status", {}):
+                pass
+        assert found["status"]["observedGeneration"] == 1
+        warnings = {each["fieldRef"]: each["warning"] for each in found["status"]["typeChecking"]["expressionWarnings"]}
+        assert sorted(warnings) == ["spec.validations[1].expression", "spec.validations[2].expression"]
+        assert warnings["spec.validations[1].expression"].startswith(
+            "apps/v1, Kind=Deployment: ERROR: <input>:1:12: undefined field 'nothing'"
+        )
+        assert (
+            "found no matching overload for '_>_' applied to '(string, int)'"
+            in warnings["spec.validations[2].expression"]
+        )

@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.cgroups.stats.live_tree import is_sandbox, live_tree, standing, task_states
-from plimsoll.rules.cgroups.view import CpuUsageView, MemoryUsageView, Standing
+from plimsoll.rules.cgroups.view import CpuUsageView, MemoryParts, MemoryUsageView, Standing
 from plimsoll.rules.model.kernel import CgroupVersion
 
 PRESSURE = b"some avg10=12.50 avg60=1.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
@@ -41,9 +41,9 @@ V1 = {
     "pids.max": b"100\n",
 }
 ROWS: list[tuple[str, CgroupVersion, dict[str, bytes], Standing]] = [
-    ("v2", 2, V2, Standing(MemoryUsageView(700, 1000, 10, 20, None, 4096), CpuUsageView(500, 39, 10, 4, 900, 1), 5, None, {"memory": 12.5}, 2)),
-    ("v1", 1, V1, Standing(MemoryUsageView(700, 1000), CpuUsageView(None, 1024, 10, 4, 900, 7), 5, 100, {}, 2)),
-    ("v1 with a quota", 1, V1 | {"cpu.cfs_quota_us": b"25000\n"}, Standing(MemoryUsageView(700, 1000), CpuUsageView(250, 1024, 10, 4, 900, 7), 5, 100, {}, 2)),
+    ("v2", 2, V2, Standing(MemoryUsageView(700, 1000, 10, 20, None, 4096), CpuUsageView(500, 39, 10, 4, 900, 1), 5, None, {"memory": 12.5}, 2, parts=MemoryParts(600, None, 300, None, 0))),
+    ("v1", 1, V1, Standing(MemoryUsageView(700, 1000), CpuUsageView(None, 1024, 10, 4, 900, 7), 5, 100, {}, 2, parts=MemoryParts(inactive_file_bytes=300))),
+    ("v1 with a quota", 1, V1 | {"cpu.cfs_quota_us": b"25000\n"}, Standing(MemoryUsageView(700, 1000), CpuUsageView(250, 1024, 10, 4, 900, 7), 5, 100, {}, 2, parts=MemoryParts(inactive_file_bytes=300))),
     ("the root of v2 has few files", 2, {"cpu.stat": b"usage_usec 1\n"}, Standing(cpu=CpuUsageView(usage_us=1))),
     ("nothing", 1, {}, Standing()),
 ]  # fmt: skip

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
+from plimsoll.codec.openapi.custom import custom_documents
 from plimsoll.codec.openapi.v2 import openapi_v2
+from plimsoll.codec.schema.custom import CustomKind
 
 
 def fields(data: bytes) -> Iterator[tuple[int, bytes]]:
@@ -50,3 +52,21 @@ def test_every_patch_knows_field_validation() -> None:
     assert kinds["", "Namespace"] == "/api/v1/namespaces/{name}"
     assert kinds["", "Pod"] == "/api/v1/namespaces/{namespace}/pods/{name}"
     assert kinds["apps", "Deployment"] == "/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+
+
+def test_custom_kinds_have_definitions() -> None:
+    schema = {
+        "type": "object",
+        "properties": {"spec": {"type": "object", "required": ["size"], "properties": {"size": {"type": "integer"}}}},
+    }
+    kind = CustomKind("example.com", "v1", "Widget", "widgets", True, "", schema=schema)
+    document = openapi_v2(custom_documents([kind]))
+    named = {one(each, 1).decode(): one(each, 2) for number, each in fields(one(document, 9)) if number == 1}
+    widget = named["com.example.v1.Widget"]
+    assert one(widget, 22, 1) == b"object"
+    (extension,) = (value for number, value in fields(widget) if number == 31)
+    assert json.loads(one(extension, 2, 2)) == [{"group": "example.com", "kind": "Widget", "version": "v1"}]
+    properties = {one(each, 1).decode(): one(each, 2) for _, each in fields(one(widget, 25))}
+    assert one(properties["metadata"], 1).startswith(b"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta")
+    assert one(properties["spec"], 19) == b"size"
+    assert "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta" in named

@@ -129,15 +129,16 @@ async def registered(directory: Path, count: int = 4, **fields: object) -> Async
 
 async def _serve(directory: Path, count: int) -> None:
     plugin = ExamplePlugin(directory, count)
-    inode = 0
+    known = (0, 0)
     while True:
         with contextlib.suppress(OSError, GrpcError):
-            now = os.stat(directory / "kubelet.sock").st_ino
-            if now != inode:
+            found = os.stat(directory / "kubelet.sock")
+            now = found.st_ino, found.st_ctime_ns  # a number alone may be used again
+            if now != known:
                 await plugin.stop()
                 await plugin.start()
                 await plugin.register()
-                inode = now
+                known = now
         await asyncio.sleep(0.2)
 
 

@@ -230,6 +230,9 @@ async def test_a_second_instance_replaces_the_first(tmp_path: Path) -> None:
         await first.stop()  # its end does not disconnect the new one
         assert await here.give("a", 2) == "d0 d1"
         assert second.calls == [("Allocate", ("d0", "d1"))]
+        clock = here.manager._clock
+        here.manager._clock = lambda: clock() + 301
+        assert here.manager.sizes() == {RESOURCE: (2, 2)}  # nor does it make the node forget the resource
         await second.stop()
 
 

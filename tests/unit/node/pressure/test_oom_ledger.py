@@ -6,8 +6,15 @@ import msgspec
 import pytest
 
 from plimsoll.codec.kernel.kmsg import KernelOomKill
-from plimsoll.node.pressure.oom_ledger import LOG_TIMEOUT_S, LimitHit, MemorySample, MonitoredContainer, OomLedger
-from plimsoll.rules.oom.report import oom_sentence
+from plimsoll.node.pressure.oom_ledger import (
+    KEPT,
+    LOG_TIMEOUT_S,
+    LimitHit,
+    MemorySample,
+    MonitoredContainer,
+    OomLedger,
+)
+from plimsoll.rules.oom.report import OomKill, oom_sentence
 
 UID, ID = "0a1b2c3d-0000-4000-8000-000000000001", "ab" * 32
 PODS = "/root/kubepods"
@@ -140,3 +147,22 @@ def test_whether_the_container_survives(pid: int, lives: bool) -> None:
     assert record is not None
     assert record.container_lives is lives
     assert ("continues" in oom_sentence(record)) is lives
+
+
+def test_kills_are_counted_over_all_instances_of_a_container() -> None:
+    """The instance with its counter is gone after a restart; the count of the container goes on."""
+    found = OomLedger()
+    for instance in ("first", "second"):
+        found.watch([MonitoredContainer(instance, "app", "u", "shop", "web", f"/kubepods/podu/{instance}")])
+        found.counted(instance, 2, 0.0)
+        assert found.due(1.0, 100.0)
+    assert dict(found.by_container) == {("app", "shop", "web"): 4}
+
+
+def test_counts_of_the_oldest_containers_are_forgotten() -> None:
+    found = OomLedger()
+    for index in range(KEPT + 5):
+        found.count(OomKill(0.0, "counters", "container", "u", "shop", f"p{index}", "app", str(index), killed=1))
+    assert len(found.by_container) == KEPT
+    assert ("app", "shop", "p0") not in found.by_container
+    assert ("app", "shop", f"p{KEPT + 4}") in found.by_container

@@ -19,6 +19,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from plimsoll.api.auth.ca import Authority, CertificateNotSignedError, Issued, endpoint_name
+from plimsoll.api.controllers.certificates.cleaner import due_s
 from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.machinery.users import AUTHENTICATED, NODES, User
 from plimsoll.api.server.in_process import InProcess
@@ -29,7 +30,7 @@ from plimsoll.kube.signing_request import generate, signing_request
 from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.node.reporting import certificate
 from plimsoll.node.reporting.certificate import FILE, SERVING, NodeIdentity, Renewal, stored_identity, stored_serving
-from tests.unit.api.api_client import ADMIN, api
+from tests.unit.api.api_client import ADMIN, MERGE, TABLE, api
 
 PATH = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
@@ -177,14 +178,37 @@ def test_serving_certificates(authority: Authority, tmp_path: Path) -> None:
 # --- the API ---
 
 
+def _own() -> bytes:
+    return generate("system:node:n1", NODES).request
+
+
+CLIENT_AUTH = ["digital signature", "client auth"]
+API_CLIENT = "kubernetes.io/kube-apiserver-client"
+
+
 @pytest.mark.parametrize(
     ("user", "body", "code", "reason"),
     [
-        pytest.param(NODE, asked(generate("system:node:n2", NODES).request), 422, "is not this node", id="another"),
-        pytest.param(NODE, asked(b"x", signerName="example.com/x"), 422, "must be ", id="signer"),
-        pytest.param(NODE, asked(b"x", usages=["server auth", "cert sign"]), 422, "spec.usages", id="usages"),
-        pytest.param(NODE, asked(b"x", expirationSeconds=5), 422, "may not be less than 600", id="life"),
-        pytest.param(ADMIN, asked(generate("admin", "system:masters").request), 422, "is not a node", id="admin"),
+        pytest.param(NODE, asked(b"x"), 422, "PEM block type must be CERTIFICATE REQUEST", id="no request"),
+        pytest.param(
+            NODE, asked(_own(), signerName="x"), 422, "must be a fully qualified domain and path", id="signer"
+        ),
+        pytest.param(NODE, asked(_own(), usages=["odd"]), 422, "spec.usages[0]: Unsupported value", id="usages"),
+        pytest.param(NODE, asked(_own()), 422, "usages must not be empty", id="no usages"),
+        pytest.param(
+            NODE,
+            asked(_own(), usages=CLIENT_AUTH, expirationSeconds=5),
+            422,
+            "may not specify a duration less than 600 seconds (10 minutes)",
+            id="life",
+        ),
+        pytest.param(
+            ADMIN,
+            asked(generate("admin", "system:masters").request, signerName=API_CLIENT, usages=CLIENT_AUTH),
+            403,
+            "signer with system:masters group is not allowed",
+            id="masters",
+        ),
         pytest.param(User("eve", frozenset({AUTHENTICATED})), asked(b"x"), 403, "cannot create", id="another user"),
     ],
 )
@@ -194,6 +218,73 @@ async def test_refusals(authority: Authority, tmp_path: Path, user: User, body: 
         ask.user = user
         said = await ask("POST", PATH, body)
         assert (said.code, reason in said.message) == (code, True), said.body
+
+
+@pytest.mark.parametrize(
+    ("user", "request_pem"),
+    [
+        pytest.param(NODE, generate("system:node:n2", NODES).request, id="another node"),
+        pytest.param(ADMIN, generate("admin", "people").request, id="no node"),
+    ],
+)
+async def test_what_waits_for_approval(authority: Authority, tmp_path: Path, user: User, request_pem: bytes) -> None:
+    async with api(tmp_path / "api") as ask:
+        ask.app.options.handlers.update(certificate_requests(authority))
+        ask.user = user
+        made = await ask.ok("POST", PATH, asked(request_pem, usages=CLIENT_AUTH))
+        assert made["spec"]["username"] == user.name
+        ask.user = ADMIN
+        assert not (await ask.ok("GET", f"{PATH}/csr-1")).get("status", {}).get("certificate")
+
+
+def _approval(stored: dict[str, Any], type_: str = "Approved") -> dict[str, Any]:
+    """As kubectl certificate sends it."""
+    condition = {"type": type_, "status": "True", "reason": "KubectlApprove", "message": "by kubectl"}
+    return {**stored, "status": {**stored.get("status", {}), "conditions": [condition]}}
+
+
+async def test_approved_by_hand(authority: Authority, tmp_path: Path) -> None:
+    eve = User("eve", frozenset({AUTHENTICATED}))
+    async with api(tmp_path / "api") as ask:
+        ask.app.options.handlers.update(certificate_requests(authority))
+        pair = generate("jane", "people")
+        made = await ask.ok("POST", PATH, asked(pair.request, signerName=API_CLIENT, usages=CLIENT_AUTH))
+        ask.user = eve
+        assert (await ask("PUT", f"{PATH}/csr-1/approval", _approval(made))).code == 403
+        ask.user = ADMIN
+        signed = await ask.ok("PUT", f"{PATH}/csr-1/approval", _approval(made))
+        pem = base64.b64decode(signed["status"]["certificate"])
+        certificate = x509.load_pem_x509_certificate(pem)
+        assert certificate.subject.rfc4514_string() == "CN=jane,O=people"
+        purposes = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
+        assert list(purposes) == [ExtendedKeyUsageOID.CLIENT_AUTH]
+        said = await ask("PUT", f"{PATH}/csr-1/approval", {**signed, "status": {"conditions": []}})
+        assert said.code == 422 and "updates may not remove a condition of type Approved" in said.message
+        changed = await ask.ok("PATCH", f"{PATH}/csr-1", {"spec": {"username": "root"}}, MERGE)
+        assert changed["spec"]["username"] == "admin"
+        row = (await ask("GET", PATH, accept=TABLE)).json["rows"][0]["cells"]
+        assert row[2:] == [API_CLIENT, "admin", "<none>", "Approved,Issued"]
+
+
+async def test_denied_and_failed(authority: Authority, tmp_path: Path) -> None:
+    async with api(tmp_path / "api") as ask:
+        ask.app.options.handlers.update(certificate_requests(authority))
+        made = await ask.ok("POST", PATH, asked(generate("jane", "people").request, usages=CLIENT_AUTH))
+        denied = await ask.ok("PUT", f"{PATH}/csr-1/approval", _approval(made, "Denied"))
+        assert "certificate" not in denied["status"]
+        other = asked(generate("jane", "people").request, usages=CLIENT_AUTH)  # the signer of nodes
+        other["metadata"]["name"] = "csr-2"
+        made = await ask.ok("POST", PATH, other)
+        failed = await ask.ok("PUT", f"{PATH}/csr-2/approval", _approval(made))
+        condition = failed["status"]["conditions"][-1]
+        assert (condition["type"], condition["reason"]) == ("Failed", "SignerValidationFailure")
+
+
+async def test_old_requests_are_removed(tmp_path: Path) -> None:
+    answered = {"metadata": {}, "status": {"conditions": [{"lastUpdateTime": "2026-11-16T00:00:00Z"}]}}
+    pending = {"metadata": {"creationTimestamp": "2026-11-16T00:00:00Z"}}
+    begin_s = datetime(2026, 11, 16, tzinfo=UTC).timestamp()
+    assert (due_s(answered, begin_s), due_s(pending, begin_s)) == (3600, 86400)
 
 
 async def test_renewal(authority: Authority, tmp_path: Path) -> None:
@@ -259,7 +350,7 @@ async def test_run_tries_again(authority: Authority, tmp_path: Path, monkeypatch
         renewal = Renewal(Client(Flaky(ask.app, NODE)), "n1", old, tmp_path, used.put_nowait)
         running = asyncio.create_task(renewal.run())
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(120):
                 found = await used.get()
         finally:
             running.cancel()

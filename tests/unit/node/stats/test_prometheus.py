@@ -60,7 +60,8 @@ def test_cadvisor_page(node: PlayedNode) -> None:
     node.cgroups.put(cgroup, cpu_weight="4", cpu_max="20000 100000")
     node.cgroups.put(POD, cpu_weight="1", cpu_max="max 100000")
     snapshot = node.stats.sample()
-    found = _read(cadvisor_page(snapshot, node.stats.cpu_limits(snapshot)))
+    kills = {("app", "default", "web"): 3, ("gone", "default", "old"): 1}
+    found = _read(cadvisor_page(snapshot, node.stats.cpu_limits(snapshot), kills))
     container = (
         ("container", "app"), ("id", cgroup), ("image", "nginx"), ("name", "c1"), ("namespace", "default"), ("pod", "web"),
     )  # fmt: skip
@@ -78,7 +79,6 @@ def test_cadvisor_page(node: PlayedNode) -> None:
         "container_memory_cache": 5 * MIB,
         "container_spec_memory_limit_bytes": 64 * MIB,
         "container_memory_failcnt_total": 2,  # the parser adds what every counter should end with
-        "container_oom_events_total": 1,
         "container_threads": 4,
         "container_start_time_seconds": 1_699_999_000,
         "container_spec_cpu_shares": 80,
@@ -93,6 +93,12 @@ def test_cadvisor_page(node: PlayedNode) -> None:
         ]
         == 5
     )
+    # Without the id of an instance: the series goes on after a restart, and while the container does not run.
+    counted = {labels: number for (name, labels), number in found.items() if name == "container_oom_events_total"}
+    assert counted == {
+        (("container", "app"), ("namespace", "default"), ("pod", "web")): 3,
+        (("container", "gone"), ("namespace", "default"), ("pod", "old")): 1,
+    }
     assert found["container_cpu_usage_seconds_total", pod] == 2.0
     assert ("container_spec_cpu_quota", pod) not in found  # none
     assert ("container_spec_memory_limit_bytes", pod) not in found

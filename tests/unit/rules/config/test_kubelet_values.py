@@ -57,6 +57,8 @@ def test_a_repeated_flag_adds_up() -> None:
 
 # Flag → (text, the same in a file)
 FLAGS: dict[str, tuple[str, object]] = {
+    "--topology-manager-policy": ("restricted", "restricted"),
+    "--topology-manager-scope": ("pod", "pod"),
     "--cgroup-root": ("/custom", "/custom"),
     "--cgroups-per-qos": ("false", False),
     "--cgroup-driver": ("systemd", "systemd"),
@@ -86,6 +88,13 @@ FLAGS: dict[str, tuple[str, object]] = {
 
 
 SAMPLES: dict[str, tuple[str, object]] = {
+    "reserved": (
+        "0:memory=1Gi;1:memory=2Gi,hugepages-2Mi=4Mi",
+        [
+            {"numaNode": 0, "limits": {"memory": "1Gi"}},
+            {"numaNode": 1, "limits": {"memory": "2Gi", "hugepages-2Mi": "4Mi"}},
+        ],
+    ),
     "text": ("x", "x"),
     "boolean": ("true", True),
     "integer": ("12", 12),
@@ -262,10 +271,10 @@ def test_figures_beyond_all_measure(name: str) -> None:
         ("{systemCgroups: /, cgroupRoot: /x}", "systemCgroups", "must not be the root cgroup"),
         ("{cpuManagerPolicy: static}", "cpuManagerPolicy", "[cpumanager] unable to determine reserved CPU resources for static policy"),
         ("{cpuManagerPolicy: static, systemReserved: {cpu: 0}}", "cpuManagerPolicy", "[cpumanager] unable to determine reserved CPU resources for static policy"),
-        ("{cpuManagerPolicyOptions: {align-by-socket: 'true'}}", "cpuManagerPolicyOptions", "only the static policy has options"),
-        ("{cpuManagerPolicy: static, reservedSystemCPUs: '0', cpuManagerPolicyOptions: {align-by-socket: 'on'}}", "cpuManagerPolicyOptions[align-by-socket]", 'must be "true" or "false"'),
+        ("{cpuManagerPolicyOptions: {full-pcpus-only: 'true'}}", "cpuManagerPolicyOptions", "only the static policy has options"),
+        ("{cpuManagerPolicy: static, reservedSystemCPUs: '0', cpuManagerPolicyOptions: {full-pcpus-only: 'on'}}", "cpuManagerPolicyOptions[full-pcpus-only]", 'bad value for option "full-pcpus-only": strconv.ParseBool: parsing "on": invalid syntax'),
         ("{memoryReservationPolicy: TieredReservation}", "memoryReservationPolicy", "TieredReservation needs the feature gate MemoryQoS"),
-        ("{memoryManagerPolicy: Static}", "memoryManagerPolicy", "Static is not supported: containers cannot be bound to NUMA nodes"),
+        ("{reservedMemory: [{numaNode: 0, limits: {cpu: '1'}}]}", "reservedMemory[0].limits[cpu]", 'invalid configuration: the limit type "cpu" for NUMA node 0 is not supported, only [memory hugepages-<HugePageSize>] is accepted'),
         ("{syncFrequency: -1s}", "syncFrequency", "must be greater than zero"),
         ("{evictionPressureTransitionPeriod: -1s}", "evictionPressureTransitionPeriod", "must not be negative"),
     ],

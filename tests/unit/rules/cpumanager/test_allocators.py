@@ -203,3 +203,12 @@ def test_as_many_as_asked_and_only_available_ones(data: st.DataObject, topology:
         assert topology.numa_nodes >= 4  # only through the buffer quirk of CM-13
         return
     assert len(found) == count and found <= available
+
+
+def test_a_cpu_of_another_container_is_never_taken() -> None:
+    """CM-2: seven of eight CPUs are online, so a core has one thread on average, and core {0, 4} looks free without 4."""
+    seven = T.only(range(7))
+    available = cpus("0-3,5-6")
+    assert text(plan(seven).kubelet_choice(available, 2)) == "0,4"  # as a kubelet does
+    found = plan(seven).take(available, 2)
+    assert len(found) == 2 and found <= available

@@ -85,7 +85,7 @@ def test_flags_are_read_like_the_file() -> None:
 
 
 def test_what_no_release_can_use_is_a_note() -> None:
-    document = {"noSuchSetting": 1, "memoryManagerPolicy": "Static", "maxPods": 50}
+    document = {"noSuchSetting": 1, "topologyManagerPolicy": "no-such-policy", "maxPods": 50}
     read = read_both(document, profile_named("1.36"), profile_named("1.37"), {})
     assert len(read.notes) == 2 and read.old.max_pods == read.new.max_pods == 50
 

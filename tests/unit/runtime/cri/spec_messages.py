@@ -15,6 +15,8 @@ FIELDS = {
     "AuthConfig": "1 username string; 2 password string; 3 auth string; 4 server_address string; 5 identity_token string; 6 registry_token string",
     "Container": "1 id string; 2 pod_sandbox_id string; 3 metadata ContainerMetadata; 4 image ImageSpec; 5 image_ref string; 6 state ContainerState; 7 created_at int64; 8 labels map<string, string>; 9 annotations map<string, string>; 10 image_id string",
     "ContainerAttributes": "1 id string; 2 metadata ContainerMetadata; 3 labels map<string,string>; 4 annotations map<string,string>",
+    "Device": "1 container_path string; 2 host_path string; 3 permissions string",
+    "CDIDevice": "1 name string",
     "ContainerConfig": "1 metadata ContainerMetadata; 2 image ImageSpec; 3 command []string; 4 args []string; 5 working_dir string; 6 envs []KeyValue; 7 mounts []Mount; 8 devices []Device; 9 labels map<string, string>; 10 annotations map<string, string>; 11 log_path string; 12 stdin bool; 13 stdin_once bool; 14 tty bool; 15 linux LinuxContainerConfig; 17 CDI_devices []CDIDevice; 18 stop_signal Signal",
     "ContainerEventResponse": "1 container_id string; 2 container_event_type ContainerEventType; 3 created_at int64; 4 pod_sandbox_status PodSandboxStatus; 5 containers_statuses []ContainerStatus",
     "ContainerFilter": "1 id string; 2 state ContainerStateValue; 3 pod_sandbox_id string; 4 label_selector map<string, string>",

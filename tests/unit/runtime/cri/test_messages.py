@@ -28,6 +28,7 @@ STANDS_FOR = {
     "ContainerState": ("Container",),
     "PodSandboxState": ("PodSandbox",),
     "CriMount": ("Mount",),
+    "CriDevice": ("Device",),
     "CriImage": ("Image",),
     "Empty": (),
     "Int64Value": (),

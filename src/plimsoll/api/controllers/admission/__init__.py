@@ -1,0 +1,1 @@
+"""Controllers of admission: the type checks of policies."""

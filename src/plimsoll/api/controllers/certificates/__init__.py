@@ -1,0 +1,1 @@
+"""Controllers of certificate requests: old ones are removed."""

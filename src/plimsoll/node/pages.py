@@ -1,0 +1,82 @@
+"""The pages of the node's endpoint: statistics, metrics, configuration, pressure and OOM kills."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping
+
+from plimsoll.cgroups.stats.usage import CgroupUsage, Pressures
+from plimsoll.node.agent import Agent
+from plimsoll.node.machine import LiveNode
+from plimsoll.node.pod_source import PodsShown
+from plimsoll.node.pressure.manager import PressureManager
+from plimsoll.node.server.logs import Query
+from plimsoll.node.server.server import NodePages
+from plimsoll.node.stats.line_metrics import LineMetrics
+from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
+from plimsoll.node.stats.stats import Stats
+from plimsoll.node.stats.summary import summary_json
+from plimsoll.rules.config.parse import config_document
+
+PAGE_AGE_S = 1.0
+DRIFT_PERIODS = 2  # a value that is refused is tried again in each period
+
+
+def node_pages(
+    live: LiveNode,
+    agent: Agent,
+    pods: PodsShown,
+    stats: Stats,
+    pressure: PressureManager,
+    pressures: Callable[[], Pressures | None],
+    asked: Mapping[str, Callable[[Query], Awaitable[bytes]]],
+) -> NodePages:
+    """`pressures`: of the machine. `asked`: further pages, with parameters."""
+    meters, config = agent.meters, live.setting.config
+    lines = LineMetrics()
+
+    async def summary() -> bytes:
+        await stats.measure_disks()
+        return summary_json(stats.sample(PAGE_AGE_S), pressures())
+
+    def metrics() -> str:
+        observed = agent.view.last.values()
+        containers = [container for pod in observed for container in pod.containers]
+        meters.see((sandbox for pod in observed for sandbox in pod.sandboxes), containers)
+        meters.see_resizes(agent.pods.resizes.pending(), agent.pods.resizes.in_progress())
+        meters.see_drift(time.monotonic() - DRIFT_PERIODS * live.extras.cgroup_check_period_s)
+        if live.setting.policy.memory_qos:
+            meters.see_memory_qos(*reserved_bytes(stats))
+        return meters.page()
+
+    def cadvisor() -> str:
+        snapshot = stats.sample(PAGE_AGE_S)
+        return cadvisor_page(snapshot, stats.cpu_limits(snapshot), pressure.oom_kills_by_container()) + lines.page(
+            snapshot, stats.scraped(snapshot), stats.class_paths(snapshot), pressure.distances()
+        )
+
+    return NodePages(
+        summary=summary,
+        metrics=metrics,
+        resource=lambda: resource_page(stats.sample(PAGE_AGE_S)),
+        cadvisor=cadvisor,
+        probes=meters.probes_page,
+        configuration=lambda: config_document(config, live.setting.profile),
+        allocated=pods.allocated if config.gate("KubeletAllocatedPodsEndpoint") else None,
+        own={"oom": pressure.oom_page, "pressure": pressure.pressure_page},
+        asked=asked,
+    )
+
+
+def reserved_bytes(stats: Stats) -> tuple[int, int]:
+    """The sums of memory.min of Guaranteed and of memory.low of Burstable pods, as the kernel has them (02 §6.1):
+    kubepods has the sum of both, the class burstable its own."""
+    snapshot = stats.sample(PAGE_AGE_S)
+    read = stats.scraped(snapshot)
+    whole = _min_bytes(read.get(snapshot.node.place.pods_path))
+    low = sum(each.lines.low_bytes for path in stats.class_paths(snapshot) if (each := read.get(path)) and each.lines)
+    return max(0, whole - low), low
+
+
+def _min_bytes(usage: CgroupUsage | None) -> int:
+    return 0 if usage is None or usage.lines is None else usage.lines.min_bytes
