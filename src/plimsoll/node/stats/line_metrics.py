@@ -164,12 +164,12 @@ def _line_samples(
 ) -> Iterator[Sample]:
     for place in known:
         rest = (place.namespace, place.pod, place.qos_class)
-        held = holding[place.path]
+        effective = holding[place.path]
         for line, amount in declared[place.path].named():
             yield (place.container, "declared", place.level, line, *rest), amount
             if line in ("min", "low"):  # also where nothing is left of it
-                yield (place.container, "effective", place.level, line, *rest), getattr(held, f"{line}_bytes")
-        for line, amount in held.named():
+                yield (place.container, "effective", place.level, line, *rest), getattr(effective, f"{line}_bytes")
+        for line, amount in effective.named():
             if line in ("high", "max"):
                 yield (place.container, "effective", place.level, line, *rest), amount
 

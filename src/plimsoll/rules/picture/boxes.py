@@ -18,7 +18,7 @@ from plimsoll.rules.picture.tank import (
     ROW,
     SMALL,
     SMALL_ROW,
-    Look,
+    Detail,
     Scale,
     cpu_rows,
     label_rows,
@@ -37,19 +37,19 @@ LEAST_WIDTH = 250.0
 _TANKS = ("container", "sandbox", "monitor")
 
 
-def box(vessel: Vessel, above: str, look: Look, width: float) -> Block:
+def box(vessel: Vessel, above: str, detail: Detail, width: float) -> Block:
     """`width` is the most that the box may take; it takes what its children need."""
     key = f"{above}/{vessel.name}"
     if vessel.level in _TANKS and not vessel.children:
-        return tank(vessel, key, look)
-    children = [box(child, key, look, width - 2 * PAD) for child in vessel.children]
+        return tank(vessel, key, detail)
+    children = [box(child, key, detail, width - 2 * PAD) for child in vessel.children]
     inside = flow(children, width - 2 * PAD, GAP)
     inner = max(inside.width, min(LEAST_WIDTH, width - 2 * PAD))
     shapes: list[Shape] = []
     y = _head(shapes, vessel, inner)
-    y = _gauge(shapes, vessel, key, look, inner, y)
+    y = _gauge(shapes, vessel, key, detail, inner, y)
     if vessel.cpu is not None:
-        y = cpu_rows(shapes, vessel.cpu, PAD, y + 6, inner, msgspec.structs.replace(look, formulas=False), key)
+        y = cpu_rows(shapes, vessel.cpu, PAD, y + 6, inner, msgspec.structs.replace(detail, formulas=False), key)
     if children:
         shapes.append(inside.at(PAD, y + 10))
         y += 10 + inside.height
@@ -73,7 +73,7 @@ def _head(shapes: list[Shape], vessel: Vessel, inner: float) -> float:
     return y + 6
 
 
-def _gauge(shapes: list[Shape], vessel: Vessel, key: str, look: Look, inner: float, y: float) -> float:
+def _gauge(shapes: list[Shape], vessel: Vessel, key: str, detail: Detail, inner: float, y: float) -> float:
     if not vessel.lines and vessel.usage_bytes is None:
         return y
     scale = scale_of(vessel, inner)
@@ -92,22 +92,22 @@ def _gauge(shapes: list[Shape], vessel: Vessel, key: str, look: Look, inner: flo
         used = f"{human_bytes(vessel.usage_bytes)} in use of {human_bytes(vessel.scale_bytes)}"
         shapes.append(Text(PAD, y - 3, cut(used, inner, LABEL), "value use"))
     for line in vessel.lines:
-        y = _line_rows(shapes, line, look, inner, y, (key, line.file) in look.changed)
-    for file in missing_files(vessel, key, look):
+        y = _line_rows(shapes, line, detail, inner, y, (key, line.file) in detail.changed)
+    for file in missing_files(vessel, key, detail):
         y += ROW
         shapes.append(Text(PAD + SAMPLE, y - 3, f"≠ no {file}", "value changed"))
     return y
 
 
-def _line_rows(shapes: list[Shape], line: Line, look: Look, inner: float, y: float, changed: bool) -> float:
+def _line_rows(shapes: list[Shape], line: Line, detail: Detail, inner: float, y: float, changed: bool) -> float:
     """The label beside a sample of the line; the formula in the same row if it fits."""
     style = f"line {line_style(line)}"
     shapes.append(Stroke(((PAD, y + ROW - 7), (PAD + SAMPLE - 5, y + ROW - 7)), style))
     width = inner - SAMPLE
-    (value, value_style), *rest = label_rows(line, width, look, changed)
+    (value, value_style), *rest = label_rows(line, width, detail, changed)
     y += ROW
     shapes.append(Text(PAD + SAMPLE, y - 3, value, value_style))
-    if look.formulas and not line.of and not line.ineffective:
+    if detail.formulas and not line.of and not line.ineffective:
         reason = " ".join(part for part in (line.formula, f"← {line.source}" if line.source else "") if part)
         start = SAMPLE + text_width(value, LABEL) + 14
         if start + text_width(reason, SMALL) <= inner:
@@ -135,9 +135,9 @@ def _lying(vessel: Vessel, scale: Scale, y: float) -> Iterator[Shape]:
             yield Rect(PAD + scale.at(low), y, scale.at(high) - scale.at(low), BAR, "hatched")
 
 
-def node_box(picture: Picture, look: Look, width: float) -> Block:
+def node_box(picture: Picture, detail: Detail, width: float) -> Block:
     """The machine: how its memory is divided, then the cgroups in it."""
-    inside = flow([box(vessel, "", look, width - 2 * PAD) for vessel in picture.vessels], width - 2 * PAD, GAP)
+    inside = flow([box(vessel, "", detail, width - 2 * PAD) for vessel in picture.vessels], width - 2 * PAD, GAP)
     inner = max(inside.width, min(2 * LEAST_WIDTH, width - 2 * PAD))
     shapes: list[Shape] = [Text(PAD, 25, cut(inert(picture.title), inner, 18, BOLD), "title")]
     y = 30.0
@@ -146,7 +146,7 @@ def node_box(picture: Picture, look: Look, width: float) -> Block:
         shapes.append(Text(PAD, y - 2, row, "facts"))
     if picture.parts:
         y = _parts(shapes, picture, inner, y + 8)
-    if look.formulas:
+    if detail.formulas:
         for name, steps in picture.steps.items():
             if "−" in steps:
                 for row in wrapped(f"allocatable {name}: {inert(steps)}", inner, SMALL, 3):

@@ -9,7 +9,7 @@ import msgspec
 from plimsoll.rules.picture.boxes import GAP, node_box
 from plimsoll.rules.picture.model import Picture, Vessel
 from plimsoll.rules.picture.shapes import SANS, Block, Rect, Shape, Stroke, Text, flow, text_width
-from plimsoll.rules.picture.tank import PAD, SMALL, Look
+from plimsoll.rules.picture.tank import PAD, SMALL, Detail
 from plimsoll.rules.picture.words import FILL_WORDS
 
 WIDTH, HALF = 1320.0, 820.0
@@ -27,21 +27,21 @@ class Drawing(msgspec.Struct, frozen=True):
 
 
 def drawing(picture: Picture) -> Drawing:
-    return _drawn([picture], (), [look_of(picture)], WIDTH)
+    return _drawn([picture], (), [detail_of(picture)], WIDTH)
 
 
 def comparison(first: Picture, second: Picture, names: tuple[str, str]) -> Drawing:
     """Two pictures of the same pods; ≠ marks every value that differs."""
     changed = changes(first, second)
-    looks = [msgspec.structs.replace(look_of(picture), changed=changed) for picture in (first, second)]
-    return _drawn([first, second], names, looks, HALF)
+    details = [msgspec.structs.replace(detail_of(picture), changed=changed) for picture in (first, second)]
+    return _drawn([first, second], names, details, HALF)
 
 
-def look_of(picture: Picture) -> Look:
+def detail_of(picture: Picture) -> Detail:
     tanks = sum(1 for vessel in picture.everything() if vessel.level == "container")
     if tanks > MOST_WITH_FORMULAS or picture.observed:
-        return Look(formulas=False, label_width=COMPACT_LABELS, observed=picture.observed)
-    return Look()
+        return Detail(formulas=False, label_width=COMPACT_LABELS, observed=picture.observed)
+    return Detail()
 
 
 def values(picture: Picture) -> dict[tuple[str, str], str]:
@@ -68,8 +68,8 @@ def changes(first: Picture, second: Picture) -> frozenset[tuple[str, str]]:
     return frozenset(key for key in {**left, **right} if left.get(key) != right.get(key))
 
 
-def _drawn(pictures: Sequence[Picture], names: tuple[str, ...], looks: Sequence[Look], width: float) -> Drawing:
-    blocks = [node_box(picture, look, width) for picture, look in zip(pictures, looks, strict=True)]
+def _drawn(pictures: Sequence[Picture], names: tuple[str, ...], details: Sequence[Detail], width: float) -> Drawing:
+    blocks = [node_box(picture, detail, width) for picture, detail in zip(pictures, details, strict=True)]
     if names:
         blocks = [_headed(block, name) for block, name in zip(blocks, names, strict=True)]
     row = flow(blocks, sum(block.width for block in blocks) + GAP * len(blocks), GAP * 2)

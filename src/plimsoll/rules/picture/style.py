@@ -1,4 +1,4 @@
-"""The style sheet of pictures: light and dark by the reader's preference, told apart without colour.
+"""The style sheet of pictures: light and dark by the reader's preference, distinct without colour.
 
 Lines differ in thickness and dashes, fills in pattern, and every line has a label.
 """

@@ -28,7 +28,7 @@ CPU_BAR = 9.0
 _ORDER = ("min", "low", "high", "max")
 
 
-class Look(msgspec.Struct, frozen=True):
+class Detail(msgspec.Struct, frozen=True):
     """How much a drawing says, and what differs from the drawing beside it."""
 
     formulas: bool = True
@@ -72,22 +72,22 @@ class Label(msgspec.Struct, frozen=True):
     height: float
 
 
-def tank(vessel: Vessel, key: str, look: Look) -> Block:
+def tank(vessel: Vessel, key: str, detail: Detail) -> Block:
     """The cell of one container."""
-    inner = look.cell_width - 2 * PAD
+    inner = detail.cell_width - 2 * PAD
     shapes: list[Shape] = [Text(PAD, 22, cut(inert(vessel.name), inner - 62, NAME, BOLD), "name")]
     if vessel.stage in ("init", "sidecar") or vessel.level in ("sandbox", "monitor"):
-        shapes.append(Text(look.cell_width - PAD, 22, vessel.stage or vessel.level, "badge", "end"))
+        shapes.append(Text(detail.cell_width - PAD, 22, vessel.stage or vessel.level, "badge", "end"))
     y = 30.0
     if vessel.oom_score_adj is not None:
-        y = _fact_rows(shapes, y, inner, f"oom_score_adj {vessel.oom_score_adj}", vessel.oom_formula, "", look)
-    labels = sorted(_labels(vessel, key, look), key=_from_top)
+        y = _fact_rows(shapes, y, inner, f"oom_score_adj {vessel.oom_score_adj}", vessel.oom_formula, "", detail)
+    labels = sorted(_labels(vessel, key, detail), key=_from_top)
     height = max(LEAST_HEIGHT, sum(label.height for label in labels))
     top = y + ABOVE
     scale = scale_of(vessel, height)
     left, right = PAD + OVERHANG, PAD + OVERHANG + TANK_WIDTH
     bottom = top + height
-    shapes += _bands(vessel, scale, left, bottom, look)
+    shapes += _bands(vessel, scale, left, bottom, detail)
     shapes += _fills(vessel, scale, left, bottom)
     shapes += _hatches(vessel, scale, left, bottom)
     shapes.append(Stroke(((left, top - 6), (left, bottom), (right, bottom), (right, top - 6)), "hull"))
@@ -109,8 +109,8 @@ def tank(vessel: Vessel, key: str, look: Look) -> Block:
         shapes.append(Stroke(((left - OVERHANG, at), (right + OVERHANG, at)), f"line {line_style(line)}"))
     y = bottom + 16
     if vessel.cpu is not None:
-        y = cpu_rows(shapes, vessel.cpu, PAD, y, inner, look, key)
-    return Block(look.cell_width, y + 6, tuple(shapes), "\n".join(vessel_sentences(vessel)), "container")
+        y = cpu_rows(shapes, vessel.cpu, PAD, y, inner, detail, key)
+    return Block(detail.cell_width, y + 6, tuple(shapes), "\n".join(vessel_sentences(vessel)), "container")
 
 
 def _from_top(label: Label) -> tuple[int, int]:
@@ -122,11 +122,11 @@ def line_style(line: Line) -> str:
     return f"{line.name} above" if line.of else line.name
 
 
-def _labels(vessel: Vessel, key: str, look: Look) -> Iterator[Label]:
+def _labels(vessel: Vessel, key: str, detail: Detail) -> Iterator[Label]:
     for line in vessel.lines:
-        rows = label_rows(line, look.label_width, look, (key, line.file) in look.changed)
+        rows = label_rows(line, detail.label_width, detail, (key, line.file) in detail.changed)
         yield Label(line, line.declared_bytes, rows, _height(rows))
-    for file in missing_files(vessel, key, look):
+    for file in missing_files(vessel, key, detail):
         absent = ((f"≠ no {file}", "value changed"),)
         yield Label(None, 0, absent, _height(absent))
     if vessel.usage_bytes is not None:
@@ -137,17 +137,17 @@ def _labels(vessel: Vessel, key: str, look: Look) -> Iterator[Label]:
         yield Label(None, vessel.scale_bytes, rows, _height(rows))
 
 
-def missing_files(vessel: Vessel, key: str, look: Look) -> list[str]:
+def missing_files(vessel: Vessel, key: str, detail: Detail) -> list[str]:
     """Memory files that only the drawing beside this one has."""
     there = {line.file for line in vessel.lines}
-    return sorted(file for at, file in look.changed if at == key and file.startswith("memory.") and file not in there)
+    return sorted(file for at, file in detail.changed if at == key and file.startswith("memory.") and file not in there)
 
 
 def _height(rows: tuple[tuple[str, str], ...]) -> float:
     return sum(ROW if style.startswith("value") else SMALL_ROW for _, style in rows) + LABEL_GAP
 
 
-def label_rows(line: Line, width: float, look: Look, changed: bool = False) -> tuple[tuple[str, str], ...]:
+def label_rows(line: Line, width: float, detail: Detail, changed: bool = False) -> tuple[tuple[str, str], ...]:
     """`memory.high 121.5 MiB`, the formula, the field, and why it does not hold."""
     value = human_bytes(line.declared_bytes)
     mark = "≠ " if changed else ""
@@ -159,11 +159,11 @@ def label_rows(line: Line, width: float, look: Look, changed: bool = False) -> t
     rows = [(f"{title} {value}", "value changed" if changed else "value above" if line.of else "value")]
     if why := in_effect(line):
         rows += [(text, "formula warn") for text in wrapped(why, width, SMALL, 3)]
-    if line.of or not look.formulas:
+    if line.of or not detail.formulas:
         return tuple(rows)
     if line.formula:
         rows += [(text, "formula") for text in wrapped(inert(line.formula), width, SMALL)]
-    elif not look.observed:
+    elif not detail.observed:
         rows.append((f"{line.declared_bytes}", "formula"))
     if line.source:
         rows += [(text, "formula source") for text in wrapped(f"← {short_source(line.source)}", width, SMALL, 3)]
@@ -172,7 +172,7 @@ def label_rows(line: Line, width: float, look: Look, changed: bool = False) -> t
     return tuple(rows)
 
 
-def _bands(vessel: Vessel, scale: Scale, left: float, bottom: float, look: Look) -> Iterator[Shape]:
+def _bands(vessel: Vessel, scale: Scale, left: float, bottom: float, detail: Detail) -> Iterator[Shape]:
     """What the kernel does at each height: keep, reclaim, throttle; above the limit it kills."""
     ends = {line.name: line.effective_bytes for line in vessel.lines if not line.of or line.name in ("high", "max")}
     limit = min(ends.get("max", scale.full_bytes), scale.full_bytes)
@@ -189,9 +189,9 @@ def _bands(vessel: Vessel, scale: Scale, left: float, bottom: float, look: Look)
         if height <= 0:
             continue
         yield Rect(left, y, TANK_WIDTH, height, f"band {style}")
-        if height >= 13 and not look.observed:
+        if height >= 13 and not detail.observed:
             yield Text(left + TANK_WIDTH / 2, y + height / 2 + 3, word, "band-word", "middle")
-    if "max" in ends and not look.observed:
+    if "max" in ends and not detail.observed:
         yield Text(left + TANK_WIDTH / 2, bottom - scale.at(limit) - 6, "OOM kill", "band-word", "middle")
 
 
@@ -237,14 +237,14 @@ def lying_break(scale: Scale, x: float, y: float, height: float) -> Iterator[Sha
 
 
 def _fact_rows(
-    shapes: list[Shape], y: float, width: float, fact: str, formula: str, source: str, look: Look, x: float = PAD
+    shapes: list[Shape], y: float, width: float, fact: str, formula: str, source: str, detail: Detail, x: float = PAD
 ) -> float:
     y += ROW
     shapes.append(Text(x, y - 3, cut(fact, width, LABEL), "value"))
     texts = []
-    if look.formulas and formula:
+    if detail.formulas and formula:
         texts += [(text, "formula") for text in wrapped(inert(formula), width, SMALL, 4)]
-    if look.formulas and source:
+    if detail.formulas and source:
         texts += [(text, "formula source") for text in wrapped(f"← {short_source(source)}", width, SMALL, 2)]
     for text, style in texts:
         y += SMALL_ROW
@@ -252,7 +252,7 @@ def _fact_rows(
     return y + 3
 
 
-def cpu_rows(shapes: list[Shape], cpu: CpuLines, x: float, y: float, width: float, look: Look, key: str) -> float:
+def cpu_rows(shapes: list[Shape], cpu: CpuLines, x: float, y: float, width: float, detail: Detail, key: str) -> float:
     """The CPU bar: solid what the weight guarantees, light up to the quota; then the files."""
     whole = max(1, cpu.ceiling_milli or cpu.scale_milli)
     end = human_cores(whole) + (" quota" if cpu.ceiling_milli else " in all")
@@ -277,6 +277,6 @@ def cpu_rows(shapes: list[Shape], cpu: CpuLines, x: float, y: float, width: floa
     ]
     for name, value, formula, source, there in files:
         if there:
-            mark = "≠ " if (key, name) in look.changed else ""
-            y = _fact_rows(shapes, y, width, f"{mark}{name} {value}", formula, source, look, x)
+            mark = "≠ " if (key, name) in detail.changed else ""
+            y = _fact_rows(shapes, y, width, f"{mark}{name} {value}", formula, source, detail, x)
     return y
