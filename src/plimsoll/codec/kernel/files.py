@@ -30,8 +30,7 @@ def flat_keyed(text: str | bytes) -> Keyed:
 
 def number_or_max(text: str | bytes) -> int | None:
     """A limit; None for `max` (no limit)."""
-    word = (text if isinstance(text, str) else text.decode("utf-8", "replace")).strip()
-    return None if word == "max" else int(word)
+    return None if text.strip() in (b"max", "max") else int(text)
 
 
 class CpuMax(msgspec.Struct, frozen=True):
@@ -61,18 +60,21 @@ class PressureStall(msgspec.Struct, frozen=True):
     full: PressureLine | None = None  # cpu has none before kernel 5.13
 
 
+_PRESSURE_NAMES = ["avg10", "avg60", "avg300", "total"]
+
+
 def pressure(text: str | bytes) -> PressureStall:
     """`some avg10=0.00 avg60=0.00 avg300=0.00 total=0` and the same for `full`."""
     shown = text if isinstance(text, str) else text.decode("utf-8", "replace")
     lines: dict[str, PressureLine] = {}
     for line in shown.splitlines():
-        kind, *pairs = line.split()
-        values = dict(pair.split("=", 1) for pair in pairs)
+        words = line.replace("=", " ").split()  # read for every cgroup at each scrape
         try:
-            lines[kind] = PressureLine(
-                float(values["avg10"]), float(values["avg60"]), float(values["avg300"]), int(values["total"])
-            )
-        except (KeyError, ValueError):
+            _, ten, _, sixty, _, longest, _, total = words[1:]
+            if words[1::2] != _PRESSURE_NAMES:
+                raise KernelTextError("pressure", shown)
+            lines[words[0]] = PressureLine(float(ten), float(sixty), float(longest), int(total))
+        except ValueError:
             raise KernelTextError("pressure", shown) from None
     return PressureStall(lines.get("some"), lines.get("full"))
 

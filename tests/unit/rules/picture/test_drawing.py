@@ -206,10 +206,10 @@ def test_one_style_per_line_without_colour() -> None:
     from plimsoll.rules.picture.style import sheet
 
     shapes = sheet().partition("@media")[0]
-    details = {}
+    widths = {}
     for name in ("min", "low", "high", "max"):
         rule = re.search(rf"^\.line\.{name}\{{(?!stroke:)(.*)\}}$", shapes, re.MULTILINE)
-        details[name] = rule[1] if rule else ""
-    assert len(set(details.values())) == 4
+        widths[name] = rule[1] if rule else ""
+    assert len(set(widths.values())) == 4
     fills = set(re.findall(r"^\.fill\.(\w+)\{fill:url", shapes, re.MULTILINE))
     assert fills == {"shmem", "kernel", "activeFile", "inactiveFile"}  # anon and other are plain: dark and light
