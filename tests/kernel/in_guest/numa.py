@@ -84,6 +84,8 @@ class NumaNode:
         self._task.cancel()
         await asyncio.wait([self._task])
         await self.begin()
+        async with asyncio.timeout(WAIT_S):
+            await self.agent.ready.wait()  # it has read its checkpoints and the list of pods
 
     async def close(self) -> None:
         await self.agent.end()
