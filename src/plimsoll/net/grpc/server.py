@@ -2,7 +2,7 @@
 
 A handler gets the request's bytes and returns the answer's, or is an asynchronous generator of answers. It raises
 `GrpcError` to end the call with that status; any other exception ends this call only, with UNKNOWN. One client cannot
-hold up the others: the number of connections and of calls on each is limited, a request has at most `max_message`
+delay the others: the number of connections and of calls on each is limited, a request has at most `max_message`
 bytes, and an answer waits for the window of its own client only. The deadline that a client sends is kept.
 """
 
@@ -178,7 +178,7 @@ class _Connection(asyncio.Protocol):
 
     async def _answer(self, stream: int, headers: Mapping[str, str], body: bytes) -> None:
         method = headers.get(":path", "")
-        is_begun = False
+        has_started = False
         status, message = 0, ""
         try:
             async with asyncio.timeout(deadline_s(headers.get("grpc-timeout", ""))):
@@ -190,9 +190,9 @@ class _Connection(asyncio.Protocol):
                 else:
                     raise GrpcError(UNIMPLEMENTED, f"unknown method {method}")
                 async for answer in answers:
-                    if not is_begun:
+                    if not has_started:
                         self._h2.send_headers(stream, OK_HEADERS)
-                        is_begun = True
+                        has_started = True
                     await self._send(stream, b"\0" + len(answer).to_bytes(PREFIX - 1) + answer)
         except GrpcError as error:
             status, message = error.code, error.message
@@ -205,7 +205,7 @@ class _Connection(asyncio.Protocol):
             status, message = UNKNOWN, "the server failed; see its log"
         trailers = [("grpc-status", str(status)), *([("grpc-message", quote(message, safe=" "))] if message else [])]
         try:
-            self._h2.send_headers(stream, trailers if is_begun else [*OK_HEADERS, *trailers], end_stream=True)
+            self._h2.send_headers(stream, trailers if has_started else [*OK_HEADERS, *trailers], end_stream=True)
             if not self._h2.streams[stream].closed:  # the request has not ended: no more of it is read
                 self._h2.reset_stream(stream, ErrorCodes.NO_ERROR)
         except (ProtocolError, KeyError):
