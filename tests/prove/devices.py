@@ -27,10 +27,10 @@ class _Child:
     def ask(self, line: str) -> str:
         """Raises BrokenPipeError or EOFError if the process is gone."""
         assert self._process.stdin is not None
-        self.command(line)
+        self.send(line)
         return self.hear()
 
-    def command(self, line: str) -> None:
+    def send(self, line: str) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(line + "\n")
         self._process.stdin.flush()
@@ -100,7 +100,7 @@ class _World:
         uid, count = f"u{self.counts['lives']}", self._random.randint(1, 4)
         self.counts["lives"] += 1
         if self._random.random() < 0.03:  # killed while the plugin is asked: the pod is not known to be admitted
-            self.node.command(f"add {uid} {count}")
+            self.node.send(f"add {uid} {count}")
             self.counts["kills during a call"] += 1
             self.restart(node=True, plugin=False)
             return

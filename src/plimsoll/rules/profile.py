@@ -167,7 +167,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     managers_asked_on_resize: bool = _row(True, {"1.27": True, "1.37": False}, "AD-3",
         "a resize passes through the resource managers once more, and is deferred if one of them refuses")
     smt_error_by_cause: bool = _row(True, {"1.27": False, "1.32": True}, "CM-16",
-        "full-pcpus-only: the error of a pod that lacks free CPUs says so even if none is free")
+        "full-pcpus-only: the error names the lack of free CPUs even if none is free")
     memory_groups_checked: bool = _row(True, {"1.27": False, "1.32": True}, "MM-11",
         "memory manager: a hint over several NUMA nodes that breaks a group is refused")
     device_hints_of_used_nodes: bool = _row(True, {"1.27": False, "1.36": True}, "DM-7",

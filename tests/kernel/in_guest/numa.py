@@ -12,7 +12,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -84,6 +84,8 @@ class NumaNode:
         self._task.cancel()
         await asyncio.wait([self._task])
         await self.begin()
+        async with asyncio.timeout(WAIT_S):
+            await self.agent.ready.wait()  # it has read its checkpoints and the list of pods
 
     async def close(self) -> None:
         await self.agent.end()
@@ -115,8 +117,8 @@ class NumaNode:
     async def has(self, name: str, cpus: str, mems: str, devices: tuple[str, ...], what: str) -> None:
         pod = await self.until(name, "Running")
         cgroup = cgroup_named(pod["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2])
-        for file, expected in (("cpuset.cpus", cpus), ("cpuset.mems", mems)):
-            await eventually(lambda f=file, e=expected: (cgroup / f).read_text().strip() == e, f"{name}: {file}")
+        values = {"cpuset.cpus": cpus, "cpuset.mems": mems}
+        await eventually(lambda: _values(cgroup, values) == values, f"{name}: {values} in {cgroup}")
         for pid in (cgroup / "cgroup.procs").read_text().split():
             assert os.sched_getaffinity(int(pid)) == set(cpu_numbers(cpus) or ()), (name, pid)
             assert allowed_nodes(pid) == mems, (name, pid)
@@ -129,6 +131,10 @@ class NumaNode:
         assert status["reason"] == "TopologyAffinityError", status
         assert "Resources cannot be allocated with Topology locality" in status["message"], status
         print(f"seen: {name}: {status['reason']}: {status['message']}", flush=True)
+
+
+def _values(cgroup: Path, files: Iterable[str]) -> dict[str, str]:
+    return {file: (cgroup / file).read_text().strip() for file in files}
 
 
 def allowed_nodes(pid: str) -> str:

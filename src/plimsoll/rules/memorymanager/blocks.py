@@ -63,9 +63,9 @@ def fresh_machine(nodes: Mapping[int, NodeMemory], reserved: Mapping[int, NodeMe
         huge = sum(size for name, size in types.items() if name != MEMORY)
         tables = {}
         for name, total in types.items():
-            kept = reserved.get(node, {}).get(name, 0)
-            allocatable = total - kept - (huge if name == MEMORY else 0)
-            tables[name] = MemoryTable(total, kept, allocatable, 0, allocatable)
+            withheld = reserved.get(node, {}).get(name, 0)
+            allocatable = total - withheld - (huge if name == MEMORY else 0)
+            tables[name] = MemoryTable(total, withheld, allocatable, 0, allocatable)
         machine[node] = NumaNode(0, tables, (node,))
     return machine
 

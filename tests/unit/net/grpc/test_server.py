@@ -120,11 +120,11 @@ async def test_the_socket(tmp_path: Path) -> None:
         mode = os.stat(path).st_mode
         assert stat.S_ISSOCK(mode) and stat.S_IMODE(mode) == 0o600
     assert not path.exists()
-    path.write_text("a file of another process")
+    path.write_text("a file of another program")
     with pytest.raises(OSError, match="in use"):
         async with serving(path):
             pass
-    assert path.read_text() == "a file of another process"
+    assert path.read_text() == "a file of another program"
 
 
 async def test_garbage_and_many_connections(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ async def test_garbage_and_many_connections(tmp_path: Path) -> None:
         for _, each in many:
             each.close()
         async with asyncio.timeout(LONG_S):
-            while server.connections:  # noqa: ASYNC110 - there is no event for it
+            while server.connections:  # noqa: ASYNC110 - no event reports it
                 await asyncio.sleep(0)
         assert await client.unary("/t/Echo", b"x", LONG_S) == b"<x>"
 

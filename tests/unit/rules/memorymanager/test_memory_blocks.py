@@ -75,8 +75,8 @@ class Node:
 def node(count: int, huge: int = 0, reserved: int | None = None) -> Node:
     """Nodes of 10Gi with 1Gi reserved on each, or only on node 0."""
     amounts = {"memory": 10 * GI} | ({HUGE: huge * GI} if huge else {})
-    nodes = range(count) if reserved is None else range(reserved)
-    return Node(fresh_machine(dict.fromkeys(range(count), amounts), {key: {"memory": GI} for key in nodes}))
+    withheld = range(count) if reserved is None else range(reserved)
+    return Node(fresh_machine(dict.fromkeys(range(count), amounts), {key: {"memory": GI} for key in withheld}))
 
 
 def hint(*nodes: int, preferred: bool = True) -> Hint:
