@@ -179,7 +179,7 @@ REGISTRATIONS = [
     pytest.param({"version": "v1alpha"}, RESOURCE, 'requested API version "v1alpha" is not supported by kubelet. Supported version is ["v1beta1"]', id="version"),
     pytest.param({}, "gpu", 'the ResourceName "gpu" is invalid', id="name"),
     pytest.param({"endpoint": "../x.sock"}, RESOURCE, "is not the name of a socket", id="path"),
-    pytest.param({"endpoint": "nobody.sock"}, RESOURCE, "failed to get device plugin options", id="no plugin listens"),
+    pytest.param({"endpoint": "missing.sock"}, RESOURCE, "failed to get device plugin options", id="no plugin listens"),
 ]  # fmt: skip
 
 
