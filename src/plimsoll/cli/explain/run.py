@@ -11,7 +11,6 @@ import msgspec
 from plimsoll.cli import console
 from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
-from plimsoll.cli.picture import write_picture
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
 from plimsoll.rules.cgroups.desired import Workload, defaulted_on, defaulted_workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
@@ -103,6 +102,7 @@ def _run_diff(inputs: Inputs, question: NodeQuestion, diff: str, output: str) ->
         sides.append((good, problems, notes, explanation(workloads(good, setting), setting), setting))
     (good, problems, notes, left, on_left), (_, other_problems, _, right, on_right) = sides
     if output in PICTURES:
+        from plimsoll.cli.picture import write_picture
         from plimsoll.rules.picture.explained import explained_picture
         from plimsoll.rules.picture.figure import comparison
 
@@ -166,6 +166,7 @@ def _print(found: Explanation, setting: NodeConfig, output: str, *, brief: bool,
 
         console.echo(script(found, setting), nl=False)
     elif output in PICTURES:
+        from plimsoll.cli.picture import write_picture
         from plimsoll.rules.picture.explained import explained_picture
         from plimsoll.rules.picture.figure import drawing
 
