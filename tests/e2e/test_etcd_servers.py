@@ -23,6 +23,7 @@ from tests.e2e.etcd_process import EtcdProcess, NoEtcdError
 from tests.e2e.raw_http import admin_tls
 from tests.e2e.waiting import DEADLINE_S, until
 
+pytestmark = pytest.mark.xdist_group("etcd servers")  # one set-up for all
 PLIMSOLL = str(Path(sys.executable).with_name("plimsoll"))
 MAPS = "/api/v1/namespaces/default/configmaps"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"

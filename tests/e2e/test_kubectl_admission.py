@@ -11,6 +11,8 @@ from plimsoll.kube.signing_request import generate
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.waiting import until
 
+KUBECTL_PAIRS = (("1.36", "package"),)  # what the server does is the same for every kubectl
+
 
 def _applied(kubectl: Kubectl, document: dict[str, Any]) -> None:
     kubectl("apply", "-f", "-", stdin=json.dumps(document))

@@ -24,6 +24,7 @@ from tests.e2e.real_manifests import (
 )
 from tests.e2e.waiting import until
 
+pytestmark = pytest.mark.xdist_group("real manifests")  # one set-up for all
 TIMEOUT = "--timeout=150s"
 
 

@@ -14,6 +14,7 @@ from tests.e2e.up_process import Up
 from tests.project_files import ROOT, dev_module
 
 RUN_S = 300.0
+pytestmark = pytest.mark.xdist_group("wheel")  # it is built and installed once
 
 
 def run(*command: str | Path, cwd: Path) -> str:

@@ -20,6 +20,8 @@ from plimsoll.node.standalone import OnePodApi
 from plimsoll.rules.cpumanager.topology import flat
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.resize.allocation import allocation_of
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.topologymanager.admission import NO_TOPOLOGY, allocate
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
 from tests.unit.documents.examples import container, lean, manifest, node
 
@@ -38,9 +40,11 @@ def cpus(tmp_path: Path) -> CpuManager:
 def given(cpus: CpuManager, document: Any) -> set[int]:
     """Which CPUs its first container runs on, once it has its own."""
     document["metadata"]["uid"] = document["metadata"]["name"]
-    pod = lean(document)
-    assert cpus.refusal(pod) is None
-    cpus.assign(pod)
+    pod = defaulted(lean(document))
+    allocation = cpus.allocation(pod)
+    assert allocation is not None
+    allocate(pod, [allocation], NO_TOPOLOGY)  # raises if the pod is refused
+    cpus.commit(pod.metadata.uid, allocation.result)
     name = document["spec"]["containers"][0]["name"]
     return set(cpu_numbers(cpus.cpus_of(document["metadata"]["uid"], name)) or ())
 

@@ -241,7 +241,7 @@ def last_seen(event: JsonObject) -> float:
 
 def event_order(event: JsonObject) -> tuple[int, int]:
     """For sorting, oldest first. Times of events have whole seconds; within one, the name has the nanoseconds of the
-    first occurrence (`web.18a1f0c0ffee0000`, as client-go names them)."""
+    first occurrence (`NAME.18a1f0c0ffee0000`, as client-go names them)."""
     second = int(last_seen(event))
     _, _, text = str((event.get("metadata") or {}).get("name") or "").rpartition(".")
     first_ns = int(text, 16) if _NANOSECONDS.fullmatch(text) else 0
