@@ -36,6 +36,16 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # else the Ctrl-C that a test sends would be ignored
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A worker of pytest-xdist writes the group of a test behind its name, into an attribute that pytest has read up to
+    9.1. Without this, tests of one group are spread over all workers, and each worker makes what they share."""
+    for item in items:
+        with_group = getattr(item, "_nodeid", item.nodeid)
+        if with_group != item.nodeid:
+            item._id = type(item._id).parse(with_group)  # type: ignore[attr-defined]
+
+
 @pytest.fixture(scope="session")
 def exercised(pytestconfig: pytest.Config) -> Callable[[str, str], None]:
     """Call it with a kind (`kernel`, `runtime`, `browser`, …) and a name once the real thing has done its part."""
