@@ -46,7 +46,7 @@ FUTURE_S = 15.0  # a version in the future is waited for 3 s
 MOST_GROWTH_BYTES = 64 * 1024 * 1024
 WATCH_S = 0.02  # then a watcher has seen enough
 HANG_S = 30.0
-SCHEDULER_WATCHES = 8  # nodes, pods, disruption budgets, namespaces, and four kinds of owners of pods
+SCHEDULER_WATCHES = 11  # nodes, pods, disruption budgets, namespaces, four kinds of owners of pods, three of storage
 
 USERS = {
     "admin": User("admin", frozenset({MASTERS, AUTHENTICATED})),

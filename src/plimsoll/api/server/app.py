@@ -207,7 +207,7 @@ class App:
         scope = request.scope
         user = await self._identified(request)
         path, query = scope["raw_path"].decode("latin-1"), parsed_query(scope["query_string"])
-        mount = self.options.mounts.get(path.split("/", 2)[1]) if self.options.mounts else None
+        mount = self.options.mounts.get(path.removeprefix("/").partition("/")[0])
         if mount is not None:
             await self._count(request)
             await mount(self, request)
