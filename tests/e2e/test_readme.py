@@ -48,6 +48,7 @@ def reader(checkout: Path, tmp_path: Path) -> Iterator[Reader]:
             reader.close()
 
 
+@pytest.mark.xdist_group("port 6443")
 def test_every_command_works(checkout: Path, reader: Reader) -> None:
     for command in commands(ROOT / "README.md"):
         words = command.words

@@ -59,7 +59,7 @@ def reader(place: tuple[list[str], Path], tmp_path: Path) -> Iterator[Reader]:
         reader.close()
 
 
-@pytest.mark.xdist_group("tutorials")
+@pytest.mark.xdist_group("port 6443")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_prints_what_is_shown(page: Path, reader: Reader) -> None:
     for command in commands(page):

@@ -256,6 +256,7 @@ def test_read_only_cgroups_as_in_a_container(started: Started) -> None:
     assert up.left() == {}
 
 
+@pytest.mark.xdist_group("port 6443")  # of what this machine runs, only these tests use it
 def test_another_port_where_the_usual_one_is_taken(started: Started) -> None:
     with socket.socket() as usual:
         try:
