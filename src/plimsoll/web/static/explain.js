@@ -1,5 +1,5 @@
 // Explain: a pasted manifest or a part of one → its cgroups as a picture; two releases side by side; a link to share.
-// The question is in the fragment of the link, so it is sent to nobody but this server, and only when it is asked.
+// The question is in the fragment of the link, so it is sent only to this server, and only when it is asked.
 
 import { html, useEffect, useState } from './ui.js';
 import { bytes, cores, inert } from './format.js';
