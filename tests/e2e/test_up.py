@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -258,12 +259,9 @@ def test_read_only_cgroups_as_in_a_container(started: Started) -> None:
 
 @pytest.mark.xdist_group("port 6443")  # of what this machine runs, only these tests use it
 def test_another_port_where_the_usual_one_is_taken(started: Started) -> None:
-    with socket.socket() as usual:
-        try:
-            usual.bind(("127.0.0.1", 6443))
-            usual.listen()
-        except OSError:
-            pass  # in use by another process
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # in use by another process
+            stack.enter_context(socket.create_server(("127.0.0.1", 6443)))
         up = started("--no-demo", "--simulate", listen="").ready()
         assert not up.url.endswith(":6443")
         assert "port 6443 is in use" in up.output

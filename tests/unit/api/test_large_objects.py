@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,16 @@ async def longest_pause_s(ask: ApiClient, *request: Any) -> tuple[int, float]:
             await asyncio.sleep(0)
             longest_s = max(longest_s, time.thread_time() - before_s)
 
-    observing = asyncio.create_task(observe())
-    await asyncio.sleep(0)
-    said = await ask(*request)
-    is_over = True
-    await observing
+    gc.collect()
+    gc.freeze()  # a collection of what hundreds of other tests left in this process took 0.7 s
+    try:
+        observing = asyncio.create_task(observe())
+        await asyncio.sleep(0)
+        said = await ask(*request)
+        is_over = True
+        await observing
+    finally:
+        gc.unfreeze()
     return said.code, longest_s
 
 
@@ -49,7 +55,7 @@ async def test_large_documents_leave_the_event_loop_to_others(tmp_path: Path) ->
         ):
             found, longest_s = await longest_pause_s(ask, *request)
             assert found == code
-            assert longest_s < 0.75, request[:2]
+            assert longest_s < 0.5, request[:2]
 
 
 async def test_writers_of_a_large_object_do_not_overwrite_each_other(tmp_path: Path) -> None:
