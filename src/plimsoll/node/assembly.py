@@ -86,11 +86,13 @@ class AgentOptions(msgspec.Struct, frozen=True):
     keep_images: bool = False  # never pull an image that is present
     allow_move_system_processes: bool = False
     end_pods: bool = False  # at the end, remove everything that was created
+    described: Mapping[str, Any] = {}  # the options that describe the node, for other commands
 
 
 async def run_node(live: LiveNode, options: AgentOptions, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
     """Run the node until `stop` is set. `announce` gets one line once the node is ready."""
-    lock = take_agent_lock(options.state_dir, UNENFORCED if live.driver.simulated else "")
+    # return_large_blocks()
+    lock = take_agent_lock(options.state_dir, UNENFORCED if live.driver.simulated else "", options.described)
     try:
         node = NodeProcess(live, options)
         for note in live.notes:
