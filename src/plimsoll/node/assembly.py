@@ -27,6 +27,7 @@ from plimsoll.kube.http import HttpTransport
 from plimsoll.linux.cpu_topology import node_topology
 from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.linux.identity import internal_ip, machine_identity
+from plimsoll.linux.malloc import return_large_blocks
 from plimsoll.linux.mlock import lock_memory
 from plimsoll.linux.nice import raise_priority
 from plimsoll.linux.numa import this_numa
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from plimsoll.node.shutdown import NodeShutdown
 
 log = logging.getLogger(__name__)
+PODS_REQUESTS = 12  # at one time; each is a TLS connection with a buffer of 256 KiB
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
@@ -91,7 +93,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
 
 async def run_node(live: LiveNode, options: AgentOptions, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
     """Run the node until `stop` is set. `announce` gets one line once the node is ready."""
-    # return_large_blocks()
+    return_large_blocks()
     lock = take_agent_lock(options.state_dir, UNENFORCED if live.driver.simulated else "", options.described)
     try:
         node = NodeProcess(live, options)
@@ -119,7 +121,10 @@ class NodeProcess:
         home = private_directory(options.state_dir)
         access, identity, ca = node_credentials(options.kubeconfig, options.name, home, live.setting.config)
         self._server_url = access.server
-        self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
+        # As with a kubelet, what pods need never delays the node's own requests, its lease above all.
+        user_agent = f"kubelet/{git_version(live.setting.profile)}"
+        self._transport = HttpTransport(access, agent=user_agent)
+        self._pods_transport = HttpTransport(access, agent=user_agent, at_once=PODS_REQUESTS)
         client = Client(self._transport)
         secrets = kubeconfig.files_of(options.kubeconfig)
         self._runtime = _runtime(live, home, *secrets)
@@ -128,7 +133,7 @@ class NodeProcess:
         memory_qos = live.setting.policy.memory_qos
         self.meters = NodeMeters(options.name, live.setting.profile, memory_qos=memory_qos)
         state = private_directory(home / "node")
-        self.agent = self._build_agent(client, state, hidden=(home, *secrets))
+        self.agent = self._build_agent(Client(self._pods_transport), state, hidden=(home, *secrets))
         self.agent.devices.changed = self.registration.report_soon
         self._system_cgroups = OwnPlace(
             live.setting.config, live.driver, may_move_system=options.allow_move_system_processes
@@ -226,6 +231,7 @@ class NodeProcess:
             if end_pods and stop.is_set() and isinstance(self._runtime, ProcessRuntime):  # not after a failed agent
                 await end_supervisor(self._runtime)
             await self._transport.close()
+            await self._pods_transport.close()
 
     def _tasks(self, port: int, announce: Callable[[str], None]) -> dict[str, Coroutine[Any, Any, None]]:
         tasks = {
@@ -326,7 +332,8 @@ class NodeProcess:
         self.agent.recorder.record(reference, event_type, reason, message)
 
     def _renewed(self, identity: NodeIdentity) -> None:
-        self._transport.renew(identity.certificate, identity.key)
+        for transport in (self._transport, self._pods_transport):
+            transport.renew(identity.certificate, identity.key)
         self._serving.identity_renewed(identity)
 
     def _system_pids(self) -> dict[str, int]:
