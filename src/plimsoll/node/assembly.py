@@ -8,6 +8,7 @@ containers continue in the supervisor, or in their runtime, and the next start f
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import time
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     from plimsoll.node.shutdown import NodeShutdown
 
 log = logging.getLogger(__name__)
+GARBAGE = (5_000, 10, 50)  # of a process that stays: cycles of a burst of pods must not become 20 MiB first
 PODS_REQUESTS = 12  # at one time; each is a TLS connection with a buffer of 256 KiB
 
 
@@ -94,6 +96,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
 async def run_node(live: LiveNode, options: AgentOptions, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
     """Run the node until `stop` is set. `announce` gets one line once the node is ready."""
     return_large_blocks()
+    gc.set_threshold(*GARBAGE)
     lock = take_agent_lock(options.state_dir, UNENFORCED if live.driver.simulated else "", options.described)
     try:
         node = NodeProcess(live, options)

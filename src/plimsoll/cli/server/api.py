@@ -84,6 +84,12 @@ _STORE_KEY = console.option(
     help="An AdmissionConfiguration: defaults and exemptions of PodSecurity.",
 )
 @console.option(
+    "--approve-serving-certificates",
+    "approves_serving",
+    is_flag=True,
+    help="Approve the serving certificates that nodes request for their own names and addresses.",
+)
+@console.option(
     "--store",
     metavar="URL",
     default="",
@@ -149,6 +155,7 @@ async def run(
     service_cluster_ip_range: str = "10.96.0.0/12",
     service_node_port_range: str = "30000-32767",
     admission_config: Path | None = None,
+    approves_serving: bool = False,
     while_stdin: bool = False,
     advertise_address: str = "",
     store: str = "",
@@ -199,6 +206,7 @@ async def run(
             scheduler=scheduler,
             audit=audit,
             services=ranges,
+            approves_serving=approves_serving,
             pod_security=PodSecurity() if admission_config is None else _pod_security(admission_config),
             etcd=None if shared is None else shared.location,
             added=() if shared is None else (shared.service,),

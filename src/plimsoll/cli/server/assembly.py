@@ -48,6 +48,7 @@ def control_plane(
     services: ServiceRanges = DEFAULT_RANGES,
     pod_security: PodSecurity = DEFAULT_POD_SECURITY,
     etcd: Location | None = None,
+    approves_serving: bool = False,
     added: Sequence[Service] = (),
 ) -> App:
     calls = NodeCalls(authority)
@@ -75,7 +76,7 @@ def control_plane(
             handlers={
                 **REVIEWS,
                 **account_handlers(credentials),
-                **certificate_requests(authority),
+                **certificate_requests(authority, approves_serving=approves_serving),
                 **metrics.handlers(),
             },
             streamers={

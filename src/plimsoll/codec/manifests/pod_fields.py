@@ -89,7 +89,7 @@ class PodField(msgspec.Struct, frozen=True):
 
 
 def pod_fields(spec: type[msgspec.Struct] = RunSpec) -> list[PodField]:
-    """Every field below a pod's spec, by struct; what is below a refused field is not listed. `spec`: what decodes it."""
+    """Every field below a pod's spec (as `spec` decodes it), by struct; what is below a refused field is not listed."""
     found: dict[str, PodField] = {}
     for field in _walk("core.PodSpec", spec, set()):
         found.setdefault(field.key, field)
