@@ -60,10 +60,10 @@ def has_hooks(cluster: Cluster, resource: ApiResource) -> bool:
 
 
 async def check_connect(cluster: Cluster, call: ApiCall) -> None:
-    """exec, attach, port-forward and proxy: the operation CONNECT, with the options as the object."""
+    """exec, attach, port-forward and proxy: the operation CONNECT, with the options as the object. A log is only read."""
     info = call.info
     found = info.resource.subresource(info.subresource)
-    if found is None or not has_hooks(cluster, info.resource):
+    if found is None or info.subresource == "log" or not has_hooks(cluster, info.resource):
         return
     options: JsonObject = {"kind": found.kind, "apiVersion": info.resource.group_version}
     for name, values in info.query.items():
