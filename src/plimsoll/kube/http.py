@@ -41,9 +41,11 @@ class HttpTransport:
         agent: str = f"plimsoll/{__version__}",
         tls: ssl.SSLContext | None = None,
         at_once: int | None = None,
+        idle: int = MAX_IDLE,
     ) -> None:
         """`tls`: used in place of the certificates in `access`. `at_once`: how many calls of `send` are on their way at
-        one time, each on a connection of its own; others wait for their turn. Streams do not count."""
+        one time, each on a connection of its own; others wait for their turn. Streams do not count.
+        `idle`: how many connections are kept for later requests."""
         self._access = access
         target = urlsplit(access.server)
         self._secure = target.scheme == "https"
@@ -55,6 +57,7 @@ class HttpTransport:
         self._plugin = PluginCredentials(access.plugin) if access.plugin is not None else None
         self._tls_of: Credentials | None = None  # the plugin's credentials that the TLS context has
         self._idle: list[HttpClientConnection] = []
+        self._max_idle = idle
         self._turn = asyncio.Semaphore(at_once) if at_once is not None else nullcontext()
 
     async def send(self, request: Request) -> ApiResponse:
@@ -145,7 +148,7 @@ class HttpTransport:
         except BaseException:
             connection.close()
             raise
-        if connection.reusable and len(self._idle) < MAX_IDLE:
+        if connection.reusable and len(self._idle) < self._max_idle:
             self._idle.append(connection)
         else:
             connection.close()

@@ -75,7 +75,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 GARBAGE = (5_000, 10, 50)  # of a process that stays: cycles of a burst of pods must not become 20 MiB first
-PODS_REQUESTS = 12  # at one time; each is a TLS connection with a buffer of 256 KiB
+PODS_REQUESTS, IDLE = 10, 3  # at one time, and kept open; each is a TLS connection with a buffer of 256 KiB
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
@@ -126,8 +126,8 @@ class NodeProcess:
         self._server_url = access.server
         # As with a kubelet, what pods need never delays the node's own requests, its lease above all.
         user_agent = f"kubelet/{git_version(live.setting.profile)}"
-        self._transport = HttpTransport(access, agent=user_agent)
-        self._pods_transport = HttpTransport(access, agent=user_agent, at_once=PODS_REQUESTS)
+        self._transport = HttpTransport(access, agent=user_agent, idle=IDLE)
+        self._pods_transport = HttpTransport(access, agent=user_agent, at_once=PODS_REQUESTS, idle=IDLE)
         client = Client(self._transport)
         secrets = kubeconfig.files_of(options.kubeconfig)
         self._runtime = _runtime(live, home, *secrets)

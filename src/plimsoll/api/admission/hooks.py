@@ -1,6 +1,7 @@
 """Webhooks and policies around a write.
 
-    (defaults, admission of pods) → mutating webhooks → (validation) → policies, validating webhooks → (quota, write)
+    (defaults, admission of pods) → mutating policies, mutating webhooks → (validation)
+    → validating policies, validating webhooks → (quota, write)
 
 Without any configuration a write costs one count of the store. Configurations themselves are exempt, so that a webhook
 that refuses everything can be removed.
@@ -51,16 +52,18 @@ class Change(msgspec.Struct):
 
 _MUTATING, _VALIDATING = f"{PREFIX}mutatingwebhookconfigurations/", f"{PREFIX}validatingwebhookconfigurations/"
 _BINDINGS = f"{PREFIX}validatingadmissionpolicybindings/"
+_MUTATING_BINDINGS = f"{PREFIX}mutatingadmissionpolicybindings/"
 
 
 def has_hooks(cluster: Cluster, resource: ApiResource) -> bool:
     """Whether anything but the server itself judges writes."""
     count = cluster.store.count
-    return bool(count(_MUTATING) or count(_VALIDATING) or count(_BINDINGS)) and not is_exempt(resource.group)
+    every = (_MUTATING, _VALIDATING, _BINDINGS, _MUTATING_BINDINGS)
+    return any(count(prefix) for prefix in every) and not is_exempt(resource.group)
 
 
 async def check_connect(cluster: Cluster, call: ApiCall) -> None:
-    """exec, attach, port-forward and proxy: the operation CONNECT, with the options as the object. A log is only read."""
+    """exec, attach, port-forward and proxy: the operation CONNECT, with the options as the object; a log is read."""
     info = call.info
     found = info.resource.subresource(info.subresource)
     if found is None or info.subresource == "log" or not has_hooks(cluster, info.resource):
@@ -265,15 +268,23 @@ def _denial(name: str, status: JsonObject) -> StatusError:
 
 
 async def mutated(cluster: Cluster, call: ApiCall, change: Change) -> JsonObject | None:
-    """The new object after every mutating webhook that it concerns; None if none changed it."""
-    if not cluster.store.count(_MUTATING):
+    """The new object after every mutating policy and webhook that it concerns; None if none changed it."""
+    has_policies = bool(cluster.store.count(_MUTATING_BINDINGS))
+    if not has_policies and not cluster.store.count(_MUTATING):
         return None
     request = attributes(cluster, call, change)
     before = change.new
+    invoked = []
+    if has_policies:
+        from plimsoll.api.admission.mutations import apply_again, apply_policies  # most clusters have none
+
+        invoked = apply_policies(cluster, call, change, request)
     seen: list[tuple[_Call, JsonObject | None]] = []  # with the object after the call
     for wanted in await _wanted(cluster, call, "mutatingwebhookconfigurations", change, request, "uid"):
         await _applied(cluster, call, wanted, request, change)
         seen.append((wanted, change.new))
+    if invoked:
+        apply_again(cluster, call, change, request, invoked)
     for wanted, after in seen:
         if wanted.webhook.get("reinvocationPolicy") == "IfNeeded" and after != change.new:
             await _applied(cluster, call, wanted, request, change)
@@ -295,11 +306,16 @@ async def _applied(cluster: Cluster, call: ApiCall, wanted: _Call, request: Requ
         decoded = decode_document(kind_of(resource), patched).document
     except (binascii.Error, msgspec.DecodeError, PatchError, DecodeError, TypeError, ValueError) as error:
         raise internal_error(f'failed calling webhook "{name}": unable to apply its patch: {error}') from None
-    metadata = {**(decoded.get("metadata") or {})}
+    change.new = kept_metadata(resource, change.new, decoded)
+
+
+def kept_metadata(resource: ApiResource, before: JsonObject, changed: JsonObject) -> JsonObject:
+    """What a mutation made of an object, with the kind and the metadata that it cannot change."""
+    metadata = {**(changed.get("metadata") or {})}
     for field in _KEPT:
-        if field in change.new["metadata"]:
-            metadata[field] = change.new["metadata"][field]
-    change.new = {**decoded, "kind": resource.kind, "apiVersion": resource.group_version, "metadata": metadata}
+        if field in before["metadata"]:
+            metadata[field] = before["metadata"][field]
+    return {**changed, "kind": resource.kind, "apiVersion": resource.group_version, "metadata": metadata}
 
 
 async def check_hooks(cluster: Cluster, call: ApiCall, change: Change) -> None:

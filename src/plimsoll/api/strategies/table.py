@@ -5,7 +5,12 @@ from __future__ import annotations
 from functools import lru_cache
 
 from plimsoll.api.machinery.kinds import ApiResource
-from plimsoll.api.strategies.admission import PolicyBindingStrategy, PolicyStrategy, WebhookStrategy
+from plimsoll.api.strategies.admission import (
+    MutatingPolicyStrategy,
+    PolicyBindingStrategy,
+    PolicyStrategy,
+    WebhookStrategy,
+)
 from plimsoll.api.strategies.base import Strategy
 from plimsoll.api.strategies.certificates import CertificateRequestStrategy
 from plimsoll.api.strategies.cluster import (
@@ -60,6 +65,8 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "jobs": JobStrategy,
     "leases": LeaseStrategy,
     "limitranges": LimitRangeStrategy,
+    "mutatingadmissionpolicies": MutatingPolicyStrategy,
+    "mutatingadmissionpolicybindings": PolicyBindingStrategy,
     "mutatingwebhookconfigurations": WebhookStrategy,
     "namespaces": NamespaceStrategy,
     "nodes": NodeStrategy,

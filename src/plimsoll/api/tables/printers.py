@@ -262,6 +262,11 @@ _PRINTERS: dict[str, Printer] = {
     "certificatesigningrequests": Printer(
         columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"), _signing_request
     ),
+    "mutatingadmissionpolicies": Printer(
+        columns("Mutations", "ParamKind", "Age"),
+        named(lambda policy: [len(part(policy, "spec").get("mutations") or []), _param_kind(policy)]),
+    ),
+    "mutatingadmissionpolicybindings": Printer(columns("PolicyName", "ParamRef", "Age"), named(_policy_binding)),
     "mutatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
     "validatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
     "validatingadmissionpolicies": Printer(

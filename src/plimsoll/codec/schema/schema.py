@@ -185,6 +185,8 @@ KINDS: tuple[SchemaKind, ...] = (
     *(
         SchemaKind("admissionregistration.k8s.io", "v1", name, plural, False, f"admissionregistration.{name}")
         for name, plural in (
+            ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+            ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
             ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
             ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
             ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),
