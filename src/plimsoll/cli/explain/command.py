@@ -14,7 +14,6 @@ QUESTIONS = {
     "oom-order": ("plimsoll.cli.explain.oom_order", "oom_order_command"),
 }
 MANIFESTS = "manifests"
-OUTPUTS = ["tree", "table", "json", "yaml", "sh", "svg", "html"]
 
 
 class ExplainGroup(console.Group):
