@@ -1,7 +1,7 @@
 """`python -m tests.words`, a part of `./dev lint`: the words that docs/glossary.md rejects are nowhere in the project.
 
-The table `| not | say |` rejects words and phrases in pages, comments, strings and as parts of identifiers, the table
-`| not in names | say |` only as parts of identifiers. Forms in -s, -es and -ed count as the word. A word that is the
+The table `| not | say |` rejects words and phrases in pages, comments, strings, the dashboard's files and as parts of
+identifiers, the table `| not in names | say |` only as parts of identifiers. Forms in -s, -es and -ed count as the word. A word that is the
 whole of a code span or a string (the user `nobody`) is a literal and allowed; so is everything that docs/semantics
 quotes from Kubernetes.
 """
@@ -12,7 +12,7 @@ import re
 import sys
 from pathlib import Path
 
-from tests.project_files import ROOT, names, pages, prose, python_files
+from tests.project_files import ROOT, names, pages, prose, python_files, web_files
 
 GLOSSARY, OWN_TEST = ROOT / "docs" / "glossary.md", ROOT / "tests" / "unit" / "test_words.py"
 ENFORCED, IN_NAMES = "not", "not in names"
@@ -73,7 +73,7 @@ def main() -> int:
         print(f"{GLOSSARY}: the tables of rejected words are missing")
         return 1
     patterns = Rejected(everywhere), Rejected(everywhere | in_names)
-    files = [path for path in [*pages(), *python_files()] if path not in (GLOSSARY, OWN_TEST)]
+    files = [path for path in [*pages(), *python_files(), *web_files()] if path not in (GLOSSARY, OWN_TEST)]
     found = [problem for path in files for problem in problems(path, *patterns)]
     print("\n".join(found))
     return 1 if found else 0
