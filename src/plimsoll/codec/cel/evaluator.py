@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from plimsoll.codec.cel.authorizer import request_resource
-from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, class_of, matching
+from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, matching
 from plimsoll.codec.cel.syntax import Bind, Call, Fold, Ident, ListOf, Literal, MapOf, MessageOf, Node, Select, dotted
 from plimsoll.codec.cel.values import (
     NONE,
@@ -19,6 +19,7 @@ from plimsoll.codec.cel.values import (
     Opaque,
     Optional,
     TypeValue,
+    class_of,
     equal,
 )
 
