@@ -44,7 +44,7 @@ class HttpTransport:
         idle: int = MAX_IDLE,
     ) -> None:
         """`tls`: used in place of the certificates in `access`. `at_once`: how many calls of `send` are on their way at
-        one time, each on a connection of its own; others wait for their turn. Streams do not count.
+        one time, each on a connection of its own; others wait. Streams do not count.
         `idle`: how many connections are kept for later requests."""
         self._access = access
         target = urlsplit(access.server)
@@ -58,10 +58,10 @@ class HttpTransport:
         self._tls_of: Credentials | None = None  # the plugin's credentials that the TLS context has
         self._idle: list[HttpClientConnection] = []
         self._max_idle = idle
-        self._turn = asyncio.Semaphore(at_once) if at_once is not None else nullcontext()
+        self._places = asyncio.Semaphore(at_once) if at_once is not None else nullcontext()
 
     async def send(self, request: Request) -> ApiResponse:
-        async with self._turn, asyncio.timeout(ANSWER_S), self._exchange(request) as (connection, status):
+        async with self._places, asyncio.timeout(ANSWER_S), self._exchange(request) as (connection, status):
             if status == 401 and self._plugin is not None:
                 self._plugin.forget()  # the next request gets new credentials
             return ApiResponse(status, await self._whole(connection))

@@ -44,7 +44,7 @@ async def test_a_truncated_response_is_an_error(data: bytes) -> None:
 
 
 async def test_only_so_many_requests_are_on_their_way_at_one_time() -> None:
-    """More would each open a connection; a stream that stays open takes nobody's place."""
+    """More would each open a connection; a stream that stays open does not count."""
     connections, streams, most = 0, 0, 0
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

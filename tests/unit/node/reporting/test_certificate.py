@@ -238,7 +238,7 @@ async def test_what_waits_for_approval(authority: Authority, tmp_path: Path, use
 
 
 async def test_a_serving_certificate_waits_for_a_person(authority: Authority, tmp_path: Path) -> None:
-    """As with kube-controller-manager, unless the server was told to approve it."""
+    """As with kube-controller-manager, unless the server is configured to approve it."""
     async with api(tmp_path / "api") as ask:
         ask.app.options.handlers.update(certificate_requests(authority))
         await ask.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})

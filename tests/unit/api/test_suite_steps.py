@@ -1,4 +1,4 @@
-"""Behaviours of pods and their neighbours that Kubernetes' own suite checks step by step, told again step by step."""
+"""What Kubernetes' own suite checks of pods, leases, limit ranges and runtime classes, with the same steps."""
 
 from __future__ import annotations
 
