@@ -108,6 +108,36 @@ def test_probes(kube: Kubectl) -> None:
     until(lambda: status_of(kube, "slow", "c")["restartCount"] == 1)
 
 
+def test_a_sidecar_with_probes_and_hooks(kube: Kubectl) -> None:
+    """The next container waits for its startup probe, the pod for its readiness; its hook runs after the others ended."""
+    script = "trap 'cat /tmp/word; exit 0' TERM; while :; do sleep 0.1; done"
+    sidecar = {
+        "name": "side",
+        "image": "busybox",
+        "command": ["sh", "-c", script],
+        "restartPolicy": "Always",
+        "startupProbe": {"exec": {"command": ["test", "-e", "/tmp/go"]}, **EVERY_SECOND, "failureThreshold": 600},
+        "readinessProbe": {"exec": {"command": ["test", "-e", "/tmp/ready"]}, **EVERY_SECOND, "failureThreshold": 1},
+        "lifecycle": {
+            "postStart": {"exec": {"command": ["touch", "/tmp/hooked"]}},
+            "preStop": {"exec": {"command": ["sh", "-c", "echo goodbye > /tmp/word"]}},
+        },
+    }
+    spec = {"initContainers": [sidecar], "restartPolicy": "Never", "terminationGracePeriodSeconds": 60}
+    create(kube, "both", "until test -e /tmp/done; do sleep 0.1; done", spec=spec)
+    until(lambda: "Unhealthy" in reasons(kube, "both"))
+    assert status_of(kube, "both", "side")["started"] is False
+    assert "waiting" in status_of(kube, "both", "c")["state"]
+    kube("exec", "both", "-c", "side", "--", "sh", "-c", "test -e /tmp/hooked && touch /tmp/go")
+    until(lambda: "running" in status_of(kube, "both", "c").get("state", {}))
+    assert condition(kube, "both", "Ready") == "False"
+    kube("exec", "both", "-c", "side", "--", "touch", "/tmp/ready")
+    until(lambda: condition(kube, "both", "Ready") == "True")
+    kube("exec", "both", "-c", "c", "--", "touch", "/tmp/done")
+    until(lambda: status_of(kube, "both")["phase"] == "Succeeded")
+    assert kube("logs", "both", "-c", "side").lines == ["goodbye"]
+
+
 def condition(kube: Kubectl, name: str, kind: str) -> str:
     found = status_of(kube, name).get("conditions") or []
     return next((each["status"] for each in found if each["type"] == kind), "")

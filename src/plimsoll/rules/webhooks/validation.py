@@ -263,9 +263,11 @@ def _mutation_errors(mutation: JsonObject, path: str) -> Iterator[FieldError]:
         if other != kind and value is not None:
             reason = f"must not be specified when patchType is {kind}"
             yield FieldError("FieldValueInvalid", f"{path}.{field}", reason, f"{{{field}}}")
-        elif other == kind and value is None:
+        if other != kind:
+            continue
+        if value is None:
             yield FieldError("FieldValueRequired", f"{path}.{field}", f"must be specified when patchType is {kind}")
-        elif other == kind and not (value.get("expression") or "").strip():
+        elif not (value.get("expression") or "").strip():
             yield FieldError("FieldValueRequired", f"{path}.{field}.expression")
 
 
