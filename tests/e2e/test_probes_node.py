@@ -178,6 +178,44 @@ def test_a_stop_signal_of_its_own(kube: Kubectl) -> None:
     assert ended["exitCode"] == 7
 
 
+def test_termination_messages(kube: Kubectl) -> None:
+    """e2e: Container Runtime blackbox test on terminated container should report termination message …"""
+    fallback = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+    path = {"terminationMessagePath": "/dev/termination-custom-log"}
+    user = {"securityContext": {"runAsUser": 1000}}
+    rows = {
+        "of-its-file": ("printf OK > /dev/termination-custom-log", {**path, **user}, "OK"),
+        "of-its-log": ("echo DONE; false", fallback, "DONE\n"),
+        "of-file-though": ("printf OK > /dev/termination-log; echo LOG; true", fallback, "OK"),
+        "of-nothing": ("echo DONE; true", fallback, ""),
+    }
+    for name, (script, fields, _) in rows.items():
+        create(kube, name, script, spec={"restartPolicy": "Never"}, **fields)
+    for name, (_, _, message) in rows.items():
+        ended = until(lambda name=name: status_of(kube, name, "c").get("state", {}).get("terminated"))  # type: ignore[misc]
+        assert ended.get("message", "") == message, name
+
+
+def test_a_sub_path_that_is_completed_later(kube: Kubectl) -> None:
+    """e2e: Variable Expansion should verify that a failing subpath expansion can be modified during the lifecycle of a
+    container."""
+    field = {"fieldRef": {"fieldPath": "metadata.annotations['mysubpath']"}}
+    env = [{"name": "POD_NAME", "value": "foo"}, {"name": "ANNOTATION", "valueFrom": field}]
+    mounts = [
+        {"name": "work", "mountPath": "/subpath_mount", "subPathExpr": "$(ANNOTATION)/$(POD_NAME)"},
+        {"name": "work", "mountPath": "/volume_mount"},
+    ]
+    spec = {"volumes": [{"name": "work", "emptyDir": {}}]}
+    create(kube, "later", "sleep 1000", spec=spec, env=env, volumeMounts=mounts)
+    kube.api("PATCH", f"{PODS}/later", {"metadata": {"annotations": {"mysubpath": "mypath"}}})
+    until(
+        lambda: "running" in status_of(kube, "later", "c").get("state", {}),
+        lambda: kube("describe", "pod", "later").out,
+    )
+    kube("exec", "later", "--", "touch", "/subpath_mount/here")
+    assert kube("exec", "later", "--", "ls", "/volume_mount/mypath/foo").lines == ["here"]
+
+
 def test_proc(kube: Kubectl) -> None:
     """The same paths are masked as by containerd, except with procMount: Unmasked, which needs users of its own."""
     script = "cat /proc/keys | wc -c; touch /proc/sys/kernel/domainname 2>&1 | grep -c -i read-only; sleep 1000"
