@@ -382,6 +382,15 @@ RESOURCES: tuple[ApiResource, ...] = (
         fields=("spec.signerName",),
         path_name=True,
     ),
+    ApiResource(
+        "certificates.k8s.io",
+        "v1",
+        "clustertrustbundles",
+        "ClusterTrustBundle",
+        namespaced=False,
+        fields=("spec.signerName",),
+        path_name=True,
+    ),
     ApiResource("coordination.k8s.io", "v1", "leases", "Lease"),
     ApiResource("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", has_generation=True),
     ApiResource(

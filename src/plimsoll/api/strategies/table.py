@@ -12,7 +12,7 @@ from plimsoll.api.strategies.admission import (
     WebhookStrategy,
 )
 from plimsoll.api.strategies.base import Strategy
-from plimsoll.api.strategies.certificates import CertificateRequestStrategy
+from plimsoll.api.strategies.certificates import CertificateRequestStrategy, TrustBundleStrategy
 from plimsoll.api.strategies.cluster import (
     ConfigMapStrategy,
     EventStrategy,
@@ -51,6 +51,7 @@ from plimsoll.api.strategies.workloads import (
 
 _STRATEGIES: dict[str, type[Strategy]] = {
     "certificatesigningrequests": CertificateRequestStrategy,
+    "clustertrustbundles": TrustBundleStrategy,
     "clusterrolebindings": BindingStrategy,
     "clusterroles": RoleStrategy,
     "configmaps": ConfigMapStrategy,
