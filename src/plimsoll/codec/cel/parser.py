@@ -164,7 +164,7 @@ class _Parser:
         self.index += 1
         if (mark := self.take("(")) is not None:
             args = self._arguments()
-            return self._global(Call(mark.at, name.text, args), name)
+            return self._global(Call(mark.at, name.text, args))
         if name.text in RESERVED:
             raise CompileError(self.text, name.at, f"reserved identifier: {name.text}")
         return Ident(name.at, name.text)
@@ -243,7 +243,7 @@ class _Parser:
 
     # --- macros ---
 
-    def _global(self, call: Call, name: Token) -> Node:
+    def _global(self, call: Call) -> Node:
         if call.name == "has" and len(call.args) == 1:
             argument = call.args[0]
             if not isinstance(argument, Select) or argument.optional:

@@ -24,7 +24,7 @@ CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTo
 
 
 def _struct(shown: str, fields: dict[str, Type]) -> Type:
-    return Type("object", fields=fields.get, shown=shown, exact_names=True)
+    return Type("object", fields=fields.get, shown=shown)
 
 
 _KIND = _struct("GroupVersionKind", {"group": STRING, "version": STRING, "kind": STRING})

@@ -27,7 +27,6 @@ REJECTED = "the server rejected our request due to an error in our request"
 _INDEX = re.compile(r"-?[0-9]{1,9}")
 _OPERATION_FIELDS = frozenset({"op", "path", "from", "value"})
 _MAX_PROBLEMS = 100
-_MISSING = object()
 
 
 class PatchError(StructuredError):
