@@ -1,0 +1,188 @@
+"""`plimsoll attach` on cgroup v2, in a guest: the values are in the kernel at every level, stay there, and protect."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from plimsoll.cli.attach.running import _Silent
+from plimsoll.runtime.cri.runtime import CriRuntime
+from plimsoll.runtime.interface import CriResources
+from plimsoll.runtime.nri.messages import unified_update
+from plimsoll.runtime.nri.plugin import NriSession
+from tests.kernel.attach_bench import AttachBench, NriContainerd, Pod, containerd_release, ending
+from tests.kernel.containerd import running
+from tests.kernel.containerd_checks import MIB
+from tests.kernel.guest import GUEST_VARIABLE
+
+SYSTEMD = "systemd" in os.environ[GUEST_VARIABLE]
+HANDLER = os.environ.get("PLIMSOLL_CRI_HANDLER", "")
+ROOT = "/plimsolltest"
+BURSTABLE = {"requests": {"memory": "48Mi"}, "limits": {"memory": "128Mi"}}
+GUARANTEED = {"limits": {"cpu": "100m", "memory": "64Mi"}}
+GIVEN = CriResources(cpu_shares=2, memory_limit_bytes=128 * MIB, oom_score_adj=900)
+# 48Mi + (128Mi − 48Mi) · 0.9 = 120Mi; the kubelet's formula, 02 §6.1
+HIGH = str(120 * MIB)
+POLICY = {"memoryQoS": "tiered", "memoryThrottlingFactor": 0.9, "oomGroup": "container", "memoryReserve": "64Mi"}
+# What the container itself finds when it begins, and then a pause.
+SHOWS = ("sh", "-c", "cat /sys/fs/cgroup/memory.low /sys/fs/cgroup/memory.high; echo ready; sleep 1000")
+# Page cache in the container's own file system, which is on the disk; each byte is read again, twice.
+CACHES = ("sh", "-c", "dd if=/dev/zero of=/f bs=1M count=40; sync; cat /f /f >/dev/null; echo ready; sleep 1000")
+STREAMS = (
+    "sh",
+    "-c",
+    "for i in 1 2 3 4 5; do dd if=/dev/zero of=/g bs=1M count=60; sync; cat /g >/dev/null; done; echo ready; sleep 1000",
+)
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[NriContainerd]:
+    started = NriContainerd(Path(tempfile.mkdtemp(prefix="nri-", dir="/scratch")), systemd=SYSTEMD, network=False)
+    with running(started):
+        yield started
+
+
+@pytest.fixture
+async def bench(daemon: NriContainerd, tmp_path: Path) -> AsyncIterator[AttachBench]:
+    runtime = CriRuntime(daemon.socket, handler=HANDLER)
+    await runtime.open()
+    with ending(AttachBench(daemon, runtime, ROOT, tmp_path, systemd=SYSTEMD)) as made:
+        yield made
+    left = await runtime.seen()
+    for container in left.containers:
+        await runtime.stop_container(container.id, 0)
+        await runtime.remove_container(container.id)
+    for sandbox in left.sandboxes:
+        await runtime.remove_sandbox(sandbox.id)
+    await runtime.close()
+
+
+async def first_lines(bench: AttachBench, pod: Pod) -> list[str]:
+    assert pod.container is not None
+    await bench.logged(pod.container, "ready")
+    return [line.split(" F ")[1] for line in bench.runtime.log_file(pod.container).read_text().splitlines()]
+
+
+def memory(bench: AttachBench, path: str) -> dict[str, str]:
+    return {file: bench.read(path, f"memory.{file}") for file in ("min", "low", "high", "oom.group")}
+
+
+async def test_every_level_holds_and_detach_restores(bench: AttachBench) -> None:
+    await asyncio.to_thread(bench.attach, "enforce", POLICY)
+    burstable, guaranteed = bench.pod("burstable", BURSTABLE), bench.pod("guaranteed", GUARANTEED)
+    await bench.start(burstable, SHOWS, GIVEN)
+    assert (await first_lines(bench, burstable))[:2] == [str(48 * MIB), HIGH]  # before the first instruction
+    await bench.start(guaranteed, SHOWS, CriResources(cpu_shares=102, memory_limit_bytes=64 * MIB))
+    safe = str(64 * MIB * 90 // 100 // 4096 * 4096)  # memory.min leaves room for page cache
+    levels = {
+        burstable.container_path: {"low": str(48 * MIB), "high": HIGH, "oom.group": "1", "min": "0"},
+        burstable.cgroup: {"low": str(48 * MIB), "min": "0", "high": "max", "oom.group": "0"},
+        bench.level("burstable"): {"low": str(48 * MIB), "min": "0", "high": "max", "oom.group": "0"},
+        guaranteed.container_path: {"min": safe, "low": "0", "high": "max", "oom.group": "1"},
+        guaranteed.cgroup: {"min": safe, "low": "0", "high": "max", "oom.group": "0"},
+        bench.level(): {"min": safe, "low": str(48 * MIB), "high": "max", "oom.group": "0"},
+    }
+
+    def differing() -> dict[str, Any]:
+        found = {path: memory(bench, path) for path in levels}
+        return {path: (found[path], wanted) for path, wanted in levels.items() if found[path] != wanted}
+
+    await bench.settled(lambda: not differing())
+
+    # A kubelet's resize, with the memory.high that a kubelet without Memory QoS sends.
+    assert burstable.container is not None
+    update = CriResources(cpu_shares=4, memory_limit_bytes=160 * MIB, unified={"memory.high": "max"})
+    await bench.runtime.update_container(burstable.container.id, update)
+    assert bench.read(burstable.container_path, "memory.max") == str(160 * MIB)
+    assert bench.read(burstable.container_path, "memory.high") == HIGH
+    assert bench.read(burstable.container_path, "memory.low") == str(48 * MIB)
+
+    if SYSTEMD:  # values of the levels above are properties of their units
+        for command in ("daemon-reload", "daemon-reexec"):
+            subprocess.run(["systemctl", command], check=True, timeout=120)
+            kept = {path: wanted for path, wanted in levels.items() if not path.endswith(".scope")}
+            assert {path: memory(bench, path) for path in kept} == kept, command
+        await bench.settled(lambda: not differing())
+
+    # A person writes a value: it is written again, and counted.
+    (bench.directory(burstable.cgroup, "memory.low") / "memory.low").write_text("0")
+    bench.show(bench.pod("other", {}))  # any event makes it look
+    await bench.settled(lambda: not differing())
+    assert sum(bench.status()["reasserts"].values()) >= 1
+
+    # attach and containerd are killed and come back.
+    bench.end(signal.SIGKILL)
+    bench.daemon.stop(signal.SIGKILL)
+    await asyncio.to_thread(bench.daemon.start)
+    await asyncio.to_thread(bench.attach, "enforce", POLICY)
+    await bench.settled(lambda: not differing())
+
+    bench.end(signal.SIGKILL)
+    done = await asyncio.to_thread(bench.detach)
+    assert {each["outcome"] for each in done} <= {"restored", "already"}, done
+    before = {"min": "0", "low": "0", "high": "max", "oom.group": "0"}
+    assert {path: memory(bench, path) for path in levels} == dict.fromkeys(levels, before)
+    # … and a later resize does not bring them back: the runtime has forgotten them too.
+    await bench.runtime.update_container(burstable.container.id, CriResources(memory_limit_bytes=144 * MIB))
+    left = memory(bench, burstable.container_path)
+    print(f"MEASURED after detach and an update by the kubelet, containerd {containerd_release()}: {left}")
+    if containerd_release() >= (2, 1):
+        assert left == before
+
+
+async def test_whether_the_runtime_applies_unified_on_update(bench: AttachBench) -> None:
+    """The measured answer of this containerd: containerd 2.1 does, an older one drops it."""
+    pod = bench.pod("plain", BURSTABLE)
+    await bench.start(pod, SHOWS, GIVEN)
+    assert pod.container is not None
+    session = NriSession(bench.daemon.nri_socket, "asks", "90", _Silent())
+    running_session = asyncio.create_task(session.once())
+    assert await session.ready(60)
+    failed = await session.update([unified_update(pod.container.id, {"memory.high": str(100 * MIB)})])
+    applied = bench.read(pod.container_path, "memory.high") == str(100 * MIB)
+    running_session.cancel()
+    await asyncio.gather(running_session, return_exceptions=True)
+    print(f"MEASURED unsolicited update with unified, containerd {containerd_release()}: {applied=} {failed=}")
+    assert applied == (containerd_release() >= (2, 1))
+
+
+async def kept_cache(bench: AttachBench, name: str) -> int:
+    """The page cache of a Burstable pod within its request, after another pod has read much more than there is room."""
+    top = ROOT if not SYSTEMD else f"{ROOT}.slice"
+    keeper, stream = bench.pod(f"keeps-{name}", BURSTABLE), bench.pod(f"streams-{name}", {})
+    await bench.start(keeper, CACHES, GIVEN)
+    await first_lines(bench, keeper)
+    (bench.directory(top, "memory.max") / "memory.max").write_text(str(110 * MIB))
+    try:
+        await bench.start(stream, STREAMS, CriResources(cpu_shares=2))
+        await first_lines(bench, stream)
+        stat = bench.read(keeper.container_path, "memory.stat")
+    finally:
+        (bench.directory(top, "memory.max") / "memory.max").write_text("max")
+    for pod in (keeper, stream):
+        assert pod.container is not None
+        await bench.runtime.stop_container(pod.container.id, 0)
+        await bench.runtime.remove_container(pod.container.id)
+        await bench.runtime.remove_sandbox(pod.sandbox_id)
+        (bench.manifests / f"{pod.uid}.json").unlink()
+    return int(re.findall(r"^file (\d+)", stat, re.M)[0])
+
+
+async def test_protected_page_cache_is_kept_with_attach_and_lost_without(bench: AttachBench) -> None:
+    without = await kept_cache(bench, "without")
+    await asyncio.to_thread(bench.attach, "enforce", POLICY)
+    with_attach = await kept_cache(bench, "with")
+    print(
+        f"MEASURED page cache of 40 MiB after the stream: without {without / MIB:.1f} MiB, with {with_attach / MIB:.1f} MiB"
+    )
+    assert with_attach >= 36 * MIB
+    assert without <= 20 * MIB
