@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable
 
@@ -33,7 +34,7 @@ def test_attach_in_a_guest(
     try:
         required(PROGRAMS)
         argv = pytest_argv("tests/kernel/in_guest/test_attach.py")
-        done = uml.run(guest, argv, 400.0, {"PLIMSOLL_CRI_HANDLER": handler})
+        done = uml.run(guest, argv, 400.0, {"PLIMSOLL_CRI_HANDLER": handler, "PATH": os.environ["PATH"]})
     except GuestMissingError as problem:
         pytest.skip(f"attach in {guest.name}: {problem}")
     tests = inner_tests(done)

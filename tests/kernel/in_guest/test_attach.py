@@ -22,7 +22,7 @@ from plimsoll.runtime.nri.plugin import NriSession
 from tests.kernel.attach_bench import AttachBench, NriContainerd, Pod, containerd_release, ending
 from tests.kernel.containerd import running
 from tests.kernel.containerd_checks import MIB
-from tests.kernel.guest import GUEST_VARIABLE
+from tests.kernel.guest import GUEST_VARIABLE, JOB_VARIABLE
 
 SYSTEMD = "systemd" in os.environ[GUEST_VARIABLE]
 HANDLER = os.environ.get("PLIMSOLL_CRI_HANDLER", "")
@@ -64,6 +64,12 @@ async def bench(daemon: NriContainerd, tmp_path: Path) -> AsyncIterator[AttachBe
     for sandbox in left.sandboxes:
         await runtime.remove_sandbox(sandbox.id)
     await runtime.close()
+
+
+def measured(text: str) -> None:
+    """For the report of the guest."""
+    with open(Path(os.environ[JOB_VARIABLE], "measured"), "a", encoding="utf-8") as file:
+        file.write(f"{text}\n")
 
 
 async def first_lines(bench: AttachBench, pod: Pod) -> list[str]:
@@ -108,7 +114,7 @@ async def test_every_level_holds_and_detach_restores(bench: AttachBench) -> None
 
     if SYSTEMD:  # values of the levels above are properties of their units
         for command in ("daemon-reload", "daemon-reexec"):
-            subprocess.run(["systemctl", command], check=True, timeout=120)
+            await asyncio.to_thread(subprocess.run, ["systemctl", command], check=True, timeout=120)
             kept = {path: wanted for path, wanted in levels.items() if not path.endswith(".scope")}
             assert {path: memory(bench, path) for path in kept} == kept, command
         await bench.settled(lambda: not differing())
@@ -134,7 +140,7 @@ async def test_every_level_holds_and_detach_restores(bench: AttachBench) -> None
     # … and a later resize does not bring them back: the runtime has forgotten them too.
     await bench.runtime.update_container(burstable.container.id, CriResources(memory_limit_bytes=144 * MIB))
     left = memory(bench, burstable.container_path)
-    print(f"MEASURED after detach and an update by the kubelet, containerd {containerd_release()}: {left}")
+    measured(f"after detach and an update by the kubelet, containerd {containerd_release()}: {left}")
     if containerd_release() >= (2, 1):
         assert left == before
 
@@ -151,7 +157,7 @@ async def test_whether_the_runtime_applies_unified_on_update(bench: AttachBench)
     applied = bench.read(pod.container_path, "memory.high") == str(100 * MIB)
     running_session.cancel()
     await asyncio.gather(running_session, return_exceptions=True)
-    print(f"MEASURED unsolicited update with unified, containerd {containerd_release()}: {applied=} {failed=}")
+    measured(f"unsolicited update with unified, containerd {containerd_release()}: {applied=} {failed=}")
     assert applied == (containerd_release() >= (2, 1))
 
 
@@ -181,8 +187,8 @@ async def test_protected_page_cache_is_kept_with_attach_and_lost_without(bench: 
     without = await kept_cache(bench, "without")
     await asyncio.to_thread(bench.attach, "enforce", POLICY)
     with_attach = await kept_cache(bench, "with")
-    print(
-        f"MEASURED page cache of 40 MiB after the stream: without {without / MIB:.1f} MiB, with {with_attach / MIB:.1f} MiB"
+    measured(
+        f"page cache of 40 MiB after the stream: without {without / MIB:.1f} MiB, with {with_attach / MIB:.1f} MiB"
     )
     assert with_attach >= 36 * MIB
     assert without <= 20 * MIB

@@ -66,6 +66,7 @@ class TtrpcPeer:
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._next_stream = 1  # a client's streams are odd
         self._tasks: set[asyncio.Task[None]] = set()
+        self.closed = False
 
     async def run(self) -> None:
         """Read until the other side closes. Raises FramingError if it does not speak ttrpc."""
@@ -81,6 +82,7 @@ class TtrpcPeer:
         except ConnectionError:
             return  # the same as an end
         finally:
+            self.closed = True
             self._fail_all()
             await cancel_all(self._tasks)
             self._writer.close()

@@ -110,7 +110,12 @@ class NriSession:
         running = asyncio.create_task(peer.run())
         try:
             request = m.RegisterPluginRequest(self._name, self._index)
-            await peer.call(m.RUNTIME_SERVICE, "RegisterPlugin", encode(request), CALL_S)
+            try:
+                await peer.call(m.RUNTIME_SERVICE, "RegisterPlugin", encode(request), CALL_S)
+            except TtrpcError:
+                if peer.closed:
+                    await running  # its error says why
+                raise
             ready = asyncio.create_task(self._ready.wait())
             await asyncio.wait({running, ready}, timeout=CALL_S, return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
