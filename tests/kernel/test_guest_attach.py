@@ -44,3 +44,5 @@ def test_attach_in_a_guest(
                 pytest.fail(f"in {guest.name}: {test.name}\n{test.text}", pytrace=False)
     assert tests and done.status in (0, 1), done.report()
     exercised("runtime", f"attach with {handler}, {done.described('uml')}")
+    for line in done.files.get("measured", b"").decode().splitlines():
+        exercised("attach", f"{handler}, {guest.name}: {line}")

@@ -16,6 +16,7 @@ from plimsoll.linux.processes import oom_score_adj
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
 from tests.kernel.attach_bench import AttachBench, NriContainerd, ending, skip_reason
+from tests.kernel.attach_kills import KillBench, check_kills
 from tests.kernel.containerd import cgroup_parent, running
 from tests.kernel.containerd_checks import MIB
 
@@ -103,3 +104,14 @@ async def test_values_at_create_on_update_after_restarts_and_after_detach(bench:
     for pod in (first, second, third):
         assert bench.read(pod.container_path, BURST) == "0"
     assert [oom_score_adj(each.container.pid) for each in (first, third)] == [wanted, 500]  # type: ignore[union-attr]
+
+
+async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores_them(tmp_path: Path) -> None:
+    """Without containerd, on a tree without processes. `./dev prove attach` does it at every write of 50 pods."""
+    if os.geteuid() != 0 or this_host().version != 1:
+        pytest.skip("attach on cgroup v1: needs root and a host with v1")
+    tmp_path.chmod(0o700)
+    with cgroup_parent() as root:
+        bench = KillBench(root, 3, tmp_path)
+        await bench.make()
+        assert await check_kills(bench, range(1, 8)) >= 14

@@ -32,7 +32,7 @@ class FakeRuntime:
 
     async def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.peer = TtrpcPeer(reader, writer, self._handle, serves=m.RUNTIME_CONNECTION, calls=m.PLUGIN_CONNECTION)
-        with contextlib.suppress(FramingError):
+        with contextlib.suppress(FramingError, asyncio.CancelledError):
             await self.peer.run()
 
     async def _handle(self, service: str, method: str, payload: bytes) -> bytes:
