@@ -22,7 +22,6 @@ from plimsoll.attach.writer import AttachWriter
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.codec.lean.audited_pod import audited_pod
 from plimsoll.rules.attach.policy import AttachPolicy, Switches
-from plimsoll.rules.audit.evidence import AuditedPod
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.profile import profile_of
@@ -46,7 +45,7 @@ class KillBench:
         config = reading({"cgroupRoot": root, "cgroupDriver": "cgroupfs", "failCgroupV1": False}, profile).config
         machine = Machine(2, MEMORY_BYTES, {}, 0, name="n")
         self.setting: NodeConfig = resolved(machine, config, profile, cgroup_version=self.driver.version)
-        self.pods = [_pod(index) for index in range(pods)]
+        self.pods = [audited_pod(msgspec.json.encode(pod_document(index))) for index in range(pods)]
         self.paths = [root, f"{root}/kubepods", f"{root}/kubepods/burstable"]
         for index in range(pods):
             path = f"{root}/kubepods/burstable/poduid-{index}"
@@ -105,15 +104,14 @@ class KillBench:
         return done
 
 
-def _pod(index: int) -> AuditedPod:
-    document = {
+def pod_document(index: int) -> dict[str, Any]:
+    return {
         "metadata": {"name": f"p{index}", "namespace": "default", "uid": f"uid-{index}"},
         "spec": {"containers": [{"name": "main", "image": "i", "resources": RESOURCES}]},
         "status": {
             "containerStatuses": [{"name": "main", "containerID": f"containerd://id{index}", "state": {"running": {}}}]
         },
     }
-    return audited_pod(msgspec.json.encode(document))
 
 
 def _kill_at(number: int, moment: Moment) -> None:

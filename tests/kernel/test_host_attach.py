@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -16,7 +19,7 @@ from plimsoll.linux.processes import oom_score_adj
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
 from tests.kernel.attach_bench import AttachBench, NriContainerd, ending, skip_reason
-from tests.kernel.attach_kills import KillBench, check_kills
+from tests.kernel.attach_kills import KillBench, check_kills, pod_document
 from tests.kernel.containerd import cgroup_parent, running
 from tests.kernel.containerd_checks import MIB
 
@@ -110,8 +113,32 @@ async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores
     """Without containerd, on a tree without processes. `./dev prove attach` does it at every write of 50 pods."""
     if os.geteuid() != 0 or this_host().version != 1:
         pytest.skip("attach on cgroup v1: needs root and a host with v1")
-    tmp_path.chmod(0o700)
     with cgroup_parent() as root:
         bench = KillBench(root, 3, tmp_path)
         await bench.make()
         assert await check_kills(bench, range(1, 8)) >= 14
+
+
+async def test_observe_once_shows_what_would_be_written_and_changes_nothing(tmp_path: Path) -> None:
+    if os.geteuid() != 0 or this_host().version != 1:
+        pytest.skip("attach on cgroup v1: needs root and a host with v1")
+    with cgroup_parent() as root:
+        bench = KillBench(root, 2, tmp_path)
+        await bench.make()
+        before = bench.tree()
+        files = {
+            "pods.json": {"kind": "List", "items": [pod_document(index) for index in range(2)]},
+            "kubelet.json": {"cgroupRoot": root, "cgroupDriver": "cgroupfs", "failCgroupV1": False},
+            "policy.json": {"cpuBurstPercent": 20, "memoryQoS": "hard"},
+        }
+        for name, content in files.items():
+            await asyncio.to_thread((tmp_path / name).write_text, json.dumps(content))
+        words = ["--pods", "pods.json", "--config", "kubelet.json", "--policy", "policy.json", "--profile", "1.36"]
+        arguments = [sys.executable, "-m", "plimsoll", "attach", "--mode", "observe", "--once", *words, "-o", "json"]
+        said = await asyncio.to_thread(subprocess.run, arguments, cwd=tmp_path, capture_output=True, check=True)
+        status = json.loads(said.stdout)
+        assert bench.tree() == before
+    pending = {(each["level"], each["file"], each["found"], each["wanted"]) for each in status["pending"]}
+    assert pending == {("pod", BURST, "0", "10000"), ("container", BURST, "0", "10000")}
+    assert len(status["pending"]) == 4
+    assert "memoryQoS is ignored: cgroup v1" in status["problems"][0]

@@ -65,10 +65,7 @@ async def _cost(root: str, directory: Path) -> dict[str, Any]:
         runtime.containers = tuple(_container(root, index) for index in range(PODS))
         words = ["attach", "--mode", "enforce", "--policy", "policy.json", "--pods", "pods", "--config", "kubelet.json"]
         words += ["--profile", "1.36", "--nri-socket", str(socket), "--state-dir", "state"]
-        with open(directory / "log", "wb") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "plimsoll", *words], cwd=directory, stdout=log, stderr=log
-            )
+        process = _started(directory, words)
         try:
             async with asyncio.timeout(60):
                 await runtime.synchronized.wait()
@@ -99,6 +96,11 @@ async def _cost(root: str, directory: Path) -> dict[str, Any]:
             process.wait()
             if process.returncode:
                 sys.stderr.write((directory / "log").read_text()[-2000:])
+
+
+def _started(directory: Path, words: list[str]) -> subprocess.Popen[bytes]:
+    with open(directory / "log", "wb") as log:
+        return subprocess.Popen([sys.executable, "-m", "plimsoll", *words], cwd=directory, stdout=log, stderr=log)
 
 
 def _document(index: int) -> dict[str, Any]:

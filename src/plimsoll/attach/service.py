@@ -13,7 +13,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from typing import Literal
 
 import msgspec
@@ -72,17 +72,22 @@ class AttachService:
         self._wake = Wakeup()
         page_size = setting.policy.page_size
         self.plugin = AttachPlugin(
-            book, journal, self.meters, self._container_target, self._acts, self._has, self._wake.set, page_size
+            book, journal, self.meters, self._container_target, self._acts, self._has, self._changed, page_size
         )
-        book.changed = self._wake.set
+        book.changed = self._changed
         self.watchdog = Watchdog(writer, self.meters, acts=scope.mode != "observe")
         self.decision = Decision(())
+        self._decided_for: AttachPolicy | None = None  # None: something has changed since
         self.pending: list[Change] = []
         self.reasserts: dict[str, int] = {}
         self._overwritten_s: dict[str, list[float]] = {}
         self._abandoned: set[str] = set()
         self._reported: set[str] = set()
         self._problems = switch_problems(policy(), setting, os.path.exists("/proc/pressure/memory"))
+
+    def _changed(self) -> None:
+        self._decided_for = None
+        self._wake.set()
 
     # Deciding
 
@@ -102,10 +107,10 @@ class AttachService:
             ids = self.plugin.ids(uid)  # the runtime knows better than the API
         return AttachedPod(known.pod, ids)
 
-    def _decided(self) -> Decision:
+    def _decided(self, policy: AttachPolicy) -> Decision:
         ended = ("Succeeded", "Failed")
         pods = [self._attached(uid) for uid, each in self.book.pods.items() if each.pod.status.phase not in ended]
-        return decided(pods, self._policy(), self.setting, self.in_scope)
+        return decided(pods, policy, self.setting, self.in_scope)
 
     def _container_target(self, uid: str, name: str, container_id: str) -> Target | None:
         """One container alone: its answer must not wait until all pods are computed."""
@@ -137,7 +142,9 @@ class AttachService:
     async def round(self) -> None:
         """One look at everything."""
         self.writer.runtime_updates_unified = self.plugin.updates_unified and self.setting.policy.cgroup_version == 2
-        self.decision = self._decided()
+        policy = self._policy()
+        if policy is not self._decided_for:
+            self.decision, self._decided_for = self._decided(policy), policy
         for note in self.decision.notes:
             if note not in self._reported:
                 self._reported.add(note)
@@ -154,7 +161,7 @@ class AttachService:
         self.pending = [_change(write) for write in writes]
         if self.scope.mode != "observe":
             await self._apply(writes)
-            await self._clean_up()
+            await self._clean_up(observed.keys())
         self._publish()
 
     def _may_write(self, write: PlannedWrite) -> bool:
@@ -216,12 +223,14 @@ class AttachService:
             self._reported.add(text)
             log.error("%s", text)
 
-    async def _clean_up(self) -> None:
+    async def _clean_up(self, seen: Set[str]) -> None:
         """Forget cgroups that are gone, and restore what the policy no longer asks for."""
         gone = [
             entry
             for entry in self.journal.entries.values()
-            if entry.container_id not in self.plugin.containers and self.writer.read(entry.path, ()) is None
+            if entry.path not in seen
+            and entry.container_id not in self.plugin.containers
+            and self.writer.read(entry.path, ()) is None
         ]
         self.journal.forget(gone)
         if not self.book.synced:

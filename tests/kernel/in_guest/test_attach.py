@@ -197,7 +197,6 @@ async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores
     """Memory files of every level, in the kernel; `./dev prove attach` has more pods."""
     if SYSTEMD:
         pytest.skip("the tree of this test has no units")
-    tmp_path.chmod(0o700)
     with cgroup_parent() as root:
         kills = KillBench(root, 2, tmp_path)
         await kills.make()

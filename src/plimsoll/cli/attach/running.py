@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import tempfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,8 @@ async def _serve(mode: Mode, options: Mapping[str, Any]) -> int:
                 task.cancel()
     finally:
         service.journal.close()
+        if isinstance(service.writer.driver, SystemdCgroups):
+            await service.writer.driver.close()
         if source.transport is not None:
             await source.transport.close()
     return 0
@@ -111,7 +114,8 @@ async def _serve(mode: Mode, options: Mapping[str, Any]) -> int:
 
 def run_once(options: Mapping[str, Any]) -> int:
     """What would be written now."""
-    return asyncio.run(_once(options))
+    with tempfile.TemporaryDirectory(prefix="plimsoll-") as directory:  # beside an attach that may run here
+        return asyncio.run(_once({**options, "state_dir": directory}))
 
 
 async def _once(options: Mapping[str, Any]) -> int:
