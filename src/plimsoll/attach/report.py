@@ -40,7 +40,7 @@ class AttachStatus(msgspec.Struct, frozen=True, rename="camel"):
     time_s: float
     pods: int = 0
     containers: int = 0
-    held: int = 0  # files that have a value of attach
+    files: int = 0  # files that have a value of attach
     pending: tuple[Change, ...] = ()  # in observe: what would be written; otherwise what failed
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class AttachMeters:
         self.reasserts = Counter(
             "plimsoll_attach_reasserts_total", "Values written again because they were overwritten.", ("by",)
         )
-        self.held = Gauge("plimsoll_attach_files", "Control files that have a value of attach.")
+        self.files = Gauge("plimsoll_attach_files", "Control files that have a value of attach.")
         self.pending = Gauge("plimsoll_attach_pending_changes", "Control files that differ from the policy.")
         self.connected = Gauge("plimsoll_attach_connected", "Whether the container runtime is connected.")
         self.parked = Counter("plimsoll_attach_parked_total", "Containers found parked at memory.high.", ("action",))
@@ -74,5 +74,5 @@ class AttachMeters:
             self.registry.add(each)
 
     def _all(self) -> Iterable[Counter | Gauge | Histogram]:
-        yield from (self.answers, self.late, self.writes, self.failures, self.reasserts, self.held, self.pending)
+        yield from (self.answers, self.late, self.writes, self.failures, self.reasserts, self.files, self.pending)
         yield from (self.connected, self.parked, self.reclaimed)

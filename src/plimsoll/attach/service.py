@@ -235,16 +235,16 @@ class AttachService:
         self.journal.forget(gone)
         if not self.book.synced:
             return
-        old = [entry for entry in obsolete(self.decision.targets, self.journal.entries) if not self._is_held(entry)]
+        old = [entry for entry in obsolete(self.decision.targets, self.journal.entries) if not self._must_stay(entry)]
         for each in await self.writer.restore(old):
             log.info("%s: %s → %s: %s", each.path, each.file, each.value, each.outcome)
 
-    def _is_held(self, entry: Entry) -> bool:
+    def _must_stay(self, entry: Entry) -> bool:
         """A repaired process keeps its score; before the runtime is connected, its containers are not known."""
         return entry.path.startswith(PROC) or (bool(entry.container_id) and not self.plugin.is_synchronized)
 
     def _publish(self) -> None:
-        self.meters.held.set(len(self.journal.entries))
+        self.meters.files.set(len(self.journal.entries))
         self.meters.pending.set(len(self.pending))
         session = self.writer.session
         connected = session is not None and session.connected

@@ -45,10 +45,10 @@ def status_lines(status: AttachStatus) -> Iterator[str]:
     age_s = max(time.time() - status.time_s, 0)
     runtime = f"{status.runtime}{'' if status.connected else ' (not connected)'}" if status.runtime else "no runtime"
     yield inert(f"{status.mode} on node {status.node}: {runtime}, {status.pods} pods, {age_s:.0f} s ago")
-    yield f"files with a value of attach: {status.held}; late answers: {status.late_answers}"
+    yield f"files with a value of attach: {status.files}; late answers: {status.late_answers}"
     for by, count in sorted(status.reasserts.items()):
         yield f"written again {count} times, overwritten by {by}"
-    yield from (inert(f"left alone, another program writes it: {path}") for path in status.abandoned)
+    yield from (inert(f"not changed any longer, another program writes it: {path}") for path in status.abandoned)
     yield from (inert(f"problem: {problem}") for problem in status.problems)
     yield from (inert(f"note: {note}") for note in status.notes[:MOST_LINES])
     for each in status.above_high:

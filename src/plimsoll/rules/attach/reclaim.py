@@ -2,7 +2,7 @@
 
 The kernel reclaims only when memory is short. Reclaiming a little at a time before that keeps memory free and costs the
 container nothing, as long as it does not need the pages again. PSI shows whether it does: a container that waits for
-memory is left alone. The CPU time of the reclaim has a budget, because the kernel spends it on our account.
+memory is not reclaimed from. The CPU time of the reclaim has a budget, because the kernel spends it on our account.
 
 One step is 1 % of the usage, at least 1 MiB, never below the protection (memory.min and memory.low), and only if the
 container stalled for less than 0.1 % of the time since the last sample.

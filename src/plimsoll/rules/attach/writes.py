@@ -1,7 +1,7 @@
 """Which writes lead from the observed files to the desired ones, which ones lead back, and who overwrote a value.
 
 The journal has one entry per file that attach has written or is about to write: the value before, and the last value
-of attach. Whatever happens in between, a file has one of the two, or a third one that somebody else has written. A
+of attach. Whatever happens in between, a file has one of the two, or a third one of another writer. A
 third value is never restored over: it is not ours.
 """
 
@@ -41,7 +41,7 @@ class PlannedWrite(msgspec.Struct, frozen=True):
     found: str
     wanted: str
     entry: Entry  # to be journalled first
-    overwritten: bool = False  # attach had written it, and somebody has changed it
+    overwritten: bool = False  # attach had written it, and another process has changed it
 
 
 Outcome = Literal["restored", "already", "changed by another", "gone", "failed"]

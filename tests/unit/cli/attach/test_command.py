@@ -55,11 +55,11 @@ def test_status_and_detach_without_an_attach(tmp_path: Path) -> None:
 
 
 def test_the_last_status(tmp_path: Path) -> None:
-    status = AttachStatus("enforce", 1, "n1", "containerd v2.1.9", False, True, time.time(), pods=3, held=7)
+    status = AttachStatus("enforce", 1, "n1", "containerd v2.1.9", False, True, time.time(), pods=3, files=7)
     (tmp_path / "status.json").write_bytes(msgspec.json.encode(status))
     ran = run("attach", "--status", "--state-dir", str(tmp_path))
     assert ran.code == 1 and "no attach runs now" in ran.out and "containerd v2.1.9 (not connected), 3 pods" in ran.out
-    assert msgspec.json.decode(run("attach", "--status", "-o", "json", "--state-dir", str(tmp_path)).out)["held"] == 7
+    assert msgspec.json.decode(run("attach", "--status", "-o", "json", "--state-dir", str(tmp_path)).out)["files"] == 7
 
 
 def test_the_table_of_what_would_be_written() -> None:

@@ -37,12 +37,12 @@ def test_a_long_message_is_split_for_the_buffer_of_the_peer() -> None:
 def test_any_cut_of_the_stream_gives_the_same_messages(bodies: list[bytes], cuts: list[int]) -> None:
     sent = [TtrpcMessage(2 * index + 1, REQUEST, body) for index, body in enumerate(bodies)]
     stream = b"".join(framed(1, message) for message in sent)
-    frames, messages, got, at, turn = FrameReader(), MessageReader(), [], 0, 0
+    frames, messages, got, at, step = FrameReader(), MessageReader(), [], 0, 0
     while at < len(stream):
-        size = cuts[turn % len(cuts)]
+        size = cuts[step % len(cuts)]
         for _, payload in frames.feed(stream[at : at + size]):
             got += messages.feed(payload)
-        at, turn = at + size, turn + 1
+        at, step = at + size, step + 1
     assert got == sent
 
 

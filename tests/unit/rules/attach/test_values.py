@@ -118,7 +118,7 @@ def test_scores_are_expected_only_with_the_switch() -> None:
     assert not decided(pods, AttachPolicy(), node()).targets
 
 
-def test_cgroup_v1_and_a_kubelet_with_memory_qos_are_left_alone() -> None:
+def test_cgroup_v1_and_a_kubelet_with_memory_qos_are_left_as_they_are() -> None:
     assert not decided([attached("b", BURSTABLE)], TIERED, node(1)).targets
     own = node(featureGates={"MemoryQoS": True})
     assert not decided([attached("b", BURSTABLE)], TIERED, own).targets
