@@ -188,6 +188,14 @@ async def test_a_runtime_that_lies_changes_nothing(
     assert not node.journal.entries
 
 
+async def test_ids_that_are_paths_are_not_known(tmp_path: Path) -> None:
+    node = AttachNode(tmp_path / "s")
+    pod, container = await node.pod("a")
+    bad = [msgspec.structs.replace(container, id=each, state=m.RUNNING) for each in ("../x", "a/b", "", "x" * 500)]
+    node.service.plugin.synchronized([pod], bad)
+    assert node.service.plugin.containers == {}
+
+
 async def test_a_container_of_an_unknown_pod_waits_and_the_runtime_gives_up(tmp_path: Path) -> None:
     node = AttachNode(tmp_path / "s")
     pod, container = await node.pod("a")

@@ -148,7 +148,8 @@ async def test_what_is_not_a_runtime_is_refused(path: Path) -> None:
         async with fake_runtime(path):
             os.chown(path, 1234, 1234)
             with pytest.raises(NriError, match="belongs to uid 1234: only a runtime of root is trusted"):
-                await session.once()
+                async with asyncio.timeout(60):
+                    await session.once()
 
 
 @pytest.mark.parametrize(
@@ -174,7 +175,8 @@ async def test_a_fake_runtime(path: Path, data: bytes, error: type[Exception] | 
     server = await asyncio.start_unix_server(talk, path)
     try:
         with pytest.raises(error or TtrpcError):
-            await NriSession(path, "plimsoll", "95", plugin).once()
+            async with asyncio.timeout(60):
+                await NriSession(path, "plimsoll", "95", plugin).once()
     finally:
         server.close()
     assert plugin.seen == []
@@ -192,6 +194,7 @@ async def test_a_flood_of_requests_is_cut_off(path: Path) -> None:
     server = await asyncio.start_unix_server(runtime.connected, path)
     try:
         with pytest.raises(FramingError, match="more than 256 requests at once"):
-            await NriSession(path, "plimsoll", "95", plugin).once()
+            async with asyncio.timeout(60):
+                await NriSession(path, "plimsoll", "95", plugin).once()
     finally:
         server.close()
