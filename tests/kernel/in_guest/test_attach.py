@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cli.attach.running import _Silent
+from plimsoll.cli.attach.running import SilentPlugin
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
 from plimsoll.runtime.nri.messages import unified_update
@@ -149,7 +149,7 @@ async def test_whether_the_runtime_applies_unified_on_update(bench: AttachBench)
     pod = bench.pod("plain", BURSTABLE)
     await bench.start(pod, SHOWS, GIVEN)
     assert pod.container is not None
-    session = NriSession(bench.daemon.nri_socket, "asks", "90", _Silent())
+    session = NriSession(bench.daemon.nri_socket, "asks", "90", SilentPlugin())
     running_session = asyncio.create_task(session.once())
     assert await session.ready(60)
     failed = await session.update([unified_update(pod.container.id, {"memory.high": str(100 * MIB)})])

@@ -127,8 +127,8 @@ def _check(mode: str, options: dict[str, Any]) -> None:
 def detach(**options: Any) -> int:
     """Restore every value that `plimsoll attach` has changed on this node.
 
-    Reads the journal of attach. A value that another program has changed since is left as it is, and listed. The container
-    runtime is asked to forget the values too, so that it does not write them again at the next resize.
+    Reads the journal of attach. A value that another program has changed since is left as it is, and listed. The
+    container runtime is asked to forget the values too, so that it does not write them again at the next resize.
 
     Exit code 0: everything is as before, 1: a value could not be restored.
 

@@ -272,7 +272,7 @@ async def _detach(options: Mapping[str, Any]) -> tuple[list[Restored], str]:
             await driver.close()
 
 
-class _Silent:
+class SilentPlugin:
     """A plugin that adjusts nothing: it is there to ask the runtime for updates."""
 
     def __init__(self) -> None:
@@ -304,7 +304,7 @@ async def _with_runtime(writer: AttachWriter, socket: Path, work: Callable[[], A
     """Do the work while the runtime is connected, if it can be."""
     from plimsoll.attach.plugin import updates_unified
 
-    plugin = _Silent()
+    plugin = SilentPlugin()
     session = NriSession(socket, f"{NAME}-detach", "96", plugin)
     connecting = asyncio.create_task(session.once())
     ready = asyncio.create_task(session.ready(DETACH_NRI_S))
