@@ -108,6 +108,12 @@ async def test_values_at_create_on_update_after_restarts_and_after_detach(bench:
         assert bench.read(pod.container_path, BURST) == "0"
     assert [oom_score_adj(each.container.pid) for each in (first, third)] == [wanted, 500]  # type: ignore[union-attr]
 
+    # … and so does the end of the process, if the policy says so.
+    await asyncio.to_thread(bench.attach, "enforce", {**policy, "restoreOnExit": True})
+    await bench.settled(lambda: bench.read(third.container_path, BURST) == "10000")
+    assert bench.end() == 0
+    assert bench.read(third.container_path, BURST) == "0"
+
 
 async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores_them(tmp_path: Path) -> None:
     """Without containerd, on a tree without processes. `./dev prove attach` does it at every write of 50 pods."""

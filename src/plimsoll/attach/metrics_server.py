@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from plimsoll.errors import PlimsollError
+
 REQUEST_S = 5.0
 MOST_BYTES = 8192
 _MOST_CONNECTIONS = 16
 
 
 async def serve_metrics(host: str, port: int, text: Callable[[], str]) -> None:
-    """Without end. Raises OSError if the address cannot be used."""
+    """Without end. Raises PlimsollError if the address cannot be used."""
     free = asyncio.Semaphore(_MOST_CONNECTIONS)
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -32,6 +34,9 @@ async def serve_metrics(host: str, port: int, text: Callable[[], str]) -> None:
         finally:
             writer.close()
 
-    server = await asyncio.start_server(answer, host, port, limit=MOST_BYTES)
+    try:
+        server = await asyncio.start_server(answer, host, port, limit=MOST_BYTES)
+    except OSError as error:
+        raise PlimsollError(f"metrics cannot be served at {host}:{port}: {error.strerror or error}") from None
     async with server:
         await server.serve_forever()

@@ -80,6 +80,7 @@ class AttachService:
         self._decided_for: AttachPolicy | None = None  # None: something has changed since
         self.pending: list[Change] = []
         self.reasserts: dict[str, int] = {}
+        self._ending = False
         self._overwritten_s: dict[str, list[float]] = {}
         self._abandoned: set[str] = set()
         self._reported: set[str] = set()
@@ -95,7 +96,7 @@ class AttachService:
         return self.scope.includes(namespace, self.book.namespaces.get(namespace, {}))
 
     def _acts(self, namespace: str) -> bool:
-        return self.scope.mode != "observe" and self.in_scope(namespace)
+        return not self._ending and self.scope.mode != "observe" and self.in_scope(namespace)
 
     def _has(self, file: str) -> bool:
         return self.writer.driver.has(file) is None
@@ -124,7 +125,11 @@ class AttachService:
         policy = self._policy()
         policy = msgspec.structs.replace(policy, reserve_bytes=policy.reserve_bytes + others)
         found = decided([AttachedPod(pod, {name: container_id})], policy, self.setting, self.in_scope)
-        return next((target for target in found.targets if target.container_id == container_id), None)
+        for target in found.targets:
+            if target.container_id == container_id:
+                lifted = {f: v for f in target.files if (v := self.watchdog.lifted.get(f"{target.path}\t{f}"))}
+                return msgspec.structs.replace(target, files=target.files | lifted)
+        return None
 
     # The loop
 
@@ -283,7 +288,8 @@ class AttachService:
         )
 
     async def end(self) -> None:
-        """At the end of the process: restore, if the policy says so."""
+        """At the end of the process, after `run` was cancelled: restore, if the policy says so."""
+        self._ending = True
         if self._policy().restore_on_exit and self.scope.mode != "observe":
             for each in await self.writer.restore(list(self.journal.entries.values())):
                 if each.outcome == "failed":

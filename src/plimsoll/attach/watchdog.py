@@ -45,7 +45,7 @@ class Watchdog:
         self._last_s: float | None = None
         self._began_s = time.monotonic()
         self._reclaim_cpu_s = 0.0
-        self.lifted: set[str] = set()  # path and file: memory.high that the watchdog has raised
+        self.lifted: dict[str, str] = {}  # path and file → value: memory.high that the watchdog has raised
 
     def above_high(self) -> tuple[AboveHigh, ...]:
         return tuple(AboveHigh(each.subject, round(each.seconds, 1), each.high) for each in self._above.values())
@@ -62,7 +62,7 @@ class Watchdog:
         containers = [target for target in decision.targets if target.level == "container"]
         paths = {target.path for target in containers}
         self._states = {path: state for path, state in self._states.items() if path in paths}
-        self.lifted = {key for key in self.lifted if key.partition("\t")[0] in paths}
+        self.lifted = {key: value for key, value in self.lifted.items() if key.partition("\t")[0] in paths}
         if self._acts:
             if self._throttled(decision):
                 for target in containers:
@@ -111,7 +111,7 @@ class Watchdog:
             if finding.action == "reclaim":
                 await driver.write(target.path, "memory.reclaim", str(finding.reclaim_bytes))
             elif finding.lifts_to:  # the journal has the value from before: it was ours
-                self.lifted.add(f"{target.path}\t{HIGH}")
+                self.lifted[f"{target.path}\t{HIGH}"] = finding.lifts_to
                 await self._writer.lift(target, HIGH, finding.lifts_to)
         except CgroupError as error:
             return str(error)

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from plimsoll.aio import cancel_all
 from plimsoll.attach.journal import STATE_DIR, AttachJournal
 from plimsoll.attach.pods import PodBook, follow_api, follow_files, follow_socket
 from plimsoll.attach.policy_file import PolicyFile
@@ -98,11 +99,11 @@ async def _serve(mode: Mode, options: Mapping[str, Any]) -> int:
     log.info("attached to node %s in mode %s; the journal is in %s", source.name, mode, service.journal.directory)
     try:
         async with asyncio.TaskGroup() as group:
-            running = [group.create_task(each) for each in tasks]
+            first, *others = [group.create_task(each) for each in tasks]
             await stop.wait()
+            await cancel_all([first])  # it would write again what is restored now; the runtime stays connected
             await service.end()
-            for task in running:
-                task.cancel()
+            await cancel_all(others)
     finally:
         service.journal.close()
         if isinstance(service.writer.driver, SystemdCgroups):
