@@ -17,7 +17,7 @@ import pytest
 from plimsoll.cli.attach.running import SilentPlugin
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
-from plimsoll.runtime.nri.messages import unified_update
+from plimsoll.runtime.nri import messages as m
 from plimsoll.runtime.nri.plugin import NriSession
 from tests.kernel.attach_bench import AttachBench, NriContainerd, Pod, containerd_release, ending
 from tests.kernel.attach_kills import KillBench, check_kills
@@ -152,12 +152,36 @@ async def test_whether_the_runtime_applies_unified_on_update(bench: AttachBench)
     session = NriSession(bench.daemon.nri_socket, "asks", "90", SilentPlugin())
     running_session = asyncio.create_task(session.once())
     assert await session.ready(60)
-    failed = await session.update([unified_update(pod.container.id, {"memory.high": str(100 * MIB)})])
+    failed = await session.update([m.unified_update(pod.container.id, {"memory.high": str(100 * MIB)})])
     applied = bench.read(pod.container_path, "memory.high") == str(100 * MIB)
     running_session.cancel()
     await asyncio.gather(running_session, return_exceptions=True)
     measured(f"unsolicited update with unified, containerd {containerd_release()}: {applied=} {failed=}")
     assert applied == (containerd_release() >= (2, 1))
+
+
+class Owner(SilentPlugin):
+    """Another plugin, which sets memory.high."""
+
+    async def created(self, pod: m.PodSandbox, container: m.Container) -> m.ContainerAdjustment | None:  # type: ignore[override]
+        unified = m.LinuxResources(unified={"memory.high": str(100 * MIB)})
+        return m.ContainerAdjustment(m.LinuxContainerAdjustment(unified))
+
+
+async def test_a_file_of_another_plugin_is_left_to_it_and_the_container_starts(bench: AttachBench) -> None:
+    """Two plugins that set the same file would fail the container."""
+    other = NriSession(bench.daemon.nri_socket, "owner", "50", Owner())
+    running_session = asyncio.create_task(other.once())
+    assert await other.ready(60)
+    await asyncio.to_thread(bench.attach, "enforce", POLICY)
+    pod = bench.pod("owned", BURSTABLE)
+    await bench.start(pod, SHOWS, GIVEN)
+    assert (await first_lines(bench, pod))[:2] == [str(48 * MIB), str(100 * MIB)]
+    assert pod.container is not None
+    await bench.runtime.update_container(pod.container.id, CriResources(memory_limit_bytes=144 * MIB))
+    assert bench.read(pod.container_path, "memory.high") == str(100 * MIB)
+    running_session.cancel()
+    await asyncio.gather(running_session, return_exceptions=True)
 
 
 async def kept_cache(bench: AttachBench, name: str) -> int:
