@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -226,3 +229,38 @@ async def test_killed_at_a_write_it_leaves_old_or_new_values_and_detach_restores
         await kills.make()
         found = await check_kills(kills, range(1, 16))
         measured(f"killed {found} times at writes to a tree of 2 pods, restored each time")
+
+
+UNIT = "plimsoll-attach.service"
+
+
+def systemctl(*words: str) -> str:
+    done = subprocess.run(["systemctl", "--no-pager", *words], capture_output=True, text=True, check=False, timeout=120)
+    return done.stdout + done.stderr
+
+
+def test_the_unit_starts_in_its_sandbox(tmp_path: Path) -> None:
+    if not SYSTEMD:
+        pytest.skip("needs systemd")
+    (tmp_path / "kubelet.json").write_text(json.dumps({"cgroupDriver": "systemd"}))
+    words = f"--mode observe --pods {tmp_path} --config {tmp_path}/kubelet.json --profile 1.36"
+    program = Path(sys.executable).with_name("plimsoll")
+    text = (Path(__file__).resolve().parents[3] / "deploy/systemd" / UNIT).read_text()
+    text = text.replace("/usr/local/bin/plimsoll", str(program)).replace("--mode observe", words)
+    text = text.replace("PrivateTmp=yes", "PrivateTmp=no")  # the files of this test are in /tmp
+    Path("/run/systemd/system", UNIT).write_text(text)
+    systemctl("daemon-reload")
+    began = systemctl("start", UNIT)
+    status, deadline_s = Path("/run/plimsoll/attach/status.json"), time.monotonic() + 120
+    while not status.exists():
+        shown = systemctl("status", UNIT)
+        assert "failed" not in shown and time.monotonic() < deadline_s, began + shown
+        time.sleep(0.1)
+    (pid,) = systemctl("show", UNIT, "-p", "MainPID", "--value").split()
+    found = Path(f"/proc/{pid}/status").read_text()
+    bounding = int(re.findall(r"CapBnd:\t(\w+)", found)[0], 16)
+    assert bounding == 1 << 24 | 1 << 1  # CAP_SYS_RESOURCE and CAP_DAC_OVERRIDE
+    assert "Seccomp:\t2" in found and "NoNewPrivs:\t1" in found
+    assert json.loads(status.read_text())["mode"] == "observe"
+    systemctl("stop", UNIT)
+    assert systemctl("is-active", UNIT).strip() == "inactive"
