@@ -15,15 +15,14 @@ from pathlib import Path
 
 import msgspec
 
+from plimsoll.audit.attached import BOOT, JOURNAL
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.files.append_log import AppendLog, AppendLogCorruptError
 from plimsoll.linux.files.file_lock import LockedError, take
 from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.rules.attach.writes import Entry
 
-STATE_DIR = Path("/run/plimsoll/attach")
-JOURNAL, LOCK, STATUS = "journal", "lock", "status.json"
-_BOOT = "boot"
+LOCK, STATUS = "lock", "status.json"
 
 
 class JournalError(PlimsollError):
@@ -54,13 +53,13 @@ class AttachJournal:
                 f"{self.directory / JOURNAL}: {error}; nothing was changed. Move the file away; "
                 "`plimsoll audit` then shows which values differ"
             ) from None
-        if stored.get(_BOOT) not in (None, msgspec.json.encode(boot_id)):
+        if stored.get(BOOT) not in (None, msgspec.json.encode(boot_id)):
             stored = {}
             self._log.discard()
-        entries = [msgspec.json.decode(data, type=Entry) for key, data in stored.items() if key != _BOOT]
+        entries = [msgspec.json.decode(data, type=Entry) for key, data in stored.items() if key != BOOT]
         self._entries = {entry.key: entry for entry in entries}
-        if _BOOT not in stored:
-            self._write({_BOOT: msgspec.json.encode(boot_id)})
+        if BOOT not in stored:
+            self._write({BOOT: msgspec.json.encode(boot_id)})
 
     def close(self) -> None:
         if self._lock >= 0:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import msgspec
 
-from plimsoll.attach.journal import LOCK, STATE_DIR, STATUS
+from plimsoll.attach.journal import LOCK, STATUS
 from plimsoll.attach.report import AttachStatus, Change
 from plimsoll.attach.writer import Restored
+from plimsoll.audit.attached import STATE_DIR
 from plimsoll.cli import console
 from plimsoll.cli.terminal import inert
 from plimsoll.errors import PlimsollError

@@ -13,11 +13,12 @@ from typing import Any
 import msgspec
 
 from plimsoll.aio import cancel_all
-from plimsoll.attach.journal import STATE_DIR, AttachJournal
+from plimsoll.attach.journal import AttachJournal
 from plimsoll.attach.pods import PodBook, follow_api, follow_files, follow_socket
 from plimsoll.attach.policy_file import PolicyFile
 from plimsoll.attach.service import AttachService, Mode, Scope
 from plimsoll.attach.writer import AttachWriter, Restored
+from plimsoll.audit.attached import BOOT_ID, STATE_DIR
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.drivers.systemd import SystemdCgroups
@@ -44,7 +45,6 @@ from plimsoll.runtime.nri.plugin import SOCKET, NriError, NriSession
 NAME = "plimsoll"
 ONCE_S = 10.0
 DETACH_NRI_S = 5.0
-BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 log = logging.getLogger(__name__)
 

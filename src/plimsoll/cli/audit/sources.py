@@ -56,6 +56,7 @@ def live(names: tuple[str, ...], options: Mapping[str, Any], *, all_nodes: bool)
         kubelet = KubeletFacts(config, "/configz", True, version=_version(document)) if config else None
         record = node_record(kubelet, options) if is_here(document) else NodeRecord(kubelet=kubelet, unread=_unread())
         gathered.pod_documents += asked.pods[name]
+        gathered.notes += _attached_note(record)
         gathered.nodes.append(
             NodeEvidence(name, record, from_document(document, Node), _pods(asked.pods[name], gathered.notes))
         )
@@ -70,6 +71,7 @@ def by_socket(path: str, options: Mapping[str, Any]) -> Gathered:
     gathered = Gathered(pod_documents=documents)
     name = str(next((pod["spec"].get("nodeName") for pod in documents if pod.get("spec")), "") or os.uname().nodename)
     record = node_record(None, {**options, "profile": options["profile"] or SOCKET_SINCE})
+    gathered.notes += _attached_note(record)
     gathered.nodes.append(NodeEvidence(name, record, None, _pods(documents, gathered.notes)))
     return gathered
 
@@ -124,6 +126,11 @@ def is_here(node: JsonObject) -> bool:
     if info.get("bootID"):
         return bool(own) and str(info["bootID"]) == own
     return str(node["metadata"]["name"]) == os.uname().nodename.lower()
+
+
+def _attached_note(record: NodeRecord) -> list[str]:
+    count = sum(len(files) for files in record.attached.values())
+    return [f"{count} control files have values of `plimsoll attach`: they are no differences"] if count else []
 
 
 def _version(node: JsonObject) -> str:
