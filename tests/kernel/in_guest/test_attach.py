@@ -187,19 +187,29 @@ async def test_a_file_of_another_plugin_is_left_to_it_and_the_container_starts(b
     await asyncio.gather(running_session, return_exceptions=True)
 
 
+def limit(bench: AttachBench, value: str) -> None:
+    """memory.max above kubepods, as a property where systemd would reset the file."""
+    if SYSTEMD:
+        bounded = "infinity" if value == "max" else value
+        words = ["systemctl", "set-property", "--runtime", f"{ROOT.strip('/')}.slice", f"MemoryMax={bounded}"]
+        subprocess.run(words, check=True, timeout=120)
+        assert bench.read(f"{ROOT}.slice", "memory.max") == value
+    else:
+        (bench.directory(ROOT, "memory.max") / "memory.max").write_text(value)
+
+
 async def kept_cache(bench: AttachBench, name: str) -> int:
     """The page cache of a Burstable pod within its request, after another pod has read much more than there is room."""
-    top = ROOT if not SYSTEMD else f"{ROOT}.slice"
     keeper, stream = bench.pod(f"keeps-{name}", BURSTABLE), bench.pod(f"streams-{name}", {})
     await bench.start(keeper, CACHES, GIVEN)
     await first_lines(bench, keeper)
-    (bench.directory(top, "memory.max") / "memory.max").write_text(str(80 * MIB))
+    await asyncio.to_thread(limit, bench, str(80 * MIB))
     try:
         await bench.start(stream, STREAMS, CriResources(cpu_shares=2))
         await first_lines(bench, stream)
         stat = bench.read(keeper.container_path, "memory.stat")
     finally:
-        (bench.directory(top, "memory.max") / "memory.max").write_text("max")
+        await asyncio.to_thread(limit, bench, "max")
     for pod in (keeper, stream):
         assert pod.container is not None
         await bench.runtime.stop_container(pod.container.id, 0)
@@ -243,18 +253,20 @@ def test_the_unit_starts_in_its_sandbox(tmp_path: Path) -> None:
     if not SYSTEMD:
         pytest.skip("needs systemd")
     (tmp_path / "kubelet.json").write_text(json.dumps({"cgroupDriver": "systemd"}))
-    words = f"--mode observe --pods {tmp_path} --config {tmp_path}/kubelet.json --profile 1.36"
+    (tmp_path / "pods").mkdir()
+    words = f"--mode observe --pods {tmp_path}/pods --config {tmp_path}/kubelet.json --profile 1.36"
     program = Path(sys.executable).with_name("plimsoll")
     text = (Path(__file__).resolve().parents[3] / "deploy/systemd" / UNIT).read_text()
     text = text.replace("/usr/local/bin/plimsoll", str(program)).replace("--mode observe", words)
-    text = text.replace("PrivateTmp=yes", "PrivateTmp=no")  # the files of this test are in /tmp
+    # The files of this test are in /tmp, and the guest has no journal.
+    text = text.replace("PrivateTmp=yes", f"PrivateTmp=no\nStandardError=append:{tmp_path}/log")
     Path("/run/systemd/system", UNIT).write_text(text)
     systemctl("daemon-reload")
     began = systemctl("start", UNIT)
-    status, deadline_s = Path("/run/plimsoll/attach/status.json"), time.monotonic() + 120
+    status, deadline_s = Path("/run/plimsoll/attach/status.json"), time.monotonic() + 60
     while not status.exists():
-        shown = systemctl("status", UNIT)
-        assert "failed" not in shown and time.monotonic() < deadline_s, began + shown
+        said = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""
+        assert time.monotonic() < deadline_s, f"{began}{systemctl('status', UNIT)}{said}"
         time.sleep(0.1)
     (pid,) = systemctl("show", UNIT, "-p", "MainPID", "--value").split()
     found = Path(f"/proc/{pid}/status").read_text()

@@ -93,7 +93,9 @@ class NriSession:
             try:
                 await self.once(backoff.reset)
                 problem = "the runtime has closed the connection"
-            except (OSError, NriError, TtrpcError, FramingError) as error:
+            except OSError as error:
+                problem = f"{self._path}: {error.strerror or error}"
+            except (NriError, TtrpcError, FramingError) as error:
                 problem = str(error)
             if problem != self.problem:
                 on_problem(problem)
