@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import aclosing
 from pathlib import Path
 
 import msgspec
@@ -99,33 +98,31 @@ async def _follow_pods(client: Client, node: str, book: PodBook) -> None:
 
     uids: dict[tuple[str, str], str] = {}  # a static pod has another uid in its cgroup than in the API
     reflector = Reflector(PODS, fields=f"spec.nodeName={node}")
-    async with aclosing(client.follow(reflector, failed)) as batches:  # type: ignore[type-var]
-        async for changes in batches:
-            arrived = []
-            for change in changes:
-                if change.kind == "DELETED":
-                    book.drop(uids.pop(change.key, change.uid))
-                    continue
-                pod = _readable(change.body)
-                if pod is not None:
-                    uids[change.key] = pod.pod.metadata.uid
-                    arrived.append(pod)
-            book.put(arrived)
+    async for changes in client.follow(reflector, failed):
+        arrived = []
+        for change in changes:
+            if change.kind == "DELETED":
+                book.drop(uids.pop(change.key, change.uid))
+                continue
+            pod = _readable(change.body)
+            if pod is not None:
+                uids[change.key] = pod.pod.metadata.uid
+                arrived.append(pod)
+        book.put(arrived)
 
 
 async def _follow_namespaces(client: Client, book: PodBook) -> None:
     def failed(error: Exception) -> None:
         log.warning("the namespaces cannot be watched, trying again: %s", error)
 
-    async with aclosing(client.follow(Reflector(_NAMESPACES), failed)) as batches:  # type: ignore[type-var]
-        async for changes in batches:
-            for change in changes:
-                if change.kind == "DELETED":
-                    book.namespaces.pop(change.key[1], None)
-                    continue
-                metadata = msgspec.json.decode(change.body).get("metadata") or {}
-                book.namespaces[change.key[1]] = dict(metadata.get("labels") or {})
-            book.changed()
+    async for changes in client.follow(Reflector(_NAMESPACES), failed):
+        for change in changes:
+            if change.kind == "DELETED":
+                book.namespaces.pop(change.key[1], None)
+                continue
+            metadata = msgspec.json.decode(change.body).get("metadata") or {}
+            book.namespaces[change.key[1]] = dict(metadata.get("labels") or {})
+        book.changed()
 
 
 async def follow_socket(socket: str, book: PodBook) -> None:
