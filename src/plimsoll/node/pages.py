@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from plimsoll.cgroups.stats.usage import CgroupUsage, Pressures
 from plimsoll.node.agent import Agent
@@ -12,6 +12,7 @@ from plimsoll.node.pod_source import PodsShown
 from plimsoll.node.pressure.manager import PressureManager
 from plimsoll.node.server.logs import Query
 from plimsoll.node.server.server import NodePages
+from plimsoll.node.stats.io_metrics import PodPaths, see_io
 from plimsoll.node.stats.line_metrics import LineMetrics
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import Stats
@@ -47,6 +48,8 @@ def node_pages(
         meters.see_drift(time.monotonic() - DRIFT_PERIODS * live.extras.cgroup_check_period_s)
         if live.setting.policy.memory_qos:
             meters.see_memory_qos(*reserved_bytes(stats))
+        if live.setting.policy.io is not None:
+            see_io(meters.io, _pod_paths(agent), live.driver, live.setting.policy.io)
         return meters.page()
 
     def cadvisor() -> str:
@@ -66,6 +69,14 @@ def node_pages(
         own={"oom": pressure.oom_page, "pressure": pressure.pressure_page},
         asked=asked,
     )
+
+
+def _pod_paths(agent: Agent) -> Iterator[PodPaths]:
+    for worker in agent.pods:
+        paths = dict(agent.cgroups.paths(worker.uid))
+        if own := paths.pop("", ""):
+            meta = worker.pod.metadata
+            yield PodPaths(meta.namespace, meta.name, own, tuple(filter(None, paths.values())))
 
 
 def reserved_bytes(stats: Stats) -> tuple[int, int]:

@@ -8,11 +8,14 @@ from functools import cache
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver
+from plimsoll.rules.blockio.files import KEYED_FILES
 from plimsoll.rules.cgroups.desired_files import DesiredFiles
 from plimsoll.rules.cgroups.reconcile import RESETS
 from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Snapshot, Step, Write
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.resources.files import FilesV1, FilesV2
+
+_IO = ("io.", "blkio.")
 
 
 def observe(driver: CgroupDriver, paths: Iterable[str], files: Collection[str]) -> Snapshot:
@@ -39,7 +42,8 @@ def walk(driver: CgroupDriver, path: str) -> Iterator[str]:
 def files_to_read(plan: DesiredFiles, version: CgroupVersion) -> list[str]:
     """The files that any cgroup of the plan has, and those that must be reset where it has none."""
     desired = {file for cgroup in plan.values() for file in cgroup.files}
-    return sorted(desired | set(RESETS).intersection(every_file(version)))
+    io = KEYED_FILES[version] if any(file.startswith(_IO) for file in desired) else ()
+    return sorted({*desired, *set(RESETS).intersection(every_file(version)), *io})
 
 
 @cache
