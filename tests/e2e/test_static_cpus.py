@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -28,10 +29,12 @@ from tests.e2e.real_node import (
     status_of,
 )
 from tests.e2e.waiting import until
+from tests.unit.console import run
 
 SLEEPS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 STATIC = {**CONFIG, "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
 RUNTIMES = ("embedded", "containerd")
+ENDPOINT = "--container-runtime-endpoint"
 
 
 @pytest.fixture(
@@ -89,6 +92,12 @@ def nproc(kube: Kubectl, name: str) -> str:
     return kube("exec", name, "--", "nproc").out.strip()
 
 
+def endpoint_of(node: RealNode) -> str:
+    """The socket of containerd; "" with the embedded runtime."""
+    words = node.node_options
+    return words[words.index(ENDPOINT) + 1].removeprefix("unix://") if ENDPOINT in words else ""
+
+
 def failed(kube: Kubectl, name: str) -> Document:
     return until(lambda: found if (found := status_of(kube, name)).get("phase") == "Failed" else {})
 
@@ -102,6 +111,11 @@ def test_one_owns_a_cpu_and_the_others_share_the_rest(node: RealNode, kube: Kube
     assert (cpuset(node, kube, "owner"), nproc(kube, "owner")) == ("1", "1")
     assert (cpuset(node, kube, "shared"), nproc(kube, "shared")) == ("0", "1")
     state = json.loads((node.state / "node" / "cpu_manager_state").read_text())
+    described = run("describe", "node", NODE, "--kubeconfig", str(node.kubeconfig)).out
+    assert re.search(r"Exclusive resources:\n  shared CPUs: 0\n.*\n  \S+/owner +c +CPUs 1\n", described), described
+    shown = run("tree", "--cgroup-root", node.cgroup_root, "--state-dir", str(node.state)).out
+    if not endpoint_of(node):  # the names of a runtime's containers are not in the state of the node
+        assert re.search(r"─ c .* CPUs 1", shown), shown
     uid = pod_of(kube, "owner")["metadata"]["uid"]
     assert (state["policyName"], state["defaultCpuSet"], state["entries"]) == ("static", "0", {uid: {"c": "1"}})
 

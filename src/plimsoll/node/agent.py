@@ -192,7 +192,8 @@ class Agent:
             self.meters, clock, lambda: with_own_size(known_node(), setting, self.devices.sizes()), conditions,
             self._pod_removed, read_node, self._refusals, self.io,
         )  # fmt: skip
-        self.pod_resources = PodResourcesServer(NodeResources(self.managers, self.pods.allocated), self.devices)
+        self.node_resources = NodeResources(self.managers, self.pods.allocated)
+        self.pod_resources = PodResourcesServer(self.node_resources, self.devices)
         limits = crash_limits(setting.config.feature_gates, setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.managers,

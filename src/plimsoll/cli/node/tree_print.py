@@ -130,6 +130,7 @@ def _columns(picture: Picture) -> list[TreeColumn]:
         TreeColumn("CPU LIMIT", _cpu_limit, 40),
         TreeColumn("THROTTLED", _throttled, 60),
         TreeColumn("PRESSURE", _pressure, 50, right=False),
+        TreeColumn("OWNS", _owns, 47, right=False),
         TreeColumn("PIDS", _pids, 20),
         TreeColumn("IO WEIGHT", _io_weight, 12),
         TreeColumn("IO MAX", _io_max, 14, right=False),
@@ -230,6 +231,10 @@ def _pids(branch: Branch, standing: Standing) -> Cell:
         return NOTHING
     limit = f" / {standing.pids_max}" if standing.pids_max is not None else ""
     return [(f"{standing.pids}{limit}", ())]
+
+
+def _owns(branch: Branch, standing: Standing) -> Cell:
+    return [(", ".join(map(inert, standing.owns)), ())] if standing.owns else NOTHING
 
 
 def _io_weight(branch: Branch, standing: Standing) -> Cell:

@@ -226,6 +226,7 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     tasks: TaskStates | None = None
     parts: MemoryParts | None = None
     io: IoView | None = None
+    owns: tuple[str, ...] = ()  # a container's exclusive CPUs, memory and devices, in words
 
 
 def with_cpu_rates(
