@@ -242,9 +242,9 @@ async def shares(node: IoNode) -> Document:
     found: Document = {}
     guaranteed = await node.run("gold", READS % "gold", guaranteed=True)
     burstable = await node.run("silver", READS % "silver", guaranteed=False)
-    for what, prepare in (("bfq", lambda: scheduler("bfq")), ("io.cost", io_cost), ("neither", no_weights)):
-        prepare()
-        await asyncio.sleep(3.0)
+    for what, choose in (("bfq", lambda: scheduler("bfq")), ("io.cost", io_cost), ("neither", no_weights)):
+        choose()
+        await asyncio.sleep(4.0)
         rates = await rate("rbytes", guaranteed, burstable)
         found[what] = {"Guaranteed MiB/s": round(rates[0] / MIB, 2), "Burstable MiB/s": round(rates[1] / MIB, 2)}
         ratio = found[what]["ratio"] = round(rates[0] / rates[1], 2)
@@ -258,9 +258,10 @@ async def shares(node: IoNode) -> Document:
 
 def io_cost() -> None:
     scheduler("none")
+    # The kernel divides within a period of two latencies: it must be long for requests that take 7 ms each.
     speed = "rbps=9000000 rseqiops=9000 rrandiops=9000 wbps=9000000 wseqiops=9000 wrandiops=9000"
     (CGROUPS / "io.cost.qos").write_text(
-        f"{number()} enable=1 ctrl=user rpct=95 rlat=20000 wpct=95 wlat=20000 min=50 max=150"
+        f"{number()} enable=1 ctrl=user rpct=95 rlat=200000 wpct=95 wlat=200000 min=50 max=150"
     )
     (CGROUPS / "io.cost.model").write_text(f"{number()} ctrl=user model=linear {speed}")
 

@@ -60,6 +60,8 @@ FINE = [
     ("a ceiling of its own", pod(namespace="payments"), PodIo({"/dev/vda": {"rbps": 1000}, "/dev/vdb": {"rbps": 10}})),
     ("a target", pod(latency="/dev/vda target=20ms", namespace="payments"),
      PodIo({"/dev/vda": {"rbps": 1000}, "/dev/vdb": {"rbps": 10}}, {"/dev/vda": 20_000})),
+    ("the smallest target", pod(latency="/dev/vdb target=10ms", namespace="payments"),
+     PodIo({"/dev/vda": {"rbps": 1000}, "/dev/vdb": {"rbps": 10}}, {"/dev/vdb": 10_000})),
     ("no target", pod(latency="target=max"), PodIo(both(50 << 20))),
 ]  # fmt: skip
 
@@ -130,7 +132,7 @@ def test_files_of_v2() -> None:
     }
     assert pod_files(POLICY, "Burstable", NO_IO, 2) == {}
     assert class_files(POLICY, "BestEffort", []) == {"io.weight": "10"}
-    others = [io, PodIo({}, {"/dev/vda": 300, "/dev/vdb": 9}), NO_IO]
+    others = [PodIo({}, {"/dev/vda": 300, "/dev/vdb": 9}), io, NO_IO]
     assert kubepods_files(POLICY, others) == {"io.weight": "500", "io.latency": "254:0 target=300\n254:16 target=9"}
     assert container_files(POLICY, io, pod().spec, 2) == {}
 
