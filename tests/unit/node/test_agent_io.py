@@ -71,6 +71,15 @@ async def test_a_limit_is_written_and_changed_in_place(tmp_path: Path) -> None:
     assert world.messages() == []
 
 
+async def test_a_limit_goes_with_its_annotation_on_a_kernel_without_weights(tmp_path: Path) -> None:
+    world = IoWorld(tmp_path, {IO_MAX: "wbps=500"}, IoPolicy(IO.devices, weight_files=()))
+    async with world.running():
+        await world.until(phase("Running"))
+        assert world.file("io.max") == "254:0 wbps=500"
+        await world.annotate(io_max=None)
+        await eventually(lambda: world.file("io.max") == "")
+
+
 async def test_a_wrong_value_changes_nothing_even_after_a_restart(tmp_path: Path) -> None:
     world = IoWorld(tmp_path, {IO_MAX: "wbps=500"})
     async with world.running(ends=False) as agent:

@@ -15,8 +15,6 @@ from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Snapshot,
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.resources.files import FilesV1, FilesV2
 
-_IO = ("io.", "blkio.")
-
 
 def observe(driver: CgroupDriver, paths: Iterable[str], files: Collection[str]) -> Snapshot:
     """The cgroups among these paths that exist."""
@@ -39,11 +37,11 @@ def walk(driver: CgroupDriver, path: str) -> Iterator[str]:
         yield from walk(driver, child)
 
 
-def files_to_read(plan: DesiredFiles, version: CgroupVersion) -> list[str]:
-    """The files that any cgroup of the plan has, and those that must be reset where it has none."""
+def files_to_read(plan: DesiredFiles, version: CgroupVersion, *, io: bool = False) -> list[str]:
+    """The files that any cgroup of the plan has, and those that must be reset where it has none. `io`: whether the node
+    controls block I/O; otherwise what others have set is not touched."""
     desired = {file for cgroup in plan.values() for file in cgroup.files}
-    io = KEYED_FILES[version] if any(file.startswith(_IO) for file in desired) else ()
-    return sorted({*desired, *set(RESETS).intersection(every_file(version)), *io})
+    return sorted({*desired, *set(RESETS).intersection(every_file(version)), *(KEYED_FILES[version] if io else ())})
 
 
 @cache
