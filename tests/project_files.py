@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import tokenize
 from collections.abc import Iterator
 from functools import lru_cache
@@ -13,7 +14,10 @@ from types import ModuleType
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "src" / "plimsoll"
+DECLARED = re.compile(r"\b(?:const|let|var|function|class) (\w+)")  # a name in JavaScript
 FSTRING = getattr(tokenize, "FSTRING_MIDDLE", -1)  # from Python 3.12
+
+PYTHON = (".py", "")  # ./dev has no suffix
 
 Line = tuple[int, str]
 
@@ -40,15 +44,21 @@ def pages() -> list[Path]:
     ]
 
 
+def web_files() -> list[Path]:
+    """The dashboard's own files, without the vendored ones."""
+    static = PACKAGE / "web" / "static"
+    return sorted(path for path in static.iterdir() if path.suffix in (".js", ".html", ".css"))
+
+
 @lru_cache(1)
 def tokens(path: Path) -> list[tokenize.TokenInfo]:
     return list(tokenize.generate_tokens(io.StringIO(path.read_text(encoding="utf-8")).readline))
 
 
 def prose(path: Path) -> Iterator[Line]:
-    """The lines of a page; of a Python file only its comments and strings, the latter with their quotes unless
-    they are docstrings. Each with its line number."""
-    if path.suffix == ".md":
+    """The lines of a page or a file of the dashboard; of a Python file only its comments and strings, the latter with
+    their quotes unless they are docstrings. Each with its line number."""
+    if path.suffix not in PYTHON:
         yield from enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
         return
     for token in tokens(path):
@@ -63,8 +73,11 @@ def prose(path: Path) -> Iterator[Line]:
 
 
 def names(path: Path) -> Iterator[Line]:
-    """The identifiers of a Python file."""
-    if path.suffix != ".md":
+    """The identifiers of a Python file, and those that a JavaScript file declares."""
+    if path.suffix in PYTHON:
         for token in tokens(path):
             if token.type == tokenize.NAME:
                 yield token.start[0], token.string
+    elif path.suffix == ".js":
+        for number, line in prose(path):
+            yield from ((number, name) for name in DECLARED.findall(line))

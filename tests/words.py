@@ -1,20 +1,24 @@
 """`python -m tests.words`, a part of `./dev lint`: the words that docs/glossary.md rejects are nowhere in the project.
 
-The table `| not | say |` rejects words and phrases in pages, comments, strings and as parts of identifiers, the table
-`| not in names | say |` only as parts of identifiers. Forms in -s, -es and -ed count as the word. A word that is the
+The table `| not | say |` rejects words and phrases in pages, comments, strings, the dashboard's files and as parts of
+identifiers, the table `| not in names | say |` only as parts of identifiers. Forms in -s, -es and -ed count as the word. A word that is the
 whole of a code span or a string (the user `nobody`) is a literal and allowed; so is everything that docs/semantics
 quotes from Kubernetes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
-from tests.project_files import ROOT, names, pages, prose, python_files
+from tests import project_files
+from tests.project_files import ROOT, names, pages, prose, python_files, web_files
 
 GLOSSARY, OWN_TEST = ROOT / "docs" / "glossary.md", ROOT / "tests" / "unit" / "test_words.py"
+CLEAN = ROOT / ".cache" / "words"
 ENFORCED, IN_NAMES = "not", "not in names"
 ROW = re.compile(r"\| `([^`]+)` \| (.*?) \|$")
 QUOTED = re.compile(r"`[^`]*`|“[^”]*”|\"[^\"]*\"|'[^']*'")
@@ -73,10 +77,34 @@ def main() -> int:
         print(f"{GLOSSARY}: the tables of rejected words are missing")
         return 1
     patterns = Rejected(everywhere), Rejected(everywhere | in_names)
-    files = [path for path in [*pages(), *python_files()] if path not in (GLOSSARY, OWN_TEST)]
-    found = [problem for path in files for problem in problems(path, *patterns)]
+    files = [path for path in [*pages(), *python_files(), *web_files()] if path not in (GLOSSARY, OWN_TEST)]
+    known = _clean_before()
+    sums = {path: _sum(path, GLOSSARY, Path(__file__), Path(project_files.__file__)) for path in files}
+    found = [problem for path in files if sums[path] not in known for problem in problems(path, *patterns)]
+    if not found:
+        CLEAN.parent.mkdir(exist_ok=True)
+        CLEAN.write_text("\n".join(sums.values()))
     print("\n".join(found))
     return 1 if found else 0
+
+
+def _clean_before() -> frozenset[str]:
+    """What was read and found clean in the last run: most files have not changed since."""
+    try:
+        return frozenset(CLEAN.read_text().split())
+    except FileNotFoundError:
+        return frozenset()
+
+
+@cache
+def _content(path: Path) -> bytes:
+    return path.read_bytes()
+
+
+def _sum(path: Path, *rules: Path) -> str:
+    """Of the file, where it is, and the files that hold the rules."""
+    parts = [str(path.relative_to(ROOT)).encode(), _content(path), *map(_content, rules)]
+    return hashlib.blake2b(b"\0".join(parts), digest_size=16).hexdigest()
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -89,9 +90,16 @@ async def connection_ended(writer: asyncio.StreamWriter) -> None:
     """Return when the connection has ended, in whichever way: a peer that leaves early is not an error.
 
     Cancelling the caller does not cancel the connection's own future. The shielded task consumes that future's error:
-    `shield` forgets a task whose caller was cancelled, and asyncio would log the error as never retrieved.
+    `shield` forgets a task whose caller was cancelled, and asyncio would log the error as never retrieved. There is one
+    task per connection: a client that keeps its connection may request hundreds of streams on it.
     """
-    await asyncio.shield(_ended(writer))
+    task = _endings.get(writer)
+    if task is None:
+        task = _endings[writer] = asyncio.ensure_future(_ended(writer))
+    await asyncio.shield(task)
+
+
+_endings: weakref.WeakKeyDictionary[asyncio.StreamWriter, asyncio.Future[None]] = weakref.WeakKeyDictionary()
 
 
 async def _ended(writer: asyncio.StreamWriter) -> None:

@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from plimsoll.errors import PlimsollError
 from plimsoll.rules.profile import RELEASES, Profile, profile_named
-from tests.conformance import eviction_topics, quirks, resize_topics, topics
+from tests.conformance import eviction_topics, node_topics, quirks, resize_topics, topics
 
 VECTORS = Path(__file__).parent / "vectors"
 Translate = Callable[[dict[str, Any], Profile], dict[str, Any]]
@@ -49,7 +49,7 @@ TOPICS: dict[str, Translate] = {
     "e_container": topics.container,
     "f_cgroup_names": topics.cgroup_names,
     "g_quantity": topics.quantity,
-    "h_node": topics.node,
+    "h_node": node_topics.node,
     "i_eviction": eviction_topics.eviction,
     "j_resize_api": resize_topics.resize_api,
     "j_resize_kubelet": resize_topics.resize_kubelet,

@@ -27,7 +27,8 @@ def _installed() -> dict[str, Binary]:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The newest kubectl with every profile, each other one with one of them, alternately.
+    """Two pairs of profile and kubectl: the newest one with the first profile, the oldest one with the other. The newest
+    with every profile and each other one with one of them, alternately, are left to `./dev prove kubectl`.
 
     What belongs to one pair stays together: it shares a server. A module that depends less on kubectl than on the server
     names its pairs in `KUBECTL_PAIRS`.
@@ -36,10 +37,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     pairs = [(profile, FROM_PACKAGE) for profile in PROFILES]
     pairs += list(zip(itertools.cycle(reversed(PROFILES)), _installed(), strict=False))
-    pairs = getattr(metafunc.module, "KUBECTL_PAIRS", pairs)
+    usual = [pairs[0], (PROFILES[1], next(reversed(_installed()), FROM_PACKAGE))]
+    pairs = getattr(metafunc.module, "KUBECTL_PAIRS", [*usual, *(pair for pair in pairs if pair not in usual)])
     marked = [
-        pytest.param(*pair, id="-".join(pair), marks=pytest.mark.xdist_group(f"kubectl {' '.join(pair)}"))
-        for pair in pairs
+        pytest.param(
+            *pair,
+            id="-".join(pair),
+            marks=[pytest.mark.xdist_group(f"kubectl {' '.join(pair)}"), *([pytest.mark.long] if number >= 2 else ())],
+        )
+        for number, pair in enumerate(pairs)
     ]
     metafunc.parametrize(("cluster", "binary"), marked, indirect=True, scope="session")
 

@@ -375,7 +375,8 @@ async def _supervisor_dies(story: Story) -> None:
 
     def came_back(there: dict[str, Document]) -> bool:
         every = [there[each]["status"]["containerStatuses"][0] for each in story.pods]
-        return all(each["ready"] and each["restartCount"] == 1 for each in every)
+        recorded = all(_starts(story.book, each, "c") >= 2 for each in story.pods)  # a moment after it is ready
+        return recorded and all(each["ready"] and each["restartCount"] == 1 for each in every)
 
     await _until(story, came_back)
     await _until(story, lambda there: there["never"]["status"]["phase"] == "Failed")

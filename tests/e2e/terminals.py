@@ -189,6 +189,13 @@ def user_environment(home: Path, *programs: Path) -> dict[str, str]:
     return {**kept, "PATH": path, "HOME": str(home), "NO_COLOR": "1"}
 
 
+def _is_whole(report: str) -> bool:
+    """Whether the report of `up` is there to its last line."""
+    steps = report.partition("\nTry:\n")[2]
+    last = "plimsoll tree" if "not enforced" not in report else "describe node"
+    return re.search(rf"^   .*{last}.*\n", steps, re.MULTILINE) is not None
+
+
 class Reader:
     """Two terminals: `up` runs in the first, everything else in the second."""
 
@@ -200,8 +207,8 @@ class Reader:
         """Start `up`, in place of one that runs, and return its report."""
         self.stop_up()
         self.up = up = self.first.start(words)
-        until(lambda: "\nTry:" in up.output or up.ended())
-        assert "\nTry:" in up.output, up.output
+        until(lambda: _is_whole(up.output) or up.ended())
+        assert _is_whole(up.output), up.output
         return up.output
 
     def stop_up(self) -> str:

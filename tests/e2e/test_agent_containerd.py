@@ -7,7 +7,6 @@ import json
 import random
 import re
 import signal
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,7 +16,20 @@ import pytest
 
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import SandboxSpec
-from tests.e2e.containerd_node import Containerd, containerd_node
+from tests.e2e.containerd_node import (
+    HANDLES_TERM,
+    Containerd,
+    cgroup,
+    containerd_node,
+    create,
+    ended,
+    major_version,
+    names,
+    number,
+    runc_version,
+    summary_of,
+    writes,
+)
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import limits, pod, shell
 from tests.e2e.real_node import NODE, RealNode, pod_of, reasons, running, status_of
@@ -25,7 +37,6 @@ from tests.e2e.waiting import until
 from tests.kernel.containerd import cgroup_parent
 
 MIB = 1 << 20
-HANDLES_TERM = "trap 'exit 0' TERM; echo up; while :; do sleep 0.05; done"
 KILLS = 3
 Document = dict[str, Any]
 NodeAndRuntime = tuple[RealNode, Containerd]
@@ -48,24 +59,6 @@ def node(pair: NodeAndRuntime) -> RealNode:
 @pytest.fixture
 def daemon(pair: NodeAndRuntime) -> Containerd:
     return pair[1]
-
-
-def create(kube: Kubectl, document: str) -> None:
-    kube("create", "-f", "-", stdin=document)
-
-
-def cgroup(node: RealNode, kube: Kubectl, name: str, controller: str = "memory", container: str = "") -> Path:
-    """Of a Guaranteed pod, or of one of its containers."""
-    found = pod_of(kube, name)
-    path = Path(f"/sys/fs/cgroup/{controller}{node.cgroup_root}/kubepods/pod{found['metadata']['uid']}")
-    if not container:
-        return path
-    container_id: str = status_of(kube, name, container)["containerID"]
-    return path / container_id.removeprefix("containerd://")
-
-
-def number(file: Path) -> int:
-    return int(file.read_text())
 
 
 def test_the_node_says_what_runs_its_containers(kube: Kubectl) -> None:
@@ -179,14 +172,6 @@ def test_volumes_files_and_identity(kube: Kubectl) -> None:
     assert status_of(kube, "files", "c")["state"]["terminated"]["message"] == "said\n"
 
 
-def ended(kube: Kubectl, name: str) -> str:
-    until(
-        lambda: status_of(kube, name).get("phase") in ("Succeeded", "Failed"),
-        lambda: kube("describe", "pod", name).out,
-    )
-    return kube("logs", name).out
-
-
 def test_security_contexts(kube: Kubectl) -> None:
     """Each reaches containerd; SELinux labels are accepted where the kernel has no SELinux."""
     context = {
@@ -223,18 +208,6 @@ def test_security_contexts(kube: Kubectl) -> None:
         ),
     )
     assert ended(kube, "bound").split()[1] == "1"
-
-
-def major_version(kube: Kubectl) -> int:
-    """Of containerd: programs that come first in PATH are used, so that newer ones can be tried."""
-    info = json.loads(kube("get", "node", NODE, "-o", "json").out)["status"]["nodeInfo"]
-    return int(str(info["containerRuntimeVersion"]).removeprefix("containerd://").lstrip("v").split(".")[0])
-
-
-def runc_version() -> tuple[int, int]:
-    said = subprocess.run(["runc", "--version"], capture_output=True, text=True, check=True).stdout
-    major, minor = re.findall(r"runc version (\d+)\.(\d+)", said)[0]
-    return int(major), int(minor)
 
 
 def test_what_containerd_2_can_do(kube: Kubectl) -> None:
@@ -352,16 +325,6 @@ def test_a_resize_needs_no_restart_and_a_limit_below_usage_kills_nothing(node: R
     assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
 
 
-def summary_of(kube: Kubectl, name: str) -> Document:
-    """The node's summary of a pod."""
-    found = kube.api("GET", f"/api/v1/nodes/{NODE}/proxy/stats/summary")
-    return next((each for each in found["pods"] if each["podRef"]["name"] == name), {})
-
-
-def writes(mib: int) -> str:
-    return f"dd if=/dev/zero of=/written bs=1M count={mib} 2>/dev/null; echo written; {HANDLES_TERM}"
-
-
 def test_writable_layers_are_reported(kube: Kubectl) -> None:
     """04 §13b. containerd counts every ten seconds."""
     kube("create", "configmap", "reported", "--from-literal=greeting=hello")
@@ -444,10 +407,10 @@ def test_no_pod_of_a_killed_agent_is_lost_doubled_or_restarted(node: RealNode, k
     dice = random.Random(5)
     create(kube, pod("stay", shell("c", HANDLES_TERM)))
     before = running(kube, "stay")["containerStatuses"][0]["containerID"]
-    for number in range(KILLS):
-        create(kube, pod(f"come{number}", shell("c", HANDLES_TERM)))
-        if number:
-            kube("delete", "pod", f"come{number - 1}", "--wait=false")
+    for attempt in range(KILLS):
+        create(kube, pod(f"come{attempt}", shell("c", HANDLES_TERM)))
+        if attempt:
+            kube("delete", "pod", f"come{attempt - 1}", "--wait=false")
         time.sleep(dice.uniform(0.0, 0.8))  # the moment of the kill, not a wait for anything
         node.kill_node()
         node.start_node()
@@ -456,10 +419,6 @@ def test_no_pod_of_a_killed_agent_is_lost_doubled_or_restarted(node: RealNode, k
     found = status_of(kube, "stay", "c")
     assert (found["containerID"], found["restartCount"]) == (before, 0)
     assert status_of(kube, f"come{KILLS - 1}", "c")["restartCount"] == 0
-
-
-def names(kube: Kubectl) -> list[str]:
-    return [each["metadata"]["name"] for each in json.loads(kube("get", "pods", "-o", "json").out)["items"]]
 
 
 def test_foreign_pods_in_the_same_runtime_are_not_changed(node: RealNode, daemon: Containerd) -> None:

@@ -27,7 +27,10 @@ def node(tmp_path_factory: pytest.TempPathFactory, exercised: Callable[[str, str
 
 def binaries() -> list[Any]:
     names = [FROM_PACKAGE, *(each.version for each in installed())]
-    return [pytest.param(name, marks=pytest.mark.xdist_group("kubectl real node")) for name in names]
+    marks = [pytest.mark.xdist_group("kubectl real node")]
+    return [
+        pytest.param(name, marks=[*marks, *([pytest.mark.long] if number else ())]) for number, name in enumerate(names)
+    ]
 
 
 @pytest.fixture(scope="module", params=binaries())

@@ -86,8 +86,9 @@ class Played:
         snapshot = stats.sample()
         distances = [("memory.available", "hard", (500 - self.count) * MIB, 100 * MIB)]
         kills = {("app", "default", "web"): self.count // 10}
-        lines = self.lines.page(snapshot, stats.scraped(snapshot), stats.class_paths(snapshot), distances)
-        return cadvisor_page(snapshot, stats.cpu_limits(snapshot), kills) + lines
+        read = stats.scraped(snapshot)
+        lines = self.lines.page(snapshot, read, stats.class_paths(snapshot), distances)
+        return cadvisor_page(snapshot, read, kills) + lines
 
 
 class PageHandler(BaseHTTPRequestHandler):

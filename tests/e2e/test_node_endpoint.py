@@ -211,7 +211,7 @@ def test_figures_of_a_busy_pod(kube: Kubectl) -> None:
 
     labels = {"namespace": "default", "pod": "busy", "container": "c"}
     throttled = "container_cpu_cfs_throttled_periods_total"
-    assert _sample(_raw(kube, "metrics/cadvisor"), throttled, labels) > 0
+    until(lambda: _sample(_raw(kube, "metrics/cadvisor"), throttled, labels) > 0)
     assert _sample(_raw(kube, "metrics/cadvisor"), "container_spec_cpu_quota", labels) == 20_000
     assert _sample(_raw(kube, "metrics/resource"), "container_cpu_usage_seconds_total", labels) > 0
     assert _sample(_raw(kube, "metrics"), "kubelet_running_pods", {}) >= 1

@@ -118,12 +118,12 @@ def guest_processes(job: str) -> list[str]:
 
 
 @LONG
-@pytest.mark.long
 def test_cpus_memory_and_devices_of_one_numa_node(in_guest: InGuest) -> None:
     done = in_guest("qemu-v2-numa", [PYTHON, "-m", "tests.kernel.in_guest.numa"], 1200.0)
     assert done.stdout.endswith("all seen\n"), done.report()
 
 
+@LONG
 def test_several_cpus_cpuset_and_pressure(in_guest: InGuest) -> None:
     done = in_guest("qemu-v2-systemd", [PYTHON, f"{IN_GUEST}/several_cpus.py"], 300.0)
     assert done.status == 0, done.report()

@@ -15,6 +15,7 @@ from pathlib import Path
 from prometheus_client.parser import text_string_to_metric_families
 
 from plimsoll.cgroups.drivers.detect import open_cgroupfs, this_host
+from plimsoll.cgroups.stats.usage import CpuLimit
 from plimsoll.node.stats.prometheus import cadvisor_page, resource_page
 from plimsoll.node.stats.stats import ContainerPlace, NodePlace, PodPlace, Stats
 from plimsoll.node.stats.summary import summary_json
@@ -95,7 +96,7 @@ def test_real_processes_are_measured(tmp_path: Path, exercised: Callable[[str, s
         assert found.node.pods.usage.memory
         assert found.node.pods.usage.memory.usage_bytes >= 24 * MIB
         put("cpu", pod.cgroup, "cpu.shares", 512)
-        assert stats.cpu_limits(found)[pod.cgroup] == (512, -1, 100000)
+        assert stats.scraped(found)[pod.cgroup].cpu_limit == CpuLimit(512, None, 100000)
         text = resource_page(found)
         names = {sample.name for family in text_string_to_metric_families(text) for sample in family.samples}
         assert {"node_cpu_usage_seconds_total", "pod_memory_working_set_bytes"} <= names

@@ -136,3 +136,24 @@ async def test_a_connection_that_ends_with_an_error_has_ended(is_awaited: bool) 
     del waiting, protocol, far
     gc.collect()
     assert not logged
+
+
+async def test_waiting_for_the_end_of_a_connection_again_and_again_leaves_one_task() -> None:
+    """A client that reads one log after the other on one connection."""
+    accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+    async with (
+        asyncio.timeout(10),
+        await asyncio.start_server(lambda _, writer: accepted.put(writer), "127.0.0.1") as at,
+    ):
+        _, near = await asyncio.open_connection(*at.sockets[0].getsockname())
+        far = await accepted.get()
+        before = len(asyncio.all_tasks())
+        for _ in range(20):
+            waiting = asyncio.create_task(connection_ended(far))
+            await asyncio.sleep(0)
+            await cancel_all((waiting,))
+        assert len(asyncio.all_tasks()) <= before + 1
+        near.close()
+        far.close()
+        await connection_ended(far)
+    assert len(asyncio.all_tasks()) <= before

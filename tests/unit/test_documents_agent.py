@@ -15,7 +15,8 @@ from plimsoll.codec.lean.runnable import run_pod_from_json
 from plimsoll.kube.client import Client
 from plimsoll.node.agent import Agent
 from plimsoll.node.checkpoint import Checkpoint
-from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuStateError
+from plimsoll.node.resources.cpu_manager import STATE, CpuManager
+from plimsoll.node.resources.state_file import StateMismatchError
 from plimsoll.node.standalone import OnePodApi
 from plimsoll.rules.cpumanager.topology import flat
 from plimsoll.rules.cpuset import cpu_numbers
@@ -95,7 +96,7 @@ async def test_cpu_state_is_checked_before_cgroups_are_created(tmp_path: Path) -
         tmp_path,
         "n1",
     )
-    with pytest.raises(CpuStateError, match='configured policy "static" differs'):
+    with pytest.raises(StateMismatchError, match='configured policy "static" differs'):
         await agent.run()
     assert kernel.children("/") == []
     assert not (tmp_path / "runtime").exists()

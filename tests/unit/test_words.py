@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import words
+from tests.project_files import web_files
 
 GLOSSARY = words.GLOSSARY.read_text(encoding="utf-8")
 REJECTED = words.Rejected({"wish": "request", "for ever": "until cancelled", "nobody": "none"})
@@ -57,3 +58,16 @@ def test_a_file_is_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     page = path.with_suffix(".md")
     page.write_text('The API answers "wish not granted". A wish.\n')
     assert words.problems(page, REJECTED, IN_NAMES) == ["semantics/module.md:1: not 'wish'; say: request"]
+
+
+def test_the_dashboard_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"app.js", "index.html", "style.css"} <= {path.name for path in web_files()}
+    assert not any("vendor" in path.parts for path in web_files())
+    path = tmp_path / "page.js"
+    path.write_text("// a wish\nconst nextTurn = () => `<p>It runs for ever</p>`;\nreturn taken;\n")
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    assert words.problems(path, REJECTED, IN_NAMES) == [
+        "page.js:1: not 'wish'; say: request",
+        "page.js:2: not 'for ever'; say: until cancelled",
+        "page.js:2: not 'turn'; say: sync",
+    ]

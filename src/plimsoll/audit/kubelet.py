@@ -11,7 +11,8 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 
-from plimsoll.codec.kernel.cpu_state import CpuStateCorruptError, cpu_state_from_json
+from plimsoll.codec.kernel.cpu_state import cpu_state_from_json
+from plimsoll.codec.kernel.go_checksum import CorruptCheckpointError
 from plimsoll.codec.lean.lean import json_document
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.errors import InvalidObjectError
@@ -100,7 +101,7 @@ def cpu_manager_facts(root: str = ROOT_DIR) -> tuple[CpuManagerFacts | None, str
             state = cpu_state_from_json(file.read(_MOST_BYTES))
     except OSError as error:
         return None, f"{path}: {error.strerror}"
-    except CpuStateCorruptError as error:
+    except CorruptCheckpointError as error:
         return None, f"{path}: {error}"
     owned = {uid: {name: cpu_text(cpus) for name, cpus in each.items()} for uid, each in state.owned.items()}
     return CpuManagerFacts(state.policy, cpu_text(state.shared), owned), ""

@@ -136,7 +136,7 @@ def main(args: list[str] | None = None) -> int:
     except OSError as error:
         _abandon_output()
         return _refused(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
-    except Exception as error:
+    except Exception as error:  # the classes of our own errors are not imported yet; other errors are raised
         code = _reported(error)
         if code is None:
             raise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from plimsoll.cli import console
@@ -91,6 +92,16 @@ interval_option = console.option(
 
 
 _LOG_LEVELS = ("error", "warning", "info", "debug")
+
+
+def profile_option(name: str = "profile") -> Callable[[Any], Any]:
+    return console.option(
+        "--profile",
+        name,
+        default="documents",
+        show_default=True,
+        help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
+    )
 
 
 def log_options(command: Any) -> Any:

@@ -156,6 +156,14 @@ def _wrapped(text: str, size: int) -> list[str]:
     return [*lines, line]
 
 
+def echo_paragraphs(paragraphs: Iterable[Iterable[str]]) -> None:
+    for index, lines in enumerate(paragraphs):
+        if index:
+            console.echo()
+        for line in lines:
+            console.echo(line)
+
+
 def echo_json(value: Any) -> None:
     """Print a value as indented JSON; msgspec escapes control characters."""
     console.echo(msgspec.json.format(msgspec.json.encode(value), indent=2).decode())

@@ -1,1 +1,1 @@
-"""Connections that several packages share: the HTTP/1.1 client connection and both sides of a WebSocket."""
+"""Connections that several packages share: the HTTP/1.1 client, both sides of a WebSocket, and gRPC."""

@@ -62,8 +62,9 @@ def node_pages(
 
     def cadvisor() -> str:
         snapshot = stats.sample(PAGE_AGE_S)
-        return cadvisor_page(snapshot, stats.cpu_limits(snapshot), pressure.oom_kills_by_container()) + lines.page(
-            snapshot, stats.scraped(snapshot), stats.class_paths(snapshot), pressure.distances()
+        read = stats.scraped(snapshot)
+        return cadvisor_page(snapshot, read, pressure.oom_kills_by_container()) + lines.page(
+            snapshot, read, stats.class_paths(snapshot), pressure.distances()
         )
 
     return NodePages(

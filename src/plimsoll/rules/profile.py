@@ -159,7 +159,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     too_large_is_infeasible: bool = _row(True, {"1.27": True, "1.36": False}, "03 §6",
         "the node answers Infeasible to a resize beyond its allocatable")
     too_large_reconsidered: bool = _row(True, {"1.27": False}, "03 §6",
-        "… and looks at it again when the node changes")
+        "… and evaluates it again when the node changes")
     exclusive_resize_any: bool = _row(False, {"1.27": False, "1.32": True, "1.34": False}, "07 §6",
         "static policies: every resize of a Guaranteed pod is infeasible, not only one of cpu or memory requests")
     static_memory_resize_checked: bool = _row(True, {"1.27": False, "1.33": True}, "07 §6",

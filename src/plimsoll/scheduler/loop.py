@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Any
 
 import msgspec
 
@@ -35,7 +34,7 @@ from plimsoll.rules.scheduling.cycle import (
     preempted_message,
     scheduled_message,
 )
-from plimsoll.rules.scheduling.default_spread import OWNER_KINDS, Owner
+from plimsoll.rules.scheduling.default_spread import Owner
 from plimsoll.rules.scheduling.deferred import is_deferred, preemption_for_resize
 from plimsoll.rules.scheduling.fit import is_terminal, resident_load, waiting_load
 from plimsoll.rules.scheduling.preemption import Preemption
@@ -44,88 +43,26 @@ from plimsoll.rules.timestamps import rfc3339, rfc3339_micro
 from plimsoll.scheduler import messages
 from plimsoll.scheduler.cache import SchedulerCache
 from plimsoll.scheduler.choice import Choice
+from plimsoll.scheduler.objects import (
+    BUDGETS,
+    CONTROLLERS,
+    LIVE_PODS,
+    NAMESPACES,
+    SERVICES,
+    VOLUME_KINDS,
+    Labelled,
+    SchedulingFields,
+    ServiceView,
+)
 from plimsoll.scheduler.queue import Queue, QueuedPod
 
-LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-BUDGETS = ResourcePath("/apis/policy/v1", "poddisruptionbudgets", "PodDisruptionBudget")
-NAMESPACES = ResourcePath("/api/v1", "namespaces", "Namespace")
-SERVICES = ResourcePath("/api/v1", "services", "Service")
-CONTROLLERS = (
-    ResourcePath("/api/v1", "replicationcontrollers", "ReplicationController"),
-    ResourcePath("/apis/apps/v1", "replicasets", "ReplicaSet"),
-    ResourcePath("/apis/apps/v1", "statefulsets", "StatefulSet"),
-)
-VOLUME_KINDS = (
-    ResourcePath("/api/v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
-    ResourcePath("/api/v1", "persistentvolumes", "PersistentVolume"),
-    ResourcePath("/apis/storage.k8s.io/v1", "storageclasses", "StorageClass"),
-)
 MAX_IN_FLIGHT = 64
 
 log = logging.getLogger(__name__)
 
 
-class _Claim(msgspec.Struct, frozen=True, rename="camel"):
-    claim_name: str = ""
-
-
-class _Volume(msgspec.Struct, frozen=True, rename="camel"):
-    persistent_volume_claim: _Claim | None = None
-
-
-class _Spec(msgspec.Struct, frozen=True, rename="camel"):
-    scheduler_name: str = messages.SCHEDULER
-    scheduling_gates: list[Any] | None = None
-    volumes: tuple[_Volume, ...] | None = None
-
-    def claim_names(self) -> tuple[str, ...]:
-        claims = (each.persistent_volume_claim for each in self.volumes or ())
-        return tuple(each.claim_name for each in claims if each is not None)
-
-
-class _OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
-    api_version: str = ""
-    kind: str = ""
-    name: str = ""
-    controller: bool | None = None
-
-
-class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    resource_version: str = ""
-    owner_references: tuple[_OwnerReference, ...] | None = None
-
-    def owner(self) -> Owner | None:
-        """The controller, if the pods of its kind are spread."""
-        for each in self.owner_references or ():
-            if each.controller and (each.api_version, each.kind) in OWNER_KINDS:
-                return Owner(each.api_version, each.kind, each.name)
-        return None
-
-
-class _Service(msgspec.Struct, frozen=True):
-    class Spec(msgspec.Struct, frozen=True):
-        selector: dict[str, str] | None = None
-
-    spec: Spec = Spec()
-
-
 class _NotServedError(Exception):
     """The API server has no such kind."""
-
-
-class _Labels(msgspec.Struct, frozen=True):
-    labels: dict[str, str] | None = None
-
-
-class _Labelled(msgspec.Struct, frozen=True):
-    metadata: _Labels = _Labels()
-
-
-class _Extra(msgspec.Struct):
-    """The fields that the scheduler needs beyond those of `Pod`."""
-
-    metadata: _Metadata = _Metadata()
-    spec: _Spec = _Spec()
 
 
 class Scheduler:
@@ -209,7 +146,7 @@ class Scheduler:
         services = self.cache.services.setdefault(namespace, {})
         selector = None
         if change.kind != "DELETED":
-            selector = msgspec.json.decode(change.body, type=_Service).spec.selector
+            selector = msgspec.json.decode(change.body, type=ServiceView).spec.selector
         if selector:
             services[name] = selector
         else:
@@ -249,7 +186,7 @@ class Scheduler:
         if change.kind == "DELETED":
             self.cache.namespaces.pop(name, None)
             return
-        labels = msgspec.json.decode(change.body, type=_Labelled).metadata.labels or {}
+        labels = msgspec.json.decode(change.body, type=Labelled).metadata.labels or {}
         if self.cache.namespaces.get(name) != labels:
             self.cache.namespaces[name] = labels
             self.queue.wake(depends_on_others)
@@ -262,7 +199,7 @@ class Scheduler:
                 self.queue.wake()
             return
         pod = pod_from_json(change.body)
-        extra = msgspec.json.decode(change.body, type=_Extra)
+        extra = msgspec.json.decode(change.body, type=SchedulingFields)
         if pod.spec.node_name:
             self._placed_pod_changed(pod, is_ours=extra.spec.scheduler_name == messages.SCHEDULER)
             return

@@ -1,1 +1,1 @@
-"""The embedded store below the API server: SQLite on disk, an index and a window of history in memory, watches."""
+"""The store below the API server: a log in SQLite or etcd, an index and a window of history in memory, watches."""

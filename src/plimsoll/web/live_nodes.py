@@ -39,7 +39,7 @@ async def node_page(calls: NodeCalls, cluster: Cluster, node: str, target: str) 
     except TimeoutError:
         raise NodeUnreadableError(f"node {node} did not answer within {ANSWER_S:g} s") from None
     if answer.status == 404:
-        raise NodeUnreadableError(f"node {node} has no live figures: it runs a kubelet or an older plimsoll")
+        raise NodeUnreadableError(f"node {node} does not serve live data: it runs a kubelet or an older plimsoll")
     if answer.status != 200:
         raise NodeUnreadableError(f"node {node}: HTTP {answer.status}")
     return answer.body

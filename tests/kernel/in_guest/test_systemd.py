@@ -20,6 +20,17 @@ from plimsoll.cgroups.drivers.interface import CgroupError, CgroupGoneError
 from plimsoll.cgroups.drivers.systemd import SystemdCgroups
 from plimsoll.cgroups.engine import scope_holder
 from plimsoll.rules.cgroups.rounding import same_value
+from tests.kernel.in_guest.systemd_units import (
+    directories,
+    eventually,
+    remove_all,
+    show,
+    shown,
+    stem,
+    systemctl,
+    text_of,
+    unit,
+)
 
 MIB = 1 << 20
 SYSTEM_BUS = "unix:path=/run/dbus/system_bus_socket"
@@ -59,52 +70,6 @@ def scope(driver: SystemdCgroups, run: Run, slice_path: str) -> str:
     path = f"{slice_path}/{stem(slice_path)}-one.scope"
     run(driver.make(path, pid=scope_holder.start(path)))
     return path
-
-
-async def remove_all(driver: SystemdCgroups, path: str) -> None:
-    for child in driver.children(path):
-        await remove_all(driver, f"{path}/{child}")
-    try:
-        await driver.kill(path)
-        await driver.remove(path)
-    except CgroupGoneError:
-        pass
-
-
-def stem(path: str) -> str:
-    return path.rpartition("/")[2].partition(".")[0]
-
-
-def unit(path: str) -> str:
-    return path.rpartition("/")[2]
-
-
-def show(path: str, name: str) -> str:
-    return shown(path, name)[name]
-
-
-def systemctl(*args: str) -> None:
-    subprocess.run(["systemctl", *args], check=True)
-
-
-def text_of(driver: SystemdCgroups, path: str, file: str) -> str:
-    seen = driver.read(path, [file])
-    assert seen is not None
-    return seen.files[file]
-
-
-def eventually(condition: Callable[[], bool], deadline_s: float = 60.0) -> bool:
-    end = time.monotonic() + deadline_s
-    while not condition():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-def directories(path: str) -> list[str]:
-    """Where a cgroup of that name is left, in any hierarchy."""
-    return [str(found) for found in Path("/sys/fs/cgroup").rglob(unit(path))]
 
 
 # --- making and removing
@@ -288,12 +253,6 @@ def test_every_value_lands_in_file_and_unit_and_survives_daemon_reload(
     assert eventually(lambda: text_of(driver, slice_path, "pids.max") == kept[slice_path, "pids.max"])
     after = {(path, file): text_of(driver, path, file) for path, file in kept}
     assert {key: text for key, text in after.items() if not same_value(key[1], kept[key], text)} == {}
-
-
-def shown(path: str, *names: str) -> dict[str, str]:
-    argv = ["systemctl", "show", unit(path), *(f"-p{name}" for name in names)]
-    lines = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.splitlines()
-    return dict(line.split("=", 1) for line in lines)
 
 
 def test_what_is_changed_past_systemd(driver: SystemdCgroups, run: Run, slice_path: str, scope: str) -> None:

@@ -69,8 +69,10 @@ def test_everything_is_measured(stats: Stats) -> None:
     assert container.measured.cpu_nanocores
     assert 20_000_000 < container.measured.cpu_nanocores < 400_000_000  # of the 200 that it is given
     assert found.pod_usage()["u1"].processes
-    assert stats.cpu_limits(found)[APP][1:] == (20000, 100000)
-    text = cadvisor_page(found, stats.cpu_limits(found))
+    read = stats.scraped(found)
+    limit = read[APP].cpu_limit
+    assert limit and (limit.quota_us, limit.period_us) == (20000, 100000)
+    text = cadvisor_page(found, read)
     assert f'container_spec_cpu_quota{{container="app",id="{APP}"' in text
 
 

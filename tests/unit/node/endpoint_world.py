@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import tempfile
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -167,3 +168,9 @@ def _pages() -> NodePages:
         configuration=lambda: {"maxPods": 110},
         allocated=lambda: [pod("web"), pod("other")],
     )
+
+
+async def eventually(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():  # noqa: ASYNC110  there is no event to wait for
+            await asyncio.sleep(0.01)

@@ -1,1 +1,1 @@
-"""Admission before a write: namespace lifecycle, defaults, Pod Security, LimitRange, ResourceQuota, node capacity."""
+"""Admission before a write: namespaces, Pod Security, LimitRange, ResourceQuota, webhooks, policies, node identity."""

@@ -1,1 +1,1 @@
-"""Authentication and authorization: client certificates, tokens, built-in roles, and the certificate authority."""
+"""Authentication and authorization: certificates, tokens, impersonation, RBAC, nodes, and the certificate authority."""

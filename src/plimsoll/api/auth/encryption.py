@@ -31,8 +31,8 @@ class SecretNotReadableError(StoreError):
     key: str
     file: Path
     template = (
-        "the object {key} cannot be decrypted with {file}: the key is another one. Put the file back from where the "
-        "objects were written, or restore a backup that contains it (`plimsoll api restore --passphrase-file`)"
+        "the object {key} cannot be decrypted with {file}: it was encrypted with another key. Copy the file from the "
+        "server that wrote the objects, or restore a backup that contains it (`plimsoll api restore --passphrase-file`)"
     )
 
 

@@ -95,12 +95,12 @@ class SharedKeys:
     async def _compare(self) -> None:
         found = await self._meta.get(NAME)
         if found is None:
-            log.error("%s in etcd is gone: restore it from a backup", NAME)
+            log.error("%s was deleted from etcd: restore it from a backup", NAME)
         elif found.mod_revision != self._revision:
             await self._take(found.value, may_replace=False)
             self._revision = found.mod_revision
         elif self._read_tokens() != self._tokens and not await self._put(self._revision):
-            log.info("tokens were changed on two servers at once; the change made here is not kept")
+            log.info("tokens were changed on two servers at once; the change made on this server was discarded")
 
     async def _put(self, revision: int) -> bool:
         tokens = self._read_tokens()
@@ -129,7 +129,7 @@ class SharedKeys:
                 names = unseal(archive, directory, self._passphrase)
             except ArchiveError:
                 raise SharedKeysError(
-                    f"the keys in {self.location} cannot be decrypted with {self._key_file}: give the file that the "
+                    f"the keys in {self.location} cannot be decrypted with {self._key_file}: use the file that the "
                     "first server was started with (--store-key-file)"
                 ) from None
             if missing := set(FILES) - set(names):
@@ -137,7 +137,7 @@ class SharedKeys:
             mine, theirs = self._state / CA, (directory / CA).read_bytes()
             if not may_replace and mine.exists() and mine.read_bytes() != theirs:
                 raise SharedKeysError(
-                    f"{self._state} belongs to another cluster: its CA is not that of {self.location}. Give an empty "
+                    f"{self._state} belongs to another cluster: its CA is not that of {self.location}. Use an empty "
                     "--state-dir, or another prefix"
                 )
             private_directory(self._state / "pki")

@@ -24,7 +24,6 @@ Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "d
 Query = dict[str, list[str]]
 
 MAX_MANAGER_BYTES = 128
-NANO = 10**9
 
 _VERBS: dict[tuple[str, bool], Verb] = {
     ("GET", True): "get",

@@ -194,7 +194,7 @@ class App:
             log.error("%s %s: %s", scope["method"], scope["path"], error)
             refusal = refusal_by_store(error)
             await request.respond(refusal.code, refusal.body(), [*_JSON_HEADERS, *refusal.headers()])
-        except Exception:
+        except Exception:  # a defect in one handler: the client still gets an answer
             meter.faults += 1
             log.exception("%s %s failed", scope["method"], scope["path"])
             refusal = internal_error("the server failed to handle the request; its log has the reason")

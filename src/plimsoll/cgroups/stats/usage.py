@@ -19,14 +19,15 @@ from typing import Literal, Protocol, get_args
 
 import msgspec
 
-from plimsoll.codec.kernel.files import Keyed, PressureStall, flat_keyed, number_or_max, pressure
+from plimsoll.codec.kernel.files import Keyed, PressureStall, cpu_max, flat_keyed, number_or_max, pressure
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError, Directory, KeptFile
 from plimsoll.linux.machine import HUGEPAGES
 from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES, working_set_bytes
 from plimsoll.rules.model.kernel import CgroupVersion
+from plimsoll.rules.resources.cpu import shares_from_weight
 from plimsoll.rules.resources.memory import page_label
 
-Part = Literal["memory", "events", "cpu", "pressure", "pids", "hugetlb", "lines"]
+Part = Literal["memory", "events", "cpu", "pressure", "pids", "hugetlb", "lines", "cpu_limit"]
 PARTS: frozenset[Part] = frozenset(get_args(Part))
 
 
@@ -78,6 +79,12 @@ class MemoryLines(msgspec.Struct, frozen=True):
     high_bytes: int | None = None  # None: no limit
 
 
+class CpuLimit(msgspec.Struct, frozen=True):
+    shares: int  # on v2 those of its weight
+    quota_us: int | None  # None: no limit
+    period_us: int
+
+
 class CgroupUsage(msgspec.Struct, frozen=True):
     memory: MemoryUsage | None = None
     events: MemoryEvents | None = None  # including descendants; v2 only
@@ -87,6 +94,7 @@ class CgroupUsage(msgspec.Struct, frozen=True):
     pids: Pids | None = None
     hugetlb_bytes: Mapping[str, int] | None = None  # `2MB` → bytes in use
     lines: MemoryLines | None = None  # v2 only
+    cpu_limit: CpuLimit | None = None
 
 
 class CgroupOpener(Protocol):
@@ -106,6 +114,7 @@ _FILE_NAMES: dict[CgroupVersion, dict[Part, tuple[str, ...]]] = {
         "pressure": _PRESSURE,
         "pids": ("pids.current", "pids.max"),
         "lines": ("memory.min", "memory.low", "memory.high"),
+        "cpu_limit": ("cpu.weight", "cpu.max"),
     },
     1: {
         "memory": ("memory.usage_in_bytes", "memory.stat", "memory.limit_in_bytes"),
@@ -113,6 +122,7 @@ _FILE_NAMES: dict[CgroupVersion, dict[Part, tuple[str, ...]]] = {
         "cpu": ("cpuacct.usage", "cpuacct.usage_user", "cpuacct.usage_sys", "cpu.stat"),
         "pressure": _PRESSURE,
         "pids": ("pids.current", "pids.max"),
+        "cpu_limit": ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us"),
     },
 }
 # Kernel key → field. On v1, `total_…` includes the descendants.
@@ -196,6 +206,7 @@ def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> CgroupUsag
         _pids(texts),
         _hugetlb(texts),
         _lines(texts),
+        _cpu_limit_v2(texts) if version == 2 else _cpu_limit_v1(texts),
     )
 
 
@@ -338,6 +349,20 @@ def _lines(texts: Mapping[str, bytes]) -> MemoryLines | None:
         everything if low is None else low,
         number_or_max(texts.get("memory.high", b"max")),
     )
+
+
+def _cpu_limit_v2(texts: Mapping[str, bytes]) -> CpuLimit | None:
+    if (weight := texts.get("cpu.weight")) is None or (limit := texts.get("cpu.max")) is None:
+        return None
+    quota = cpu_max(limit.decode())
+    return CpuLimit(shares_from_weight(int(weight)), quota.quota_us, quota.period_us)
+
+
+def _cpu_limit_v1(texts: Mapping[str, bytes]) -> CpuLimit | None:
+    if (shares := texts.get("cpu.shares")) is None:
+        return None
+    quota_us = int(texts.get("cpu.cfs_quota_us", b"-1"))
+    return CpuLimit(int(shares), quota_us if quota_us >= 0 else None, int(texts.get("cpu.cfs_period_us", b"0")))
 
 
 def _hugetlb(texts: Mapping[str, bytes]) -> dict[str, int] | None:

@@ -67,7 +67,7 @@ def audit_group() -> None:
 )
 @console.option("--profile", type=console.Choice(RELEASES), help="The kubelet's release. [default: that of the Node]")
 @console.option("--oci-runtime", default="", metavar="TEXT", help="The OCI runtime of the node, such as 'runc 1.3.2'.")
-@console.option("--no-processes", is_flag=True, help="Do not look at processes.")
+@console.option("--no-processes", is_flag=True, help="Do not read the processes of containers.")
 @console.option("--all", "everything", is_flag=True, help="Show every finding of every rule.")
 @console.option("-o", "--output", type=console.Choice(["table", "json", "sarif", "prom"]), default="table")
 @cluster_options
@@ -77,7 +77,7 @@ def audit_nodes(nodes: tuple[str, ...], output: str, **options: Any) -> int:
     Reads the pods of the node from the API (or from a dump, or from the kubelet's socket), and on this machine the
     cgroups, the processes of containers, the kernel and the kubelet's configuration. Writes nothing to the node.
 
-    Exit code 0: clean, 1: something differs, 2: nothing differs, but a rule cannot tell.
+    Exit code 0: clean, 1: something differs, 2: nothing differs, but a rule could not be checked.
 
     \b
     Examples:

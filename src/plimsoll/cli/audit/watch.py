@@ -22,7 +22,6 @@ from plimsoll.rules.audit.overwrites import with_overwrites
 from plimsoll.rules.audit.table import audit
 
 CLIENT_TIMEOUT_S = 10.0
-MOST_ROUNDS_SILENT = 3
 
 
 def watched(

@@ -1,1 +1,1 @@
-"""`plimsoll explain` and `plimsoll plan`: what a node will do with a manifest, before anything runs."""
+"""`plimsoll explain`, `plan` and `upgrade-check`: what a node will do with a manifest, before anything runs."""

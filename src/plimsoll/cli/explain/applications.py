@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import msgspec
 
 from plimsoll.cli import console
-from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert
+from plimsoll.cli.terminal import Paint, colourful, echo_json, echo_paragraphs, hanging, inert
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.applications.answer import App, AppAnswer, AppLimits
 from plimsoll.rules.applications.table import answer, app_named
@@ -16,8 +16,6 @@ from plimsoll.rules.cgroups.desired import Cgroup
 from plimsoll.rules.explain.contention import memory_limit, quota_milli
 from plimsoll.rules.explain.explanation import Explanation
 from plimsoll.rules.node.node_config import NodeConfig
-
-WIDE = 27
 
 
 class ContainerAnswer(msgspec.Struct, frozen=True):
@@ -81,11 +79,7 @@ def show(found: list[ContainerAnswer], output: str) -> None:
         echo_json(found)
         return
     paint = Paint(colourful())
-    for index, each in enumerate(found):
-        if index:
-            console.echo()
-        for line in _lines(each, paint):
-            console.echo(line)
+    echo_paragraphs(_lines(each, paint) for each in found)
 
 
 def _lines(each: ContainerAnswer, paint: Paint) -> Iterator[str]:

@@ -14,7 +14,6 @@ QUESTIONS = {
     "oom-order": ("plimsoll.cli.explain.oom_order", "oom_order_command"),
 }
 MANIFESTS = "manifests"
-OUTPUTS = ["tree", "table", "json", "yaml", "sh", "svg", "html"]
 
 
 class ExplainGroup(console.Group):
@@ -83,7 +82,7 @@ def manifests(files: tuple[str, ...], output: str, diff: str | None, advise: boo
     `spec:`, `containers:`, one container, or its `resources:`; a note says what is assumed.
 
     `-o svg` draws the cgroups of the node as vessels with their memory lines, formulas and CPU; `-o html` writes one
-    page with the picture and a table of all values. With --diff, two pictures are beside each other.
+    page with the picture and a table of all values. With --diff, it has two pictures side by side.
 
     All kubelet flags are accepted (docs/kubelet-config.md lists them); a flag overrides the configuration file.
 

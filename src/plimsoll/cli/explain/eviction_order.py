@@ -12,7 +12,7 @@ import msgspec
 
 from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
-from plimsoll.cli.explain.usage import assumed, matched, usage_for
+from plimsoll.cli.explain.usage import assumed, matched, usage_file_option, usage_for
 from plimsoll.cli.manifests import stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.printers import order_lines
@@ -77,7 +77,7 @@ class _Question(msgspec.Struct, frozen=True):
 @console.option(
     "--usage", "usage_text", default="", metavar="LIST", help="web=500Mi,shop/api=2Gi (pods or inodes: 300)"
 )
-@console.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
+@usage_file_option
 @console.option("--signal", default="memory.available", show_default=True, type=console.Choice(sorted(RESOURCE_OF)))
 @console.option(
     "--available",

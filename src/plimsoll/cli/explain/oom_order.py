@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.cli import console
-from plimsoll.cli.explain.usage import assumed
+from plimsoll.cli.explain.usage import assumed, usage_file_option
 from plimsoll.cli.manifests import stored_inputs
 from plimsoll.cli.node_options import NodeQuestion, node_options
 from plimsoll.cli.parameters import names_state_option
@@ -31,7 +31,7 @@ SHOWN = 20
 @console.option(
     "--usage", "usage_text", default="", metavar="LIST", help="web=500Mi, or web/app=400Mi for one container."
 )
-@console.option("--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList.")
+@usage_file_option
 @console.option(
     "--all", "everything", is_flag=True, help=f"Show all processes of this machine, not only the first {SHOWN}."
 )

@@ -18,6 +18,10 @@ from plimsoll.rules.quantity import QUANTITIES
 
 DEFAULT_NAMESPACE = "default"
 
+usage_file_option = console.option(
+    "--usage-file", metavar="FILE", help="The same as a mapping, a /stats/summary or a PodMetricsList."
+)
+
 
 def named_amounts(text: str, option: str, *, bare: bool = False) -> dict[str, int]:
     """`a=1Gi,b=2Gi` → bytes by name. With `bare`, a single amount is allowed, with the name `""`."""

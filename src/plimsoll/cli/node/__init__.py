@@ -1,1 +1,1 @@
-"""The commands about this machine as a node: node, run, cgroup, tree, whose, oom, pressure."""
+"""The commands about this machine as a node: node, run, cgroup, tree, top, whose, oom, pressure."""

@@ -11,7 +11,7 @@ from plimsoll.cgroups.stats.live_tree import is_sandbox
 from plimsoll.cli import console
 from plimsoll.cli.parameters import names_state_option, pods_option
 from plimsoll.cli.pod_names import PodNames, every_pod_name
-from plimsoll.cli.terminal import CLASS_COLOURS, Paint, colourful, inert
+from plimsoll.cli.terminal import CLASS_COLOURS, Paint, colourful, echo_paragraphs, inert
 from plimsoll.codec.kernel.files import OwnCgroup
 from plimsoll.errors import StructuredError
 from plimsoll.linux.processes import cgroups_of, oom_score_adj, stat
@@ -56,11 +56,7 @@ def whose(pids: tuple[int, ...], files: tuple[str, ...], state_dir: Path | None,
         console.echo(msgspec.json.format(shown, indent=2).decode())
     else:
         paint = Paint(colourful())
-        for index, each in enumerate(answers):
-            if index:
-                console.echo()
-            for line in lines(each, paint):
-                console.echo(line)
+        echo_paragraphs(lines(each, paint) for each in answers)
     return 0 if all(each.owner.pod_uid for each in answers) else NOT_IN_A_POD
 
 

@@ -41,7 +41,7 @@ HEADER = ("SIGNAL", "AVAILABLE", "OF", "THRESHOLD", "GRACE", "DISTANCE")
 )
 @console.option("--here", is_flag=True, help="Read this machine and the kubelet's configuration; needs no cluster.")
 @console.option("-o", "--output", type=console.Choice(["text", "json"]), default="text")
-@console.option("-w", "--watch", is_flag=True, help="Show it live until you leave it (q).")
+@console.option("-w", "--watch", is_flag=True, help="Show it live; press q to quit.")
 @interval_option
 def pressure(
     node: str, victims: int, everything: bool, here: bool, output: str, watch: bool, interval: float, **options: Any

@@ -17,10 +17,10 @@ from plimsoll.linux.machine import text_or_empty, this_machine
 from plimsoll.node.pressure.signals import Signals
 from plimsoll.node.stats.stats import NodePlace
 from plimsoll.rules.config.parse import default_config
-from plimsoll.rules.config.thresholds import parsed_thresholds
 from plimsoll.rules.eviction.assessment import met_thresholds, node_conditions
 from plimsoll.rules.explain.upgrade_node import readable
 from plimsoll.rules.model.cgroup_names import cgroup_path, root_name
+from plimsoll.rules.node.node_config import configured_thresholds
 from plimsoll.rules.profile import RELEASES, profile_named
 
 NEWEST = RELEASES[-1]
@@ -36,13 +36,7 @@ def page_here() -> tuple[PressurePage, list[str]]:
         notes.append(f"{why}: the kubelet's default thresholds are shown")
     else:
         config = readable(facts.document, profile, facts.flags)[0].config
-    thresholds = parsed_thresholds(
-        config.eviction_hard,
-        config.eviction_soft,
-        config.eviction_soft_grace_period,
-        config.eviction_minimum_reclaim,
-        config.enforce_node_allocatable,
-    )
+    thresholds = configured_thresholds(config)
     driver = open_cgroupfs(this_host())
     nodefs = ROOT_DIR if os.path.isdir(ROOT_DIR) else "/var/lib"
     name = root_name(config.cgroup_root)

@@ -63,7 +63,7 @@ class NoPodsError(StructuredError):
 @names_state_option
 @console.option("--against", metavar="FILE", help="Show differences from `plimsoll explain … -o json` (- for a pipe).")
 @console.option("-o", "--output", type=console.Choice(["text", "json", "svg", "html"]), default="text")
-@console.option("-w", "--watch", is_flag=True, help="Show it live until you leave it (q).")
+@console.option("-w", "--watch", is_flag=True, help="Show it live; press q to quit.")
 @interval_option
 def tree(
     cgroup: str | None,

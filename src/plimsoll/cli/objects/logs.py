@@ -51,7 +51,7 @@ class LogSource(msgspec.Struct, frozen=True):
 @console.option("--since-time", default="", metavar="TIME", help="Only lines since 2026-01-31T12:00:00Z.")
 @console.option("--timestamps", is_flag=True, help="Print a timestamp on each line.")
 @console.option("--prefix", is_flag=True, help="Print pod and container before each line.")
-@console.option("--limit-bytes", type=console.IntRange(1), metavar="BYTES", help="At most so many bytes.")
+@console.option("--limit-bytes", type=console.IntRange(1), metavar="BYTES", help="Print at most this many bytes.")
 @console.option("--ignore-errors", is_flag=True, help="Continue with the other containers after an error.")
 @console.option("--max-log-requests", type=console.IntRange(1), default=5, show_default=True, help="With -f and -l.")
 @console.option("--raw", is_flag=True, help="Do not escape control characters on a terminal.")

@@ -25,7 +25,7 @@ from plimsoll.cli.verb import Verb, dry_run_option, dry_run_query, dry_run_words
 @selector_options()
 @dry_run_option()
 def scale(words: tuple[str, ...], **options: Any) -> int:
-    """Set the number of replicas of a Deployment or ReplicaSet.
+    """Set the number of replicas of a Deployment, ReplicaSet or StatefulSet.
 
     \b
     Examples:

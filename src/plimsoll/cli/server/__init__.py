@@ -1,1 +1,1 @@
-"""The commands that run a control plane: api, scheduler, up."""
+"""The commands that run a control plane: api, scheduler, up, reset."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.cli import console
-from plimsoll.cli.parameters import log_level, log_options
+from plimsoll.cli.parameters import log_level, log_options, profile_option
 from plimsoll.linux.files.state_dir import default_state
 
 if TYPE_CHECKING:
@@ -46,13 +46,7 @@ _STORE_KEY = console.option(
     default="",
     help="Address at which nodes and pods reach the server.  [default: that of --listen, or of the default route]",
 )
-@console.option(
-    "--profile",
-    "profile_name",
-    default="documents",
-    show_default=True,
-    help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
-)
+@profile_option("profile_name")
 @console.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-apiserver.")
 @console.option(
     "--audit-log-path",

@@ -97,7 +97,7 @@ async def restore_to_etcd(state: Path, file: Path, etcd: EtcdStore) -> int:
     """The objects of a backup, with the keys in the state directory, into an empty prefix; how many there are."""
     if not (state / SECRETS[1]).exists():
         raise BackupError(
-            f"{state} has no CA: give the state directory of the server that the backup is from, or a backup with keys "
+            f"{state} has no CA: use the state directory of the server that the backup is from, or a backup with keys "
             "(--passphrase-file)"
         )
     shared = SharedKeys(state, etcd.location, etcd.key_file)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.cli import console
-from plimsoll.cli.parameters import log_level, log_options
+from plimsoll.cli.parameters import log_level, log_options, profile_option
 
 if TYPE_CHECKING:
     from plimsoll.kube.kubeconfig import Access
@@ -17,12 +17,7 @@ if TYPE_CHECKING:
 @console.command()
 @console.option("--kubeconfig", type=console.Path(), help="[default: $KUBECONFIG, then the pod's service account]")
 @console.option("--context", default="", metavar="NAME", help="The kubeconfig context. [default: the current one]")
-@console.option(
-    "--profile",
-    default="documents",
-    show_default=True,
-    help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
-)
+@profile_option()
 @console.option("--feature-gates", metavar="LIST", default="", help="Name=true,Name=false,… as for kube-scheduler.")
 @log_options
 def scheduler(kubeconfig: Path | None, context: str, profile: str, feature_gates: str, **options: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import plimsoll
 from plimsoll.cli import console
-from plimsoll.cli.parameters import log_level, log_options
+from plimsoll.cli.parameters import log_level, log_options, profile_option
 from plimsoll.cli.terminal import Paint, colourful
 from plimsoll.errors import PlimsollError
 
@@ -47,12 +47,7 @@ TOUR = (
 @console.option(
     "--listen", metavar="HOST:PORT", help="Address of the API server. [default: 127.0.0.1:6443, or any free port]"
 )
-@console.option(
-    "--profile",
-    default="documents",
-    show_default=True,
-    help="The Kubernetes release to follow, 1.27 to 1.37, or documents.",
-)
+@profile_option()
 @console.option("--feature-gates", metavar="LIST", default="", help="Feature gates of the API server and the node.")
 @console.option("--capacity", metavar="LIST", help="Capacity of the node: cpu=8,memory=4Gi. [default: this machine]")
 @console.option("--config", "config_file", metavar="FILE", help="A KubeletConfiguration for the node.")

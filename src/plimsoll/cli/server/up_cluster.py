@@ -187,9 +187,8 @@ class LocalCluster:
         assert self._live is not None
         for note in (*limitations, *(() if self._live.driver.simulated else self._live.notes)):
             console.echo(self._paint(f"   note: {inert(note)}", "dim"))
-        console.echo(self._paint("\nTry:", "bold"))
-        for line in self._next_steps(kubeconfig, missing):
-            console.echo(f"   {self._paint(line, 'cyan')}")
+        steps = [f"   {self._paint(line, 'cyan')}" for line in self._next_steps(kubeconfig, missing)]
+        console.echo("\n".join([self._paint("\nTry:", "bold"), *steps]))  # in one write, for programs that wait for it
         self.is_up = True
 
     async def _containers(self) -> tuple[dict[str, int], tuple[str, ...]]:

@@ -14,43 +14,19 @@ from plimsoll.codec.cel import authorizer, collections, kubernetes, standard, te
 from plimsoll.codec.cel.checker import check
 from plimsoll.codec.cel.evaluator import Evaluate, Frame, evaluator
 from plimsoll.codec.cel.parser import parse
-from plimsoll.codec.cel.syntax import CompilationError, CompileError, Node, Select, children, names_in
+from plimsoll.codec.cel.syntax import RESERVED, CompilationError, CompileError, Node, Select, children, names_in
 from plimsoll.codec.cel.types import Type
 from plimsoll.codec.cel.values import EvaluationError
 
 PER_CALL_LIMIT = 1_000_000  # of one evaluation
 _LIBRARIES = (authorizer, collections, kubernetes, standard, texts)  # they register their functions
 
-_RESERVED = frozenset(
-    [
-        "true",
-        "false",
-        "null",
-        "in",
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
+_ESCAPED_WORDS = RESERVED | {"true", "false", "null", "in"}
 
 
 def unescaped(name: str) -> str:
     """The property that an identifier stands for: `__namespace__` → `namespace`, `a__dash__b` → `a-b`."""
-    if name.startswith("__") and name.endswith("__") and name[2:-2] in _RESERVED:
+    if name.startswith("__") and name.endswith("__") and name[2:-2] in _ESCAPED_WORDS:
         return name[2:-2]
     found, rest = [], name
     while "__" in rest:

@@ -11,7 +11,7 @@ from typing import Any
 
 from plimsoll.codec.cel.authorizer import request_resource
 from plimsoll.codec.cel.checker import dotted
-from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, class_of, matching
+from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, matching
 from plimsoll.codec.cel.syntax import Bind, Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
 from plimsoll.codec.cel.values import (
     NONE,
@@ -20,6 +20,7 @@ from plimsoll.codec.cel.values import (
     Opaque,
     Optional,
     TypeValue,
+    class_of,
     equal,
 )
 

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.codec.cel.types import Type, read_type
-from plimsoll.codec.cel.values import Duration, Opaque, Optional, Timestamp, TypeValue, Uint
+from plimsoll.codec.cel.values import class_of
 
 Implementation = Callable[..., Any]
 Cost = Callable[..., int]
@@ -34,25 +34,6 @@ class Overload(msgspec.Struct, frozen=True, eq=False):
 
 
 FUNCTIONS: dict[str, list[Overload]] = {}
-_CLASSES: dict[type, str] = {
-    bool: "bool",
-    int: "int",
-    Uint: "uint",
-    float: "double",
-    str: "string",
-    bytes: "bytes",
-    type(None): "null",
-    list: "list",
-    dict: "map",
-    Timestamp: "timestamp",
-    Duration: "duration",
-    TypeValue: "type",
-    Optional: "optional",
-}
-
-
-def class_of(value: Any) -> str:
-    return value.kind if isinstance(value, Opaque) else _CLASSES[type(value)]
 
 
 def overload(*signatures: str, cost: Cost | None = None) -> Callable[[Implementation], Implementation]:

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 from plimsoll.codec.cel.lexer import Token, tokens
 from plimsoll.codec.cel.syntax import (
+    RESERVED,
     Bind,
     Call,
     CompileError,
@@ -21,27 +22,6 @@ from plimsoll.codec.cel.syntax import (
 
 MAX_TEXT = 100_000
 MAX_DEPTH = 200
-_RESERVED = frozenset(
-    [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-    ]
-)
 _LEVELS = (("||",), ("&&",), ("<", "<=", ">=", ">", "==", "!=", "in"), ("+", "-"), ("*", "/", "%"))
 _NAMES = {"||": "_||_", "&&": "_&&_", "in": "@in"}
 _FOLDS_OF_ONE = {"all": "all", "exists": "exists", "exists_one": "existsOne", "filter": "filter", "map": "map"}
@@ -183,7 +163,7 @@ class _Parser:
         if (mark := self.take("(")) is not None:
             args = self._arguments()
             return self._global(Call(mark.at, name.text, args), name)
-        if name.text in _RESERVED:
+        if name.text in RESERVED:
             raise CompileError(self.text, name.at, f"reserved identifier: {name.text}")
         return Ident(name.at, name.text)
 

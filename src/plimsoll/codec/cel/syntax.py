@@ -9,6 +9,28 @@ from typing import Any
 
 import msgspec
 
+RESERVED = frozenset(
+    [
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)  # no identifiers
+
 
 class CompileError(Exception):
     """An expression that cannot be compiled; `str()` is cel-go's message with the line and a caret."""

@@ -8,6 +8,8 @@ from functools import lru_cache
 
 import msgspec
 
+from plimsoll.codec.cel.values import OPAQUE_NAMES
+
 
 class Type(msgspec.Struct, frozen=True, eq=False):
     """`fields` gives the fields of an object: it is called with a name and returns their type, or None."""
@@ -27,21 +29,11 @@ class Type(msgspec.Struct, frozen=True, eq=False):
 
 
 _SHOWN = {
+    **OPAQUE_NAMES,
     "null": "null",
     "timestamp": "timestamp",
     "duration": "duration",
-    "quantity": "kubernetes.Quantity",
-    "url": "kubernetes.URL",
-    "ip": "net.IP",
-    "cidr": "net.CIDR",
-    "semver": "kubernetes.Semver",
-    "format": "kubernetes.NamedFormat",
     "optional": "optional_type",
-    "authorizer": "kubernetes.authorization.Authorizer",
-    "pathcheck": "kubernetes.authorization.PathCheck",
-    "groupcheck": "kubernetes.authorization.GroupCheck",
-    "resourcecheck": "kubernetes.authorization.ResourceCheck",
-    "decision": "kubernetes.authorization.Decision",
 }
 _OPAQUE = frozenset(_SHOWN) - {"null"}
 

@@ -93,20 +93,20 @@ def equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-TYPE_NAMES: dict[type, str] = {
+_CLASSES: dict[type, str] = {
     bool: "bool",
     int: "int",
     Uint: "uint",
     float: "double",
     str: "string",
     bytes: "bytes",
-    type(None): "null_type",
+    type(None): "null",
     list: "list",
     dict: "map",
-    Timestamp: "google.protobuf.Timestamp",
-    Duration: "google.protobuf.Duration",
+    Timestamp: "timestamp",
+    Duration: "duration",
     TypeValue: "type",
-    Optional: "optional_type",
+    Optional: "optional",
 }
 OPAQUE_NAMES = {
     "quantity": "kubernetes.Quantity",
@@ -116,13 +116,29 @@ OPAQUE_NAMES = {
     "semver": "kubernetes.Semver",
     "format": "kubernetes.NamedFormat",
     "authorizer": "kubernetes.authorization.Authorizer",
+    "pathcheck": "kubernetes.authorization.PathCheck",
+    "groupcheck": "kubernetes.authorization.GroupCheck",
+    "resourcecheck": "kubernetes.authorization.ResourceCheck",
+    "decision": "kubernetes.authorization.Decision",
+}
+_TYPE_NAMES = {
+    **OPAQUE_NAMES,
+    "null": "null_type",
+    "timestamp": "google.protobuf.Timestamp",
+    "duration": "google.protobuf.Duration",
+    "optional": "optional_type",
 }
 
 
+def class_of(value: Any) -> str:
+    """The name of its type in signatures of functions."""
+    return value.kind if isinstance(value, Opaque) else _CLASSES[type(value)]
+
+
 def type_name(value: Any) -> str:
-    if isinstance(value, Opaque):
-        return OPAQUE_NAMES.get(value.kind, value.kind)
-    return TYPE_NAMES[type(value)]
+    """The name of its type as `type(value)` shows it."""
+    name = class_of(value)
+    return _TYPE_NAMES.get(name, name)
 
 
 def checked_int(value: int) -> int:

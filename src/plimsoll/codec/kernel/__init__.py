@@ -1,1 +1,1 @@
-"""Text of the kernel and of the kubelet: cgroup files, /proc, kmsg, CRI logs, the CPU manager checkpoint."""
+"""Text of the kernel and of the kubelet: cgroup files, /proc, kmsg, CRI logs, checkpoints of resource managers."""

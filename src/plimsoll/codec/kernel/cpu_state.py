@@ -10,15 +10,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from plimsoll.codec.kernel.go_checksum import fnv1a
-from plimsoll.errors import PlimsollError
+from plimsoll.codec.kernel.go_checksum import CorruptCheckpointError, fnv1a
 from plimsoll.rules.cpuset import cpu_numbers, cpu_text
 
 Entries = Mapping[str, Mapping[str, frozenset[int]]]
-
-
-class CpuStateCorruptError(PlimsollError):
-    pass
 
 
 class CpuState(msgspec.Struct, frozen=True):
@@ -69,11 +64,11 @@ def cpu_state_from_json(data: bytes) -> CpuState:
     try:
         file = msgspec.json.decode(data, type=_File)
     except msgspec.DecodeError as error:
-        raise CpuStateCorruptError(str(error)) from None
+        raise CorruptCheckpointError(str(error)) from None
     texts = ("CPUManagerCheckpoint", "CPUManagerCheckpointV2")  # of several releases (CM-27)
     sums = {checksum(file.policy_name, file.default, file.entries, name) for name in texts}
     if file.checksum not in {0, *sums}:
-        raise CpuStateCorruptError("checkpoint is corrupted")
+        raise CorruptCheckpointError("checkpoint is corrupted")
     return CpuState(
         file.policy_name,
         _cpus("default cpu set", file.default),
@@ -87,5 +82,5 @@ def cpu_state_from_json(data: bytes) -> CpuState:
 def _cpus(what: str, text: str) -> frozenset[int]:
     numbers = cpu_numbers(text)
     if numbers is None:
-        raise CpuStateCorruptError(f'could not parse {what}: "{text}"')
+        raise CorruptCheckpointError(f'could not parse {what}: "{text}"')
     return frozenset(numbers)

@@ -7,14 +7,9 @@ from collections.abc import Mapping
 
 import msgspec
 
-from plimsoll.codec.kernel.go_checksum import fnv1a
-from plimsoll.errors import PlimsollError
+from plimsoll.codec.kernel.go_checksum import CorruptCheckpointError, fnv1a
 
 NO_NODE = -1  # of a device without topology
-
-
-class DeviceStateCorruptError(PlimsollError):
-    pass
 
 
 class DeviceEntry(msgspec.Struct, frozen=True):
@@ -83,9 +78,9 @@ def device_state_from_json(data: bytes) -> DeviceState:
             {name: tuple(ids) for name, ids in (file.Data.RegisteredDevices or {}).items()},
         )
     except (msgspec.DecodeError, ValueError) as error:
-        raise DeviceStateCorruptError(str(error)) from None
+        raise CorruptCheckpointError(str(error)) from None
     if file.Checksum != checksum(state):
-        raise DeviceStateCorruptError("checkpoint is corrupted")
+        raise CorruptCheckpointError("checkpoint is corrupted")
     return state
 
 

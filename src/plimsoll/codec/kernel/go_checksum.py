@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from plimsoll.errors import PlimsollError
+
 OFFSET, PRIME = 0x811C9DC5, 0x01000193
+
+
+class CorruptCheckpointError(PlimsollError):
+    pass
 
 
 def fnv1a(text: str) -> int:

@@ -7,13 +7,8 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.kernel.go_checksum import fnv1a
-from plimsoll.errors import PlimsollError
+from plimsoll.codec.kernel.go_checksum import CorruptCheckpointError, fnv1a
 from plimsoll.rules.memorymanager.blocks import Block, Machine, MemoryTable, NumaNode, OwnedBlocks
-
-
-class MemoryStateCorruptError(PlimsollError):
-    pass
 
 
 class MemoryState(msgspec.Struct, frozen=True):
@@ -99,7 +94,7 @@ def memory_state_from_json(data: bytes) -> MemoryState:
             for node, each in file.machine.items()
         }
     except (msgspec.DecodeError, ValueError) as error:
-        raise MemoryStateCorruptError(str(error)) from None
+        raise CorruptCheckpointError(str(error)) from None
     owned = {
         uid: {
             name: tuple(Block(tuple(each.nodes), each.type, each.size) for each in blocks)
@@ -109,7 +104,7 @@ def memory_state_from_json(data: bytes) -> MemoryState:
     }
     state = MemoryState(file.policy, machine, owned)
     if file.checksum not in (0, checksum(state)):
-        raise MemoryStateCorruptError("checkpoint is corrupted")
+        raise CorruptCheckpointError("checkpoint is corrupted")
     return state
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.codec.patch.field_sets import EMPTY, SELF, FieldSet, field, in_order, put, union
+from plimsoll.codec.patch.field_sets import SELF, FieldSet, field, in_order, put, union
 from plimsoll.codec.patch.list_types import ANY, Shape
 
 ABSENT: Any = object()
@@ -281,6 +281,3 @@ def with_named_fields(shape: Shape, fields: FieldSet) -> FieldSet:
         named = element.startswith("f:") and shape.is_named(name)
         put(result, element, not node or SELF in node or (bool(node) and named), below)
     return result
-
-
-NO_CHANGE = Comparison(EMPTY, EMPTY, EMPTY)

@@ -24,10 +24,10 @@ from plimsoll.codec.kernel.device_state import (
     NO_NODE,
     DeviceEntry,
     DeviceState,
-    DeviceStateCorruptError,
     device_state_from_json,
     device_state_json,
 )
+from plimsoll.codec.kernel.go_checksum import CorruptCheckpointError
 from plimsoll.codec.protobuf.structs import decode
 from plimsoll.linux.files.atomic_file import replace_whole
 from plimsoll.net.grpc.server import GrpcServer
@@ -298,7 +298,7 @@ class DeviceManager:
             state = device_state_from_json((self.directory / CHECKPOINT).read_bytes())
         except FileNotFoundError:
             return
-        except (DeviceStateCorruptError, OSError) as error:
+        except (CorruptCheckpointError, OSError) as error:
             log.error("%s: %s; devices of running pods are not known", self.directory / CHECKPOINT, error)
             self.report("DevicePlugin", f"the checkpoint of devices cannot be read: {error}")
             return

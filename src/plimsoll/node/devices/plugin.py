@@ -66,7 +66,7 @@ class Plugin:
                 self._changed(self)
             self.complaint = "the plugin has ended its list of devices"
         except (GrpcError, ProtobufError) as error:
-            self.complaint = f"the list of devices broke off: {error}"
+            self.complaint = f"the connection to the plugin failed: {error}"
         finally:
             self.close()
             self._changed(self)
@@ -76,7 +76,7 @@ class Plugin:
         self.complaint = wrong
         if wrong:
             log.error(
-                "device plugin of %s: %s; none of its devices is used until it lists others", self.resource, wrong
+                "device plugin of %s: %s; none of its devices is used until it sends a valid list", self.resource, wrong
             )
             self.devices = {key: Device(key, healthy=False, nodes=each.nodes) for key, each in self.devices.items()}
             return

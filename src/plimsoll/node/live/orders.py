@@ -1,4 +1,4 @@
-"""Who goes next: the order in which the node would evict pods for memory, and in which the kernel would kill.
+"""The order in which the node would evict pods for memory, and in which the kernel would kill.
 
 `overview` has the few figures of a node that a list of many nodes shows.
 """

@@ -4,9 +4,6 @@
 before a container runs on it: a restarted agent finds every container on the CPUs it had. A pod keeps its CPUs until
 none of its processes runs any more, even if containers restart meanwhile.
 
-A file that does not match (another policy, other CPUs, damaged) is refused while pods are known here, as a kubelet
-refuses it. On a drained node the agent starts with a new one.
-
 `CpuPinning` moves containers onto their CPUs whenever the assignment changes, and compares all of them every
 `cpuManagerReconcilePeriod`. A container leaves a CPU before another one that owns it starts there (02 §10).
 """
@@ -20,11 +17,11 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.aio import Wakeup
-from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateCorruptError, cpu_state_from_json, cpu_state_json
-from plimsoll.errors import InvalidConfigError, PlimsollError, StructuredError
-from plimsoll.linux.files.atomic_file import replace_whole
+from plimsoll.codec.kernel.cpu_state import CpuState, cpu_state_from_json, cpu_state_json
+from plimsoll.errors import InvalidConfigError, PlimsollError
 from plimsoll.node.resources.container_cgroups import ContainerCgroups
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.state_file import StateFile
 from plimsoll.rules.config.kubelet import host_errors
 from plimsoll.rules.config.manager_options import cpu_options
 from plimsoll.rules.cpumanager.assignment import (
@@ -45,19 +42,11 @@ CPUSET, MEMS = "cpuset.cpus", "cpuset.mems"
 NONE, STATIC = "none", "static"
 
 
-class CpuStateError(StructuredError):
-    path: Path
-    reason: str
-    template = (
-        "could not restore state from checkpoint: {reason}, please drain this node and delete the CPU "
-        'manager checkpoint file "{path}" before restarting'
-    )
-
-
 class CpuManager:
     def __init__(self, directory: Path, setting: NodeConfig, topology: CpuTopology) -> None:
         """Raises InvalidConfigError if these CPUs cannot satisfy the configuration."""
-        self._path, self._policy = directory / STATE, setting.policy
+        self._file = StateFile("CPU", directory / STATE, cpu_state_from_json, cpu_state_json)
+        self._policy = setting.policy
         self._owned: dict[str, dict[str, Cpus]] = {}
         self.is_static = setting.policy.static_cpus
         self._keeps_cpus = setting.profile.static_cpu_resize == "quota only"
@@ -65,22 +54,9 @@ class CpuManager:
         self.shared_text = ""
 
     def load(self, *, drained: bool) -> None:
-        """`drained`: no pod of an earlier run is known here."""
-        try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            self._save()
-            return
-        try:
-            state = cpu_state_from_json(data)
-            mismatch = self._mismatch(state)
-        except CpuStateCorruptError as error:
-            state, mismatch = CpuState("", NO_CPUS, {}), str(error)
-        if mismatch and not drained:
-            raise CpuStateError(self._path, mismatch)
-        if mismatch:
-            log.warning("%s: %s; the node is drained, starting with a new file", self._path, mismatch)
-        else:
+        """`drained`: no pod of an earlier run is known here. Raises StateMismatchError."""
+        state = self._file.load(self._mismatch, drained=drained)
+        if state is not None:
             self._owned = {uid: dict(containers) for uid, containers in state.owned.items()}
         self._save()
 
@@ -134,11 +110,7 @@ class CpuManager:
 
     def _save(self) -> None:
         self.shared_text = cpu_text(self.shared)
-        state = CpuState(STATIC if self.is_static else NONE, self.shared, self._owned)
-        try:
-            replace_whole(self._path, cpu_state_json(state))
-        except OSError as error:  # continue, as a kubelet does: a full disk must not stop pods
-            log.error("%s cannot be written: %s; free some space", self._path, error.strerror or error)
+        self._file.save(CpuState(STATIC if self.is_static else NONE, self.shared, self._owned))
 
 
 def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:

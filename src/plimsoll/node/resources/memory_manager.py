@@ -1,25 +1,18 @@
 """Memory blocks of containers under the static memory manager policy; under `None` memory comes from every NUMA node.
 
 `rules.memorymanager` decides. What is assigned is written to `memory_manager_state`, a file in the kubelet's format,
-before a container runs with it, so a restarted agent finds every container on the NUMA nodes it had. A file that does
-not match (another policy, another machine, damaged) is refused while pods are known here, as a kubelet refuses it.
+before a container runs with it, so a restarted agent finds every container on the NUMA nodes it had.
 """
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from plimsoll.codec.kernel.memory_state import (
-    MemoryState,
-    MemoryStateCorruptError,
-    memory_state_from_json,
-    memory_state_json,
-)
-from plimsoll.errors import InvalidConfigError, StructuredError
-from plimsoll.linux.files.atomic_file import replace_whole
+from plimsoll.codec.kernel.memory_state import MemoryState, memory_state_from_json, memory_state_json
+from plimsoll.errors import InvalidConfigError
 from plimsoll.linux.numa import NumaMemory
+from plimsoll.node.resources.state_file import StateFile
 from plimsoll.rules.config.reserved_memory import reserved_by_node
 from plimsoll.rules.memorymanager.allocation import MemoryAllocation, finished_inits
 from plimsoll.rules.memorymanager.blocks import Blocks, Machine, fresh_machine, numa_text, release, state_error
@@ -28,47 +21,24 @@ from plimsoll.rules.model.objects import MEMORY, Pod
 from plimsoll.rules.node.allocatable import total_reservation
 from plimsoll.rules.node.node_config import NodeConfig
 
-log = logging.getLogger(__name__)
-
 STATE = "memory_manager_state"
 NONE, STATIC = "None", "Static"
-
-
-class MemoryStateError(StructuredError):
-    path: Path
-    reason: str
-    template = (
-        "could not restore state from checkpoint: {reason}, please drain this node and delete the memory "
-        'manager checkpoint file "{path}" before restarting'
-    )
 
 
 class MemoryManager:
     def __init__(self, directory: Path, setting: NodeConfig, numa: NumaMemory) -> None:
         """Raises InvalidConfigError if this machine does not fit the configuration."""
-        self._path, self._setting = directory / STATE, setting
+        self._file = StateFile("memory", directory / STATE, memory_state_from_json, memory_state_json)
+        self._setting = setting
         self.is_static = setting.config.memory_manager_policy == STATIC
         self._fresh: Machine = static_machine(setting, numa) if self.is_static else {}
         self.machine = self._fresh
         self.owned: dict[str, dict[str, Blocks]] = {}
 
     def load(self, *, drained: bool) -> None:
-        """`drained`: no pod of an earlier run is known here."""
-        try:
-            data = self._path.read_bytes()
-        except FileNotFoundError:
-            self._save()
-            return
-        try:
-            state = memory_state_from_json(data)
-            mismatch = self._mismatch(state)
-        except MemoryStateCorruptError as error:
-            state, mismatch = MemoryState("", {}, {}), str(error)
-        if mismatch and not drained:
-            raise MemoryStateError(self._path, mismatch)
-        if mismatch:
-            log.warning("%s: %s; the node is drained, starting with a new file", self._path, mismatch)
-        elif self.is_static and state.machine:
+        """`drained`: no pod of an earlier run is known here. Raises StateMismatchError."""
+        state = self._file.load(self._mismatch, drained=drained)
+        if state is not None and self.is_static and state.machine:
             self.machine = state.machine
             self.owned = {uid: dict(containers) for uid, containers in state.owned.items()}
         self._save()
@@ -121,11 +91,7 @@ class MemoryManager:
         return numa_text(self.owned.get(uid, {}).get(container, ()))
 
     def _save(self) -> None:
-        state = MemoryState(STATIC if self.is_static else NONE, self.machine, self.owned)
-        try:
-            replace_whole(self._path, memory_state_json(state))
-        except OSError as error:  # continue, as a kubelet does: a full disk must not stop pods
-            log.error("%s cannot be written: %s; free some space", self._path, error.strerror or error)
+        self._file.save(MemoryState(STATIC if self.is_static else NONE, self.machine, self.owned))
 
 
 def static_machine(setting: NodeConfig, numa: NumaMemory) -> Machine:

@@ -1,1 +1,1 @@
-"""The kubelet's HTTPS endpoint: logs, exec, statistics, metrics, with authentication by the API server."""
+"""The kubelet's HTTPS endpoint: logs, exec, attach, port-forward, statistics; the API server authorizes callers."""

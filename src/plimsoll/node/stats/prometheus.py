@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
+from plimsoll.cgroups.stats.usage import CgroupUsage
 from plimsoll.metrics.exposition import Family, Labels, Sample, family
-from plimsoll.node.stats.stats import ContainerSample, CpuLimit, Measured, PodSample, StatsSnapshot
+from plimsoll.node.stats.stats import ContainerSample, Measured, PodSample, StatsSnapshot
 
 Rows = list[tuple[Labels, Measured]]
 
@@ -56,9 +57,9 @@ _FAULTS_TEXT = "Cumulative count of page faults"
 _SCRAPE_ERROR_TEXT = "1 if there was an error while getting container metrics, 0 otherwise"
 _FAULTS = (("page_faults", "pgfault"), ("major_page_faults", "pgmajfault"))
 _CPU_SPEC = (
-    ("container_spec_cpu_shares", "CPU share of the container"),
-    ("container_spec_cpu_quota", "CPU quota of the container"),
-    ("container_spec_cpu_period", "CPU period of the container"),
+    ("shares", "container_spec_cpu_shares", "CPU share of the container"),
+    ("quota_us", "container_spec_cpu_quota", "CPU quota of the container"),
+    ("period_us", "container_spec_cpu_period", "CPU period of the container"),
 )
 _STARTED = ("container_start_time_seconds", "Start time of the container since unix epoch in seconds")
 
@@ -101,9 +102,9 @@ OOM_EVENTS = Family(
 
 
 def cadvisor_page(
-    snapshot: StatsSnapshot, limits: Mapping[str, CpuLimit], kills: Mapping[tuple[str, str, str], int] = NO_KILLS
+    snapshot: StatsSnapshot, scraped: Mapping[str, CgroupUsage], kills: Mapping[tuple[str, str, str], int] = NO_KILLS
 ) -> str:
-    """The node (`id="/"`), all pods together, each pod and each container. `limits`: by cgroup path. `kills`: by
+    """The node (`id="/"`), all pods together, each pod and each container. `scraped`: by cgroup path. `kills`: by
     container, namespace and pod."""
     at_ms, rows = int(snapshot.at_s * 1000), list(_cgroups(snapshot))
     parts = [family(one.kind, one.name, one.text, _CADVISOR_LABELS, one.samples(rows), at_ms) for one in _CADVISOR]
@@ -112,9 +113,10 @@ def cadvisor_page(
     starts = [(_long_labels(pod, one), one.place.started_s) for pod in snapshot.pods for one in pod.containers]
     parts.append(family("gauge", *_STARTED, _CADVISOR_LABELS, starts, at_ms))
     parts.append(OOM_EVENTS.written(_oom_events(snapshot, kills), at_ms))
-    limited = [(labels, limits[labels[1]]) for labels, _ in rows if labels[1] in limits]
-    for index, (name, text) in enumerate(_CPU_SPEC):
-        samples = [(labels, limit[index]) for labels, limit in limited if limit[index] >= 0]
+    limits = ((labels, scraped[labels[1]].cpu_limit) for labels, _ in rows if labels[4] and labels[1] in scraped)
+    limited = [(labels, limit) for labels, limit in limits if limit is not None]
+    for field, name, text in _CPU_SPEC:
+        samples = [(labels, value) for labels, limit in limited if (value := getattr(limit, field)) is not None]
         parts.append(family("gauge", name, text, _CADVISOR_LABELS, samples, at_ms))
     return "".join(parts)
 
@@ -127,7 +129,7 @@ def cadvisor_families() -> list[Family]:
         Family("counter", "container_memory_failures_total", _FAULTS_TEXT, faults),
         Family("gauge", *_STARTED, _CADVISOR_LABELS),
         OOM_EVENTS,
-        *(Family("gauge", name, text, _CADVISOR_LABELS) for name, text in _CPU_SPEC),
+        *(Family("gauge", name, text, _CADVISOR_LABELS) for _, name, text in _CPU_SPEC),
     ]
 
 

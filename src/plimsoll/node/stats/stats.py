@@ -12,7 +12,6 @@ embedded runtime is a tmpfs: memory, and nothing on disk. Other runtimes report 
 from __future__ import annotations
 
 import asyncio
-import errno
 import os
 import resource
 from collections.abc import Callable, Iterable, Mapping
@@ -30,13 +29,11 @@ from plimsoll.cgroups.stats.usage import (
     UsageReader,
     usage,
 )
-from plimsoll.codec.kernel.files import cpu_max
-from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError
+from plimsoll.linux.cgroup_files import CgroupGoneError
 from plimsoll.linux.machine import meminfo_bytes
 from plimsoll.node.stats.disk_usage import MAX_AGE_S, DiskUsage, FileSystem, UsageRequest, WritableLayers, file_system
 from plimsoll.node.stats.process_usage import PROC, process_numbers, process_usage
 from plimsoll.rules.eviction.usage import NO_FS_USAGE, ContainerUsage, FsUsage, PodUsage, working_set_bytes
-from plimsoll.rules.resources.cpu import shares_from_weight
 
 IDLE_S = 60.0  # open files keep the kernel from freeing removed cgroups
 RATE_S = 10.0  # the kubelet's housekeeping interval: rates over less are noise
@@ -44,12 +41,10 @@ FIRST_RATE_S = 1.0  # the minimum for a new container: ten periods of its quota
 _POD_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids")
 _CONTAINER_PARTS: tuple[Part, ...] = ("memory", "cpu", "pids", "events")
 MACHINE = "/"  # the root cgroup: a kubelet reports the usage of the machine, not of its pods
-_SCRAPED_PARTS: tuple[Part, ...] = ("lines", "pressure")  # what a sample does not have
+_SCRAPED_PARTS: tuple[Part, ...] = ("lines", "pressure", "cpu_limit")  # what a sample does not have
 _CLASS_PARTS: tuple[Part, ...] = ("memory", "lines")
 _NODE_PARTS: tuple[Part, ...] = ("memory", "cpu")
 _FDS_PER_READER = 11  # the most that v1 needs
-
-CpuLimit = tuple[int, int, int]  # shares, quota in µs (−1: none), period in µs
 
 
 class ContainerPlace(msgspec.Struct, frozen=True):
@@ -193,19 +188,9 @@ class Stats:
         self._close_when_idle()
         return self._last
 
-    def cpu_limits(self, snapshot: StatsSnapshot) -> dict[str, CpuLimit]:
-        """By cgroup path: shares, quota and period of pods and containers, read now."""
-        paths = [
-            path
-            for pod in snapshot.pods
-            for path in (pod.place.cgroup, *(container.place.cgroup for container in pod.containers))
-        ]
-        limits = ((path, self._readers.cpu_limit(path)) for path in paths if path)
-        return {path: limit for path, limit in limits if limit is not None}
-
     def scraped(self, snapshot: StatsSnapshot) -> dict[str, CgroupUsage]:
-        """By cgroup path: kubepods, its classes, pods and containers with their lines and pressure, read now; the
-        usage of memory is that of the sample."""
+        """By cgroup path: kubepods, its classes, pods and containers with their lines, pressure and CPU limits, read
+        now; the usage of memory is that of the sample."""
         node = snapshot.node
         sampled = {node.place.pods_path: node.pods}
         for pod in snapshot.pods:
@@ -218,7 +203,7 @@ class Stats:
             read = self._scraped.read(path, _SCRAPED_PARTS)
             if read is not None and measured is not None:
                 memory = measured.usage.memory
-                found[path] = CgroupUsage(memory, pressure=read.pressure, lines=read.lines)
+                found[path] = CgroupUsage(memory, pressure=read.pressure, lines=read.lines, cpu_limit=read.cpu_limit)
         own = ((path, self._scraped.read(path, _CLASS_PARTS)) for path in classes)
         return found | {path: read for path, read in own if read is not None}
 
@@ -324,29 +309,6 @@ class _Readers:
             return reader.read()
         except CgroupGoneError:
             self._drop(path)
-            return None
-
-    def cpu_limit(self, path: str) -> CpuLimit | None:
-        if self._files is None:
-            return None
-        try:
-            with self._files.directory(path, "cpu.stat") as directory:
-                if self._files.version == 2:
-                    weight, both = directory.read_if_there("cpu.weight"), directory.read_if_there("cpu.max")
-                    if weight is None or both is None:
-                        return None
-                    quota = cpu_max(both)
-                    return (
-                        shares_from_weight(int(weight)),
-                        -1 if quota.quota_us is None else quota.quota_us,
-                        quota.period_us,
-                    )
-                names = ("cpu.shares", "cpu.cfs_quota_us", "cpu.cfs_period_us")
-                shares, quota_us, period_us = (directory.read_if_there(name) for name in names)
-                return None if shares is None else (int(shares), int(quota_us or -1), int(period_us or 0))
-        except CgroupError as error:
-            if not isinstance(error, CgroupGoneError) and error.errno != errno.ENOENT:
-                raise
             return None
 
     def keep_only(self, paths: Iterable[str]) -> None:

@@ -1,1 +1,1 @@
-"""Volumes of pods: ConfigMaps, emptyDir, downward API, and the atomic writer."""
+"""Volumes of pods: ConfigMaps, Secrets, emptyDir, projected and persistent volumes, and the atomic writer."""

@@ -180,17 +180,17 @@ class Shown(msgspec.Struct, frozen=True):
     """Which pods of the node are in the tree (all of them count in the sums), and the ids of their containers.
 
     A container whose id is None has no cgroup: it has not started, or has terminated. Without `reasons` the tree is
-    computed in less than half the time. `contention`: an explanation says what each cgroup gets when all compete.
+    computed in less than half the time.
     """
 
     pod: Callable[[str], bool] = lambda _uid: True
     container_id: Callable[[str, str], str | None] = lambda _uid, _container: UNKNOWN_ID
     reasons: bool = True
-    contention: bool = True
 
 
 EVERYTHING = Shown()
 NO_SUMS = ClassSums()
+NO_REASON = Reason()
 
 
 def desired_tree(
@@ -297,6 +297,11 @@ def _pods(members: Sequence[Workload], setting: NodeConfig, shown: Shown) -> tup
     return tuple(_pod(work, setting, shown) for work in members if shown.pod(work.pod.metadata.uid))
 
 
+def desired_pod(work: Workload, setting: NodeConfig, shown: Shown = EVERYTHING) -> Cgroup:
+    """One pod of the tree."""
+    return (_pod if setting.config.cgroups_per_qos else _loose_pod)(work, setting, shown)
+
+
 def _pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
     name = pod_name(setting.pods_root, work.qos, work.pod.metadata.uid or UNKNOWN_UID)
     reasons = (
@@ -320,20 +325,19 @@ def _pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
 
 
 def _containers(work: Workload, parent: CgroupName, setting: NodeConfig, shown: Shown) -> tuple[Cgroup, ...]:
-    ids = (shown.container_id(work.pod.metadata.uid, container.name) for container in work.containers)
-    return tuple(
-        _container(work, index, parent, container_id, setting, shown)
-        for index, container_id in enumerate(ids)
-        if container_id is not None
-    )
+    uid, where = work.pod.metadata.uid, cgroup_path(parent, setting.driver) if parent else "<the runtime's choice>"
+    found = []
+    for index, container in enumerate(work.containers):
+        own_id = shown.container_id(uid, container.name)
+        if own_id is not None:
+            component = container_component(own_id, setting.driver, setting.runtime)
+            found.append(_container(work, index, container, f"{where}/{component}", setting, shown))
+    return tuple(found)
 
 
 def _container(
-    work: Workload, index: int, parent: CgroupName, container_id: str, setting: NodeConfig, shown: Shown
+    work: Workload, index: int, container: Container, path: str, setting: NodeConfig, shown: Shown
 ) -> Cgroup:
-    container = work.containers[index]
-    component = container_component(container_id, setting.driver, setting.runtime)
-    where = cgroup_path(parent, setting.driver) if parent else "<the runtime's choice>"
     values = work.container_values[index]
     reasons: dict[str, Reason] = {}
     steps = ""
@@ -343,7 +347,7 @@ def _container(
     return Cgroup(
         "container",
         container.name,
-        f"{where}/{component}",
+        path,
         _files(
             values,
             setting,
@@ -391,7 +395,7 @@ def _files(
     io: Explained = (),
 ) -> tuple[DesiredFile, ...]:
     own = (
-        DesiredFile(name, value, _human(name, value), reasons.get(name, Reason()))
+        DesiredFile(name, value, _human(name, value) if reasons else "", reasons.get(name, NO_REASON))
         for name, value in file_map(values, setting.policy.cgroup_version, weight).items()
     )
     return (*own, *(DesiredFile(*each) for each in io))

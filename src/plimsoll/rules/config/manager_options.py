@@ -17,7 +17,7 @@ from plimsoll.rules.profile import DOCUMENTS, Profile, minor
 
 TRUE = frozenset({"1", "t", "T", "true", "TRUE", "True"})
 FALSE = frozenset({"0", "f", "F", "false", "FALSE", "False"})
-NEVER = 999
+NEVER, STABLE = 999, "Stable"
 CPU_OPTIONS_PATH, TOPOLOGY_OPTIONS_PATH = "cpuManagerPolicyOptions", "topologyManagerPolicyOptions"
 MAX_ALLOWABLE = "max-allowable-numa-nodes"
 PREFER_CLOSEST = "prefer-closest-numa-nodes"
@@ -32,11 +32,12 @@ class Maturity(msgspec.Struct, frozen=True):
     stable: int = NEVER
 
     def in_release(self, number: int) -> str:
+        """Alpha, Beta, Stable, or nothing if the release does not have the option."""
         if number >= self.stable:
-            return "stable"
+            return STABLE
         if number >= self.beta:
-            return "beta"
-        return "alpha" if number >= self.alpha else ""
+            return "Beta"
+        return "Alpha" if number >= self.alpha else ""
 
 
 CPU_OPTIONS = {
@@ -91,14 +92,12 @@ def cpu_option_errors(
 ) -> Iterator[InvalidConfigError]:
     """`gate`: whether a feature gate is on. Texts of CM-7 and CM-8."""
     for name, value in options.items():
-        path = f"{CPU_OPTIONS_PATH}[{name}]"
-        quality = _quality(CPU_OPTIONS, name, profile)
-        if not quality:
+        path, maturity = f"{CPU_OPTIONS_PATH}[{name}]", _maturity(CPU_OPTIONS, name, profile)
+        if not maturity:
             yield InvalidConfigError(path, f'unknown CPU Manager Policy option: "{name}"')
-        elif (level := _gated(quality)) and not gate(f"CPUManagerPolicy{level}Options"):
-            yield InvalidConfigError(
-                path, f'CPU Manager Policy {level}-level Options not enabled, but option "{name}" provided'
-            )
+        elif maturity != STABLE and not gate(f"CPUManagerPolicy{maturity}Options"):
+            sentence = f'CPU Manager Policy {maturity}-level Options not enabled, but option "{name}" provided'
+            yield InvalidConfigError(path, sentence)
         elif value not in TRUE | FALSE:
             yield InvalidConfigError(path, _not_bool(name, value))
     chosen = {name for name, value in options.items() if value in TRUE}
@@ -112,15 +111,13 @@ def topology_option_errors(
     options: Mapping[str, str], gate: Callable[[str], bool], profile: Profile
 ) -> Iterator[InvalidConfigError]:
     for name, value in options.items():
-        path = f"{TOPOLOGY_OPTIONS_PATH}[{name}]"
-        quality = _quality(TOPOLOGY_OPTIONS, name, profile)
-        if not quality:
+        path, maturity = f"{TOPOLOGY_OPTIONS_PATH}[{name}]", _maturity(TOPOLOGY_OPTIONS, name, profile)
+        if not maturity:
             yield InvalidConfigError(path, f'unknown Topology Manager Policy option: "{name}"')
-        elif (level := _gated(quality)) and not gate(f"TopologyManagerPolicy{level}Options"):
-            yield InvalidConfigError(
-                path,
-                f'topology manager policy {level.lower()}-level options not enabled, but option "{name}" provided',
-            )
+        elif maturity != STABLE and not gate(f"TopologyManagerPolicy{maturity}Options"):
+            level = maturity.lower()
+            sentence = f'topology manager policy {level}-level options not enabled, but option "{name}" provided'
+            yield InvalidConfigError(path, sentence)
         elif name == PREFER_CLOSEST:
             if value not in TRUE | FALSE:
                 yield InvalidConfigError(path, _not_bool(name, value))
@@ -132,14 +129,10 @@ def topology_option_errors(
             yield InvalidConfigError(path, sentence)
 
 
-def _quality(table: Mapping[str, Maturity], name: str, profile: Profile) -> str:
+def _maturity(table: Mapping[str, Maturity], name: str, profile: Profile) -> str:
     if name not in table:
         return ""
-    return "stable" if profile.name == DOCUMENTS else table[name].in_release(minor(profile.release))
-
-
-def _gated(quality: str) -> str:
-    return "" if quality == "stable" else quality.capitalize()
+    return STABLE if profile.name == DOCUMENTS else table[name].in_release(minor(profile.release))
 
 
 def _not_bool(name: str, value: str) -> str:

@@ -58,7 +58,6 @@ DEFAULT_EVICTION_HARD: Mapping[str, str] = {
 }
 EVICTION_HARD_1_27 = {signal: text for signal, text in DEFAULT_EVICTION_HARD.items() if signal != IMAGEFS_INODES_FREE}
 DEFAULT_TRANSITION_PERIOD_S = 300.0
-MONITORING_INTERVAL_S = 10.0
 
 ENFORCE_PODS = "pods"
 

@@ -1,1 +1,1 @@
-"""Decisions of the controllers: node lifecycle, pod GC, workloads, their revisions, disruption budgets."""
+"""Decisions of the controllers: node lifecycle, pod GC, workloads, their revisions, endpoints, disruption budgets."""

@@ -48,7 +48,6 @@ class NotWholeCoresError(StructuredError):
         )
 
 
-CpuAssignmentError = NotEnoughCpusError | NotWholeCoresError | DistributionError
 CPU_ERRORS = (NotEnoughCpusError, NotWholeCoresError, DistributionError)
 
 

@@ -1,1 +1,1 @@
-"""Devices of device plugins: names, hints, which devices a container gets, and what its answers add to it."""
+"""Devices of device plugins: topology hints, and which devices a container gets."""

@@ -82,6 +82,13 @@ def facts(found: Explanation) -> Facts:
     return collected
 
 
+def pod_facts(found: PodExplanation, cgroup: Cgroup) -> Facts:
+    """The same of one pod."""
+    collected = dict(_pod_facts(found))
+    _collect(cgroup, "", collected)
+    return collected
+
+
 def _pod_facts(pod: PodExplanation) -> Iterator[tuple[tuple[str, str], Fact]]:
     yield (pod.name, CLASS), Fact(pod.qos_class, formula=pod.because)
     for name, text in pod.requests.items():

@@ -91,12 +91,10 @@ def explanation(
     workloads: Sequence[Workload], setting: NodeConfig, *, advise: bool = False, shown: Shown = EVERYTHING
 ) -> Explanation:
     tree = desired_tree(workloads, setting, shown)
-    if shown.contention:
-        tree = with_effective(tree, setting.absolute[CPU].milli, _shared_cpus(workloads, setting))
     return Explanation(
         _node(workloads, setting, reasons=shown.reasons),
-        tuple(_pod(work, setting, advise=advise, reasons=shown.reasons) for work in workloads),
-        tree,
+        tuple(pod_explanation(work, setting, advise=advise, reasons=shown.reasons) for work in workloads),
+        with_effective(tree, setting.absolute[CPU].milli, _shared_cpus(workloads, setting)),
     )
 
 
@@ -151,7 +149,9 @@ def allocatable_steps(setting: NodeConfig, name: str) -> str:
     return f"{rest} = {setting.allocatable[name]}" if setting.allocatable[name] else f"max(0, {rest}) = 0"
 
 
-def _pod(work: Workload, setting: NodeConfig, *, advise: bool, reasons: bool) -> PodExplanation:
+def pod_explanation(
+    work: Workload, setting: NodeConfig, *, advise: bool = False, reasons: bool = True
+) -> PodExplanation:
     pod = work.pod
     return PodExplanation(
         work.title,

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
-from plimsoll.rules.cgroups.desired import EVERYTHING, Shown, defaulted_on, defaulted_workload
-from plimsoll.rules.explain.differences import ABSENT, Difference, Facts, facts, value_of
-from plimsoll.rules.explain.explanation import explanation
+from plimsoll.rules.cgroups.desired import EVERYTHING, Shown, defaulted_on, defaulted_workload, desired_pod
+from plimsoll.rules.explain.differences import ABSENT, Difference, Facts, facts, pod_facts, value_of
+from plimsoll.rules.explain.explanation import explanation, pod_explanation
 from plimsoll.rules.explain.resize_probes import RESIZE, Resizable, resize_facts
 from plimsoll.rules.explain.upgrade_causes import Part, Side, parts, taken
 from plimsoll.rules.explain.upgrade_reads import Setting, differing, recorded
@@ -22,7 +22,6 @@ from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.resources.allocated_status import allocated_from_status
 
 WITHOUT_REASONS = Shown(reasons=False)
-ALONE = Shown(reasons=False, contention=False)
 
 
 class NamedPod(msgspec.Struct, frozen=True):
@@ -39,6 +38,12 @@ def value_facts(pods: Iterable[NamedPod], node: NodeConfig, shown: Shown = EVERY
     """Of stored pods."""
     works = [defaulted_workload(each.pod, node, title=each.title) for each in pods]
     return facts(explanation(works, node, shown=shown))
+
+
+def _single_facts(given: NamedPod, node: NodeConfig) -> Facts:
+    """Of one stored pod, without what depends on the pods beside it."""
+    work = defaulted_workload(given.pod, node, title=given.title)
+    return pod_facts(pod_explanation(work, node, reasons=False), desired_pod(work, node, WITHOUT_REASONS))
 
 
 def answers(pods: Iterable[NamedPod], node: NodeConfig) -> Facts:
@@ -123,4 +128,4 @@ class Trials:
         pods = [stored(each, node) for each in ([self._pods[title]] if title else self._pods.values())]
         if resizes:
             return answers(pods, node)
-        return value_facts(pods, node, ALONE if title else WITHOUT_REASONS)
+        return _single_facts(pods[0], node) if title else value_facts(pods, node, WITHOUT_REASONS)

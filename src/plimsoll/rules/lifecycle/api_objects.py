@@ -16,7 +16,7 @@ from plimsoll.errors import ContainerConfigError
 from plimsoll.rules.gotext import quoted
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.run_volumes import BundleProjection, Projection
-from plimsoll.rules.model.runnable import ConfigMap, RunPod, Secret, containers_of
+from plimsoll.rules.model.runnable import ConfigMap, KeyOf, NamedObject, RunPod, Secret, containers_of
 
 Keyed = ConfigMap | Secret
 
@@ -90,17 +90,20 @@ class PodObjects(msgspec.Struct, frozen=True):
 
 def references(pod: RunPod) -> References:
     projections = tuple(_projections(pod))
-    config_maps = {*_config_maps(pod), *(each.config_map.name for each in projections if each.config_map is not None)}
-    secrets = {*_secrets(pod), *(each.secret.name for each in projections if each.secret is not None)}
+    environments, volumes = tuple(_in_environments(pod)), pod.spec.volumes
+    config_maps = {config_map.name for config_map, _ in environments if config_map is not None}
+    config_maps |= {each.config_map.name for each in volumes if each.config_map is not None}
+    config_maps |= {each.config_map.name for each in projections if each.config_map is not None}
+    secrets = {secret.name for _, secret in environments if secret is not None}
+    secrets |= {each.secret.secret_name for each in volumes if each.secret is not None}
+    secrets |= {each.secret.name for each in projections if each.secret is not None}
     return References(
         frozenset(config_maps - {""}),
         frozenset(secrets - {""}),
         frozenset(token_wanted(each) for each in projections if each.service_account_token is not None),
         frozenset(bundle_wanted(each.cluster_trust_bundle) for each in projections if each.cluster_trust_bundle),
         frozenset(
-            each.persistent_volume_claim.claim_name
-            for each in pod.spec.volumes
-            if each.persistent_volume_claim is not None
+            each.persistent_volume_claim.claim_name for each in volumes if each.persistent_volume_claim is not None
         ),
     )
 
@@ -111,30 +114,14 @@ def _projections(pod: RunPod) -> Iterator[Projection]:
             yield from volume.projected.sources
 
 
-def _config_maps(pod: RunPod) -> Iterator[str]:
+def _in_environments(pod: RunPod) -> Iterator[tuple[NamedObject | KeyOf | None, NamedObject | KeyOf | None]]:
+    """The ConfigMap and the Secret of every source of environment variables."""
     for container in containers_of(pod):
         for source in container.env_from:
-            if source.config_map_ref is not None:
-                yield source.config_map_ref.name
+            yield source.config_map_ref, source.secret_ref
         for variable in container.env:
-            if variable.value_from is not None and variable.value_from.config_map_key_ref is not None:
-                yield variable.value_from.config_map_key_ref.name
-    for volume in pod.spec.volumes:
-        if volume.config_map is not None:
-            yield volume.config_map.name
-
-
-def _secrets(pod: RunPod) -> Iterator[str]:
-    for container in containers_of(pod):
-        for source in container.env_from:
-            if source.secret_ref is not None:
-                yield source.secret_ref.name
-        for variable in container.env:
-            if variable.value_from is not None and variable.value_from.secret_key_ref is not None:
-                yield variable.value_from.secret_key_ref.name
-    for volume in pod.spec.volumes:
-        if volume.secret is not None:
-            yield volume.secret.secret_name
+            if variable.value_from is not None:
+                yield variable.value_from.config_map_key_ref, variable.value_from.secret_key_ref
 
 
 def token_wanted(projection: Projection) -> TokenWanted:

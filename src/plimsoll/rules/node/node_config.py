@@ -61,6 +61,17 @@ class NodeConfig(msgspec.Struct, frozen=True):
     profile_reason: str = ""  # why it is this profile
 
 
+def configured_thresholds(config: KubeletConfig) -> tuple[Threshold, ...]:
+    """Raises InvalidConfigError."""
+    return parsed_thresholds(
+        config.eviction_hard,
+        config.eviction_soft,
+        config.eviction_soft_grace_period,
+        config.eviction_minimum_reclaim,
+        config.enforce_node_allocatable,
+    )
+
+
 def resolved(
     machine: Machine,
     config: KubeletConfig,
@@ -83,13 +94,7 @@ def resolved(
     if not config.local_storage_capacity_isolation:
         others = {name: quantity for name, quantity in others.items() if name != EPHEMERAL_STORAGE}
     capacity = machine_capacity(machine.cores, machine.memory_bytes, max_pods, pods_per_core, others)
-    thresholds = parsed_thresholds(
-        config.eviction_hard,
-        config.eviction_soft,
-        config.eviction_soft_grace_period,
-        config.eviction_minimum_reclaim,
-        config.enforce_node_allocatable,
-    )
+    thresholds = configured_thresholds(config)
     hard = () if config.ignore_eviction_in_allocatable else parsed_thresholds(config.eviction_hard)
     reserved = Reserved(config.system_reserved, config.kube_reserved, eviction_reservation(hard, capacity))
     errors = reservation_errors(capacity, reserved)

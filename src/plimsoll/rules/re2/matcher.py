@@ -126,10 +126,9 @@ class Regex:
         self._edge_count = 0
         self._reached = 0  # instructions seen by the last closure
 
-    def _closure(self, states: tuple[int, ...], before: str, after: str) -> list[int]:
-        """Instructions that consume a character or match, in order of preference."""
+    def _closure(self, states: tuple[int, ...], before: str, after: str, seen: set[int]) -> list[int]:
+        """Instructions that consume a character or match, in order of preference, without those `seen` already."""
         found: list[int] = []
-        seen: set[int] = set()
         stack = list(reversed(states))
         while stack:
             at = stack.pop()
@@ -144,7 +143,6 @@ class Regex:
                     stack.append(instruction.out)
             else:
                 found.append(at)
-        self._reached = len(seen)
         return found
 
     def _edge(self, state: _State, char: str) -> _State | bool:
@@ -152,7 +150,10 @@ class Regex:
         states, before = state
         after, following = _kind(char), [self._start]
         next_states: list[int] = []
-        for at in self._closure(states, before, after):
+        seen: set[int] = set()
+        steps = self._closure(states, before, after, seen)
+        self._reached = len(seen)
+        for at in steps:
             instruction = self._program[at]
             if instruction.op == "match":
                 return True
@@ -203,7 +204,7 @@ class Regex:
             seen: set[int] = set()
             for thread, began in threads:
                 is_cut = False
-                for step in self._unseen(thread, before, after, seen):
+                for step in self._closure((thread,), before, after, seen):
                     instruction = self._program[step]
                     if instruction.op == "match":
                         best, is_cut = (began, at), True
@@ -219,25 +220,6 @@ class Regex:
             if steps > MAX_STEPS:
                 raise RegexBudgetError(self.pattern)
         return best
-
-    def _unseen(self, state: int, before: str, after: str, seen: set[int]) -> list[int]:
-        """As `_closure`, without what a preferred thread has reached already."""
-        found: list[int] = []
-        stack = [state]
-        while stack:
-            at = stack.pop()
-            if at in seen:
-                continue
-            seen.add(at)
-            instruction = self._program[at]
-            if instruction.op == "split":
-                stack += (instruction.other, instruction.out)
-            elif instruction.op == "assert":
-                if _holds(instruction.name, before, after):
-                    stack.append(instruction.out)
-            else:
-                found.append(at)
-        return found
 
     def find_all(self, text: str, most: int = -1) -> list[str]:
         """Successive matches that do not overlap; `most` below 0: all."""

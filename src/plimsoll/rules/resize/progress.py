@@ -27,7 +27,6 @@ from plimsoll.rules.quantity import QUANTITIES, Quantity
 from plimsoll.rules.resources.cpu import LEAST_LIMIT_MILLI, SYSTEMD_STEP_MILLI
 
 Stage = Literal["proposed", "deferred", "infeasible", "allocated", "kernel", "reported", "ended"]
-STAGES: tuple[Stage, ...] = ("proposed", "allocated", "kernel", "reported")
 PENDING, IN_PROGRESS = "PodResizePending", "PodResizeInProgress"
 ENFORCED = "Enforced"  # Plimsoll's own condition, False on a node that cannot write cgroups
 _STATUSES = {"containers": "containerStatuses", "initContainers": "initContainerStatuses"}

@@ -18,7 +18,6 @@ from plimsoll.rules.storage.objects import class_of_claim
 NO_PROVISIONER = "kubernetes.io/no-provisioner"
 BOUND, BOUND_BY_CONTROLLER = "pv.kubernetes.io/bind-completed", "pv.kubernetes.io/bound-by-controller"
 WAITS = "WaitForFirstConsumer"
-SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 class Occurrence(msgspec.Struct, frozen=True):

@@ -62,10 +62,6 @@ class Location(msgspec.Struct, frozen=True):
         return context
 
 
-def is_location(text: str) -> bool:
-    return text.startswith(f"{SCHEME}://")
-
-
 def location(text: str) -> Location:
     """Raises InvalidConfigError with what is wrong."""
     parts = urlsplit(text)

@@ -88,7 +88,7 @@ class EtcdLog:
             self._tasks.append(asyncio.create_task(self._compact_regularly(every_s)))
         try:
             if not await self._read_revision():
-                raise LogUnreachableError(self._client.where, self.fault or "the watch does not begin")
+                raise LogUnreachableError(self._client.where, self.fault or "the watch did not start")
             for path, reason in self._watcher.unreadable.items():
                 raise foreign(self._client, path, reason)
         except BaseException:
@@ -194,7 +194,7 @@ class EtcdLog:
                     return await self._attempt(keys, decide, mine)
                 except _ConflictError:
                     continue
-            raise WriteFailedError(self._client.where, f"others write {keys[0]} all the time", lasting=False)
+            raise WriteFailedError(self._client.where, f"other servers keep changing {keys[0]}", lasting=False)
         except BaseException:
             await self._take_back(mine)
             raise
@@ -208,7 +208,7 @@ class EtcdLog:
         current = [each.record for each in known]
         try:
             decisions = decide(current, [UNSTAMPED] * len(keys))
-        except Exception:
+        except Exception:  # its reason may be a state that etcd no longer has
             await self._confirm(keys, known, mine)
             raise
         changes = {

@@ -64,7 +64,7 @@ class Meta:
             value = os.urandom(8).hex().encode()
             if revision := await self.put(path, value, 0 if found is None else found.mod_revision):
                 return Fence(name, self._layout.meta + path.encode(), revision)
-        raise LogUnreachableError(self._client.where, f"{path} is written by others")
+        raise LogUnreachableError(self._client.where, f"other servers keep changing {path}")
 
     async def compact(self, revision: int) -> int:
         """One round of compaction, by one of the servers: what was older than `revision` a round ago is discarded.
@@ -88,4 +88,4 @@ class Meta:
                 return revision
             found = await self.get(self._name)
             self._touched = 0 if found is None else found.mod_revision
-        raise LogUnreachableError(self._client.where, f"{self._name} is written by others")
+        raise LogUnreachableError(self._client.where, f"other servers keep changing {self._name}")

@@ -74,7 +74,10 @@ class Transactions:
             except LogRefusedError as error:
                 if fence is None or error.reason != UNSUPPORTED:
                     raise
-                log.warning("%s does not compare a leader's term: only its deadline protects", self._client.endpoint)
+                log.warning(
+                    "%s cannot compare a leader's term: a former leader stops writing at its lease's deadline",
+                    self._client.endpoint,
+                )
                 self._compares_terms = False
                 continue
             except NotSentError as error:
@@ -115,6 +118,6 @@ class Transactions:
         # A deletion has no value with a number: it was the first change after the compared state, or another's was.
         history = self._cache.history_of(change.key, change.before_version)
         if history is None:
-            raise OutcomeUnknownError(self._client.where, "what happened meanwhile is no longer known")
+            raise OutcomeUnknownError(self._client.where, "the changes since then are no longer in the history")
         is_first = bool(history) and history[0].kind == "DELETED"
         return history[0].version - self._watcher.offset if is_first else 0

@@ -18,7 +18,7 @@ const VIEWS = [
   ['node', 'Node'],
   ['hull', 'Hull'],
   ['pod', 'Pods'],
-  ['next', 'Who goes next'],
+  ['next', 'Eviction and OOM order'],
   ['explain', 'Explain'],
   ['fleet', 'Fleet'],
   ['replay', 'Replay'],
@@ -234,7 +234,7 @@ function Login({ error, onToken }) {
   return html`<main class="login card">
     <h1>Plimsoll dashboard</h1>
     ${error && html`<p class="notice bad" role="alert">${inert(error)}</p>`}
-    <p>Open a link that works once:</p>
+    <p>Open a one-time link:</p>
     <p><code>plimsoll dashboard</code></p>
     <form onSubmit=${submit}>
       <label class="field">Or paste a bearer token <input type="password" name="token" autocomplete="off" required spellcheck="false" /></label>

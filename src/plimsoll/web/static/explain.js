@@ -69,7 +69,7 @@ export function ExplainView({ rest, table, onTable }) {
     }
   };
   const choice = (name, text, options) => html`<label class="field">${text}<select value=${question[name]} onChange=${set(name)}>${options.map((each) => html`<option value=${each}>${each || 'none'}</option>`)}</select></label>`;
-  return html`<${ViewHead} title="Explain" table=${table} onTable=${onTable} about="Paste a pod, a workload, or a part of one: names and images that are missing are assumed, and it says so." />
+  return html`<${ViewHead} title="Explain" table=${table} onTable=${onTable} about="Paste a pod, a workload, or a part of one: missing names and images are assumed, and notes say which." />
     <div class="two">
       <section class="card">
         <label class="field">Manifest<textarea spellcheck="false" value=${question.manifest} onInput=${set('manifest')} aria-label="Manifest"></textarea></label>

@@ -13,14 +13,14 @@ export const FILLS = [
   ['kernel', 'kernel'],
   ['other', 'other'],
   ['activeFile', 'active file cache'],
-  ['inactiveFile', 'inactive file cache (harmless)'],
+  ['inactiveFile', 'inactive file cache (reclaimable)'],
 ];
 const LINE_NAMES = ['min', 'low', 'high', 'max'];
 export const LINE_TEXTS = {
   min: 'below it nothing is reclaimed',
   low: 'below it memory is reclaimed only under severe pressure',
   high: 'above it tasks are throttled and memory is reclaimed',
-  max: 'at it the kernel kills',
+  max: 'at this limit the kernel kills processes',
 };
 
 // From the bottom up. The parts may exceed the usage, because the kernel's files are not read at one instant.
@@ -191,7 +191,7 @@ export function Inspector({ vessel, row, pinned, onOpen }) {
     ${vessel.uid && onOpen && html`<p><button type="button" onClick=${() => onOpen(vessel)}>Open pod</button></p>`}
     ${row && html`<dl>
       <dt>memory</dt><dd>${usageText(vessel, row)}</dd>
-      ${FILLS.filter(([name]) => name !== 'other').map(([name, text]) => html`<dt><i class=${`swatch ${name}`}></i> ${text.replace(' (harmless)', '')}</dt><dd>${bytes(figure(name))}</dd>`)}
+      ${FILLS.filter(([name]) => name !== 'other').map(([name, text]) => html`<dt><i class=${`swatch ${name}`}></i> ${text.replace(' (reclaimable)', '')}</dt><dd>${bytes(figure(name))}</dd>`)}
       <dt>CPU now</dt><dd>${cores(figure('cpuMilli'))}</dd>
       <dt>throttled periods</dt><dd>${figure('periods') > 0 ? `${figure('throttledPeriods')} of ${figure('periods')}` : '–'}</dd>
       <dt>processes</dt><dd>${figure('pids') >= 0 ? figure('pids') : '–'}${figure('pidsMax') > 0 ? ` of ${figure('pidsMax')}` : ''}</dd>
@@ -234,7 +234,7 @@ export function Hull({ state, go, table, onTable, series }) {
   const all = [...state.vessels.values()];
   const root = all.find((vessel) => vessel.level === 'pods');
   const head = html`<${ViewHead} title="Hull" table=${table} onTable=${onTable}
-    about="Every cgroup of the node, filled to its usage. Harmless cache is pale; lines show where the kernel changes its behaviour." />`;
+    about="Every cgroup of the node, filled to its usage. Reclaimable cache is pale; lines show where the kernel changes its behaviour." />`;
   if (!root) return html`${head}<p class="card empty">${state.problem ? inert(state.problem) : 'The node has no pods yet.'}</p>`;
   if (table) return html`${head}<section class="card"><${HullTable} state=${state} /></section>`;
   const classes = all.filter((vessel) => vessel.level === 'class');

@@ -1,4 +1,4 @@
-// An exported incident: the history is in this file, and there is no server to talk to.
+// An exported incident: the history is in this file, and there is no server.
 
 import { html, render } from './ui.js';
 import { inert } from './format.js';

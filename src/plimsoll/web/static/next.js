@@ -1,4 +1,4 @@
-// Who goes next: the order of eviction for memory and the kernel's order of killing, as two ranked rails.
+// The order in which the node would evict pods for memory, and the kernel would kill containers, as two ranked lists.
 
 import { html } from './ui.js';
 import { bytes, inert, shortened } from './format.js';
@@ -9,8 +9,8 @@ const signed = (number) => String(number).replace('-', '−');
 
 export function NextView({ state, table, onTable }) {
   const orders = state.orders;
-  const head = html`<${ViewHead} title="Who goes next" table=${table} onTable=${onTable}
-    about="If memory gets short now: which pod the node evicts first, and which container the kernel kills first if the machine runs out before." />`;
+  const head = html`<${ViewHead} title="Eviction and OOM order" table=${table} onTable=${onTable}
+    about="If memory runs short now: which pod the node evicts first, and which container the kernel kills first if memory runs out before that." />`;
   if (!orders) return html`${head}<p class="card empty">${state.problem ? inert(state.problem) : 'Waiting for the first reading …'}</p>`;
   const used = (id) => (id ? state.workingSet(id) : -1);
   if (table) {
@@ -42,7 +42,7 @@ export function NextView({ state, table, onTable }) {
           right=${(each) => html`<span class=${`chip ${each.exempt ? '' : each.exceeds ? 'warn' : ''}`}>${each.exempt ? 'exempt' : inert(each.key || 'last')}</span>`} />
       </section>
       <section class="card"><h2>Killed by the kernel</h2>
-        <p class="muted small">Points = its share of the machine's memory in thousandths + oom_score_adj. The most points go first.</p>
+        <p class="muted small">Points = its share of the machine's memory in thousandths + oom_score_adj. The container with the most points is killed first.</p>
         <${Rail} rows=${orders.oom} empty="No containers." text=${(each) => html`
           <div><strong><bdi>${shortened(each.pod, 30)} / ${shortened(each.container, 18)}</bdi></strong></div>
           <div class="small muted">${each.share} + ${signed(each.adj)} = ${signed(each.points)}</div>`}

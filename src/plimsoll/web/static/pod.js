@@ -69,7 +69,7 @@ function Reasons({ pod, vessel, container, state }) {
     ${container?.oomScoreAdj != null && html`<p><strong>oom_score_adj ${String(container.oomScoreAdj).replace('-', '−')}</strong><br /><span class="mono formula small">${inert(container.oomFormula ?? '')}</span></p>`}
     ${place >= 0 && html`<p>Eviction: place <strong>${place + 1} of ${eviction.length}</strong>${eviction[place].exempt ? ', exempt' : eviction[place].key ? `, before the next because: ${inert(eviction[place].key)}` : ''}</p>`}
     ${killed >= 0 && html`<p>OOM of the machine: place <strong>${killed + 1} of ${kill.length}</strong> with ${kill[killed].points} points</p>`}
-    <p><a href="#/next">Who goes next</a></p></section>`;
+    <p><a href="#/next">Eviction and OOM order</a></p></section>`;
 }
 
 function Charts({ series, container, state, marks }) {

@@ -17,7 +17,7 @@ const WORDS = {
 const WAIT_MS = 150;
 const MI = 1024 * 1024;
 
-// Of the container: what has an amount can be dragged.
+// Requests and limits of the container that have an amount: the user can drag them.
 function slidersOf(container) {
   const found = [];
   for (const kind of ['requests', 'limits']) {
@@ -71,7 +71,7 @@ export function ResizePanel({ pod, name, who }) {
     setBusy(true);
     try {
       await asked(answer.path, { method: 'PATCH', headers: { 'Content-Type': 'application/strategic-merge-patch+json' }, body: JSON.stringify(answer.patch) });
-      setSent('The resize was requested; the picture follows when the kernel has it.');
+      setSent('The resize was requested; the picture changes when the node has applied it.');
       setValues({});
     } catch (error) {
       setSent(`The server refused it: ${error.message}`);
@@ -92,7 +92,7 @@ export function ResizePanel({ pod, name, who }) {
       </div>`;
     })}
     <div class=${`verdict ${answer?.outcome ?? ''}`} role="status" aria-live="polite" data-outcome=${answer && !busy ? answer.outcome : ''}>
-      ${answer ? html`<${Verdict} answer=${answer} busy=${busy} />` : html`<p class="muted">${busy ? 'Asking the rules …' : sent || 'Drag to see what the node would answer. Nothing is sent before you commit.'}</p>`}
+      ${answer ? html`<${Verdict} answer=${answer} busy=${busy} />` : html`<p class="muted">${busy ? 'Computing the forecast …' : sent || 'Drag to see what the node would answer. Nothing is sent before you commit.'}</p>`}
     </div>
     ${answer && sent && html`<p class="notice">${inert(sent)}</p>`}
     <button type="button" class="primary" disabled=${!allowed || busy} onClick=${commit}>Commit resize</button>
@@ -106,8 +106,8 @@ function Verdict({ answer, busy }) {
   const room = answer.room;
   return html`<strong>${WORDS[answer.outcome] ?? inert(answer.outcome)}</strong>${busy && html`<span class="muted"> …</span>`}
     ${answer.message && html`<p>${inert(answer.message)}</p>`}
-    ${room && html`<p>Short of ${Object.entries(room.short).map(([name, amount]) => `${inert(amount)} ${inert(name)}`).join(', ')}. ${room.pods?.length ? html`These pods would have to go: <strong><bdi>${room.pods.map(inert).join(', ')}</bdi></strong>.` : 'No removal of pods is enough.'}</p>`}
-    ${answer.nearest && html`<p>Nearest legal request: <code class="formula">${inert(JSON.stringify(answer.nearest))}</code></p>`}
+    ${room && html`<p>Short of ${Object.entries(room.short).map(([name, amount]) => `${inert(amount)} ${inert(name)}`).join(', ')}. ${room.pods?.length ? html`These pods would have to go: <strong><bdi>${room.pods.map(inert).join(', ')}</bdi></strong>.` : 'Removing pods would not free enough.'}</p>`}
+    ${answer.nearest && html`<p>Nearest valid request: <code class="formula">${inert(JSON.stringify(answer.nearest))}</code></p>`}
     ${answer.victims?.length > 0 && html`<p>The node would terminate: <strong><bdi>${answer.victims.map(inert).join(', ')}</bdi></strong>.</p>`}
     ${answer.restarts?.length > 0 && html`<p>Would be restarted: <bdi>${answer.restarts.map(inert).join(', ')}</bdi>.</p>`}
     ${(answer.unsafe ?? []).map((each) => html`<p class="warn">Unsafe: <bdi>${inert(each.container)}</bdi> uses ${inert(each.used)} now, its new limit is ${inert(each.limit)}.</p>`)}

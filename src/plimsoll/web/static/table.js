@@ -1,4 +1,4 @@
-// The table twin of a view: the same data for screen readers, for copying and for people who prefer numbers.
+// A view as a table: the same data for screen readers, for copying and for people who prefer numbers.
 
 import { html } from './ui.js';
 import { inert } from './format.js';

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.codec.kernel.cpu_state import CpuState, CpuStateCorruptError, cpu_state_from_json, cpu_state_json
+from plimsoll.codec.kernel.cpu_state import CpuState, cpu_state_from_json, cpu_state_json
+from plimsoll.codec.kernel.go_checksum import CorruptCheckpointError
 
 # Checksums that real kubelets have written for these contents.
 REAL = [
@@ -44,7 +45,7 @@ BROKEN = [
 
 @pytest.mark.parametrize(("data", "words"), BROKEN)
 def test_what_cannot_be_read(data: bytes, words: str) -> None:
-    with pytest.raises(CpuStateCorruptError) as caught:
+    with pytest.raises(CorruptCheckpointError) as caught:
         cpu_state_from_json(data)
     assert words in str(caught.value)
 

@@ -1,4 +1,4 @@
-"""Who goes next, and the figures of a node in a list of many."""
+"""The orders of eviction and of OOM kills, and the figures of a node in a list of many."""
 
 from __future__ import annotations
 

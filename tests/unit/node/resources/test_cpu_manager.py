@@ -16,8 +16,9 @@ from plimsoll.cgroups.engine.manager import CgroupManager
 from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.errors import InvalidConfigError
 from plimsoll.node.resources.container_cgroups import AgentCgroups
-from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuPinning, CpuStateError
+from plimsoll.node.resources.cpu_manager import STATE, CpuManager, CpuPinning
 from plimsoll.node.resources.pod_cgroups import PodCgroups
+from plimsoll.node.resources.state_file import StateMismatchError
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.cpumanager.assignment import CPU_ERRORS
 from plimsoll.rules.cpumanager.topology import CpuTopology, flat
@@ -113,7 +114,7 @@ def test_a_state_of_another_configuration_is_refused_until_the_node_is_drained(
     tmp_path: Path, config: dict[str, Any], topology: CpuTopology, words: str
 ) -> None:
     assigned(manager(tmp_path), pod("a"))
-    with pytest.raises(CpuStateError) as caught:
+    with pytest.raises(StateMismatchError) as caught:
         manager(tmp_path, topology, **config)
     assert str(caught.value) == (
         f"could not restore state from checkpoint: {words}, please drain this node and delete the CPU manager "
@@ -132,14 +133,16 @@ def test_none_after_static_and_back(tmp_path: Path) -> None:
         "defaultCpuSet": "",
         "checksum": 1353318690,
     }
-    with pytest.raises(CpuStateError, match='configured policy "static" differs from state checkpoint policy "none"'):
+    with pytest.raises(
+        StateMismatchError, match='configured policy "static" differs from state checkpoint policy "none"'
+    ):
         manager(tmp_path)
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b"\0" * 100])
 def test_a_damaged_state(tmp_path: Path, damage: bytes) -> None:
     (tmp_path / STATE).write_bytes(damage)
-    with pytest.raises(CpuStateError, match="please drain this node"):
+    with pytest.raises(StateMismatchError, match="please drain this node"):
         manager(tmp_path)
     fresh = manager(tmp_path, drained=True)
     assert fresh.cpus_of("a", "c") == fresh.shared_text

@@ -15,9 +15,10 @@ from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.errors import InvalidConfigError
 from plimsoll.linux.numa import NumaMemory, this_numa
 from plimsoll.node.resources.cpu_manager import CpuManager
-from plimsoll.node.resources.memory_manager import STATE, MemoryManager, MemoryStateError
+from plimsoll.node.resources.memory_manager import STATE, MemoryManager
 from plimsoll.node.resources.pod_cgroups import PodCgroups
 from plimsoll.node.resources.resource_managers import ResourceManagers, topology_setting
+from plimsoll.node.resources.state_file import StateMismatchError
 from plimsoll.rules.config.parse import reading
 from plimsoll.rules.cpumanager.topology import CpuTopology, LogicalCpu
 from plimsoll.rules.memorymanager.blocks import Block, MemoryTable, NumaNode
@@ -119,7 +120,7 @@ STATE_ERRORS = [
 @pytest.mark.parametrize(("config", "words"), STATE_ERRORS)
 def test_a_file_that_does_not_match(tmp_path: Path, config: dict[str, Any], words: str) -> None:
     given(managers(tmp_path), pod("a"))
-    with pytest.raises(MemoryStateError, match=words):
+    with pytest.raises(StateMismatchError, match=words):
         managers(tmp_path, **config)
     assert managers(tmp_path, drained=True, **config).memory.owned == {}
 
@@ -128,7 +129,7 @@ def test_a_damaged_file(tmp_path: Path) -> None:
     given(managers(tmp_path), pod("a"))
     path = tmp_path / STATE
     path.write_bytes(path.read_bytes().replace(b'"size":1073741824', b'"size":1073741825'))
-    with pytest.raises(MemoryStateError, match="checkpoint is corrupted"):
+    with pytest.raises(StateMismatchError, match="checkpoint is corrupted"):
         managers(tmp_path)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -12,13 +10,7 @@ from plimsoll.api.auth.ca import endpoint_name
 from plimsoll.kube.request import ApiError
 from plimsoll.kube.websocket import connect
 from plimsoll.net.websocket import WebSocket
-from tests.unit.node.endpoint_world import ID, NODE, World, running_world
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with running_world(tmp_path) as made:
-        yield made
+from tests.unit.node.endpoint_world import ID, NODE, World
 
 
 async def _open(world: World, path: str) -> WebSocket:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from plimsoll.rules.profile import profile_named
-from tests.unit.rules.resize.test_verdict import ONE, STATIC_MEMORY, container, pod, setting, verdict
+from tests.unit.rules.resize.resized_pods import ONE, container, pod, setting, verdict
+from tests.unit.rules.resize.test_verdict import STATIC_MEMORY
 
 OLD_CPUS = "Resize is infeasible for Guaranteed Pods alongside CPU Manager static policy"
 OLD_MEMORY = "Resize is infeasible for Guaranteed Pods alongside Memory Manager static policy"
