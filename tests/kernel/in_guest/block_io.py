@@ -50,10 +50,11 @@ EXTRAS = {
     "kind": "NodeExtras",
     "ioControl": {"devices": [DISK], "ceilings": {"*": {"max": "wbps=16Mi"}}},
 }
-WRITES = "while :; do dd if=/dev/zero of=/data/%s bs=64k count=64 oflag=direct conv=notrunc 2>/dev/null; done"
+# Starting a program takes a while here, in which it reads and writes nothing: each one has work for half a minute.
+WRITES = "while :; do dd if=/dev/zero of=/data/%s bs=64k count=1024 oflag=direct conv=notrunc 2>/dev/null; done"
 READS = (
-    "for part in 0 1 2 3; do "
-    "(while :; do dd if=/data/%s of=/dev/null bs=64k skip=$((part * 128)) count=128 iflag=direct 2>/dev/null; done) & "
+    "for part in 0 1 2 3 4 5 6 7; do "
+    "(while :; do dd if=/data/%s of=/dev/null bs=64k skip=$((part * 64)) count=512 iflag=direct 2>/dev/null; done) & "
     "done; wait"
 )
 ROTATES = "while :; do dd if=$0 of=$0.1 bs=256k conv=fsync 2>/dev/null; mv -f $0.1 $0.2; done"
@@ -178,7 +179,10 @@ def said(what: str) -> None:
 
 
 def scheduler(name: str) -> None:
-    Path(f"/sys/block/{NAME}/queue/scheduler").write_text(name)
+    queue = Path(f"/sys/block/{NAME}/queue")
+    (queue / "scheduler").write_text(name)
+    if name == "bfq":  # or it raises the weight of processes that look interactive to it
+        (queue / "iosched/low_latency").write_text("0")
 
 
 # --- io.max ---
@@ -222,6 +226,14 @@ async def limits(node: IoNode) -> Document:
     )
     said("without a limit of its own, a pod has the ceiling of its namespace")
     await node.delete("writer", cgroup)
+    cgroup = await node.run("both", "sleep 600", guaranteed=True, io_max="wbps=1Mi")
+    await node.annotate("both", "wbps=2Mi")
+    await eventually(lambda: f"wbps={2 * MIB}" in (cgroup / "io.max").read_text(), "the new limit")
+    for file in ("io.weight", "io.bfq.weight"):
+        assert (cgroup / file).read_text().splitlines()[0] == "default 500", (file, (cgroup / file).read_text())
+    assert node.events("CgroupRepaired") == [], node.events("CgroupRepaired")
+    said("a change of a limit leaves the weights as they are")
+    await node.delete("both", cgroup)
     return found
 
 
@@ -301,7 +313,7 @@ async def storm(node: IoNode, schedulers: tuple[str, ...]) -> Document:
 
 def prepare(*, every: bool) -> None:
     subprocess.run(["/sbin/insmod", f"/lib/modules/{os.uname().release}/kernel/block/bfq.ko"], check=True)
-    sizes = {"gold": 32, "silver": 32, **{f"log{index}": 8 for index in range(STORM)}} if every else {}
+    sizes = {"gold": 64, "silver": 64, **{f"log{index}": 8 for index in range(STORM)}} if every else {}
     for file, mebibytes in sizes.items():
         write = ["dd", "if=/dev/zero", f"of={DATA}/{file}", "bs=1M", f"count={mebibytes}", "oflag=direct"]
         subprocess.run(write, check=True, stderr=subprocess.DEVNULL)
