@@ -134,7 +134,8 @@ class NodeProcess:
         self._facts = _facts(live, options, live.runtime or self._runtime)
         self.registration = Registration(client, self._facts, live.setting, self._health, self._event)
         memory_qos = live.setting.policy.memory_qos
-        self.meters = NodeMeters(options.name, live.setting.profile, memory_qos=memory_qos)
+        has_io = live.setting.policy.io is not None
+        self.meters = NodeMeters(options.name, live.setting.profile, memory_qos=memory_qos, io=has_io)
         state = private_directory(home / "node")
         self.agent = self._build_agent(Client(self._pods_transport), state, hidden=(home, *secrets))
         self.agent.devices.changed = self.registration.report_soon
@@ -284,6 +285,9 @@ class NodeProcess:
             self._event("Warning", "LimitsNotEnforced", UNENFORCED)
         else:
             self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        for note in self._live.notes if self._live.setting.policy.io is not None else ():
+            if note.startswith("ioControl"):
+                self._event("Warning", "IOWeightsNotEnforced", note)
         for reason, sentence in runtime_warnings(self._runtime) if isinstance(self._runtime, ProcessRuntime) else ():
             log.warning("%s", sentence)
             self._event("Warning", reason, sentence)

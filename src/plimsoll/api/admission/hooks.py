@@ -221,7 +221,30 @@ def _holds(cluster: Cluster, call: ApiCall, webhook: JsonObject, document: JsonO
     return holds
 
 
-async def _asked(cluster: Cluster, call: ApiCall, wanted: _Call, document: JsonObject) -> JsonObject | None:
+class _Status(msgspec.Struct, frozen=True):
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: dict[str, Any] | None = None
+
+
+class _Response(msgspec.Struct, frozen=True, rename="camel"):
+    """AdmissionResponse; null is the zero value, as in Go."""
+
+    uid: str | None = None
+    allowed: bool | None = None
+    status: _Status | None = None
+    patch: str | None = None
+    patch_type: str | None = None
+    audit_annotations: dict[str, str] | None = None
+    warnings: list[str] | None = None
+
+
+class _Review(msgspec.Struct, frozen=True):
+    response: _Response | None = None
+
+
+async def _asked(cluster: Cluster, call: ApiCall, wanted: _Call, document: JsonObject) -> _Response | None:
     """The response of one webhook; None where it failed and that is to be ignored. Raises the refusal."""
     webhook, uid = wanted.webhook, document["uid"]
     name = webhook.get("name") or ""
@@ -233,38 +256,30 @@ async def _asked(cluster: Cluster, call: ApiCall, wanted: _Call, document: JsonO
     try:
         address = webhook_address(cluster, client, timeout_s)
         answer = await ask(address, client.get("caBundle") or "", review, timeout_s)
-        response = answer.get("response") if isinstance(answer, dict) else None
-        if not isinstance(response, dict):
+        response = msgspec.convert(answer, _Review).response
+        if response is None:
             raise WebhookError("failed to call webhook: webhook response was absent")
-        if response.get("uid") != uid and api_version.endswith("/v1"):
-            raise WebhookError(
-                f'failed to call webhook: expected response.uid="{uid}", got "{response.get("uid") or ""}"'
-            )
-    except WebhookError as error:
+        if response.uid != uid and api_version.endswith("/v1"):
+            raise WebhookError(f'failed to call webhook: expected response.uid="{uid}", got "{response.uid or ""}"')
+    except (WebhookError, msgspec.ValidationError) as error:
         if webhook.get("failurePolicy") == "Ignore":
             call.annotations[f"failed-open.{name}"] = str(error)[:500]
             return None
         raise internal_error(f'failed calling webhook "{name}": {error}') from None
-    call.warnings += [str(each) for each in response.get("warnings") or []]
-    for key, value in (response.get("auditAnnotations") or {}).items():
-        call.annotations[f"{name}/{key}"] = str(value)
-    if response.get("allowed") is not True:
-        raise _denial(name, response.get("status") or {})
+    call.warnings += response.warnings or []
+    for key, value in (response.audit_annotations or {}).items():
+        call.annotations[f"{name}/{key}"] = value
+    if not response.allowed:
+        raise _denial(name, response.status or _Status())
     return response
 
 
-def _denial(name: str, status: JsonObject) -> StatusError:
+def _denial(name: str, status: _Status) -> StatusError:
     denied = f'admission webhook "{name}" denied the request'
-    said = status.get("message") or status.get("reason")
+    said = status.message or status.reason
     message = f"{denied}: {said}" if said else f"{denied} without explanation"
-    code = status.get("code") or 0
-    details = status.get("details")
-    return StatusError(
-        code if 400 <= code < 600 else 400,
-        status.get("reason") or "",
-        message,
-        details if isinstance(details, dict) else {},
-    )
+    code = status.code or 0
+    return StatusError(code if 400 <= code < 600 else 400, status.reason or "", message, status.details or {})
 
 
 async def mutated(cluster: Cluster, call: ApiCall, change: Change) -> JsonObject | None:
@@ -295,13 +310,13 @@ async def _applied(cluster: Cluster, call: ApiCall, wanted: _Call, request: Requ
     """Call one mutating webhook and put its patch into `change.new`."""
     document = review_request(call, request, change, wanted.version, cluster.new_uid())
     response = await _asked(cluster, call, wanted, document)
-    if response is None or not response.get("patch") or change.new is None:
+    if response is None or not response.patch or change.new is None:
         return
     name, resource = wanted.webhook.get("name") or "", call.info.resource
-    if response.get("patchType") != "JSONPatch":
-        raise internal_error(f'failed calling webhook "{name}": unsupported patch type "{response.get("patchType")}"')
+    if response.patch_type != "JSONPatch":
+        raise internal_error(f'failed calling webhook "{name}": unsupported patch type "{response.patch_type or ""}"')
     try:
-        patch = msgspec.json.decode(base64.b64decode(response["patch"], validate=True))
+        patch = msgspec.json.decode(base64.b64decode(response.patch, validate=True))
         patched = apply_json_patch(document["object"], patch)
         decoded = decode_document(kind_of(resource), patched).document
     except (binascii.Error, msgspec.DecodeError, PatchError, DecodeError, TypeError, ValueError) as error:

@@ -105,6 +105,11 @@ def opened(options: dict[str, Any]) -> LiveNode:
     setting, notes = question.setting(**changed)
     notes += [warning] if warning else []
     files = open_cgroupfs(found)
+    if setting.policy.io is not None:
+        from plimsoll.node.resources.block_io import on_this_machine
+
+        setting, io_notes = on_this_machine(setting, files, by_runtime=runtime is not None)
+        notes += io_notes
     driver: CgroupDriver = files
     if setting.driver == "systemd":
         from plimsoll.cgroups.drivers.systemd import SystemdCgroups

@@ -112,3 +112,21 @@ async def test_connections_to_pods(tmp_path: Path) -> None:
         assert (said.code, said.message) == (400, 'admission webhook "one.example.com" denied the request: no shells')
         assert (await ask("GET", f"{NAMESPACE}/pods/web/log")).code == 200
         assert len(hook.seen) == 2
+
+
+@pytest.mark.parametrize(
+    "response", [{"status": "no"}, {"auditAnnotations": ["a"]}, {"warnings": 5}, {"allowed": "yes"}]
+)
+async def test_a_response_that_is_no_admission_response_is_a_failed_call(
+    tmp_path: Path, response: dict[str, Any]
+) -> None:
+    """The failurePolicy decides."""
+    async with webhook(tmp_path) as hook, api(tmp_path) as ask:
+        hook.answer = lambda _: {"allowed": True, **response}
+        for policy, code in (("Fail", 500), ("Ignore", 201)):
+            body = configuration(hook, failurePolicy=policy)
+            await ask.ok("POST", f"{GROUP}/validatingwebhookconfigurations", body)
+            said = await ask("POST", MAPS, config_map(policy.lower()))
+            assert said.code == code
+            assert policy == "Ignore" or "failed calling webhook" in said.message
+            await ask.ok("DELETE", f"{GROUP}/validatingwebhookconfigurations/hooks")
