@@ -25,6 +25,7 @@ SUITES = [
             "test_v2_events.py",
             "test_v2_tree.py",
             "test_v2_stats.py",
+            "test_v2_block_io.py",
             "test_own_place.py",
             "test_audit.py",
         ],

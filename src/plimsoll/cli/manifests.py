@@ -206,9 +206,12 @@ def on_node(inputs: Inputs, node: Node | None) -> Inputs:
     return Inputs(pods, inputs.problems, passed)
 
 
-def refused(given: GivenManifest, desired: Pod, gates: Gates) -> list[ManifestProblem]:
-    """The fields of the pod that cannot be read, and what an API server would reject about the defaulted rest."""
-    return problems_of(refusal_errors(desired, given.unreadable, gates), given.found, given.file, given.document)
+def refused(given: GivenManifest, desired: Pod, gates: Gates, also: Sequence[FieldError] = ()) -> list[ManifestProblem]:
+    """The fields of the pod that cannot be read, and what an API server would reject about the defaulted rest.
+
+    `also`: what the node would reject."""
+    errors = [*refusal_errors(desired, given.unreadable, gates), *also]
+    return problems_of(errors, given.found, given.file, given.document)
 
 
 class InvalidManifestsError(StructuredError):
