@@ -1,4 +1,4 @@
-"""A device plugin as a process that can be killed, and the annotations that a runtime has for a container."""
+"""A device plugin as a process that can be killed, and what a runtime was given for a container."""
 
 from __future__ import annotations
 

@@ -193,7 +193,7 @@ def test_another_policy_is_refused_while_pods_are_there(node: RealNode, kube: Ku
     assert status_of(kube, "here", "c")["containerID"] == before  # an agent that cannot start ends no container
 
 
-SEES = (
+READS = (
     "test -c /dev/d0 && test -c /dev/d1 && ! test -e /dev/d2 && echo gone > /dev/d1 && echo $NULL_DEVICES"
     " && cat /null/info && if echo x > /null/info; then echo writable; fi"
 )
@@ -206,7 +206,7 @@ def test_devices_mounts_variables_and_annotations(node: RealNode, kube: Kubectl)
         kube("create", "-f", "-", stdin=device_pod("first", 2))
         running(kube, "first")
         host = Path("/etc/hostname").read_text()
-        assert kube("exec", "first", "--", "sh", "-c", f"({SEES}) 2>/dev/null").out == f"d0,d1\n{host}"
+        assert kube("exec", "first", "--", "sh", "-c", f"({READS}) 2>/dev/null").out == f"d0,d1\n{host}"
         before = status_of(kube, "first", "c")
         if socket:
             ident = before["containerID"].rpartition("/")[2]

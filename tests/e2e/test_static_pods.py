@@ -92,11 +92,6 @@ def put(directory: Path, name: str, document: Document) -> None:
     (directory / f"{name}.yaml").write_text(json.dumps(document))
 
 
-def uid_of(kube: Kubectl, name: str) -> str:
-    found: str = pod_of(kube, name)["metadata"]["uid"]
-    return found
-
-
 def shown_now(kube: Kubectl, name: str) -> Document:
     """Empty where the API has none of that name."""
     found: Document = json.loads(kube("get", "pod", name, "--ignore-not-found", "-o", "json").out or "{}")

@@ -51,6 +51,12 @@ def node_options(command: Command) -> Command:
     return command
 
 
+def is_description(name: str) -> bool:
+    """Whether a parameter of this name describes the node, and not the command."""
+    return name.startswith(_FLAG) or name in _DESCRIBING
+
+
+_DESCRIBING = frozenset({"node_file", "capacity", "config_file", "cgroup", "driver", "container_weight", "profile"})
 _SHOWN = frozenset(
     {
         "--feature-gates",

@@ -37,8 +37,7 @@ _REASONS = {
 class PsiTrigger:
     """An active trigger. `window_us`: the window in effect; `note`: why it differs from the requested one."""
 
-    def __init__(self, fd: int, stall_us: int, window_us: int, note: str = "") -> None:
-        self.stall_us = stall_us
+    def __init__(self, fd: int, window_us: int, note: str = "") -> None:
         self.window_us = window_us
         self.note = note
         self._fd = fd
@@ -96,8 +95,8 @@ def _arm(fd: int, path: str, scope: Scope, stall_us: int, window_us: int) -> Psi
             raise
         write_once(fd, path, f"{scope} {stall_us} {longer_us}")
         reason = "the kernel accepts 0.5 to 10 s, and without CAP_SYS_RESOURCE only multiples of 2 s"
-        return PsiTrigger(fd, stall_us, longer_us, f"want a window of {window_us} us, have {longer_us} us ({reason})")
-    return PsiTrigger(fd, stall_us, window_us)
+        return PsiTrigger(fd, longer_us, f"want a window of {window_us} us, have {longer_us} us ({reason})")
+    return PsiTrigger(fd, window_us)
 
 
 def unprivileged_window_us(window_us: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-from plimsoll.runtime.interface import ExecSession, RuntimeCallError
+from plimsoll.runtime.interface import RuntimeCallError
 
 
 class PlayedSession:
@@ -56,8 +56,3 @@ class PlayedSession:
 
     async def close(self) -> None:
         self.closed.set()
-
-
-def is_a_session(played: PlayedSession) -> ExecSession:
-    """For the type checker: it is one."""
-    return played

@@ -43,7 +43,7 @@ def controller(context: ControllerContext, orphans: Orphans, profile: Profile, c
             runs_old=waits,
             terminating=profile.terminating_replicas,
         )
-        if step.create is not None and not await create(deployment, step, step.create):
+        if step.create is not None and not await create(deployment, step.create):
             return None
         await change_sets(deployment, step)
         if step.revision:
@@ -64,7 +64,7 @@ def controller(context: ControllerContext, orphans: Orphans, profile: Profile, c
         named = (read(record) for record in records if any(uid.encode() in record.body for uid in owners))
         return any(controller_of(pod) in owners and phase_of(pod) not in TERMINAL for pod in named)
 
-    async def create(deployment: JsonObject, step: DeploymentStep, made: JsonObject) -> bool:
+    async def create(deployment: JsonObject, made: JsonObject) -> bool:
         """False where it failed; then the status says so."""
         namespace, name = deployment["metadata"]["namespace"], made["metadata"]["name"]
         try:

@@ -49,7 +49,6 @@ class Leadership:
         self._cluster, self._name, self._identity = cluster, name, identity
         self._key = key(stored_resource("leases"), NAMESPACE, name)
         self._seen: tuple[int, float] = (-1, 0.0)  # version of the lease, and since when it has been that
-        self.is_leader = False
 
     async def run(self, work: Work) -> None:
         """Endless: wait for the lease, work until it is lost, again."""
@@ -59,7 +58,6 @@ class Leadership:
             if not self._is_mine():
                 continue  # it took too long
             log.info("%s: this server leads from now on (%s)", self._name, self._identity)
-            self.is_leader = True
             try:
                 token = FENCE.set(fence)
                 try:
@@ -70,8 +68,6 @@ class Leadership:
                     FENCE.set(None)
             except _LostError as error:
                 log.warning("%s: this server does not lead any more: %s", self._name, error)
-            finally:
-                self.is_leader = False
 
     async def release(self) -> None:
         """On shutdown: others need not wait until the lease expires."""

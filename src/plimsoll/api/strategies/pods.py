@@ -56,7 +56,7 @@ class PodStrategy(Strategy):
         if (document.get("spec") or {}).get("schedulingGates"):
             status["conditions"] = [_gated()]
         if context.profile.allocated_at_create and context.in_place:
-            statuses = _allocated_statuses(document, pod)
+            statuses = _allocated_statuses(document)
             if statuses:
                 status["containerStatuses"] = statuses
         status["qosClass"] = computed_qos_class(pod, gates=context.gates)
@@ -158,7 +158,7 @@ def _gated() -> JsonObject:
     }
 
 
-def _allocated_statuses(document: JsonObject, pod: Pod) -> list[JsonObject]:
+def _allocated_statuses(document: JsonObject) -> list[JsonObject]:
     """Document 003, T=1: requests count as allocated until the node reports otherwise."""
     statuses = []
     for container in document.get("spec", {}).get("containers") or []:
@@ -186,15 +186,15 @@ def _with_resize_status(old: JsonObject, new: JsonObject, context: WriteContext)
         return new
     pod = lean_pod(new)
     if not pod.spec.node_name and context.profile.allocated_at_create:
-        return _with_allocated_statuses(new, pod)
+        return _with_allocated_statuses(new)
     if not proposed(lean_pod(old), pod):
         return new
     return {**new, "status": {**(new.get("status") or {}), "resize": "Proposed"}}
 
 
-def _with_allocated_statuses(document: JsonObject, pod: Pod) -> JsonObject:
+def _with_allocated_statuses(document: JsonObject) -> JsonObject:
     status = document.get("status") or {}
-    statuses = _allocated_statuses(document, pod)
+    statuses = _allocated_statuses(document)
     if (status.get("containerStatuses") or []) == statuses:
         return document
     return {**document, "status": {**status, "containerStatuses": statuses}}

@@ -34,7 +34,7 @@ class _Shown(msgspec.Struct):
 def pod_cells(pod: JsonObject, now_s: float) -> list[Any]:
     """Ready, Status, Restarts, then the wide ones: IP, Node, Nominated Node, Readiness Gates."""
     spec, status = part(pod, "spec"), part(pod, "status")
-    shown = _walked(pod, spec, status)
+    shown = _walked(spec, status)
     total = len(_items(spec, "containers")) + len(_sidecar_names(spec))
     restarts = str(shown.restarts)
     if shown.restarts and shown.last_restart_s is not None:
@@ -59,7 +59,7 @@ def pod_conditions(pod: JsonObject) -> list[JsonObject]:
     return [{"type": "Completed", "status": "True", "reason": ended[0], "message": ended[1]}]
 
 
-def _walked(pod: JsonObject, spec: JsonObject, status: JsonObject) -> _Shown:
+def _walked(spec: JsonObject, status: JsonObject) -> _Shown:
     reason = status.get("reason") or status.get("phase") or ""
     conditions = _items(status, "conditions")
     if any(

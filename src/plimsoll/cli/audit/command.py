@@ -77,7 +77,7 @@ def audit_nodes(nodes: tuple[str, ...], output: str, **options: Any) -> int:
     Reads the pods of the node from the API (or from a dump, or from the kubelet's socket), and on this machine the
     cgroups, the processes of containers, the kernel and the kubelet's configuration. Writes nothing to the node.
 
-    Exit code 0: clean, 1: something differs, 2: nothing differs, but a rule could not be checked.
+    Exit code 0: clean, 1: something differs, 2: nothing differs, but a rule cannot tell.
 
     \b
     Examples:

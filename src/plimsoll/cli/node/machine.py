@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from plimsoll.cli import console
-from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.cli.node_options import NodeQuestion, is_description, node_options
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.files.state_dir import private_directory, state_home
 from plimsoll.node.machine import LiveNode, query_runtime
@@ -59,6 +59,15 @@ def live_options(command: Command) -> Command:
     for option in reversed(_OPTIONS):
         command = option(command)
     return node_options(command)
+
+
+def described(options: dict[str, Any], given: frozenset[str]) -> dict[str, Any]:
+    """The options that describe the node and were given, in a form that another command can read."""
+    return {
+        name: os.path.abspath(value) if name.endswith("_file") else value
+        for name, value in options.items()
+        if name in given and is_description(name)
+    }
 
 
 def opened(options: dict[str, Any]) -> LiveNode:

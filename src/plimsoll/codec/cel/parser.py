@@ -15,9 +15,11 @@ from plimsoll.codec.cel.syntax import (
     ListOf,
     Literal,
     MapOf,
+    MessageOf,
     Node,
     Select,
     children,
+    dotted,
 )
 
 MAX_TEXT = 100_000
@@ -162,13 +164,16 @@ class _Parser:
         self.index += 1
         if (mark := self.take("(")) is not None:
             args = self._arguments()
-            return self._global(Call(mark.at, name.text, args), name)
+            return self._global(Call(mark.at, name.text, args))
         if name.text in RESERVED:
             raise CompileError(self.text, name.at, f"reserved identifier: {name.text}")
         return Ident(name.at, name.text)
 
     def members(self, node: Node) -> Node:
-        while (mark := self.take(".", "[")) is not None:
+        while (mark := self.take(".", "[") or (self.take("{") if dotted(node) else None)) is not None:
+            if mark.text == "{":
+                node = self._message(mark.at, dotted(node))
+                continue
             optional = self.take("?") is not None
             if mark.text == "[":
                 index = self.expression()
@@ -221,9 +226,24 @@ class _Parser:
                 break
         return MapOf(at, tuple(entries))
 
+    def _message(self, at: int, name: str) -> Node:
+        fields: list[tuple[str, Node, bool]] = []
+        while not self.take("}"):
+            optional = self.take("?") is not None
+            field = self.token
+            if field.kind not in ("name", "quoted"):
+                raise self.unexpected("expecting IDENTIFIER")
+            self.index += 1
+            self.need(":")
+            fields.append((field.text, self.expression(), optional))
+            if not self.take(","):
+                self.need("}")
+                break
+        return MessageOf(at, name, tuple(fields))
+
     # --- macros ---
 
-    def _global(self, call: Call, name: Token) -> Node:
+    def _global(self, call: Call) -> Node:
         if call.name == "has" and len(call.args) == 1:
             argument = call.args[0]
             if not isinstance(argument, Select) or argument.optional:

@@ -19,7 +19,6 @@ class Type(msgspec.Struct, frozen=True, eq=False):
     fields: Callable[[str], Type | None] | None = None
     shown: str = ""
     longest: int | None = None  # of texts, lists and maps in a schema: how much they may contain
-    exact_names: bool = False  # whether fields have their own names, not escaped ones
 
     def __str__(self) -> str:
         if self.shown:

@@ -27,7 +27,6 @@ REJECTED = "the server rejected our request due to an error in our request"
 _INDEX = re.compile(r"-?[0-9]{1,9}")
 _OPERATION_FIELDS = frozenset({"op", "path", "from", "value"})
 _MAX_PROBLEMS = 100
-_MISSING = object()
 
 
 class PatchError(StructuredError):
@@ -35,6 +34,10 @@ class PatchError(StructuredError):
 
     problem: PatchProblem
     message: str
+
+
+class PatchTestError(PatchError):
+    """A `test` that does not hold."""
 
 
 def read_patch(data: bytes, *, is_list: bool = False) -> Any:
@@ -207,7 +210,7 @@ class _Patching:
         holder, last = self._holder(path)
         found = holder.get(last) if isinstance(holder, dict) else holder[_key(holder, last)]
         if not _same(found, wanted):
-            raise _rejected()
+            raise PatchTestError("rejected", REJECTED)
 
     def _move(self, path: str, source: Any, *, copying: bool) -> None:
         if not isinstance(source, str):

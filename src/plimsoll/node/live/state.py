@@ -17,7 +17,7 @@ GONE_KEPT = 2000
 THROTTLED_SHARE = 0.25  # of the periods between two readings
 MARK_AGAIN_S = 30.0
 _LINES = {"max": "memory limit", "high": "memory.high", "low": "memory.low", "min": "memory.min"}
-_USAGE, _PERIODS, _THROTTLED = COLUMN["usage"], COLUMN["periods"], COLUMN["throttledPeriods"]
+_PERIODS, _THROTTLED = COLUMN["periods"], COLUMN["throttledPeriods"]
 
 
 class LiveState:

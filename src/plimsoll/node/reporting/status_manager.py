@@ -198,7 +198,7 @@ class Reporter:
             except ApiError as error:
                 if not (versioned and error.is_conflict):
                     raise
-                await self._read_again(uid, pod, pending)
+                await self._read_again(uid, pod)
                 return
             pod.stored = pending.status
             stored = _version(answer)
@@ -207,7 +207,7 @@ class Reporter:
         if pod.pending and pod.pending[0] is pending:
             pod.pending.popleft()
 
-    async def _read_again(self, uid: str, pod: _PodStatus, pending: _PendingStatus) -> None:
+    async def _read_again(self, uid: str, pod: _PodStatus) -> None:
         """The pod has changed: statuses of the same spec are sent again, others are dropped."""
         document = await self._client.ask(request.get(request.PODS, pod.name, pod.namespace))
         if document["metadata"].get("uid") != uid:

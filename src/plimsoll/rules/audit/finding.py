@@ -90,7 +90,7 @@ CLEAN, DRIFT, UNDECIDED = 0, 1, 2
 
 
 def exit_code(reports: Iterable[NodeReport]) -> int:
-    """1 if anything differs (a note alone does not count), else 2 if a rule could not be checked, else 0."""
+    """1 if anything differs (a note alone does not count), else 2 if a rule cannot tell, else 0."""
     answers = [answer for report in reports for answer in report.answers]
     if any(finding.severity != "note" for answer in answers for finding in answer.findings):
         return DRIFT

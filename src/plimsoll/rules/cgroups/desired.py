@@ -342,7 +342,7 @@ def _container(
     reasons: dict[str, Reason] = {}
     steps = ""
     if shown.reasons:
-        reasons = why.container_reasons(work.pod, work.base, index, work.qos, values, setting)
+        reasons = why.container_reasons(work.pod, work.base, index, values, setting)
         steps = why.score_steps(work.pod, container, work.qos, work.scores[index], setting)
     return Cgroup(
         "container",

@@ -308,7 +308,7 @@ def _aggregate_expression(pod: Pod, base: str, name: str, kind: str) -> tuple[st
 # --- container ---
 
 
-def container_reasons(pod: Pod, base: str, index: int, qos: QoSClass, values: Values, setting: NodeConfig) -> Reasons:
+def container_reasons(pod: Pod, base: str, index: int, values: Values, setting: NodeConfig) -> Reasons:
     """`index` counts init containers first."""
     spec, policy = pod.spec, setting.policy
     field, container = list(container_fields(spec, base))[index]

@@ -7,7 +7,6 @@ not at all, and other gates are reported as without effect.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import cache
 from typing import Literal
 
@@ -105,21 +104,6 @@ def gates_in(release: str) -> dict[str, GateStage]:
     """Every gate of the release."""
     stages = ((name, gate_in(name, release)) for name in _histories())
     return {name: stage for name, stage in stages if stage is not None}
-
-
-class GateDifference(msgspec.Struct, frozen=True):
-    """A gate that differs between two releases; None: the release does not have it."""
-
-    name: str
-    old: GateStage | None
-    new: GateStage | None
-
-
-def gate_differences(first: str, second: str) -> Iterator[GateDifference]:
-    for name in _histories():
-        old, new = gate_in(name, first), gate_in(name, second)
-        if old != new:
-            yield GateDifference(name, old, new)
 
 
 def refusal(name: str, on: bool, release: str) -> str:

@@ -130,10 +130,6 @@ def deadline_exceeded() -> LifecycleEvent:
     return LifecycleEvent("DeadlineExceeded", DEADLINE_MESSAGE)
 
 
-def rejected(reason: str, message: str) -> LifecycleEvent:
-    return LifecycleEvent(reason, message, "Warning")
-
-
 def exceeded_grace() -> LifecycleEvent:
     """An eviction could not stop the pod in time (04 §7)."""
     return LifecycleEvent(

@@ -22,7 +22,6 @@ from plimsoll.runtime.supervisor.settings import Settings, detect_abilities
 from plimsoll.runtime.supervisor.supervisor import Supervisor
 
 ALREADY_THERE = 3
-_CLOSE_RANGE, _CLOSE_RANGE_CLOEXEC = 436, 4
 
 
 def main(arguments: list[str]) -> int:

@@ -86,7 +86,7 @@ def test_a_kernel_without_weights(disk: str) -> None:
     assert "io.weight is not written: this kernel's cgroups have no io.weight" in notes[0]
 
 
-def test_nothing_is_checked_while_io_is_not_controlled() -> None:
+def test_nothing_is_read_while_io_is_not_controlled() -> None:
     machine = Machine(cores=2, memory_bytes=1 << 30, others={})
     plain = resolved(machine, default_config(DEFAULT_PROFILE), DEFAULT_PROFILE)
     assert on_this_machine(plain, SimulatedKernel(2), by_runtime=False) == (plain, [])

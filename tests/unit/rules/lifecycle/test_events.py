@@ -9,7 +9,6 @@ from plimsoll.rules.lifecycle.events import (
     deadline_exceeded,
     duration_text,
     exceeded_grace,
-    rejected,
     sandbox_changed,
     sandbox_failed,
     sync_failed,
@@ -57,7 +56,6 @@ TABLE = [
         deadline_exceeded(), "Normal", "DeadlineExceeded",
         "Pod was active on the node longer than the specified deadline",
     ),
-    (rejected("OutOfcpu", "too much"), "Warning", "OutOfcpu", "too much"),
     (
         exceeded_grace(), "Warning", "ExceededGracePeriod",
         "Container runtime did not kill the pod within specified grace period.",
