@@ -41,6 +41,7 @@ _TRIES = 1000  # decisions on one change; each one that was lost means that anot
 _EVENT_S = 0.01  # for the event of the newest revision to arrive, before progress is asked for
 _PROGRESS_S = 0.1
 _HEARTBEAT_S = 1.0
+_RECOVERY_S = 0.2  # between two questions while etcd does not answer
 
 
 log = logging.getLogger("plimsoll.api")
@@ -161,7 +162,7 @@ class EtcdLog:
     async def _check_regularly(self) -> None:
         """A member that was cut off says nothing: ask, and use another endpoint if there is no answer."""
         while True:
-            await asyncio.sleep(_HEARTBEAT_S)
+            await asyncio.sleep(_RECOVERY_S if self._fault else _HEARTBEAT_S)
             if self._fault or time.monotonic() - self._last_answer >= _HEARTBEAT_S:
                 await self._read_revision()
 
@@ -179,8 +180,11 @@ class EtcdLog:
             if done:
                 log.debug("etcd is compacted up to revision %d", done)
 
-    async def begin_term(self, name: str) -> Fence | None:
-        return await self.meta.begin_term(name)
+    async def last_term(self, name: str) -> int:
+        return await self.meta.last_term(name)
+
+    async def begin_term(self, name: str, last: int) -> Fence | None:
+        return await self.meta.begin_term(name, last)
 
     # --- changes ---
 
