@@ -118,9 +118,7 @@ async def test_a_leader_that_is_overtaken_stops(opened: Open) -> None:
         await work.ended.wait()
 
 
-async def test_a_late_term_does_not_end_that_of_the_next_leader(
-    opened: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_late_term_does_not_end_that_of_the_next_leader(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server takes the lease and is paused before it begins its term; meanwhile another has taken the lease over."""
     one, two = await opened(), await opened()
     first, second = Work(), Work()
