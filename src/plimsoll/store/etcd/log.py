@@ -28,7 +28,7 @@ from plimsoll.store.etcd.client import CompactedError, EtcdClient
 from plimsoll.store.etcd.messages import RANGE, KeyValue, RangeRequest, RangeResponse
 from plimsoll.store.etcd.meta import Meta
 from plimsoll.store.etcd.opening import Format, foreign
-from plimsoll.store.etcd.transactions import Found, Transactions
+from plimsoll.store.etcd.transactions import Found, Transactions, deadline
 from plimsoll.store.etcd.values import UNSTAMPED, Layout, record_of, stamped
 from plimsoll.store.etcd.watcher import Watcher
 from plimsoll.store.fence import Fence
@@ -264,12 +264,12 @@ class EtcdLog:
         self._writing |= dict.fromkeys(changes, done)
         written: dict[str, Record] = {}
         self.meter.waiting += len(changes)
-        revision = 0
+        revision, end = 0, deadline()
         try:
             for key in order:
                 began = time.perf_counter()
                 try:
-                    revision = await self._write(changes[key], states[key])
+                    revision = await self._write(changes[key], states[key], end)
                 except _ConflictError:
                     if first in written and changes[key].kind == "ADDED":
                         continue  # another server has created it: that is what was wanted
@@ -288,10 +288,11 @@ class EtcdLog:
         await self._watcher.reached(revision, FRESH_S)
         return written
 
-    async def _write(self, change: Change, state: _Known) -> int:
+    async def _write(self, change: Change, state: _Known, end: float) -> int:
         key = change.key
         try:
-            outcome = await self._transactions.write(self._layout.path(key), state.revision, change, self._sealing)
+            path = self._layout.path(key)
+            outcome = await self._transactions.write(path, state.revision, change, self._sealing, end)
         except (LogRefusedError, WriteFailedError, OutcomeUnknownError, FencedError):
             self.meter.failed_commits += 1
             raise
@@ -320,7 +321,7 @@ class EtcdLog:
                 current = Record(key, revision + self._form.offset, before.record.body, before.record.created)
                 change = change_of(key, current, UNSTAMPED, before.record.body)
                 try:
-                    await self._write(change, _Known(current, revision, revision))
+                    await self._write(change, _Known(current, revision, revision), deadline())
                 except (_ConflictError, StoreError):
                     continue
 
