@@ -78,6 +78,8 @@ class Transactions:
                 answer = await self._client.write_once(TXN, txn, TxnResponse)
                 break
             except LogRefusedError as error:
+                if is_unsure:  # of an attempt before
+                    raise OutcomeUnknownError(self._client.where, str(error)) from None
                 if fence is None or error.reason != UNSUPPORTED:
                     raise
                 log.warning(
@@ -86,6 +88,10 @@ class Transactions:
                 )
                 self._compares_terms = False
                 continue
+            except WriteFailedError as error:  # etcd is full
+                if is_unsure:
+                    raise OutcomeUnknownError(self._client.where, str(error)) from None
+                raise
             except NotSentError as error:
                 reason = str(error)
             except AmbiguousError as error:

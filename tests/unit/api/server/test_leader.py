@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -88,6 +89,29 @@ async def test_one_leads_and_another_takes_over_when_it_does_not_renew(opened: O
     assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("two", 1)
     waiting.cancel()
     await asyncio.gather(leading, waiting, return_exceptions=True)
+
+
+async def test_clocks_that_differ_neither_end_nor_prolong_a_lease(opened: Open) -> None:
+    """The leader's clock is a day behind, then that of the next one a day ahead of the third."""
+    clusters = [await opened() for _ in range(3)]
+    for cluster, hours in zip(clusters, (-24, 24, 0), strict=True):
+        cluster.clock = lambda hours=hours: time.time() + hours * 3600  # type: ignore[misc]
+    works = [Work() for _ in clusters]
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for number, (cluster, work) in enumerate(zip(clusters, works, strict=True)):
+            tasks.append(asyncio.create_task(Leadership(cluster, "test", f"s{number}").run(work)))
+            if number:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(2.0):  # twice the lease: it is renewed meanwhile
+                        await work.began.wait()
+                tasks[number - 1].cancel()  # as a killed server
+            async with asyncio.timeout(60):
+                await work.began.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_a_shutdown_hands_over_at_once(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
