@@ -24,6 +24,7 @@ from plimsoll.store.etcd.location import Location
 R = TypeVar("R", bound=msgspec.Struct)
 
 ATTEMPT_S = 1.5  # a member that has lost the others does not answer
+CONNECT_S = 1.0  # the watch waits for it, and every answer waits for the watch
 READ_S = 6.0
 _PAUSE_S = 0.05
 _AUTH_TRIES = 3
@@ -54,7 +55,7 @@ class EtcdClient:
         self.location = location
         self.where = ",".join(authority_of(*each) for each in location.endpoints)
         context = location.context()
-        self._members = [GrpcClient(address=each, tls=context) for each in location.endpoints]
+        self._members = [GrpcClient(address=each, tls=context, connect_s=CONNECT_S) for each in location.endpoints]
         self._active = 0
         self.switches = 0  # how often another endpoint was chosen
         self._answered = 0.0  # when the endpoint has answered last, by the loop's clock

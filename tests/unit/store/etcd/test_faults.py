@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,6 +17,7 @@ from plimsoll.codec.protobuf.structs import encode
 from plimsoll.codec.protobuf.wire import bytes_field, varint_field
 from plimsoll.linux.files.state_dir import private_directory, write_private
 from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.status import GrpcUnavailableError
 from plimsoll.store.errors import LogRefusedError, LogUnreachableError, OutcomeUnknownError, WriteFailedError
 from plimsoll.store.etcd import client as client_module
 from plimsoll.store.etcd.client import AmbiguousError, EtcdClient
@@ -233,6 +235,21 @@ async def test_an_endpoint_that_is_gone_is_left(where: Location) -> None:
     text = str(where).replace("etcd://", "etcd://127.0.0.1:1,")
     async with opened(text) as store:
         assert await store.change(POD, put(1)) is not None
+
+
+async def test_a_watch_that_cannot_connect_does_not_wait_for_long(where: Location) -> None:
+    """A port whose queue of connections is full drops packets, as a cut link does: the next endpoint is used."""
+    with socket.socket() as full, socket.socket() as waiting:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        waiting.connect(full.getsockname())
+        text = str(where).replace("etcd://", f"etcd://127.0.0.1:{full.getsockname()[1]},")
+        client = EtcdClient(location(text))
+        with pytest.raises(GrpcUnavailableError, match="not connected within 1 s"):
+            await client.open_watch()
+        client.switch(client.switches)
+        (await client.open_watch()).leave()
+        client.close()
 
 
 @pytest.mark.usefixtures("where")
