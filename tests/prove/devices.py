@@ -1,7 +1,7 @@
 """1,000 random lives of pods with devices, while the node, the plugin and both are killed (`./dev prove devices`).
 
 No device is ever given to two pods that live at the same time, and a pod that was admitted has its devices as long as
-it lives, whatever is killed. Then the same with CPUs and memory, in a guest with two NUMA nodes.
+it lives, whatever is killed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
-
-from tests.kernel.guest import PYTHON, GuestMissingError
-from tests.kernel.kinds import run_in
 
 LIVES, DEVICES, START_S = 1000, 12, 120.0
 
@@ -145,16 +142,4 @@ def main(seed: int, lives: int = LIVES) -> dict[str, Any]:
                 world.step()
         finally:
             world.close()
-        return {**world.counts, "NUMA guest with kills": _guest()}
-
-
-def _guest() -> str | dict[str, int]:
-    """CPUs, memory and devices of one NUMA node, with the node, the plugin and both killed (−9)."""
-    try:
-        done = run_in("qemu-v2-numa", [PYTHON, "-m", "tests.kernel.in_guest.numa", "processes"], 1200.0)
-    except GuestMissingError as problem:
-        return f"not run: {problem}"
-    if not done.stdout.endswith("all seen\n"):
-        raise RuntimeError(done.report())
-    print(done.stdout, flush=True)
-    return {"seen": done.stdout.count("seen: "), "seconds": round(done.seconds)}
+        return world.counts

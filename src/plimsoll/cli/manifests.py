@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -222,9 +222,14 @@ class InvalidManifestsError(StructuredError):
 
 
 def stored_inputs(
-    names: Sequence[str], gates: Gates, *, fragments: bool = False, patched: FoundPod | None = None
+    names: Sequence[str],
+    gates: Gates,
+    *,
+    fragments: bool = False,
+    patched: FoundPod | None = None,
+    also: Callable[[Pod], Sequence[FieldError]] = lambda _pod: (),
 ) -> Inputs:
-    """The pods as an API server stores them: admitted, defaulted and valid.
+    """The pods as an API server stores them: admitted, defaulted and valid. `also`: what the node would reject.
 
     For every verb that computes with them: the requests of a pod with limits only exist after defaulting (01 D-1).
     Raises InvalidManifestsError with all problems.
@@ -233,7 +238,7 @@ def stored_inputs(
     problems, pods = list(inputs.problems), []
     for given in inputs.pods:
         stored = defaulted(given.pod, gates=gates)
-        problems += refused(given, stored, gates)
+        problems += refused(given, stored, gates, also(stored))
         pods.append(msgspec.structs.replace(given, pod=stored))
     if problems:
         raise InvalidManifestsError(problems)

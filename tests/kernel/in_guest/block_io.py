@@ -188,7 +188,7 @@ def scheduler(name: str) -> None:
 # --- io.max ---
 
 
-async def limits(node: IoNode) -> Document:
+async def limits(node: IoNode, *, systemd: bool) -> Document:
     found: Document = {}
     cgroup = await node.run("writer", WRITES % "written", guaranteed=False, io_max="wbps=4Mi")
 
@@ -229,12 +229,17 @@ async def limits(node: IoNode) -> Document:
     cgroup = await node.run("both", "sleep 600", guaranteed=True, io_max="wbps=1Mi")
     await node.annotate("both", "wbps=2Mi")
     await eventually(lambda: f"wbps={2 * MIB}" in (cgroup / "io.max").read_text(), "the new limit")
-    for file in ("io.weight", "io.bfq.weight"):
-        assert (cgroup / file).read_text().splitlines()[0] == "default 500", (file, (cgroup / file).read_text())
+    for file, value in weight_files(500, systemd=systemd).items():
+        assert (cgroup / file).read_text().splitlines()[0] == f"default {value}", (file, (cgroup / file).read_text())
     assert node.events("CgroupRepaired") == [], node.events("CgroupRepaired")
     said("a change of a limit leaves the weights as they are")
     await node.delete("both", cgroup)
     return found
+
+
+def weight_files(weight: int, *, systemd: bool) -> dict[str, int]:
+    """systemd derives io.bfq.weight from io.weight."""
+    return {"io.bfq.weight": weight, "io.weight": 100 + (weight - 100) * 11 if systemd and weight > 100 else weight}
 
 
 def weights(systemd: bool) -> None:
@@ -242,8 +247,8 @@ def weights(systemd: bool) -> None:
     below = {"burstable": 100, "besteffort": 10}
     names = {name: f"kubepods-{name}.slice" if systemd else name for name in below}
     for path, weight in ((top, 500), *((top / names[name], weight) for name, weight in below.items())):
-        for file in ("io.weight", "io.bfq.weight"):
-            assert (path / file).read_text().splitlines()[0] == f"default {weight}", (path, file)
+        for file, value in weight_files(weight, systemd=systemd).items():
+            assert (path / file).read_text().splitlines()[0] == f"default {value}", (path, file)
     said("io.weight and io.bfq.weight of kubepods and the classes")
 
 
@@ -342,7 +347,7 @@ async def main(driver: DriverName, *, every: bool) -> None:
         try:
             assert node.notes == [], node.notes
             weights(driver == "systemd")
-            found["limits"] = await limits(node)
+            found["limits"] = await limits(node, systemd=driver == "systemd")
             if every:
                 found["weights 500 and 100"] = await shares(node)
                 found["storm with ioControl"] = await storm(node, ("bfq",))

@@ -3,8 +3,8 @@
 systemd owns the cgroup tree: it may remove a cgroup that it does not know, and it overwrites a value that it does not
 know at the next `daemon-reload`. So a cgroup is created as a transient unit, and a value is set as a property first.
 Then the same text is written to the file, to get the kernel's verdict; if the kernel refuses it, the property is
-restored. A file without a property (memory.oom.group, hugetlb, io.bfq.weight) is only written; systemd resets some of
-them at `daemon-reload`, and the next sync finds that. The inner cgroupfs driver reads, freezes and kills.
+restored. A file without a property (memory.oom.group, hugetlb) is only written; systemd resets memory.oom.group at
+`daemon-reload`, and the next sync finds that. The inner cgroupfs driver reads, freezes and kills.
 
 A scope exists as long as it has processes: it is created with one (such as a `cgroups.engine.scope_holder`) and removed
 with the last. Below a scope the tree is delegated: there are no units, only files.
@@ -26,7 +26,6 @@ from plimsoll.errors import InvalidNameError
 from plimsoll.linux.block_devices import device_path
 from plimsoll.linux.cgroup_files import check_text, components
 from plimsoll.rules.blockio.files import is_keyed
-from plimsoll.rules.cgroups.rounding import kept
 from plimsoll.rules.cgroups.steps import ObservedCgroup
 from plimsoll.rules.cgroups.systemd import Property, Unit, files_beside, properties, unit_of
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
@@ -34,8 +33,6 @@ from plimsoll.rules.model.kernel import CgroupVersion
 
 # systemd 252 also writes this file whenever it applies a unit: always 0, as scopes have no setting for it.
 _RESET_BY_SYSTEMD = "memory.oom.group"
-# … and this one, with a weight of its own scale, whenever an I/O property changes.
-_BFQ_WEIGHT = "io.bfq.weight"
 _ERRNO = {
     "org.freedesktop.systemd1.UnitExists": errno.EEXIST,
     "org.freedesktop.systemd1.NoSuchUnit": errno.ENOENT,
@@ -144,7 +141,7 @@ class SystemdCgroups:
         if unit is None:
             await self.files.write(path, file, value)
             return
-        before = self.files.read(path, {file, *files_beside(file, self.version), _RESET_BY_SYSTEMD, _BFQ_WEIGHT})
+        before = self.files.read(path, {file, *files_beside(file, self.version), _RESET_BY_SYSTEMD})
         if before is None:
             raise CgroupGoneError("write", f"{path}/{file}", value, errno.ENOENT)
         new = self._properties(path, file, value, before)
@@ -160,8 +157,6 @@ class SystemdCgroups:
         finally:
             if new and before.files.get(_RESET_BY_SYSTEMD) == "1":
                 await self.files.write(path, _RESET_BY_SYSTEMD, "1")
-            if new and file.startswith("io.") and _BFQ_WEIGHT in before.files:
-                await self.files.write(path, _BFQ_WEIGHT, kept(_BFQ_WEIGHT, before.files[_BFQ_WEIGHT]))
 
     def _properties(self, path: str, file: str, value: str, before: ObservedCgroup) -> tuple[Property, ...]:
         try:

@@ -28,7 +28,7 @@ from plimsoll.linux.cgroup_files import CgroupMount, Directory, open_beneath
 from plimsoll.linux.processes import oom_score_adj, stat
 from plimsoll.linux.taskstats import Taskstats
 from plimsoll.rules.blockio.entries import TARGET
-from plimsoll.rules.blockio.files import IO_LATENCY_FILE, IO_MAX_FILE, KEYED_FILES, THROTTLE_V1, lines_of
+from plimsoll.rules.blockio.files import IO_LATENCY_FILE, IO_MAX_FILE, KEYED_FILES, THROTTLE_V1, WEIGHT_FILES, lines_of
 from plimsoll.rules.cgroups.rounding import kept
 from plimsoll.rules.cgroups.view import (
     CpuUsageView,
@@ -120,7 +120,7 @@ FILES_V1 = (
     *PRESSURE_FILES,
 )
 # Shown where they differ from the default; a kernel without them is no news.
-IO_FILES_V2 = ("io.weight", *KEYED_FILES[2])
+IO_FILES_V2 = ("io.bfq.weight", "io.weight", *KEYED_FILES[2])
 IO_FILES_V1 = ("blkio.bfq.weight", *KEYED_FILES[1])
 PAUSE = "pause"
 DEFAULT_IO_WEIGHT = 100
@@ -249,7 +249,7 @@ def standing(texts: Texts, version: CgroupVersion) -> Standing:
 
 def io_view(texts: Mapping[str, str]) -> IoView | None:
     """None where everything is at its default."""
-    weights = (int(kept(file, texts[file])) for file in ("io.weight", "blkio.bfq.weight") if file in texts)
+    weights = (int(kept(file, texts[file])) for file in WEIGHT_FILES if file in texts)
     limits: dict[str, dict[str, int]] = {}
     for file, key in ((IO_MAX_FILE, ""), *((file, key) for key, file in THROTTLE_V1.items())):
         for device, values in lines_of(file, texts.get(file, "")).items():

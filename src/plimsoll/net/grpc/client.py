@@ -43,8 +43,9 @@ class GrpcClient:
         address: tuple[str, int] | None = None,
         tls: ssl.SSLContext | None = None,
         kept_alive: KeptAlive | None = None,
+        connect_s: float = CONNECT_S,
     ) -> None:
-        self.socket_path, self._address, self._tls = socket_path, address, tls
+        self.socket_path, self._address, self._tls, self._connect_s = socket_path, address, tls, connect_s
         self._kept_alive = kept_alive
         self.name = socket_path if address is None else authority_of(*address)
         self.connections = 0  # made so far
@@ -94,11 +95,11 @@ class GrpcClient:
             if self._connection is None or self._connection.lost:
                 loop = asyncio.get_running_loop()
                 try:
-                    async with asyncio.timeout(CONNECT_S):
+                    async with asyncio.timeout(self._connect_s):
                         self._connection = await self._connect(loop)
                         self.connections += 1
                 except TimeoutError:
-                    raise GrpcUnavailableError(f"{self.name}: not connected within {CONNECT_S:g} s") from None
+                    raise GrpcUnavailableError(f"{self.name}: not connected within {self._connect_s:g} s") from None
                 except OSError as error:  # also of TLS
                     raise GrpcUnavailableError(f"{self.name}: {error.strerror or error}") from error
             return self._connection

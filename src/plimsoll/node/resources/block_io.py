@@ -52,7 +52,10 @@ def on_this_machine(setting: NodeConfig, driver: CgroupDriver, *, by_runtime: bo
     if without and any(ceiling.limits for ceiling in policy.ceilings.values()):
         raise InvalidConfigError("ioControl.ceilings", without)
     notes += [_no_weights(device, driver) for device in devices if not _weighs(device, driver)]
-    policy = msgspec.structs.replace(policy, devices=devices, weight_files=tuple(files), no_limits=without)
+    by_systemd = driver.version == 2 and bool(has_bfq) and setting.driver == "systemd"
+    policy = msgspec.structs.replace(
+        policy, devices=devices, weight_files=tuple(files), no_limits=without, bfq_by_systemd=by_systemd
+    )
     return msgspec.structs.replace(setting, policy=msgspec.structs.replace(setting.policy, io=policy)), notes
 
 

@@ -51,7 +51,7 @@ _Row = tuple[Gauge | Counter, tuple[str, ...], int]
 def _v2(
     meters: IoMeters, pod: PodPaths, driver: CgroupDriver, policy: IoPolicy, devices: Mapping[str, str]
 ) -> Iterator[_Row]:
-    texts = _read(driver, pod.path, (*policy.weight_files[:1], IO_MAX_FILE, IO_LATENCY_FILE, _STAT_V2))
+    texts = _read(driver, pod.path, (*policy.weight_files[-1:], IO_MAX_FILE, IO_LATENCY_FILE, _STAT_V2))
     yield from _weight(meters, texts, policy)
     for file, suffix in ((IO_MAX_FILE, ""), (IO_LATENCY_FILE, "_us")):
         for device, values in lines_of(file, texts.get(file, "")).items():
@@ -69,7 +69,7 @@ def _v2(
 def _v1(
     meters: IoMeters, pod: PodPaths, driver: CgroupDriver, policy: IoPolicy, devices: Mapping[str, str]
 ) -> Iterator[_Row]:
-    texts = _read(driver, pod.path, (*policy.weight_files[:1], *_STATS_V1.values()))
+    texts = _read(driver, pod.path, (*policy.weight_files[-1:], *_STATS_V1.values()))
     yield from _weight(meters, texts, policy)
     for path in pod.containers:
         own = _read(driver, path, THROTTLE_V1.values())
@@ -85,7 +85,7 @@ def _v1(
 
 
 def _weight(meters: IoMeters, texts: Mapping[str, str], policy: IoPolicy) -> Iterator[_Row]:
-    for file in policy.weight_files[:1]:
+    for file in policy.weight_files[-1:]:
         if file in texts:
             yield meters.weight, (), int(kept(file, texts[file]))
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from plimsoll.rules.blockio.entries import LIMIT_KEYS, MAX, TARGET
-from plimsoll.rules.blockio.policy import IoPolicy, PodIo
+from plimsoll.rules.blockio.policy import IoPolicy, PodIo, io_weight
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.model.objects import PodSpec, QoSClass, is_sidecar
 
@@ -28,7 +28,7 @@ THROTTLE_V1 = {
     "riops": "blkio.throttle.read_iops_device",
     "wiops": "blkio.throttle.write_iops_device",
 }
-WEIGHT_FILES = ("io.weight", "io.bfq.weight", "blkio.bfq.weight")
+WEIGHT_FILES = ("io.bfq.weight", "io.weight", "blkio.bfq.weight")
 # file → the keys of one line; "" for a line with a number only
 _KEYS: Mapping[str, tuple[str, ...]] = {
     IO_MAX_FILE: LIMIT_KEYS,
@@ -93,7 +93,8 @@ def latency_files(policy: IoPolicy, targets: Mapping[str, int]) -> dict[str, str
 
 
 def _weights(policy: IoPolicy, weight: int) -> dict[str, str]:
-    return dict.fromkeys(policy.weight_files, str(weight))
+    own = {"io.weight": str(io_weight(weight))} if policy.bfq_by_systemd else {}
+    return {file: own.get(file, str(weight)) for file in policy.weight_files}
 
 
 def _limit_line(values: Mapping[str, int]) -> str:

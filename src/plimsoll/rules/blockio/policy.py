@@ -31,7 +31,8 @@ IO_MAX = "plimsoll.dev/io-max"
 IO_LATENCY = "plimsoll.dev/io-latency"
 ANNOTATIONS = (IO_MAX, IO_LATENCY)
 OTHERS = "*"  # every namespace without a ceiling of its own
-MIN_WEIGHT, MAX_WEIGHT = 1, 1000  # what both io.weight and BFQ accept
+MIN_WEIGHT, DEFAULT_WEIGHT, MAX_WEIGHT = 1, 100, 1000  # what both io.weight and BFQ accept
+SYSTEMD_BFQ_SCALE = 11
 WEIGHTS_ON_V1 = {"io.weight": "blkio.bfq.weight", "io.bfq.weight": "blkio.bfq.weight"}
 NO_LATENCY_V1 = "cgroup v1 has no io.latency"
 
@@ -69,13 +70,15 @@ NO_CEILING = IoCeiling()
 
 
 class IoPolicy(msgspec.Struct, frozen=True):
-    """`weight_files`: those that this kernel has. `no_limits`: why pods cannot have any here."""
+    """`weight_files`: those that this kernel has. `no_limits`: why pods cannot have any here. `bfq_by_systemd`: systemd
+    writes io.bfq.weight, from io.weight (see `io_weight`)."""
 
     devices: tuple[IoDevice, ...]
     weights: IoWeights = IoWeights()
     ceilings: dict[str, IoCeiling] = {}
     weight_files: tuple[str, ...] = ("io.weight",)
     no_limits: str = ""
+    bfq_by_systemd: bool = False
 
     @property
     def paths(self) -> tuple[str, ...]:
@@ -85,6 +88,13 @@ class IoPolicy(msgspec.Struct, frozen=True):
         """The ceiling of a namespace, with its key in `ioControl.ceilings`."""
         key = namespace if namespace in self.ceilings else OTHERS
         return key, self.ceilings.get(key, NO_CEILING)
+
+
+def io_weight(weight: int) -> int:
+    """The io.weight that systemd converts to this io.bfq.weight: 100 + (500 − 100) · 11 = 4500.
+
+    systemd maps 100 … 10000 to 100 … 1000, and 1 … 100 to itself, whenever it applies a unit."""
+    return weight if weight <= DEFAULT_WEIGHT else DEFAULT_WEIGHT + (weight - DEFAULT_WEIGHT) * SYSTEMD_BFQ_SCALE
 
 
 def on_v1(policy: IoPolicy) -> IoPolicy:

@@ -394,11 +394,11 @@ def _files(
     weight: Literal["linear", "quadratic"] = "linear",
     io: Explained = (),
 ) -> tuple[DesiredFile, ...]:
-    own = (
+    own = tuple(
         DesiredFile(name, value, _human(name, value) if reasons else "", reasons.get(name, NO_REASON))
         for name, value in file_map(values, setting.policy.cgroup_version, weight).items()
     )
-    return (*own, *(DesiredFile(*each) for each in io))
+    return (*own, *(DesiredFile(*each) for each in io)) if io else own
 
 
 def _io_of(workloads: Sequence[Workload]) -> list[PodIo]:

@@ -7,6 +7,7 @@ namespace; on v1, where each container has a part, by the division.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from plimsoll.rules.blockio.entries import LIMIT_KEYS, TARGET, Entries, amount_formula
 from plimsoll.rules.blockio.files import (
@@ -22,14 +23,17 @@ from plimsoll.rules.blockio.files import (
     smallest_targets,
 )
 from plimsoll.rules.blockio.policy import (
+    DEFAULT_WEIGHT,
     IO_LATENCY,
     IO_MAX,
     NO_IO,
+    SYSTEMD_BFQ_SCALE,
     IoPolicy,
     PodIo,
     annotation_field,
     asked_entries,
     ceiling_field,
+    io_weight,
 )
 from plimsoll.rules.cgroups.reasons import Reason, human_bytes
 from plimsoll.rules.model.objects import Pod, QoSClass
@@ -94,9 +98,19 @@ def _amount(key: str, amount: int) -> str:
     return f"{human_bytes(amount)}/s" if key.endswith("bps") else f"{amount} operations/s"
 
 
-def _group_reasons(policy: IoPolicy, name: str, pods: Sequence[PodIo]) -> dict[str, Reason]:
+def _weight_reasons(policy: IoPolicy, name: str, weight: int, note: str = "") -> dict[str, Reason]:
+    source = f"ioControl.weights.{name}"
+    reasons = dict.fromkeys(policy.weight_files, Reason("", source, note))
+    if policy.bfq_by_systemd and weight > DEFAULT_WEIGHT:
+        formula = f"{DEFAULT_WEIGHT} + ({weight} − {DEFAULT_WEIGHT}) · {SYSTEMD_BFQ_SCALE} = {io_weight(weight)}"
+        reasons["io.weight"] = Reason(formula, source, "systemd converts it to io.bfq.weight")
+    return reasons
+
+
+def _group_reasons(policy: IoPolicy, name: QoSClass | Literal["kubepods"], pods: Sequence[PodIo]) -> dict[str, Reason]:
     beside = "beside system.slice, which has 100" if name == "kubepods" else ""
-    reasons = dict.fromkeys(policy.weight_files, Reason("", f"ioControl.weights.{name}", beside))
+    weight = policy.weights.kubepods if name == "kubepods" else policy.weights.of(name)
+    reasons = _weight_reasons(policy, name, weight, beside)
     steps = []
     for device, smallest in smallest_targets(pods).items():
         targets = [io.latency[device] for io in pods if device in io.latency]
@@ -108,7 +122,7 @@ def _group_reasons(policy: IoPolicy, name: str, pods: Sequence[PodIo]) -> dict[s
 
 
 def _pod_reasons(policy: IoPolicy, pod: Pod, qos: QoSClass) -> dict[str, Reason]:
-    reasons = dict.fromkeys(policy.weight_files, Reason("", f"ioControl.weights.{qos}"))
+    reasons = _weight_reasons(policy, qos, policy.weights.of(qos))
     reasons[IO_MAX_FILE] = _limits_reason(policy, pod, LIMIT_KEYS)
     formula = _steps(asked_entries(pod, IO_LATENCY), (TARGET,))
     reasons[IO_LATENCY_FILE] = Reason(formula, annotation_field(IO_LATENCY))

@@ -131,3 +131,12 @@ def test_nothing_is_shown_while_io_is_not_controlled(tmp_path: Path) -> None:
     (tmp_path / "pods.yaml").write_text(PODS.replace("WEB", "nonsense"))
     done = run("explain", str(tmp_path / "pods.yaml"), *NODE, "-o", "json")
     assert (done.code, list(files(json.loads(done.out)["tree"]))) == (0, [])
+
+
+def test_cgroup_apply_refuses_what_the_node_would_refuse(tmp_path: Path, config: str) -> None:
+    for web, code in (("wbps=5", 0), ("wbps=51Mi", 2)):
+        (tmp_path / "pods.yaml").write_text(PODS.replace("WEB", web))
+        done = run("cgroup", "apply", str(tmp_path / "pods.yaml"), *NODE, "--config", config, "--simulate")
+        assert done.code == code, done.err
+        assert ("rbps=max wbps=5 riops=max wiops=max" in done.out) == (code == 0)
+        assert ("more than 52428800 (ioControl.ceilings[*].max" in done.err) == (code != 0)

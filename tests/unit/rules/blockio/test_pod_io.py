@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,6 +24,7 @@ from plimsoll.rules.blockio.policy import (
     IoCeiling,
     IoDevice,
     IoPolicy,
+    IoWeights,
     PodIo,
     io_errors,
     on_v1,
@@ -135,6 +137,18 @@ def test_files_of_v2() -> None:
     others = [PodIo({}, {"/dev/vda": 300, "/dev/vdb": 9}), io, NO_IO]
     assert kubepods_files(POLICY, others) == {"io.weight": "500", "io.latency": "254:0 target=300\n254:16 target=9"}
     assert container_files(POLICY, io, pod().spec, 2) == {}
+
+
+@pytest.mark.parametrize("weight", [1, 99, 100, 101, 500, 1000])
+def test_systemd_converts_the_weight_back(weight: int) -> None:
+    policy = msgspec.structs.replace(
+        POLICY, weight_files=("io.weight", "io.bfq.weight"), bfq_by_systemd=True, weights=IoWeights(kubepods=weight)
+    )
+    files = kubepods_files(policy, [])
+    set_in_systemd = int(files["io.weight"])
+    assert 1 <= set_in_systemd <= 10_000
+    above = 100 + (set_in_systemd - 100) * (1000 - 100) // (10_000 - 100)  # BFQ_WEIGHT of systemd's cgroup.h
+    assert int(files["io.bfq.weight"]) == weight == (set_in_systemd if set_in_systemd <= 100 else above)
 
 
 def test_files_of_v1_divide_the_limits_among_the_containers() -> None:
