@@ -176,7 +176,7 @@ BUILT_IN = {
     "apps": "ControllerRevision DaemonSet Deployment ReplicaSet StatefulSet",
     "autoscaling": "HorizontalPodAutoscaler",
     "batch": "CronJob Job",
-    "certificates": "CertificateSigningRequest",
+    "certificates": "CertificateSigningRequest ClusterTrustBundle",
     "coordination": "Lease",
     "discovery": "EndpointSlice",
     "flowcontrol": "FlowSchema PriorityLevelConfiguration",

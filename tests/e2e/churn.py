@@ -26,6 +26,7 @@ from plimsoll.kube.request import ApiError, ApiResponse, Request, UnreachableErr
 from tests.e2e.real_node import NODE, RealNode, real_node
 from tests.e2e.soak import PODS, Books, read_books
 
+EVENT_TTL = "5m"  # else events of an hour are kept, and memory grows until then
 RUNS_S, LIVES_S, GONE_S, CALM_S, PARTS = 20.0, 3.0, 120.0, 90.0, 20
 SHOWN = 5  # unexpected answers
 # Of a process, from the middle to the end; kept history and events of the API server are bounded by time and count.
@@ -206,7 +207,7 @@ def judged(books: list[Books], cgroups_before: int) -> list[str]:
 
 
 def run(directory: Path, seconds: float, per_s: float, seed: int) -> tuple[dict[str, Any], list[str]]:
-    with real_node(directory / "cluster") as node:
+    with real_node(directory / "cluster", api_options=("--event-ttl", EVENT_TTL)) as node:
         before = read_books(node)
         churn = Churn(node, seconds, per_s, seed)
         asyncio.run(churn.run())

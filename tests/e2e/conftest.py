@@ -31,7 +31,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     with every profile and each other one with one of them, alternately, are left to `./dev prove kubectl`.
 
     What belongs to one pair stays together: it shares a server. A module that depends less on kubectl than on the server
-    names its pairs in `KUBECTL_PAIRS`.
+    names its pairs in `KUBECTL_PAIRS`, or has fewer of them in ./dev test (`KUBECTL_PAIRS_TESTED`).
     """
     if "kubectl" not in metafunc.fixturenames:
         return
@@ -39,11 +39,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     pairs += list(zip(itertools.cycle(reversed(PROFILES)), _installed(), strict=False))
     usual = [pairs[0], (PROFILES[1], next(reversed(_installed()), FROM_PACKAGE))]
     pairs = getattr(metafunc.module, "KUBECTL_PAIRS", [*usual, *(pair for pair in pairs if pair not in usual)])
+    tested = getattr(metafunc.module, "KUBECTL_PAIRS_TESTED", 2)
     marked = [
         pytest.param(
             *pair,
             id="-".join(pair),
-            marks=[pytest.mark.xdist_group(f"kubectl {' '.join(pair)}"), *([pytest.mark.long] if number >= 2 else ())],
+            marks=[
+                pytest.mark.xdist_group(f"kubectl {' '.join(pair)}"),
+                *([pytest.mark.long] if number >= tested else ()),
+            ],
         )
         for number, pair in enumerate(pairs)
     ]

@@ -30,7 +30,7 @@ class FakeCluster(msgspec.Struct, frozen=True):
 
     def token(self, *words: str) -> bytes:
         """A kubeconfig for another client."""
-        return _said(*_plimsoll(), "api", "--state-dir", str(self.state), "token", "create", *words)
+        return _said(*plimsoll_command(), "api", "--state-dir", str(self.state), "token", "create", *words)
 
 
 @contextmanager
@@ -41,17 +41,17 @@ def fake_cluster(directory: Path, profile: str, *options: str) -> Iterator[FakeC
     with ExitStack() as stack:
         server = ["api", "--state-dir", str(state), "--listen", "127.0.0.1:0", "--profile", profile, *options]
         server[1:1] = store_options(state)
-        url = stack.enter_context(_running([*_plimsoll(), *server], directory / "api.log", "https://"))
+        url = stack.enter_context(running_process([*plimsoll_command(), *server], directory / "api.log", "https://"))
         made = FakeCluster(profile, state, url, state / "admin.kubeconfig")
         node_config = directory / "node.kubeconfig"
         node_config.write_bytes(made.token("--node", NODE))
         play = [sys.executable, "-m", "tests.e2e.fake_node", "--kubeconfig", str(node_config)]
         play += ["--name", NODE, "--profile", profile]
-        stack.enter_context(_running(play, directory / "node.log", "running"))
+        stack.enter_context(running_process(play, directory / "node.log", "running"))
         yield made
 
 
-def _plimsoll() -> list[str]:
+def plimsoll_command() -> list[str]:
     return [str(Path(sys.executable).with_name("plimsoll"))]
 
 
@@ -60,7 +60,7 @@ def _said(*command: str) -> bytes:
 
 
 @contextmanager
-def _running(command: list[str], log: Path, ready: str) -> Iterator[str]:
+def running_process(command: list[str], log: Path, ready: str) -> Iterator[str]:
     """The line that reports that it is ready; ended by SIGTERM."""
     with log.open("wb") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True)

@@ -7,6 +7,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.manifests import limits, pod, shell
 from tests.e2e.real_node import (
+    CAPACITY,
     NODE,
     Document,
     RealNode,
@@ -69,6 +72,25 @@ def test_a_pod_runs_in_its_cgroups_with_its_limits_and_goes(node: RealNode, kube
     kube("delete", "pod", "plain")
     assert not [each for each in node.memory_cgroups() if uid in each]
     until(lambda: {"ImageIgnored", "Created", "Started", "Killing"} <= set(reasons(kube, "plain")))
+
+
+def test_a_pod_with_the_longest_name_runs_and_has_events(kube: Kubectl) -> None:
+    name = "long." + "p" * 248
+    kube("create", "-f", "-", stdin=pod(name, shell("c", HANDLES_TERM)))
+    running(kube, name)
+    assert "up" in until(lambda: kube("logs", name).out)
+    until(lambda: "Started" in reasons(kube, name))
+    kube("delete", "pod", name)
+
+
+def test_status_of_a_node_is_that_of_its_agent(node: RealNode) -> None:
+    """Without options it is not compared with what a node of this machine has by default."""
+    words = [str(Path(sys.executable).with_name("plimsoll")), "node", "status", "--state-dir", str(node.state)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    assert f"{node.cgroup_root}/kubepods: set up" in done.stdout, done.stdout + done.stderr
+    assert f"declared capacity: {CAPACITY}" in done.stdout
+    assert "differs" not in done.stdout
+    assert done.returncode == 0
 
 
 def runtime_class(name: str, handler: str, memory: str = "") -> str:

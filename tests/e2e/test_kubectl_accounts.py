@@ -8,6 +8,8 @@ from pathlib import Path
 
 from tests.e2e.kubectl import Kubectl
 
+KUBECTL_PAIRS_TESTED = 1
+
 
 def with_token(kubectl: Kubectl, token: str, file: Path) -> Kubectl:
     """The same kubectl with a bearer token instead of the administrator's certificate."""

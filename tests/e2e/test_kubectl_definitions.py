@@ -7,6 +7,8 @@ import json
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.waiting import until
 
+KUBECTL_PAIRS_TESTED = 1
+
 SCHEMA = {
     "type": "object",
     "properties": {

@@ -130,7 +130,9 @@ def test_the_chart_lints_and_follows_its_values(tmp_path: Path) -> None:
     assert container["ports"] == [{"name": "metrics", "containerPort": 1234}]
 
 
-@pytest.mark.parametrize(("unit", "most"), [("plimsoll-api.service", 2.0), ("plimsoll-node.service", 9.0)])
+@pytest.mark.parametrize(
+    ("unit", "most"), [("plimsoll-api.service", 2.0), ("plimsoll-node.service", 9.0), ("plimsoll-attach.service", 3.5)]
+)
 def test_units(unit: str, most: float, tmp_path: Path) -> None:
     """As systemd reads them; the exposure level of systemd-analyze is 0 (best) to 10."""
     if shutil.which("systemd-analyze") is None:

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.codec.kernel.x509 import common_name
+from plimsoll.kube import request
+from plimsoll.kube.client import Client
+from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import load
+from plimsoll.node.reporting.certificate import NodeIdentity, Renewal
 from tests.e2e.containerd_node import inside, node_options, own_containerd
 from tests.e2e.control_plane import BOOTSTRAPPERS, TOKEN, ControlPlane, control_plane
 from tests.e2e.kubectl import Kubectl, any_binary
@@ -145,6 +150,38 @@ def test_workloads(node: RealNode, kube: Kubectl) -> None:
     kube("uncordon", NODE)
     kube("rollout", "status", "deployment/x", "--timeout=120s")
     kube("delete", "deployment/x", "daemonset/x", "job/x", "--cascade=foreground", "--timeout=120s")
+
+
+async def test_the_certificate_is_renewed_by_the_real_signer(node: RealNode, kube: Kubectl, tmp_path: Path) -> None:
+    """The request is approved and signed by kube-controller-manager, as that of any kubelet."""
+    access = load(node.node_kubeconfig)
+    assert access.certificate is not None and access.key is not None
+    old, used = NodeIdentity(access.certificate, access.key), list[NodeIdentity]()
+    transport = HttpTransport(access)
+    try:
+        await Renewal(Client(transport), NODE, old, tmp_path, used.append).renew()
+        transport.renew(used[0].certificate, used[0].key)
+        shown = await Client(transport).ask(request.get(request.NODES, NODE))
+    finally:
+        await transport.close()
+    assert shown["metadata"]["name"] == NODE
+    assert common_name(used[0].certificate) == f"system:node:{NODE}"
+    assert used[0].certificate != old.certificate
+
+
+def test_a_pod_with_too_many_files_is_evicted(node: RealNode, kube: Kubectl) -> None:
+    """The node ends it by itself, and the real API server has its status."""
+    mount = {"name": "v", "mountPath": "/v"}
+    container = {"name": "c", **SHELL, "volumeMounts": [mount]}
+    container["command"] = ["sh", "-c", "dd if=/dev/zero of=/v/large bs=1048576 count=8; exec sleep 10000"]
+    spec = {"containers": [container], "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1Mi"}}]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hoarder"}, "spec": spec}
+    kube("create", "-f", "-", stdin=json.dumps({**pod, "spec": {**spec, "terminationGracePeriodSeconds": 0}}))
+    until(lambda: status_of(kube, "hoarder").get("reason") == "Evicted", lambda: kube("describe", "pod", "hoarder").out)
+    status = status_of(kube, "hoarder")
+    assert status["phase"] == "Failed"
+    assert 'Usage of EmptyDir volume "v" exceeds the limit "1Mi".' in status["message"]
+    kube("delete", "pod", "hoarder")
 
 
 def test_restarts_of_both_sides_leave_the_containers_alone(plane: ControlPlane, node: RealNode, kube: Kubectl) -> None:

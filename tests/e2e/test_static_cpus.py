@@ -1,4 +1,4 @@
-"""The static CPU policy on this machine's own cgroup v1: one CPU is reserved, one can be owned.
+"""The static CPU policy on this machine's own cgroup v1: one CPU is reserved, one can be owned. And a device plugin.
 
 Eight CPUs, whole cores and resizes are shown in a guest (`tests/kernel/in_guest/static_cpus.py`).
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.containerd_node import containerd_node
+from tests.e2e.device_plugin import Plugin, allocatable, annotations, device_pod
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import (
     CONFIG,
@@ -28,10 +30,13 @@ from tests.e2e.real_node import (
     status_of,
 )
 from tests.e2e.waiting import until
+from tests.unit.console import run
+from tests.unit.node.devices.example_plugin import RESOURCE
 
 SLEEPS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 STATIC = {**CONFIG, "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
 RUNTIMES = ("embedded", "containerd")
+ENDPOINT = "--container-runtime-endpoint"
 
 
 @pytest.fixture(
@@ -89,6 +94,12 @@ def nproc(kube: Kubectl, name: str) -> str:
     return kube("exec", name, "--", "nproc").out.strip()
 
 
+def endpoint_of(node: RealNode) -> str:
+    """The socket of containerd; "" with the embedded runtime."""
+    words = node.node_options
+    return words[words.index(ENDPOINT) + 1].removeprefix("unix://") if ENDPOINT in words else ""
+
+
 def failed(kube: Kubectl, name: str) -> Document:
     return until(lambda: found if (found := status_of(kube, name)).get("phase") == "Failed" else {})
 
@@ -102,6 +113,11 @@ def test_one_owns_a_cpu_and_the_others_share_the_rest(node: RealNode, kube: Kube
     assert (cpuset(node, kube, "owner"), nproc(kube, "owner")) == ("1", "1")
     assert (cpuset(node, kube, "shared"), nproc(kube, "shared")) == ("0", "1")
     state = json.loads((node.state / "node" / "cpu_manager_state").read_text())
+    described = run("describe", "node", NODE, "--kubeconfig", str(node.kubeconfig)).out
+    assert re.search(r"Exclusive resources:\n  shared CPUs: 0\n.*\n  \S+/owner +c +CPUs 1\n", described), described
+    shown = run("tree", "--cgroup-root", node.cgroup_root, "--state-dir", str(node.state)).out
+    if not endpoint_of(node):  # the names of a runtime's containers are not in the state of the node
+        assert re.search(r"─ c .* CPUs 1", shown), shown
     uid = pod_of(kube, "owner")["metadata"]["uid"]
     assert (state["policyName"], state["defaultCpuSet"], state["entries"]) == ("static", "0", {uid: {"c": "1"}})
 
@@ -175,3 +191,46 @@ def test_another_policy_is_refused_while_pods_are_there(node: RealNode, kube: Ku
     running(kube, "here")
     assert cpuset(node, kube, "here") == "1"
     assert status_of(kube, "here", "c")["containerID"] == before  # an agent that cannot start ends no container
+
+
+READS = (
+    "test -c /dev/d0 && test -c /dev/d1 && ! test -e /dev/d2 && echo gone > /dev/d1 && echo $NULL_DEVICES"
+    " && cat /null/info && if echo x > /null/info; then echo writable; fi"
+)
+
+
+def test_devices_mounts_variables_and_annotations(node: RealNode, kube: Kubectl) -> None:
+    socket, plugin = endpoint_of(node), Plugin(node)
+    try:
+        until(lambda: allocatable(kube) == "4")
+        kube("create", "-f", "-", stdin=device_pod("first", 2))
+        running(kube, "first")
+        host = Path("/etc/hostname").read_text()
+        assert kube("exec", "first", "--", "sh", "-c", f"({READS}) 2>/dev/null").out == f"d0,d1\n{host}"
+        before = status_of(kube, "first", "c")
+        if socket:
+            ident = before["containerID"].rpartition("/")[2]
+            assert annotations(socket, ident)["example.com/given"] == "yes"
+        described = run("describe", "node", NODE, "--kubeconfig", str(node.kubeconfig)).out
+        assert re.search(rf"(?s)Exclusive resources:\n.*  \S+/first +c +{RESOURCE} d0 d1\n", described), described
+
+        for who in ("node", "plugin", "both"):
+            if who != "node":
+                plugin.kill()
+            if who != "plugin":
+                node.kill_node()
+                node.start_node()
+            if who != "node":
+                until(lambda: allocatable(kube) == "0")
+                plugin.start()
+            until(lambda: allocatable(kube) == "4")
+            assert running(kube, "first")["containerStatuses"][0] == before, who
+        kube("create", "-f", "-", stdin=device_pod("second", 3))
+        refused = until(lambda: found if (found := status_of(kube, "second")).get("phase") == "Failed" else {})
+        assert refused["reason"] == "UnexpectedAdmissionError"
+        assert "Requested: 3, Available: 2" in refused["message"]
+        kube("create", "-f", "-", stdin=device_pod("third", 2))
+        running(kube, "third")
+        assert kube("exec", "third", "--", "sh", "-c", "echo $NULL_DEVICES").out == "d2,d3\n"
+    finally:
+        plugin.kill()

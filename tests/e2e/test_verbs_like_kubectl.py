@@ -20,6 +20,8 @@ from tests.e2e.verbs import Verbs
 from tests.e2e.waiting import until
 from tests.unit.console import run
 
+KUBECTL_PAIRS_TESTED = 1
+
 
 @pytest.fixture
 def verbs(cluster: FakeCluster, kubectl: Kubectl) -> Verbs:

@@ -47,6 +47,7 @@ class Guest:
     threads: int = 1  # of each core (QEMU only)
     numa_nodes: int = 1  # which share CPUs and memory equally (QEMU only)
     disk_mib: int = 0  # an ext4 disk on /scratch: page cache that can be reclaimed
+    disk_bytes_per_s: int = 0  # the most that this disk reads and writes; 0: as fast as it is (QEMU only)
 
     @property
     def name(self) -> str:
@@ -191,7 +192,8 @@ def by_hand(machine: Literal["uml", "qemu"], run: Run, module_doc: str | None) -
     parser.add_argument("command", nargs="+")
     asked = parser.parse_args()
     cgroup: Literal[1, 2] = 1 if asked.cgroup == "v1" else 2
-    guest = Guest(machine, cgroup, asked.systemd, asked.memory, getattr(asked, "cpus", 1), asked.disk)
+    cpus = getattr(asked, "cpus", 1)
+    guest = Guest(machine, cgroup, asked.systemd, asked.memory, cpus, disk_mib=asked.disk)
     try:
         done = run(guest, asked.command, asked.timeout)
     except GuestMissingError as problem:

@@ -17,6 +17,8 @@ KINDS: dict[str, Guest] = {
     "uml-v1-systemd": Guest("uml", cgroup=1, systemd=True),
     "qemu-v2": Guest("qemu", memory_mib=1024, cpus=2),
     "qemu-v2-systemd": Guest("qemu", systemd=True, memory_mib=1024, cpus=2),
+    "qemu-v2-io": Guest("qemu", memory_mib=1024, cpus=2, disk_mib=512, disk_bytes_per_s=10 << 20),
+    "qemu-v2-systemd-io": Guest("qemu", systemd=True, memory_mib=1024, cpus=2, disk_mib=512, disk_bytes_per_s=10 << 20),
     "qemu-v2-8": Guest("qemu", memory_mib=1024, cpus=8, threads=2),
     "qemu-v2-numa": Guest("qemu", memory_mib=1536, cpus=8, numa_nodes=2),
     "qemu-v2-systemd-8": Guest("qemu", systemd=True, memory_mib=1024, cpus=8, threads=2),

@@ -115,7 +115,8 @@ def run(
         options = [f"JOB={job}", f"INIT={'systemd' if guest.systemd else 'plain'}", f"CGROUP={guest.cgroup}"]
         machine: list[str] = []
         if disk := scratch_disk(own, guest):
-            machine += ["-drive", f"file={disk},if=virtio,format=raw,cache=unsafe"]
+            slow = f",throttling.bps-total={guest.disk_bytes_per_s}" if guest.disk_bytes_per_s else ""
+            machine += ["-drive", f"file={disk},if=virtio,format=raw,cache=unsafe{slow}"]
             options += ["DISK=/dev/vda"]
         started = time.monotonic()
         processes = []

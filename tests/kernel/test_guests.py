@@ -25,6 +25,7 @@ SUITES = [
             "test_v2_events.py",
             "test_v2_tree.py",
             "test_v2_stats.py",
+            "test_v2_block_io.py",
             "test_own_place.py",
             "test_audit.py",
         ],
@@ -38,7 +39,7 @@ SUITES = [
     pytest.param("uml-v2-systemd", ["test_agent.py"], 300.0, id="v2-systemd-agent"),
     pytest.param("uml-v2", ["test_resize.py"], 300.0, id="v2-resize", marks=LONG),
     pytest.param("uml-v2-systemd", ["test_resize.py"], 300.0, id="v2-systemd-resize", marks=LONG),
-    pytest.param("uml-v1-systemd", ["test_resize.py"], 300.0, id="v1-systemd-resize"),
+    pytest.param("uml-v1-systemd", ["test_resize.py"], 300.0, id="v1-systemd-resize", marks=LONG),
     pytest.param(
         "uml-v2",
         ["../../e2e/test_resize_timeline.py::test_the_timeline_of_the_document"],

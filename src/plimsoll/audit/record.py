@@ -6,6 +6,7 @@ import time
 
 import msgspec
 
+from plimsoll.audit.attached import attached_values
 from plimsoll.audit.cgroups import kernel_facts, observed_tree
 from plimsoll.audit.kubelet import cpu_manager_facts, kubelet_facts, memory_manager_policy, oci_runtime
 from plimsoll.audit.processes import container_processes
@@ -52,5 +53,11 @@ def this_node(kubelet: KubeletFacts | None = None, *, runtime: str = "", process
     if why:
         unread |= {"processes": why, "applications": why}
     return msgspec.structs.replace(
-        record, kernel=facts, cgroups=tree.cgroups, counters=tree.counters, processes=known, unread=unread
+        record,
+        kernel=facts,
+        cgroups=tree.cgroups,
+        counters=tree.counters,
+        processes=known,
+        attached=attached_values(),
+        unread=unread,
     )

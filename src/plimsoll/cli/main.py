@@ -54,7 +54,12 @@ VERBS = {
     "wait": ("plimsoll.cli.objects.wait", "wait", "Wait for a condition or a value of objects."),
     "logs": ("plimsoll.cli.objects.logs", "logs", "Print the logs of containers."),
     "exec": ("plimsoll.cli.objects.exec", "exec_", "Execute a command in a container."),
-    "attach": ("plimsoll.cli.objects.exec", "attach", "Attach to the process of a running container."),
+    "attach": (
+        "plimsoll.cli.attach.command",
+        "attach",
+        "Attach to a container's process; or attach Memory QoS to this node (--mode).",
+    ),
+    "detach": ("plimsoll.cli.attach.command", "detach", "Restore what `attach --mode` has changed on this node."),
     "port-forward": ("plimsoll.cli.objects.port_forward", "port_forward", "Forward local ports to ports of a pod."),
     "events": ("plimsoll.cli.objects.events", "events", "List events, newest last."),
     "top": ("plimsoll.cli.node.top", "top", "Show live what is closest to its limits; or what pods or nodes use."),

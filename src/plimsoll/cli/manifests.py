@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -206,9 +206,12 @@ def on_node(inputs: Inputs, node: Node | None) -> Inputs:
     return Inputs(pods, inputs.problems, passed)
 
 
-def refused(given: GivenManifest, desired: Pod, gates: Gates) -> list[ManifestProblem]:
-    """The fields of the pod that cannot be read, and what an API server would reject about the defaulted rest."""
-    return problems_of(refusal_errors(desired, given.unreadable, gates), given.found, given.file, given.document)
+def refused(given: GivenManifest, desired: Pod, gates: Gates, also: Sequence[FieldError] = ()) -> list[ManifestProblem]:
+    """The fields of the pod that cannot be read, and what an API server would reject about the defaulted rest.
+
+    `also`: what the node would reject."""
+    errors = [*refusal_errors(desired, given.unreadable, gates), *also]
+    return problems_of(errors, given.found, given.file, given.document)
 
 
 class InvalidManifestsError(StructuredError):
@@ -219,9 +222,14 @@ class InvalidManifestsError(StructuredError):
 
 
 def stored_inputs(
-    names: Sequence[str], gates: Gates, *, fragments: bool = False, patched: FoundPod | None = None
+    names: Sequence[str],
+    gates: Gates,
+    *,
+    fragments: bool = False,
+    patched: FoundPod | None = None,
+    also: Callable[[Pod], Sequence[FieldError]] = lambda _pod: (),
 ) -> Inputs:
-    """The pods as an API server stores them: admitted, defaulted and valid.
+    """The pods as an API server stores them: admitted, defaulted and valid. `also`: what the node would reject.
 
     For every verb that computes with them: the requests of a pod with limits only exist after defaulting (01 D-1).
     Raises InvalidManifestsError with all problems.
@@ -230,7 +238,7 @@ def stored_inputs(
     problems, pods = list(inputs.problems), []
     for given in inputs.pods:
         stored = defaulted(given.pod, gates=gates)
-        problems += refused(given, stored, gates)
+        problems += refused(given, stored, gates, also(stored))
         pods.append(msgspec.structs.replace(given, pod=stored))
     if problems:
         raise InvalidManifestsError(problems)

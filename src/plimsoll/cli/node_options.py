@@ -12,6 +12,7 @@ from plimsoll.cli import console
 from plimsoll.codec.lean.lean import from_document, quantity_text
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError, InvalidObjectError, InvalidQuantityError
+from plimsoll.rules.blockio.policy import IoPolicy
 from plimsoll.rules.config.extras import KIND as EXTRAS_KIND
 from plimsoll.rules.config.extras import NodeExtras, extras_reading, is_extras
 from plimsoll.rules.config.parse import ParsedConfig, reading
@@ -50,6 +51,12 @@ def node_options(command: Command) -> Command:
     return command
 
 
+def is_description(name: str) -> bool:
+    """Whether a parameter of this name describes the node, and not the command."""
+    return name.startswith(_FLAG) or name in _DESCRIBING
+
+
+_DESCRIBING = frozenset({"node_file", "capacity", "config_file", "cgroup", "driver", "container_weight", "profile"})
 _SHOWN = frozenset(
     {
         "--feature-gates",
@@ -171,12 +178,21 @@ class NodeQuestion:
             runtime=options["runtime"],
             weight=options["container_weight"],
             page_cache_safe=self.extras.page_cache_safe_min,
+            io=self._io_policy(),
             profile_reason=chosen.reason,
         )
         notes = list(parsed.notes)
         if parsed.without_effect:
             notes.append(f"these settings have no effect: {', '.join(parsed.without_effect)}")
         return setting, notes + (_node_notes(self.node, setting) if self.node is not None else [])
+
+    def _io_policy(self) -> IoPolicy | None:
+        """With the numbers of the devices that this machine has, if it is this machine that is described."""
+        if (policy := self.extras.io_control) is None or self.options["node_file"] or self.options["capacity"]:
+            return policy
+        from plimsoll.linux.block_devices import known_devices
+
+        return known_devices(policy)
 
     @property
     def document(self) -> JsonObject:

@@ -10,7 +10,7 @@ import asyncio
 import ssl
 import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -35,9 +35,17 @@ class HttpTransport:
     """`send` for a whole response, `lines` for a stream. Close it when done."""
 
     def __init__(
-        self, access: Access, *, agent: str = f"plimsoll/{__version__}", tls: ssl.SSLContext | None = None
+        self,
+        access: Access,
+        *,
+        agent: str = f"plimsoll/{__version__}",
+        tls: ssl.SSLContext | None = None,
+        at_once: int | None = None,
+        idle: int = MAX_IDLE,
     ) -> None:
-        """`tls`: used in place of the certificates in `access`."""
+        """`tls`: used in place of the certificates in `access`. `at_once`: how many calls of `send` are on their way at
+        one time, each on a connection of its own; others wait. Streams do not count.
+        `idle`: how many connections are kept for later requests."""
         self._access = access
         target = urlsplit(access.server)
         self._secure = target.scheme == "https"
@@ -49,13 +57,14 @@ class HttpTransport:
         self._plugin = PluginCredentials(access.plugin) if access.plugin is not None else None
         self._tls_of: Credentials | None = None  # the plugin's credentials that the TLS context has
         self._idle: list[HttpClientConnection] = []
+        self._max_idle = idle
+        self._places = asyncio.Semaphore(at_once) if at_once is not None else nullcontext()
 
     async def send(self, request: Request) -> ApiResponse:
-        async with asyncio.timeout(ANSWER_S):
-            async with self._exchange(request) as (connection, status):
-                if status == 401 and self._plugin is not None:
-                    self._plugin.forget()  # the next request gets new credentials
-                return ApiResponse(status, await self._whole(connection))
+        async with self._places, asyncio.timeout(ANSWER_S), self._exchange(request) as (connection, status):
+            if status == 401 and self._plugin is not None:
+                self._plugin.forget()  # the next request gets new credentials
+            return ApiResponse(status, await self._whole(connection))
 
     async def lines(self, request: Request) -> AsyncGenerator[ApiResponse | bytes, None]:
         """First an ApiResponse with the status (and the body of an error), then each line as it arrives."""
@@ -139,7 +148,7 @@ class HttpTransport:
         except BaseException:
             connection.close()
             raise
-        if connection.reusable and len(self._idle) < MAX_IDLE:
+        if connection.reusable and len(self._idle) < self._max_idle:
             self._idle.append(connection)
         else:
             connection.close()

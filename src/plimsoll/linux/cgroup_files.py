@@ -36,11 +36,13 @@ _BAD_FILE = "not a valid name of a control file"
 _FILE = re.compile(r"(?=.{1,255}\Z)[A-Za-z0-9_]+(?:\.[A-Za-z0-9_]+)*", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _RANGE = r"[0-9]{1,9}(?:-[0-9]{1,9})?"
+_PAIR = r"[a-z]{1,8}=(?:max|[0-9]{1,20})"
 _TEXT = re.compile(
     r"-?[0-9]{1,20}"
     r"|(?:max|[0-9]{1,20}) [0-9]{1,20}"  # cpu.max; an eventfd and the file it is for
     r"|[0-9]{1,9} [0-9]{1,9} [0-9]{1,20}"  # … with a threshold
     r"|default [0-9]{1,5}"  # io.weight
+    rf"|[0-9]{{1,9}}:[0-9]{{1,9}} (?:[0-9]{{1,20}}|{_PAIR}(?: {_PAIR}){{0,7}})"  # io.max, blkio.throttle.*
     rf"|{_RANGE}(?:,{_RANGE})*"
     r"|[+-][a-z_0-9]{1,32}(?: [+-][a-z_0-9]{1,32})*"  # cgroup.subtree_control
     r"|(?:some|full) [0-9]{1,12} [0-9]{1,12}"  # a PSI trigger

@@ -48,6 +48,7 @@ from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.reporting.event_correlator import ObjectReference
 from plimsoll.node.reporting.event_recorder import PodEvents, Recorder
 from plimsoll.node.reporting.status_manager import Reporter
+from plimsoll.node.resources.block_io import IoAnnotations
 from plimsoll.node.resources.cgroup_locator import CgroupLocator
 from plimsoll.node.resources.container_cgroups import AgentCgroups, ContainerCgroups
 from plimsoll.node.resources.cpu_manager import CpuManager, CpuPinning
@@ -165,6 +166,9 @@ class Agent:
         mems_of = self.memory.mems_of if self.memory.is_static else None
         self.cgroups = PodCgroups(tree, driver, setting, cpus=cpus_of, mems=mems_of, locator=self._locator)
         self.container_cgroups = self._container_cgroups(driver)
+        self.io: IoAnnotations | None = None
+        if setting.policy.io is not None:
+            self.io = IoAnnotations(setting, self.cgroups.lacks, self.cgroups.sized_pod, self._warn)
         period_s = setting.config.cpu_manager_reconcile_period_s
         self._pinning = CpuPinning(
             self.cpus,
@@ -186,9 +190,10 @@ class Agent:
         self.pods = Pods(
             setting, self._make_worker, self.checkpoint, self.managers, self._pinning, self.reporter, self.events,
             self.meters, clock, lambda: with_own_size(known_node(), setting, self.devices.sizes()), conditions,
-            self._pod_removed, read_node, self._refusals,
+            self._pod_removed, read_node, self._refusals, self.io,
         )  # fmt: skip
-        self.pod_resources = PodResourcesServer(NodeResources(self.managers, self.pods.allocated), self.devices)
+        self.node_resources = NodeResources(self.managers, self.pods.allocated)
+        self.pod_resources = PodResourcesServer(self.node_resources, self.devices)
         limits = crash_limits(setting.config.feature_gates, setting.config.crash_loop_max_period_s)
         self._services = NodeServices(
             setting, runtime, self.view, self.checkpoint, self.cgroups, self.container_cgroups, self.managers,
@@ -360,6 +365,9 @@ class Agent:
     def _device_event(self, reason: str, message: str) -> None:
         reference = ObjectReference("Node", self.node_name, "", self.node_name, "", "v1")
         self.recorder.record(reference, "Warning", reason, message)
+
+    def _warn(self, pod: RunPod, reason: str, message: str) -> None:
+        self.events.emit(pod, "Warning", reason, message)
 
     def _pod_removed(self) -> None:
         self.mirrors.wake()

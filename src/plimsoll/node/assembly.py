@@ -8,6 +8,7 @@ containers continue in the supervisor, or in their runtime, and the next start f
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import time
@@ -27,7 +28,7 @@ from plimsoll.kube.http import HttpTransport
 from plimsoll.linux.cpu_topology import node_topology
 from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.linux.identity import internal_ip, machine_identity
-from plimsoll.linux.mlock import lock_memory
+from plimsoll.linux.mlock import lock_memory, return_large_blocks
 from plimsoll.linux.nice import raise_priority
 from plimsoll.linux.numa import this_numa
 from plimsoll.node.agent import Agent
@@ -72,6 +73,8 @@ if TYPE_CHECKING:
     from plimsoll.node.shutdown import NodeShutdown
 
 log = logging.getLogger(__name__)
+GARBAGE = (5_000, 10, 50)  # of a process that stays: cycles of a burst of pods must not become 20 MiB first
+PODS_REQUESTS, IDLE = 10, 3  # at one time, and kept open; each is a TLS connection with a buffer of 256 KiB
 
 
 class AgentOptions(msgspec.Struct, frozen=True):
@@ -86,11 +89,14 @@ class AgentOptions(msgspec.Struct, frozen=True):
     keep_images: bool = False  # never pull an image that is present
     allow_move_system_processes: bool = False
     end_pods: bool = False  # at the end, remove everything that was created
+    described: Mapping[str, Any] = {}  # the options that describe the node, for other commands
 
 
 async def run_node(live: LiveNode, options: AgentOptions, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
     """Run the node until `stop` is set. `announce` gets one line once the node is ready."""
-    lock = take_agent_lock(options.state_dir, UNENFORCED if live.driver.simulated else "")
+    return_large_blocks()
+    gc.set_threshold(*GARBAGE)
+    lock = take_agent_lock(options.state_dir, UNENFORCED if live.driver.simulated else "", options.described)
     try:
         node = NodeProcess(live, options)
         for note in live.notes:
@@ -117,16 +123,20 @@ class NodeProcess:
         home = private_directory(options.state_dir)
         access, identity, ca = node_credentials(options.kubeconfig, options.name, home, live.setting.config)
         self._server_url = access.server
-        self._transport = HttpTransport(access, agent=f"kubelet/{git_version(live.setting.profile)}")
+        # As with a kubelet, what pods need never delays the node's own requests, its lease above all.
+        user_agent = f"kubelet/{git_version(live.setting.profile)}"
+        self._transport = HttpTransport(access, agent=user_agent, idle=IDLE)
+        self._pods_transport = HttpTransport(access, agent=user_agent, at_once=PODS_REQUESTS, idle=IDLE)
         client = Client(self._transport)
         secrets = kubeconfig.files_of(options.kubeconfig)
         self._runtime = _runtime(live, home, *secrets)
         self._facts = _facts(live, options, live.runtime or self._runtime)
         self.registration = Registration(client, self._facts, live.setting, self._health, self._event)
         memory_qos = live.setting.policy.memory_qos
-        self.meters = NodeMeters(options.name, live.setting.profile, memory_qos=memory_qos)
+        has_io = live.setting.policy.io is not None
+        self.meters = NodeMeters(options.name, live.setting.profile, memory_qos=memory_qos, io=has_io)
         state = private_directory(home / "node")
-        self.agent = self._build_agent(client, state, hidden=(home, *secrets))
+        self.agent = self._build_agent(Client(self._pods_transport), state, hidden=(home, *secrets))
         self.agent.devices.changed = self.registration.report_soon
         self._system_cgroups = OwnPlace(
             live.setting.config, live.driver, may_move_system=options.allow_move_system_processes
@@ -224,6 +234,7 @@ class NodeProcess:
             if end_pods and stop.is_set() and isinstance(self._runtime, ProcessRuntime):  # not after a failed agent
                 await end_supervisor(self._runtime)
             await self._transport.close()
+            await self._pods_transport.close()
 
     def _tasks(self, port: int, announce: Callable[[str], None]) -> dict[str, Coroutine[Any, Any, None]]:
         tasks = {
@@ -273,6 +284,9 @@ class NodeProcess:
             self._event("Warning", "LimitsNotEnforced", UNENFORCED)
         else:
             self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
+        for note in self._live.notes if self._live.setting.policy.io is not None else ():
+            if note.startswith("ioControl"):
+                self._event("Warning", "IOWeightsNotEnforced", note)
         for reason, sentence in runtime_warnings(self._runtime) if isinstance(self._runtime, ProcessRuntime) else ():
             log.warning("%s", sentence)
             self._event("Warning", reason, sentence)
@@ -324,7 +338,8 @@ class NodeProcess:
         self.agent.recorder.record(reference, event_type, reason, message)
 
     def _renewed(self, identity: NodeIdentity) -> None:
-        self._transport.renew(identity.certificate, identity.key)
+        for transport in (self._transport, self._pods_transport):
+            transport.renew(identity.certificate, identity.key)
         self._serving.identity_renewed(identity)
 
     def _system_pids(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ from plimsoll.rules.profile import RELEASES, profile_named
 
 def node_metrics() -> dict[str, list[Family]]:
     """Page → its metrics. Those that only newer releases have are those of the newest profile."""
-    meters = NodeMeters("", profile_named(RELEASES[-1]), memory_qos=True)
+    meters = NodeMeters("", profile_named(RELEASES[-1]), memory_qos=True, io=True)
     return {
         "/metrics": list(map(_family, meters.registry.metrics)),
         "/metrics/cadvisor": [*prometheus.cadvisor_families(), *line_metrics.FAMILIES],

@@ -47,10 +47,32 @@ class PodsApiMeters:
         return self.dropped, self.total, self.lists, self.gets, self.watches
 
 
+class IoMeters:
+    """Block I/O of pods; `node.stats.io_metrics` sets them."""
+
+    def __init__(self) -> None:
+        pod = ("namespace", "pod")
+        self.limit = Gauge(
+            "plimsoll_pod_io_limit",
+            "The pod's limits of block I/O per second and its latency target in microseconds, as the kernel has them",
+            (*pod, "device", "limit"),
+        )
+        self.weight = Gauge("plimsoll_pod_io_weight", "The weight of the pod's block I/O among its siblings", pod)
+        operation = (*pod, "device", "operation")
+        self.bytes = Counter("plimsoll_pod_io_bytes_total", "Bytes that the pod has read and written", operation)
+        self.operations = Counter("plimsoll_pod_io_operations_total", "Reads and writes of the pod", operation)
+
+    def all(self) -> tuple[Gauge | Counter, ...]:
+        return self.limit, self.weight, self.bytes, self.operations
+
+
 class NodeMeters:
     """Counters are incremented by the code that acts. Resizes as in 03 §8, evictions as in 04 §4."""
 
-    def __init__(self, node_name: str, profile: Profile = DEFAULT_PROFILE, *, memory_qos: bool = False) -> None:
+    def __init__(
+        self, node_name: str, profile: Profile = DEFAULT_PROFILE, *, memory_qos: bool = False, io: bool = False
+    ) -> None:
+        """`memory_qos`, `io`: whether the node has these metrics."""
         self.registry, self.probe_registry = Registry(), Registry()
         self.oom_totals: Callable[[], Mapping[str, int]] = dict
         self.running_pods = Gauge("kubelet_running_pods", "Number of pods that have a running pod sandbox")
@@ -154,6 +176,7 @@ class NodeMeters:
             Gauge("kubelet_memory_qos_node_memory_min_bytes", "Total cgroup v2 memory.min in bytes of Guaranteed pods"),
             Gauge("kubelet_memory_qos_node_memory_low_bytes", "Total cgroup v2 memory.low in bytes of Burstable pods"),
         )
+        self.io = IoMeters()
         self._refused: dict[tuple[str, str], tuple[str, float]] = {}  # path and file → level, when it was refused
         self.probes = Counter(
             "prober_probe_total",
@@ -171,6 +194,7 @@ class NodeMeters:
             self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,
             self.cgroup_repairs, self.drift, self.decision_s,
             *(self.memory_qos if memory_qos and profile.memory_qos_metrics else ()),
+            *(self.io.all() if io else ()),
             *((self.deferred_resize_s, self.admissions) if self.by_priority else ()),
             Computed(
                 "counter",

@@ -371,7 +371,7 @@ class Scheduler:
         """The name of the event; a failure to create it is only logged."""
         at_ns = at_ns or time.time_ns()
         now = rfc3339_micro(at_ns / 1e9)
-        document = messages.event(pod, f"{at_ns:x}", kind, reason, action, note, now, self._host, version)
+        document = messages.event(pod, at_ns, kind, reason, action, note, now, self._host, version)
         name: str = document["metadata"]["name"]
         try:
             await self._client.ask(request.create(request.NEW_EVENTS, document, pod.metadata.namespace))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from plimsoll.rules.model.names import event_name
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.scheduling.cycle import DISRUPTION_MESSAGE
 from plimsoll.rules.scheduling.preemption import PREEMPTED_REASON
@@ -47,14 +48,14 @@ def no_nomination(pod: Pod) -> dict[str, Any]:
 
 
 def event(
-    pod: Pod, suffix: str, kind: str, reason: str, action: str, note: str, now: str, host: str, version: str
+    pod: Pod, at_ns: int, kind: str, reason: str, action: str, note: str, now: str, host: str, version: str
 ) -> dict[str, Any]:
     """An events.k8s.io/v1 event; `now` has microseconds."""
     metadata = pod.metadata
     return {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
-        "metadata": {"name": f"{metadata.name}.{suffix}", "namespace": metadata.namespace},
+        "metadata": {"name": event_name(metadata.name, at_ns), "namespace": metadata.namespace},
         "eventTime": now,
         "type": kind,
         "reason": reason,

@@ -1,7 +1,10 @@
 """CPUs, memory and devices of one NUMA node, on a real kernel with two nodes of four CPUs, in one program.
 
+    numa.py [processes]
+
 Says each thing that was seen, and `all seen` at the end; anything else ends with an AssertionError. The agent and the
-device plugin run in this process; both are ended without clean-up and started again.
+device plugin run in this process; both are ended without clean-up and started again. With `processes` API server, node
+and plugin are processes that are killed (−9) and started again, which takes longer.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
@@ -19,8 +23,10 @@ from typing import Any
 
 from plimsoll.cgroups.drivers.detect import entry_directories, open_cgroupfs, this_host
 from plimsoll.cgroups.engine.manager import CgroupManager
-from plimsoll.kube import request
+from plimsoll.codec.owners import CPU_STATE, DEVICE_STATE, MEMORY_STATE, owned_in
+from plimsoll.kube import kubeconfig, request
 from plimsoll.kube.client import Client
+from plimsoll.kube.http import HttpTransport
 from plimsoll.linux.cpu_topology import this_topology
 from plimsoll.linux.machine import this_machine
 from plimsoll.linux.numa import this_numa
@@ -30,7 +36,7 @@ from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.node.node_config import resolved
 from plimsoll.rules.profile import profile_named
 from plimsoll.runtime.embedded.runtime import ProcessRuntime
-from tests.e2e.real_node import CONFIG
+from tests.e2e.real_node import CONFIG, RealNode
 from tests.kernel.in_guest.static_cpus import cgroup_named, opened
 from tests.pods_api import PodsApi
 from tests.unit.node.devices.example_plugin import RESOURCE, ExamplePlugin
@@ -87,6 +93,9 @@ class NumaNode:
         async with asyncio.timeout(WAIT_S):
             await self.agent.ready.wait()  # it has read its checkpoints and the list of pods
 
+    async def kill_plugin(self) -> None:
+        await self.plugin.stop()
+
     async def close(self) -> None:
         await self.agent.end()
         await self._task
@@ -111,7 +120,7 @@ class NumaNode:
             pod: Document = await self.client.ask(request.get(request.PODS, name, "default"))
             if pod["status"].get("phase") == phase:
                 return pod
-            assert time.monotonic() < end, f"{name}: {json.dumps(pod.get('status'))}; {self._task}"
+            assert time.monotonic() < end, f"{name}: {json.dumps(pod.get('status'))}; {self.log()}"
             await asyncio.sleep(0.3)
 
     async def has(self, name: str, cpus: str, mems: str, devices: tuple[str, ...], what: str) -> None:
@@ -122,8 +131,8 @@ class NumaNode:
         for pid in (cgroup / "cgroup.procs").read_text().split():
             assert os.sched_getaffinity(int(pid)) == set(cpu_numbers(cpus) or ()), (name, pid)
             assert allowed_nodes(pid) == mems, (name, pid)
-        own = self.agent.devices.devices_of(pod["metadata"]["uid"], "c").get(RESOURCE, frozenset())
-        assert own == frozenset(devices), own
+        own = self.owned(pod["metadata"]["uid"])
+        assert own == (cpus, (f"32Mi on NUMA node {mems}",), devices), own
         print(f"seen: {what}: {name} on CPUs {cpus}, NUMA node {mems}, devices {' '.join(devices) or '-'}", flush=True)
 
     async def refused(self, name: str) -> None:
@@ -131,6 +140,64 @@ class NumaNode:
         assert status["reason"] == "TopologyAffinityError", status
         assert "Resources cannot be allocated with Topology locality" in status["message"], status
         print(f"seen: {name}: {status['reason']}: {status['message']}", flush=True)
+
+    def owned(self, uid: str) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+        """CPUs, memory and devices, from the checkpoints of the managers."""
+        files = {name: (self._state / name).read_bytes() for name in (CPU_STATE, MEMORY_STATE, DEVICE_STATE)}
+        own = owned_in(files)[uid, "c"]
+        return own.cpus, own.memory, own.devices.get(RESOURCE, ())
+
+    def log(self) -> str:
+        return repr(self._task)
+
+
+class NumaProcesses(NumaNode):
+    """API server, node and plugin as processes."""
+
+    def __init__(self, directory: Path) -> None:
+        (directory / "cluster").mkdir()
+        self._node = RealNode(directory / "cluster", "/plimsolltest", "1.36")
+        self._node.config.write_text(json.dumps({**CONFIG, **SETTINGS}))
+        self._node.node_options = ("--capacity", "cpu=8,memory=1400Mi,pods=110")
+        self._state = self._node.state / "node"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def begin(self) -> None:
+        self._node.start_api()
+        self._node.make_identity()
+        self._node.start_node()
+        self._transport = HttpTransport(kubeconfig.load(self._node.kubeconfig))
+        self.client = Client(self._transport)
+
+    async def plug(self) -> None:
+        words = [sys.executable, "-m", "tests.unit.node.devices.example_plugin", str(self._state / PLUGINS), "4"]
+        self._process = await asyncio.to_thread(subprocess.Popen, words)
+        await self.devices("4")
+
+    async def devices(self, count: str) -> None:
+        end = time.monotonic() + WAIT_S
+        while (found := await self.client.ask(request.get(request.NODES, "n1")))["status"]["allocatable"].get(
+            RESOURCE
+        ) != count:
+            assert time.monotonic() < end, found["status"]["allocatable"]
+            await asyncio.sleep(0.3)
+
+    async def kill_plugin(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+
+    async def killed(self) -> None:
+        self._node.kill_node()
+        self._node.start_node()
+
+    async def close(self) -> None:
+        await self._transport.close()
+        await self.kill_plugin()
+        self._node.close()
+
+    def log(self) -> str:
+        return (self._node.directory / "node.log").read_text()[-6000:]
 
 
 def _values(cgroup: Path, files: Iterable[str]) -> dict[str, str]:
@@ -149,12 +216,12 @@ async def eventually(read: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.1)
 
 
-async def main() -> None:
+async def main(make: Callable[[Path], NumaNode]) -> None:
     assert {node: len(cpus) for node, cpus in this_topology().by_numa.items()} == {0: 4, 1: 4}, this_topology()
     assert len(this_numa().memory) == 2, this_numa()
     print("seen: eight CPUs on two NUMA nodes", flush=True)
     with tempfile.TemporaryDirectory() as name:
-        node = NumaNode(Path(name))
+        node = make(Path(name))
         await node.begin()
         try:
             await node.plug()
@@ -168,7 +235,8 @@ async def main() -> None:
             await node.has("plain", "3", "0", ("d1",), "what is left of node 0")
             await node.killed()
             await node.has("near", "1-2", "0", ("d0",), "after a kill of the agent")
-            await node.plugin.stop()
+            await node.kill_plugin()
+            await node.has("plain", "3", "0", ("d1",), "after a kill of the plugin")
             await node.killed()
             await node.has("far", "4-6", "1", ("d2", "d3"), "after a kill of the agent and the plugin")
             await node.plug()
@@ -181,4 +249,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main()))
+    sys.exit(asyncio.run(main(NumaProcesses if "processes" in sys.argv[1:] else NumaNode)))

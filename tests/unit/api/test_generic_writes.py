@@ -125,3 +125,22 @@ async def test_the_life_of_pod_templates(tmp_path: Path) -> None:
         await ask.ok("DELETE", f"{path}?labelSelector=set%3Dx")
         left = await ask.ok("GET", path)
         assert [each["metadata"]["name"] for each in left["items"]] == ["one"]
+
+
+async def test_the_life_of_volume_attributes_classes(tmp_path: Path) -> None:
+    """e2e: VolumeAttributesClass should run through the lifecycle of a VolumeAttributesClass."""
+    path = "/apis/storage.k8s.io/v1/volumeattributesclasses"
+    async with api(tmp_path) as ask:
+        for name in ("gold", "silver"):
+            body = {"metadata": {"name": name, "labels": {"set": "x"}}, "driverName": "d", "parameters": {"iops": "1"}}
+            made = await ask.ok("POST", path, body)
+        assert made["driverName"] == "d"
+        await ask.ok("PATCH", f"{path}/gold", {"metadata": {"labels": {"tier": "1"}}}, MERGE)
+        changed = {**made, "metadata": {**made["metadata"], "annotations": {"a": "1"}}}
+        assert (await ask.ok("PUT", f"{path}/silver", changed))["metadata"]["annotations"] == {"a": "1"}
+        refused = await ask("PATCH", f"{path}/gold", {"parameters": {"iops": "2"}}, MERGE)
+        assert (refused.code, "updates to parameters are forbidden" in refused.message) == (422, True), refused.message
+        assert len((await ask.ok("GET", f"{path}?labelSelector=set%3Dx"))["items"]) == 2
+        await ask.ok("DELETE", f"{path}/gold")
+        await ask.ok("DELETE", f"{path}?labelSelector=set%3Dx")
+        assert (await ask.ok("GET", path))["items"] == []

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from plimsoll.node.agent import PLUGINS, Agent
+from plimsoll.node.pages import owners_page
 from tests.unit.node.devices.example_plugin import RESOURCE, ExamplePlugin
 from tests.unit.node.test_agent import WAIT_S, Document, World, container, phase, pod, shell
 
@@ -67,6 +68,8 @@ async def test_a_running_pod_keeps_its_devices(tmp_path: Path) -> None:
         parts = await agent.view.pod("u-1")
         assert [each.phase for each in parts.containers] == ["running"]
         assert agent.devices.devices_of("u-1", "c") == {RESOURCE: frozenset({"d0", "d1"})}
+        (owner,) = owners_page(agent).owners
+        assert (owner.pod, owner.container, owner.owns.words()) == ("web", "c", [f"{RESOURCE} d0 d1"])
         assert world.api.pod is not None
         assert world.api.pod["status"]["phase"] == "Running"
 

@@ -1,4 +1,5 @@
-"""Roles and bindings grant only what their author has, unless the author may `escalate` or `bind` them."""
+"""Roles and bindings grant only what their author has, unless the author may `escalate` or `bind` them. Who writes the
+trust bundle of a signer must be allowed to `attest` for it."""
 
 from __future__ import annotations
 
@@ -18,6 +19,8 @@ _EVERYTHING = (PolicyRule((ANY,), (ANY,), (ANY,)), PolicyRule((ANY,), non_resour
 def check_grant(cluster: Cluster, call: ApiCall, new: JsonObject, old: JsonObject | None = None) -> None:
     """Raises 403. `old`: the version that is replaced."""
     resource = call.info.resource
+    if resource.storage == "clustertrustbundles":
+        _check_attest(cluster, call, new, old)
     if resource.group != GROUP:
         return
     name = new["metadata"].get("name") or ""
@@ -25,6 +28,17 @@ def check_grant(cluster: Cluster, call: ApiCall, new: JsonObject, old: JsonObjec
         _check_role(cluster, call, name, new, old)
     else:
         _check_binding(cluster, call, name, new, old)
+
+
+def _check_attest(cluster: Cluster, call: ApiCall, new: JsonObject, old: JsonObject | None) -> None:
+    signer = (new.get("spec") or {}).get("signerName") or ""
+    if not signer or (old is not None and old.get("spec") == new.get("spec")):
+        return
+    for name in (signer, f"{signer.partition('/')[0]}/*"):
+        if is_allowed(call.user, Attributes("attest", "signers", call.info.resource.group, "", "", name), cluster):
+            return
+    reason = f'user not permitted to attest for signerName "{signer}"'
+    raise forbidden(call.info.resource, new["metadata"].get("name") or "", reason)
 
 
 def _check_role(cluster: Cluster, call: ApiCall, name: str, new: JsonObject, old: JsonObject | None) -> None:

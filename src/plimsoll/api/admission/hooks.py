@@ -1,6 +1,7 @@
 """Webhooks and policies around a write.
 
-    (defaults, admission of pods) → mutating webhooks → (validation) → policies, validating webhooks → (quota, write)
+    (defaults, admission of pods) → mutating policies, mutating webhooks → (validation)
+    → validating policies, validating webhooks → (quota, write)
 
 Without any configuration a write costs one count of the store. Configurations themselves are exempt, so that a webhook
 that refuses everything can be removed.
@@ -51,19 +52,21 @@ class Change(msgspec.Struct):
 
 _MUTATING, _VALIDATING = f"{PREFIX}mutatingwebhookconfigurations/", f"{PREFIX}validatingwebhookconfigurations/"
 _BINDINGS = f"{PREFIX}validatingadmissionpolicybindings/"
+_MUTATING_BINDINGS = f"{PREFIX}mutatingadmissionpolicybindings/"
 
 
 def has_hooks(cluster: Cluster, resource: ApiResource) -> bool:
     """Whether anything but the server itself judges writes."""
     count = cluster.store.count
-    return bool(count(_MUTATING) or count(_VALIDATING) or count(_BINDINGS)) and not is_exempt(resource.group)
+    every = (_MUTATING, _VALIDATING, _BINDINGS, _MUTATING_BINDINGS)
+    return any(count(prefix) for prefix in every) and not is_exempt(resource.group)
 
 
 async def check_connect(cluster: Cluster, call: ApiCall) -> None:
-    """exec, attach, port-forward and proxy: the operation CONNECT, with the options as the object."""
+    """exec, attach, port-forward and proxy: the operation CONNECT, with the options as the object; a log is read."""
     info = call.info
     found = info.resource.subresource(info.subresource)
-    if found is None or not has_hooks(cluster, info.resource):
+    if found is None or info.subresource == "log" or not has_hooks(cluster, info.resource):
         return
     options: JsonObject = {"kind": found.kind, "apiVersion": info.resource.group_version}
     for name, values in info.query.items():
@@ -218,7 +221,30 @@ def _holds(cluster: Cluster, call: ApiCall, webhook: JsonObject, document: JsonO
     return holds
 
 
-async def _asked(cluster: Cluster, call: ApiCall, wanted: _Call, document: JsonObject) -> JsonObject | None:
+class _Status(msgspec.Struct, frozen=True):
+    message: str | None = None
+    reason: str | None = None
+    code: int | None = None
+    details: dict[str, Any] | None = None
+
+
+class _Response(msgspec.Struct, frozen=True, rename="camel"):
+    """AdmissionResponse; null is the zero value, as in Go."""
+
+    uid: str | None = None
+    allowed: bool | None = None
+    status: _Status | None = None
+    patch: str | None = None
+    patch_type: str | None = None
+    audit_annotations: dict[str, str] | None = None
+    warnings: list[str] | None = None
+
+
+class _Review(msgspec.Struct, frozen=True):
+    response: _Response | None = None
+
+
+async def _asked(cluster: Cluster, call: ApiCall, wanted: _Call, document: JsonObject) -> _Response | None:
     """The response of one webhook; None where it failed and that is to be ignored. Raises the refusal."""
     webhook, uid = wanted.webhook, document["uid"]
     name = webhook.get("name") or ""
@@ -230,50 +256,50 @@ async def _asked(cluster: Cluster, call: ApiCall, wanted: _Call, document: JsonO
     try:
         address = webhook_address(cluster, client, timeout_s)
         answer = await ask(address, client.get("caBundle") or "", review, timeout_s)
-        response = answer.get("response") if isinstance(answer, dict) else None
-        if not isinstance(response, dict):
+        response = msgspec.convert(answer, _Review).response
+        if response is None:
             raise WebhookError("failed to call webhook: webhook response was absent")
-        if response.get("uid") != uid and api_version.endswith("/v1"):
-            raise WebhookError(
-                f'failed to call webhook: expected response.uid="{uid}", got "{response.get("uid") or ""}"'
-            )
-    except WebhookError as error:
+        if response.uid != uid and api_version.endswith("/v1"):
+            raise WebhookError(f'failed to call webhook: expected response.uid="{uid}", got "{response.uid or ""}"')
+    except (WebhookError, msgspec.ValidationError) as error:
         if webhook.get("failurePolicy") == "Ignore":
             call.annotations[f"failed-open.{name}"] = str(error)[:500]
             return None
         raise internal_error(f'failed calling webhook "{name}": {error}') from None
-    call.warnings += [str(each) for each in response.get("warnings") or []]
-    for key, value in (response.get("auditAnnotations") or {}).items():
-        call.annotations[f"{name}/{key}"] = str(value)
-    if response.get("allowed") is not True:
-        raise _denial(name, response.get("status") or {})
+    call.warnings += response.warnings or []
+    for key, value in (response.audit_annotations or {}).items():
+        call.annotations[f"{name}/{key}"] = value
+    if not response.allowed:
+        raise _denial(name, response.status or _Status())
     return response
 
 
-def _denial(name: str, status: JsonObject) -> StatusError:
+def _denial(name: str, status: _Status) -> StatusError:
     denied = f'admission webhook "{name}" denied the request'
-    said = status.get("message") or status.get("reason")
+    said = status.message or status.reason
     message = f"{denied}: {said}" if said else f"{denied} without explanation"
-    code = status.get("code") or 0
-    details = status.get("details")
-    return StatusError(
-        code if 400 <= code < 600 else 400,
-        status.get("reason") or "",
-        message,
-        details if isinstance(details, dict) else {},
-    )
+    code = status.code or 0
+    return StatusError(code if 400 <= code < 600 else 400, status.reason or "", message, status.details or {})
 
 
 async def mutated(cluster: Cluster, call: ApiCall, change: Change) -> JsonObject | None:
-    """The new object after every mutating webhook that it concerns; None if none changed it."""
-    if not cluster.store.count(_MUTATING):
+    """The new object after every mutating policy and webhook that it concerns; None if none changed it."""
+    has_policies = bool(cluster.store.count(_MUTATING_BINDINGS))
+    if not has_policies and not cluster.store.count(_MUTATING):
         return None
     request = attributes(cluster, call, change)
     before = change.new
+    invoked = []
+    if has_policies:
+        from plimsoll.api.admission.mutations import apply_again, apply_policies  # most clusters have none
+
+        invoked = apply_policies(cluster, call, change, request)
     seen: list[tuple[_Call, JsonObject | None]] = []  # with the object after the call
     for wanted in await _wanted(cluster, call, "mutatingwebhookconfigurations", change, request, "uid"):
         await _applied(cluster, call, wanted, request, change)
         seen.append((wanted, change.new))
+    if invoked:
+        apply_again(cluster, call, change, request, invoked)
     for wanted, after in seen:
         if wanted.webhook.get("reinvocationPolicy") == "IfNeeded" and after != change.new:
             await _applied(cluster, call, wanted, request, change)
@@ -284,22 +310,27 @@ async def _applied(cluster: Cluster, call: ApiCall, wanted: _Call, request: Requ
     """Call one mutating webhook and put its patch into `change.new`."""
     document = review_request(call, request, change, wanted.version, cluster.new_uid())
     response = await _asked(cluster, call, wanted, document)
-    if response is None or not response.get("patch") or change.new is None:
+    if response is None or not response.patch or change.new is None:
         return
     name, resource = wanted.webhook.get("name") or "", call.info.resource
-    if response.get("patchType") != "JSONPatch":
-        raise internal_error(f'failed calling webhook "{name}": unsupported patch type "{response.get("patchType")}"')
+    if response.patch_type != "JSONPatch":
+        raise internal_error(f'failed calling webhook "{name}": unsupported patch type "{response.patch_type or ""}"')
     try:
-        patch = msgspec.json.decode(base64.b64decode(response["patch"], validate=True))
+        patch = msgspec.json.decode(base64.b64decode(response.patch, validate=True))
         patched = apply_json_patch(document["object"], patch)
         decoded = decode_document(kind_of(resource), patched).document
     except (binascii.Error, msgspec.DecodeError, PatchError, DecodeError, TypeError, ValueError) as error:
         raise internal_error(f'failed calling webhook "{name}": unable to apply its patch: {error}') from None
-    metadata = {**(decoded.get("metadata") or {})}
+    change.new = kept_metadata(resource, change.new, decoded)
+
+
+def kept_metadata(resource: ApiResource, before: JsonObject, changed: JsonObject) -> JsonObject:
+    """What a mutation made of an object, with the kind and the metadata that it cannot change."""
+    metadata = {**(changed.get("metadata") or {})}
     for field in _KEPT:
-        if field in change.new["metadata"]:
-            metadata[field] = change.new["metadata"][field]
-    change.new = {**decoded, "kind": resource.kind, "apiVersion": resource.group_version, "metadata": metadata}
+        if field in before["metadata"]:
+            metadata[field] = before["metadata"][field]
+    return {**changed, "kind": resource.kind, "apiVersion": resource.group_version, "metadata": metadata}
 
 
 async def check_hooks(cluster: Cluster, call: ApiCall, change: Change) -> None:

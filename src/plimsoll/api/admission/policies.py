@@ -46,7 +46,7 @@ def check_policies(cluster: Cluster, call: ApiCall, change: Change, request: Req
         policy = policies.get((binding.get("spec") or {}).get("policyName") or "")
         if policy is None:
             continue
-        version = _concerned(policy, binding, request, namespace, change)
+        version = concerned(policy, binding, request, namespace, change)
         if version:
             document = review_request(call, request, change, version, "")
             _judge(cluster, call, policy, binding, change, document, namespace, refusals, failures)
@@ -65,9 +65,10 @@ def check_policies(cluster: Cluster, call: ApiCall, change: Change, request: Req
         raise StatusError(CODES.get(first.reason, 422), first.reason, message, details)
 
 
-def _concerned(
+def concerned(
     policy: JsonObject, binding: JsonObject, request: RequestAttributes, namespace: JsonObject | None, change: Change
 ) -> str:
+    """The version in which the request concerns a policy by this binding; empty if it does not."""
     constraints = (policy.get("spec") or {}).get("matchConstraints") or {}
     excluded = constraints.get("excludeResourceRules") or []
     if excluded and matched_version(excluded, request, equivalent=constraints.get("matchPolicy") != "Exact"):
@@ -114,7 +115,7 @@ def _judge(
         found = [Judged("its expressions do not compile", error=True)]
     else:
         variables = activation(document, change.new, change.old, judge_of(cluster, call.user))
-        given, problem = _parameters(cluster, spec, bound, document.get("namespace") or "")
+        given, problem = parameters(cluster, spec, bound, document.get("namespace") or "")
         if problem:
             found.append(Judged(problem, error=True))
         for params in given:
@@ -149,7 +150,7 @@ def _judge(
             )
 
 
-def _parameters(cluster: Cluster, spec: JsonObject, bound: JsonObject, namespace: str) -> tuple[list[Any], str]:
+def parameters(cluster: Cluster, spec: JsonObject, bound: JsonObject, namespace: str) -> tuple[list[Any], str]:
     """The parameter objects, and what is wrong with them."""
     kind, reference = spec.get("paramKind"), bound.get("paramRef")
     if not kind or not reference:

@@ -15,6 +15,7 @@ _WRITE = frozenset({"create", "update", "patch"})
 # Resources that are the same for every node: what it may do with each.
 _SHARED = {
     "certificatesigningrequests": frozenset({"create"}) | READ,  # `api.handlers.csr` checks whose certificate it is
+    "clustertrustbundles": READ,
     "events": _WRITE,
     "localsubjectaccessreviews": frozenset({"create"}),
     "subjectaccessreviews": frozenset({"create"}),

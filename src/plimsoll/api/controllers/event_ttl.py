@@ -1,23 +1,22 @@
-"""Delete events an hour after they were last observed (05 B8)."""
+"""Delete events some time after they were last observed: an hour, unless configured otherwise (05 B8)."""
 
 from __future__ import annotations
 
-from plimsoll.api.controllers.controller import Controller, ControllerContext
+from plimsoll.aio import in_slices
+from plimsoll.api.controllers.controller import Controller, ControllerContext, read
 from plimsoll.kube import request
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import Clock, epoch_seconds
 
-TTL_S = 3600.0
 INTERVAL_S = 60.0
 _ALL = "all"
 
 
-def controller(
-    context: ControllerContext, clock: Clock, *, ttl_s: float = TTL_S, every_s: float = INTERVAL_S
-) -> Controller:
+def controller(context: ControllerContext, clock: Clock, *, ttl_s: float, every_s: float = INTERVAL_S) -> Controller:
     async def reconcile(_: str) -> float | None:
         now_s = clock()
-        for event in context.documents("/events/"):
+        async for record in in_slices(context.store.list("/events/")[1]):
+            event = read(record)
             if now_s - _last_observed(event) > ttl_s:
                 metadata = event["metadata"]
                 await context.attempt(request.delete(request.EVENTS, metadata["name"], metadata["namespace"]))

@@ -8,6 +8,7 @@ from typing import Literal
 from plimsoll.api.controllers.controller import ControllerContext
 from plimsoll.kube import request
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.model.names import event_name
 from plimsoll.rules.timestamps import Clock, rfc3339
 
 MAX_KNOWN = 4096
@@ -42,7 +43,7 @@ class EventRecorder:
                 return
         # As client-go names them, but never one name twice.
         self._named_ns = max(int(self._clock() * 1e9), self._named_ns + 1)
-        name = f"{metadata['name']}.{self._named_ns:x}"
+        name = event_name(metadata["name"], self._named_ns)
         event = {
             "apiVersion": "v1",
             "kind": "Event",

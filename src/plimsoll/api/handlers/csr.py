@@ -1,9 +1,9 @@
 """certificatesigningrequests: stored, approved and signed.
 
-A node that renews its own identity or asks for a serving certificate with its own names and addresses, and a user who
-may create `…/nodeclient` for a node that does not exist (bootstrap tokens), are approved at once; everyone else waits
-for `kubectl certificate approve`. What is approved is signed in the
-same request, so there is no controller that could be behind. Signers: `kube-apiserver-client` (any subject but
+A node that renews its own identity, and a user who may create `…/nodeclient` for a node that does not exist (bootstrap
+tokens), are approved at once; with `approves_serving` also a node that asks for a serving certificate with its own
+names and addresses. Everyone else waits for `kubectl certificate approve`. What is approved is signed in the same
+request, so there is no controller that could be behind. Signers: `kube-apiserver-client` (any subject but
 `system:masters`), `kube-apiserver-client-kubelet` (nodes) and `kubelet-serving` (names and addresses of the node only).
 """
 
@@ -44,7 +44,7 @@ _USAGES = {
 MOST_S = LEAF_DAYS * 86400
 
 
-def certificate_requests(authority: Authority) -> dict[Route, Handler]:
+def certificate_requests(authority: Authority, *, approves_serving: bool = False) -> dict[Route, Handler]:
     async def create(cluster: Cluster, call: ApiCall) -> Response:
         resource, options = call.info.resource, write_options(call.info, call.user_agent)
         document = await read_object(cluster, call, kind_of(resource), options)
@@ -61,7 +61,7 @@ def certificate_requests(authority: Authority) -> dict[Route, Handler]:
         asked = {**spec, "username": user["username"], "groups": user["groups"]}
         asked |= {field: user[field] for field in ("uid", "extra") if field in user}
         made = await create_object(cluster, call, options, {**document, "spec": asked})
-        message = _auto_approval(cluster, call, asked, request)
+        message = _auto_approval(cluster, call, asked, request, approves_serving=approves_serving)
         if not message or options.dry_run:
             return made
         stored = msgspec.json.decode(made.body)
@@ -139,7 +139,7 @@ def _signed(cluster: Cluster, authority: Authority, spec: JsonObject) -> bytes:
     return authority.sign_node(request, node, life, serves_as=None if signer == CLIENT else _own_names(cluster, node))
 
 
-def _auto_approval(cluster: Cluster, call: ApiCall, spec: JsonObject, request: bytes) -> str:
+def _auto_approval(cluster: Cluster, call: ApiCall, spec: JsonObject, request: bytes, *, approves_serving: bool) -> str:
     """What the condition says where a request is approved without anyone looking at it; else empty."""
     signer = spec.get("signerName")
     if signer not in (CLIENT, SERVING) or set(spec.get("usages") or ()) - {"key encipherment"} != _USAGES[signer]:
@@ -148,7 +148,8 @@ def _auto_approval(cluster: Cluster, call: ApiCall, spec: JsonObject, request: b
     if not node:
         return ""
     if signer == SERVING:  # the signer checks that it has only names and addresses of this node
-        return "Auto approving a node's serving certificate for its own names." if call.user.node == node else ""
+        is_own = approves_serving and call.user.node == node
+        return "Auto approving a node's serving certificate for its own names." if is_own else ""
     if call.user.node:
         if call.user.node != node or not _may(cluster, call, "selfnodeclient"):
             return ""

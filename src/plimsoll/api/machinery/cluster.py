@@ -60,6 +60,7 @@ class Limits(msgspec.Struct, frozen=True):
     user_watches: int = 500
     user_connections: int = 600
     review_bytes: int = 64 * 1024  # of a body from a user who may only read
+    event_ttl_s: float = 3600.0  # after an event was last observed
 
 
 DEFAULT_LIMITS = Limits()

@@ -123,7 +123,7 @@ def _custom(body: bytes) -> _Custom:
 
 @lru_cache(512)  # custom resources come and go
 def _reader(storage: str) -> Callable[[bytes], Selectable]:
-    if "." in storage or storage == "certificatesigningrequests":
+    if "." in storage or storage in ("certificatesigningrequests", "clustertrustbundles"):
         return _custom
     return msgspec.json.Decoder(_SHAPES.get(storage, Selectable)).decode
 

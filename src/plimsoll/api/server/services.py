@@ -106,7 +106,7 @@ def _controllers(
         nodes.lifecycle_controller(context, profile, clock),
         nodes.taint_eviction_controller(context, clock),
         pod_gc.controller(context),
-        event_ttl.controller(context, clock),
+        event_ttl.controller(context, clock, ttl_s=cluster.limits.event_ttl_s),
         quotas.controller(context, profile, clock, cluster.catalog),
         custom_resources.controller(context, served, clock),
         garbage_collector.controller(context, cluster.catalog),

@@ -12,6 +12,7 @@ from plimsoll.rules.webhooks.validation import (
     defaulted_constraints,
     defaulted_policy,
     defaulted_webhooks,
+    mutating_policy_errors,
     webhook_errors,
 )
 
@@ -84,6 +85,16 @@ class PolicyStrategy(Strategy):
         return [] if old.get("spec") == new.get("spec") else self.create_errors(new, context)
 
 
+class MutatingPolicyStrategy(PolicyStrategy):
+    def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
+        spec = document.get("spec") or {}
+        if errors := mutating_policy_errors(spec):
+            return errors
+        from plimsoll.codec.cel.mutations import mutation_errors
+
+        return mutation_errors(spec)
+
+
 class PolicyBindingStrategy(Strategy):
     def prepared_for_create(self, document: JsonObject, context: WriteContext) -> JsonObject:
         spec = dict(document.get("spec") or {})
@@ -95,7 +106,7 @@ class PolicyBindingStrategy(Strategy):
         return self.prepared_for_create(new, context)
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
-        return binding_errors(document)
+        return binding_errors(document, is_mutating=self.resource.storage == "mutatingadmissionpolicybindings")
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return self.create_errors(new, context)

@@ -5,9 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 
 from plimsoll.api.machinery.kinds import ApiResource
-from plimsoll.api.strategies.admission import PolicyBindingStrategy, PolicyStrategy, WebhookStrategy
+from plimsoll.api.strategies.admission import (
+    MutatingPolicyStrategy,
+    PolicyBindingStrategy,
+    PolicyStrategy,
+    WebhookStrategy,
+)
 from plimsoll.api.strategies.base import Strategy
-from plimsoll.api.strategies.certificates import CertificateRequestStrategy
+from plimsoll.api.strategies.certificates import CertificateRequestStrategy, TrustBundleStrategy
 from plimsoll.api.strategies.cluster import (
     ConfigMapStrategy,
     EventStrategy,
@@ -46,6 +51,7 @@ from plimsoll.api.strategies.workloads import (
 
 _STRATEGIES: dict[str, type[Strategy]] = {
     "certificatesigningrequests": CertificateRequestStrategy,
+    "clustertrustbundles": TrustBundleStrategy,
     "clusterrolebindings": BindingStrategy,
     "clusterroles": RoleStrategy,
     "configmaps": ConfigMapStrategy,
@@ -60,6 +66,8 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "jobs": JobStrategy,
     "leases": LeaseStrategy,
     "limitranges": LimitRangeStrategy,
+    "mutatingadmissionpolicies": MutatingPolicyStrategy,
+    "mutatingadmissionpolicybindings": PolicyBindingStrategy,
     "mutatingwebhookconfigurations": WebhookStrategy,
     "namespaces": NamespaceStrategy,
     "nodes": NodeStrategy,

@@ -262,6 +262,15 @@ _PRINTERS: dict[str, Printer] = {
     "certificatesigningrequests": Printer(
         columns("Age", "SignerName", "Requestor", "RequestedDuration", "Condition"), _signing_request
     ),
+    "clustertrustbundles": Printer(
+        (NAME, TableColumn("SignerName", description="The signer whose certificates they are.")),
+        lambda bundle, _: [name_of(bundle), part(bundle, "spec").get("signerName") or NONE],
+    ),
+    "mutatingadmissionpolicies": Printer(
+        columns("Mutations", "ParamKind", "Age"),
+        named(lambda policy: [len(part(policy, "spec").get("mutations") or []), _param_kind(policy)]),
+    ),
+    "mutatingadmissionpolicybindings": Printer(columns("PolicyName", "ParamRef", "Age"), named(_policy_binding)),
     "mutatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
     "validatingwebhookconfigurations": Printer(columns("Webhooks", "Age"), named(_webhooks)),
     "validatingadmissionpolicies": Printer(

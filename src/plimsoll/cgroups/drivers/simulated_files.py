@@ -11,6 +11,7 @@ import errno
 import re
 from collections.abc import Callable, Iterable
 
+from plimsoll.rules.blockio.files import KEYED_FILES, kept_lines, lines_of
 from plimsoll.rules.cgroups.rounding import unlimited_bytes
 from plimsoll.rules.cpuset import cpu_numbers, cpu_text
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
@@ -52,6 +53,8 @@ def control_files(
             "memory.max": (MAX, pages),
             "memory.oom.group": ("0", _whole(0, 1)),
             "pids.max": (MAX, numbers),
+            "io.weight": ("default 100", _io_weight),
+            **{file: ("", _keyed(file)) for file in KEYED_FILES[2]},
             **({"memory.swap.max": (MAX, pages)} if swap else {}),
         }
         cpuset["cpuset.mems"] = ("", _cpus(1))
@@ -63,6 +66,8 @@ def control_files(
             "cpu.cfs_quota_us": ("-1", _quota),
             "memory.limit_in_bytes": (unlimited, pages),
             "pids.max": (MAX, numbers),
+            "blkio.bfq.weight": ("100", _whole(1, 1000, beyond=errno.ERANGE)),
+            **{file: ("", _keyed(file)) for file in KEYED_FILES[1]},
             **({"memory.memsw.limit_in_bytes": (unlimited, pages)} if swap else {}),
         }
     for size in hugepage_sizes:
@@ -135,6 +140,25 @@ def _cpu_max(text: str) -> str:
     if len(words) == 2 and not 1000 <= _integer(words[1]) <= 1_000_000:
         raise ErrnoError(errno.EINVAL)
     return " ".join(words)
+
+
+def _io_weight(text: str) -> str:
+    return "default " + _whole(1, 10_000, beyond=errno.ERANGE)(text.removeprefix("default "))
+
+
+def _keyed(file: str) -> Accept:
+    """All lines at once: a driver writes them one by one, and removes those that are not there any more."""
+
+    def accept(text: str) -> str:
+        for values in lines_of(file, text).values():
+            for amount in values.values():
+                if _integer(amount) <= 0:
+                    raise ErrnoError(errno.ERANGE)
+        if any(line and len(line.split()) < 2 for line in text.splitlines()):
+            raise ErrnoError(errno.EINVAL)
+        return kept_lines(file, text)
+
+    return accept
 
 
 def _cpus(count: int) -> Accept:

@@ -23,7 +23,9 @@ from dbus_fast import Variant
 from plimsoll.cgroups.drivers.dbus import JOB_S, BusLostError, SystemdBus, SystemdError
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
 from plimsoll.errors import InvalidNameError
+from plimsoll.linux.block_devices import device_path
 from plimsoll.linux.cgroup_files import check_text, components
+from plimsoll.rules.blockio.files import is_keyed
 from plimsoll.rules.cgroups.steps import ObservedCgroup
 from plimsoll.rules.cgroups.systemd import Property, Unit, files_beside, properties, unit_of
 from plimsoll.rules.model.cgroup_names import Driver as DriverName
@@ -134,7 +136,8 @@ class SystemdCgroups:
 
     async def write(self, path: str, file: str, value: str) -> None:
         unit = _unit(path, "write")
-        check_text(path, file, value)
+        for text in value.splitlines() if is_keyed(file) else (value,):
+            check_text(path, file, text)
         if unit is None:
             await self.files.write(path, file, value)
             return
@@ -157,7 +160,7 @@ class SystemdCgroups:
 
     def _properties(self, path: str, file: str, value: str, before: ObservedCgroup) -> tuple[Property, ...]:
         try:
-            return properties(file, value, self.version, before.files)
+            return properties(file, value, self.version, before.files, device_path)
         except InvalidNameError as problem:
             raise CgroupError("refuse", f"{path}/{file}", value, errno.EINVAL, str(problem)) from problem
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from plimsoll.aio import ExponentialBackoff
 from plimsoll.linux.cgroup_files import CgroupError, Directory
+from plimsoll.rules.blockio.files import is_keyed, writes
 from plimsoll.rules.cgroups.rounding import same_value
 
 # Files that take commands, not values: they cannot be read back.
@@ -42,7 +43,8 @@ def is_slow(file: str) -> bool:
 
 def write_checked(directory: Directory, file: str, value: str, page_size: int) -> None:
     """Raises CgroupError where the file then has another value, apart from the kernel's rounding."""
-    directory.write(file, value)
+    for text in writes(file, value, directory.read(file)) if is_keyed(file) else (value,):
+        directory.write(file, text)
     if file in _COMMANDS:
         return
     text = directory.read(file)

@@ -112,10 +112,12 @@ class DesiredState:
     def changed_above(self, before: KnownPod, pods: Mapping[str, KnownPod]) -> dict[str, DesiredCgroup] | None:
         """The cgroups above the pods whose values change when `before` becomes the pod in `pods`.
 
-        None where they depend on more than sums: limits and protections that follow the current usage.
+        None where they depend on more than sums: limits and protections that follow the current usage, and latency
+        targets.
         """
         node_config = self._node_config
-        if node_config.policy.memory_qos or node_config.config.gate("QOSReserved"):
+        policy = node_config.policy
+        if policy.memory_qos or policy.io is not None or node_config.config.gate("QOSReserved"):
             return None
         uid = before.uid
         old, new = self._workloads.of(before.pod).share, self._workloads.of(pods[uid].pod)

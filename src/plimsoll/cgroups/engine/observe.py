@@ -8,6 +8,7 @@ from functools import cache
 import msgspec
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver
+from plimsoll.rules.blockio.files import KEYED_FILES
 from plimsoll.rules.cgroups.desired_files import DesiredFiles
 from plimsoll.rules.cgroups.reconcile import RESETS
 from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Snapshot, Step, Write
@@ -36,10 +37,11 @@ def walk(driver: CgroupDriver, path: str) -> Iterator[str]:
         yield from walk(driver, child)
 
 
-def files_to_read(plan: DesiredFiles, version: CgroupVersion) -> list[str]:
-    """The files that any cgroup of the plan has, and those that must be reset where it has none."""
+def files_to_read(plan: DesiredFiles, version: CgroupVersion, *, io: bool = False) -> list[str]:
+    """The files that any cgroup of the plan has, and those that must be reset where it has none. `io`: whether the node
+    controls block I/O; otherwise what others have set is not touched."""
     desired = {file for cgroup in plan.values() for file in cgroup.files}
-    return sorted(desired | set(RESETS).intersection(every_file(version)))
+    return sorted({*desired, *set(RESETS).intersection(every_file(version)), *(KEYED_FILES[version] if io else ())})
 
 
 @cache

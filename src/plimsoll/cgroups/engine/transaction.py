@@ -82,6 +82,7 @@ class Transaction:
         self._driver = driver
         self._desired = DesiredState(node_config)
         self._page_size = node_config.machine.page_size
+        self._io = node_config.policy.io is not None
         self._is_at_the_top = node_config.pods_root == (KUBEPODS,)
         self._proc = proc
         self._state_dir = state_dir
@@ -171,7 +172,7 @@ class Transaction:
         which part of the plan is a repair."""
         plain = self._desired.cgroups(pods, only)
         of_removed = every_file(self._driver.version) if removed else ()
-        files = sorted({*files_to_read(plain, self._driver.version), *of_removed})
+        files = sorted({*files_to_read(plain, self._driver.version, io=self._io), *of_removed})
         snapshot = {**observe(self._driver, plain, files), **observe_removed(self._driver, removed, files)}
         own_roots = {
             path
@@ -195,7 +196,7 @@ class Transaction:
         if above is None:
             return self.plan(pods, {before.uid})
         desired = {**above, **self._desired.pod_cgroups(pods[before.uid])}
-        files = files_to_read(desired, self._driver.version)
+        files = files_to_read(desired, self._driver.version, io=self._io)
         snapshot = observe(self._driver, desired, files)
         plan = reconcile(desired, snapshot, lacking=self._lacking(files), page_size=self._page_size)
         return Planned(plan, desired, snapshot)
@@ -204,7 +205,7 @@ class Transaction:
         """Remove these cgroups and restore the values that were changed in reserved cgroups."""
         driver, state = self._driver, self._state
         reserved = {path: DesiredCgroup("reserved", path, files) for path, files in state.original.items()}
-        desired_files = files_to_read({**reserved, **self._desired.cgroups(state.pods)}, driver.version)
+        desired_files = files_to_read({**reserved, **self._desired.cgroups(state.pods)}, driver.version, io=self._io)
         files = sorted({*desired_files, *every_file(driver.version)})
         snapshot = {**observe_removed(driver, removed, files), **observe(driver, reserved, files)}
         present = {path: cgroup for path, cgroup in reserved.items() if path in snapshot}

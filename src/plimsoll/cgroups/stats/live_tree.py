@@ -27,8 +27,12 @@ from plimsoll.codec.kernel.files import cpu_max, flat_keyed, number_or_max, proc
 from plimsoll.linux.cgroup_files import CgroupMount, Directory, open_beneath
 from plimsoll.linux.processes import oom_score_adj, stat
 from plimsoll.linux.taskstats import Taskstats
+from plimsoll.rules.blockio.entries import TARGET
+from plimsoll.rules.blockio.files import IO_LATENCY_FILE, IO_MAX_FILE, KEYED_FILES, THROTTLE_V1, WEIGHT_FILES, lines_of
+from plimsoll.rules.cgroups.rounding import kept
 from plimsoll.rules.cgroups.view import (
     CpuUsageView,
+    IoView,
     MemoryParts,
     MemoryUsageView,
     Standing,
@@ -115,7 +119,12 @@ FILES_V1 = (
     *("pids.current", "pids.max"),
     *PRESSURE_FILES,
 )
+# Shown where they differ from the default; a kernel without them is no news.
+IO_FILES_V2 = ("io.bfq.weight", "io.weight", *KEYED_FILES[2])
+IO_FILES_V1 = ("blkio.bfq.weight", *KEYED_FILES[1])
 PAUSE = "pause"
+DEFAULT_IO_WEIGHT = 100
+_IO_FILES = (*IO_FILES_V2, *IO_FILES_V1)
 _KERNEL_PARTS = ("kernel_stack", "pagetables", "percpu", "sock", "slab")
 
 _LEAF_LINKS = 2  # `.` and the parent's entry; each child adds one
@@ -135,7 +144,8 @@ def live_tree(driver: CgroupDriver, root: str, depth: int | None = None) -> dict
     Cgroups more than `depth` levels below are listed without figures.
     """
     deepest = None if depth is None else _level(root) + depth
-    texts = tree_texts(driver, root, files_of(driver), deepest)
+    files = (*files_of(driver), *(IO_FILES_V2 if driver.version == 2 else IO_FILES_V1))
+    texts = tree_texts(driver, root, files, deepest)
     return {path: standing(each, driver.version) for path, each in texts}
 
 
@@ -233,7 +243,21 @@ def standing(texts: Texts, version: CgroupVersion) -> Standing:
         _shares(used.pressure),
         None if events is None else events.oom_kill,
         parts=memory_parts(texts["memory.stat"], version) if "memory.stat" in texts else None,
+        io=io_view({file: texts[file].decode().strip() for file in _IO_FILES if file in texts}),
     )
+
+
+def io_view(texts: Mapping[str, str]) -> IoView | None:
+    """None where everything is at its default."""
+    weights = (int(kept(file, texts[file])) for file in WEIGHT_FILES if file in texts)
+    limits: dict[str, dict[str, int]] = {}
+    for file, key in ((IO_MAX_FILE, ""), *((file, key) for key, file in THROTTLE_V1.items())):
+        for device, values in lines_of(file, texts.get(file, "")).items():
+            limits.setdefault(device, {}).update({key or name: int(amount) for name, amount in values.items()})
+    latency = lines_of(IO_LATENCY_FILE, texts.get(IO_LATENCY_FILE, ""))
+    targets = {device: int(values[TARGET]) for device, values in latency.items()}
+    weight = next((weight for weight in weights if weight != DEFAULT_IO_WEIGHT), None)
+    return IoView(weight, limits, targets) if weight is not None or limits or targets else None
 
 
 def memory_parts(stat: bytes, version: CgroupVersion) -> MemoryParts:

@@ -54,8 +54,9 @@ def live(names: tuple[str, ...], options: Mapping[str, Any], *, all_nodes: bool)
         name = str(document["metadata"]["name"])
         config = asked.configs.get(name)
         kubelet = KubeletFacts(config, "/configz", True, version=_version(document)) if config else None
-        record = _record(kubelet, options) if is_here(document) else NodeRecord(kubelet=kubelet, unread=_unread())
+        record = node_record(kubelet, options) if is_here(document) else NodeRecord(kubelet=kubelet, unread=_unread())
         gathered.pod_documents += asked.pods[name]
+        gathered.notes += _attached_note(record)
         gathered.nodes.append(
             NodeEvidence(name, record, from_document(document, Node), _pods(asked.pods[name], gathered.notes))
         )
@@ -69,7 +70,8 @@ def by_socket(path: str, options: Mapping[str, Any]) -> Gathered:
     documents = listed_pods(path)
     gathered = Gathered(pod_documents=documents)
     name = str(next((pod["spec"].get("nodeName") for pod in documents if pod.get("spec")), "") or os.uname().nodename)
-    record = _record(None, {**options, "profile": options["profile"] or SOCKET_SINCE})
+    record = node_record(None, {**options, "profile": options["profile"] or SOCKET_SINCE})
+    gathered.notes += _attached_note(record)
     gathered.nodes.append(NodeEvidence(name, record, None, _pods(documents, gathered.notes)))
     return gathered
 
@@ -83,13 +85,13 @@ def kubelet_kubeconfig() -> Path | None:
 
 def _alone(problem: str, options: Mapping[str, Any]) -> Gathered:
     """No API: the machine alone. Most rules cannot tell, and say why."""
-    record = _record(None, options)
+    record = node_record(None, options)
     unread = {**record.unread, "pods": f"no pods: {problem}", "node": f"no Node object: {problem}"}
     record = msgspec.structs.replace(record, unread=unread)
     return Gathered([NodeEvidence(os.uname().nodename, record)])
 
 
-def _record(kubelet: KubeletFacts | None, options: Mapping[str, Any]) -> NodeRecord:
+def node_record(kubelet: KubeletFacts | None, options: Mapping[str, Any]) -> NodeRecord:
     from plimsoll.audit.record import this_node
 
     if options["config_file"]:
@@ -124,6 +126,11 @@ def is_here(node: JsonObject) -> bool:
     if info.get("bootID"):
         return bool(own) and str(info["bootID"]) == own
     return str(node["metadata"]["name"]) == os.uname().nodename.lower()
+
+
+def _attached_note(record: NodeRecord) -> list[str]:
+    count = sum(len(files) for files in record.attached.values())
+    return [f"{count} control files have values of `plimsoll attach`: they are no differences"] if count else []
 
 
 def _version(node: JsonObject) -> str:

@@ -12,6 +12,7 @@ from plimsoll.cli import console
 from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
+from plimsoll.rules.blockio.policy import io_errors
 from plimsoll.rules.cgroups.desired import Workload, defaulted_on, defaulted_workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
 from plimsoll.rules.node.node_config import NodeConfig
@@ -136,7 +137,8 @@ def sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest]
     good, problems = [], list(inputs.problems)
     for given in inputs.pods:
         desired = defaulted_on(given.pod, setting)
-        wrong = refused(given, desired, setting.policy.gates)
+        policy = setting.policy
+        wrong = refused(given, desired, policy.gates, io_errors(desired, policy.io, policy.cgroup_version))
         problems += wrong
         if not wrong:
             good.append(msgspec.structs.replace(given, pod=desired))

@@ -18,7 +18,13 @@ from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import DOCUMENTED
 from plimsoll.rules.resources.files import controller_of
 
-_OPTIONAL = ("hugetlb.", "memory.swap.", "memory.memsw.")  # the kernel may lack them or refuse the value
+_OPTIONAL = (
+    "hugetlb.",
+    "memory.swap.",
+    "memory.memsw.",
+    "io.",
+    "blkio.",
+)  # the kernel may lack them or refuse the value
 _V2_CONTROLLERS = ("cpuset", "cpu", "io", "memory", "hugetlb", "pids")
 
 
@@ -62,8 +68,11 @@ def _made(cgroup: Cgroup, pod: str, setting: NodeConfig) -> Iterator[str]:
         hierarchy = "" if version == 2 else f"/{controller_of(file.name)}"
         if file.reason.note.startswith(DOCUMENTED):
             yield f"# {file.name}: {file.reason.note}"
-        line = f"echo {shlex.quote(str(file.value))} > {_quoted(f'{hierarchy}{path}/{file.name}')}"
-        yield f"{line} || true  # not in every kernel" if file.name.startswith(_OPTIONAL) else line
+        for text in str(file.value).splitlines():  # a file with one line per device takes one device per write
+            line = f"echo {shlex.quote(text)} > {_quoted(f'{hierarchy}{path}/{file.name}')}"
+            if text.startswith("/dev/"):
+                line = f"# with MAJOR:MINOR of {text.split()[0]}: {line}"
+            yield f"{line} || true  # not in every kernel" if file.name.startswith(_OPTIONAL) else line
     if cgroup.oom_score_adj is not None:
         yield f"# for each of its processes: echo {cgroup.oom_score_adj} > /proc/PID/oom_score_adj"
     for child in cgroup.children:

@@ -20,6 +20,7 @@ from plimsoll.cli.node.machine import finished, live_options, opened
 from plimsoll.cli.terminal import inert
 from plimsoll.errors import PlimsollError
 from plimsoll.node.machine import LiveNode
+from plimsoll.rules.blockio.policy import io_errors
 from plimsoll.rules.model.objects import Pod
 
 if TYPE_CHECKING:
@@ -162,7 +163,8 @@ def _pods(files: Sequence[str], live: LiveNode) -> list[Pod]:
     """The pods of the files as an API server would store them: with defaults, valid, each with a uid."""
     from plimsoll.cli.manifests import stored_inputs
 
-    inputs = stored_inputs(files, live.setting.policy.gates)
+    policy = live.setting.policy
+    inputs = stored_inputs(files, policy.gates, also=lambda pod: io_errors(pod, policy.io, policy.cgroup_version))
     if not inputs.pods:
         raise console.CommandError("no pods found in " + ", ".join(files))
     pods = [_with_uid(given.pod, given.found.title) for given in inputs.pods]

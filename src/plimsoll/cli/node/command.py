@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.cli import console
-from plimsoll.cli.node.machine import finished, live_options, node_name, opened
+from plimsoll.cli.node.machine import described, finished, live_options, node_name, opened
 from plimsoll.cli.parameters import log_level, log_options
 from plimsoll.cli.terminal import Paint, colourful, echo_json
 from plimsoll.linux.files.state_dir import state_home
@@ -95,10 +95,10 @@ def node(context: console.Context, /, **options: Any) -> None:
     import asyncio
 
     level = log_level(options)
-    asyncio.run(_run(opened(options), options, level))
+    asyncio.run(_run(opened(options), options, described(options, context.given), level))
 
 
-async def _run(live: LiveNode, options: dict[str, Any], level: int) -> None:
+async def _run(live: LiveNode, options: dict[str, Any], description: dict[str, Any], level: int) -> None:
     from plimsoll.cli.daemon import allow_many_files, host_and_port, stop_event
     from plimsoll.linux.files.state_dir import default_state
     from plimsoll.logs import log_to_stderr
@@ -123,6 +123,7 @@ async def _run(live: LiveNode, options: dict[str, Any], level: int) -> None:
         keep_images=options["keep_images"],
         allow_move_system_processes=options["allow_move"],
         end_pods=options["end_pods"],
+        described=description,
     )
     await run_node(live, agent_options, stop, console.echo)
 
@@ -161,15 +162,20 @@ def setup(output: str, dry_run: bool, **options: Any) -> None:
 @node.command(short_help="Show the state of the cgroups, and what differs.")
 @live_options
 @_OUTPUT
-def status(output: str, **options: Any) -> int:
+@console.pass_context
+def status(context: console.Context, /, output: str, **options: Any) -> int:
     """Show whether the cgroups are set up, what differs from the desired state, and what this machine does not support.
 
-    Changes nothing. Exit code 1 if something differs or a change is incomplete.
+    An option that you do not give is that of the node agent that runs with the state directory. Changes nothing. Exit
+    code 1 if something differs or a change is incomplete.
     """
     from plimsoll.cgroups.drivers.detect import CgroupsUnusableError
-    from plimsoll.node.agent_lock import why_unenforced
+    from plimsoll.node.agent_lock import options_of_agent, why_unenforced
 
     home = options["state_dir"] or state_home(dict(os.environ), os.geteuid())
+    if not options["simulate"]:
+        of_agent = options_of_agent(home) or {}
+        options |= {name: value for name, value in of_agent.items() if name not in context.given}
     unenforced = why_unenforced(home)
     try:
         live = opened(options)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from plimsoll.cli import console
-from plimsoll.cli.node_options import NodeQuestion, node_options
+from plimsoll.cli.node_options import NodeQuestion, is_description, node_options
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.files.state_dir import private_directory, state_home
 from plimsoll.node.machine import LiveNode, query_runtime
@@ -61,6 +61,15 @@ def live_options(command: Command) -> Command:
     return node_options(command)
 
 
+def described(options: dict[str, Any], given: frozenset[str]) -> dict[str, Any]:
+    """The options that describe the node and were given, in a form that another command can read."""
+    return {
+        name: os.path.abspath(value) if name.endswith("_file") else value
+        for name, value in options.items()
+        if name in given and is_description(name)
+    }
+
+
 def opened(options: dict[str, Any]) -> LiveNode:
     """Open the node that the options describe. Raises if cgroups cannot be used, with what to do."""
     from plimsoll.cgroups.engine.manager import CgroupManager
@@ -96,6 +105,11 @@ def opened(options: dict[str, Any]) -> LiveNode:
     setting, notes = question.setting(**changed)
     notes += [warning] if warning else []
     files = open_cgroupfs(found)
+    if setting.policy.io is not None:
+        from plimsoll.node.resources.block_io import on_this_machine
+
+        setting, io_notes = on_this_machine(setting, files, by_runtime=runtime is not None)
+        notes += io_notes
     driver: CgroupDriver = files
     if setting.driver == "systemd":
         from plimsoll.cgroups.drivers.systemd import SystemdCgroups

@@ -14,9 +14,11 @@ from plimsoll.cgroups.drivers.detect import Hierarchies, open_cgroupfs, this_hos
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cgroups.stats.live_tree import files_of, live_tree, sandboxes, task_states
 from plimsoll.cli import console
+from plimsoll.cli.node.owned import owned_here, with_owners
 from plimsoll.cli.node.tree_print import Picture, lines
 from plimsoll.cli.parameters import interval_option, names_state_option, pods_option
 from plimsoll.cli.terminal import Paint, colourful, echo_json, hanging, inert, screen_width
+from plimsoll.codec.owners import Key, Owned
 from plimsoll.errors import PlimsollError, StructuredError
 from plimsoll.linux.files.state_dir import state_home
 from plimsoll.linux.machine import this_machine
@@ -82,7 +84,8 @@ def tree(
 
     USED is the working set, CACHE is memory that the kernel can reclaim. CPU USED is the number of CPUs in use now,
     measured for 0.1 s. THROTTLED is the share of CPU periods in which the CPU limit stopped the cgroup. PRESSURE is the
-    share of the last 10 s in which some task stalled.
+    share of the last 10 s in which some task stalled. OWNS are the exclusive CPUs, memory and devices of a container.
+    IO WEIGHT and IO MAX are shown where they are not at the kernel's default.
     """
     if watch and output != "text":
         raise console.UsageError("--watch shows text: it cannot be combined with -o")
@@ -95,9 +98,10 @@ def tree(
             from plimsoll.cli.live.session import live
             from plimsoll.cli.node.tree_watch import TreeView
 
-            shown = TreeView(driver, root, known_names(files, state_dir), depth, with_tasks)
+            shown = TreeView(driver, root, known_names(files, state_dir), depth, with_tasks, owned_here(state_dir))
             return live(shown, interval)
-        view = snapshot(driver, root, known_names(files, state_dir), depth=depth, with_tasks=with_tasks)
+        names, owned = known_names(files, state_dir), owned_here(state_dir)
+        view = snapshot(driver, root, names, depth=depth, with_tasks=with_tasks, owned=owned)
         if against is not None:
             view = msgspec.structs.replace(view, notes=differences(driver, view, _explained(against, driver)))
     except NoPodsError:
@@ -211,8 +215,9 @@ def snapshot(
     depth: int | None = None,
     with_tasks: bool = False,
     before: TreeSnapshot | None = None,
+    owned: Mapping[Key, Owned] | None = None,
 ) -> TreeSnapshot:
-    """CPU rates are those since `before`, or of a short sample."""
+    """CPU rates are those since `before`, or of a short sample. `owned`: what containers own exclusively."""
     if before is None:
         first, first_s = live_tree(driver, root, depth), time.monotonic()
         time.sleep(CPU_SAMPLE_S)
@@ -230,6 +235,8 @@ def snapshot(
             for path, tasks in states.items()
             if path in standings
         }
+    if owned:
+        standings = with_owners(standings, rows, owned, names.containers)
     kinds = [owner.kind for owner in owners.values()]
     return TreeSnapshot(
         driver.version,

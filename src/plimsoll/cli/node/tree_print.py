@@ -130,7 +130,10 @@ def _columns(picture: Picture) -> list[TreeColumn]:
         TreeColumn("CPU LIMIT", _cpu_limit, 40),
         TreeColumn("THROTTLED", _throttled, 60),
         TreeColumn("PRESSURE", _pressure, 50, right=False),
+        TreeColumn("OWNS", _owns, 47, right=False),
         TreeColumn("PIDS", _pids, 20),
+        TreeColumn("IO WEIGHT", _io_weight, 12),
+        TreeColumn("IO MAX", _io_max, 14, right=False),
         TreeColumn("OOM", _oom_kills, 70),
     ]
     if picture.with_tasks:
@@ -228,6 +231,30 @@ def _pids(branch: Branch, standing: Standing) -> Cell:
         return NOTHING
     limit = f" / {standing.pids_max}" if standing.pids_max is not None else ""
     return [(f"{standing.pids}{limit}", ())]
+
+
+def _owns(branch: Branch, standing: Standing) -> Cell:
+    return [(", ".join(map(inert, standing.owns)), ())] if standing.owns else NOTHING
+
+
+def _io_weight(branch: Branch, standing: Standing) -> Cell:
+    weight = None if standing.io is None else standing.io.weight
+    return NOTHING if weight is None else [(str(weight), ())]
+
+
+def _io_max(branch: Branch, standing: Standing) -> Cell:
+    """`w 10.0 MiB/s`; with a device only where several have a limit."""
+    if standing.io is None:
+        return NOTHING
+    several = len(standing.io.limits.keys() | standing.io.targets.keys()) > 1
+    words = []
+    for device in sorted(standing.io.limits.keys() | standing.io.targets.keys()):
+        for key, amount in standing.io.limits.get(device, {}).items():
+            shown = f"{human_bytes(amount)}/s" if key.endswith("bps") else f"{amount}/s"
+            words.append(f"{device} {key[0]} {shown}" if several else f"{key[0]} {shown}")
+        if target := standing.io.targets.get(device):
+            words.append(f"{device} latency {target / 1000:g} ms" if several else f"latency {target / 1000:g} ms")
+    return [(", ".join(words), ())] if words else NOTHING
 
 
 def _oom_kills(branch: Branch, standing: Standing) -> Cell:

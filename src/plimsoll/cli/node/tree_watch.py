@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver
 from plimsoll.cli.node.tree import TreeSnapshot, snapshot, tree_lines
 from plimsoll.cli.terminal import Paint, colourful
+from plimsoll.codec.owners import Key, Owned
 from plimsoll.rules.cgroups.view import Names
 
 KEYS = "q leave  ↑ ↓ scroll"
@@ -14,16 +15,28 @@ KEYS = "q leave  ↑ ↓ scroll"
 
 class TreeView:
     def __init__(
-        self, driver: CgroupDriver, root: str, names: Names, depth: int | None = None, with_tasks: bool = False
+        self,
+        driver: CgroupDriver,
+        root: str,
+        names: Names,
+        depth: int | None = None,
+        with_tasks: bool = False,
+        owned: Mapping[Key, Owned] | None = None,
     ) -> None:
-        self._driver, self._root, self._names = driver, root, names
+        self._driver, self._root, self._names, self._owned = driver, root, names, owned
         self._depth, self._with_tasks = depth, with_tasks
         self._paint = Paint(colourful())
         self._shown: TreeSnapshot | None = None
 
     def refresh(self) -> None:
         self._shown = snapshot(
-            self._driver, self._root, self._names, depth=self._depth, with_tasks=self._with_tasks, before=self._shown
+            self._driver,
+            self._root,
+            self._names,
+            depth=self._depth,
+            with_tasks=self._with_tasks,
+            before=self._shown,
+            owned=self._owned,
         )
 
     def head(self, width: int) -> Sequence[str]:

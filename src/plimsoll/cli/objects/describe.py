@@ -13,6 +13,7 @@ from plimsoll.cli import console
 from plimsoll.cli.client import ClusterClient, answered, cluster_options
 from plimsoll.cli.objects.completion import ObjectWords
 from plimsoll.cli.objects.files import file_options
+from plimsoll.cli.objects.owners import owner_lines
 from plimsoll.cli.objects.selection import listed, named, selector_options
 from plimsoll.cli.printers import message, when
 from plimsoll.cli.terminal import hanging, inert, table
@@ -38,13 +39,19 @@ _NOT_LISTED = ("apiVersion", "kind", "metadata")
 
 
 def described(
-    kind: str, document: JsonObject, events: Sequence[JsonObject] | None, pods: Sequence[JsonObject], now_s: float
+    kind: str,
+    document: JsonObject,
+    events: Sequence[JsonObject] | None,
+    pods: Sequence[JsonObject],
+    now_s: float,
+    owners: Sequence[str] = (),
 ) -> Iterator[str]:
-    """`events` is None if they are not shown."""
+    """`events` is None if they are not shown. `owners`: lines about what the pods of a node own."""
     if kind == "Pod":
         yield from _pod(document, now_s)
     elif kind == "Node":
         yield from _node(document, pods, now_s)
+        yield from owners
     else:
         yield from _heading(document, now_s)
         yield _field("Kind", kind)
@@ -376,7 +383,8 @@ async def _describe(cluster: ClusterClient, words: tuple[str, ...], options: dic
         pods = await _pods_of(cluster, document) if kind.kind == "Node" else []
         if printed:
             console.echo("\n")
-        for line in described(kind.kind, document, events, pods, time.time()):
+        owners = await owner_lines(cluster, document) if kind.kind == "Node" else ()
+        for line in described(kind.kind, document, events, pods, time.time(), owners):
             console.echo(line)
         printed = True
     if not printed:

@@ -186,20 +186,8 @@ def exec_(pod: str, command: tuple[str, ...], container: str, with_input: bool, 
     return answered(options, lambda cluster: executed(cluster, session))
 
 
-@console.command("attach")
-@cluster_options
-@console.option("-c", "--container", default="", help="The container. [default: the only one]")
-@console.option("-i", "--stdin", "with_input", is_flag=True, help="Pass standard input to the container.")
-@console.option("-t", "--tty", is_flag=True, help="The container has a terminal; needs -i and a local terminal.")
-@console.argument("pod", type=PodName(), metavar="POD")
-def attach(pod: str, container: str, with_input: bool, tty: bool, **options: Any) -> int:
-    """Attach to the process of a running container: its output from now on and, with -i, its input.
-
-    \b
-    Examples:
-      plimsoll attach web
-      plimsoll attach -it shell
-    """
+def attached_to(pod: str, *, container: str, with_input: bool, tty: bool, **options: Any) -> int:
+    """`plimsoll attach POD`: the output of the container's process from now on and, with input, its input."""
     session = ExecOptions(pod, container, (), with_input, _may_be_raw(tty, with_input))
     return answered(options, lambda cluster: executed(cluster, session))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from plimsoll.cli import console
-from plimsoll.cli.parameters import log_level, log_options, profile_option
+from plimsoll.cli.parameters import DurationParam, log_level, log_options, profile_option
 from plimsoll.linux.files.state_dir import default_state
 
 if TYPE_CHECKING:
@@ -78,6 +78,21 @@ _STORE_KEY = console.option(
     help="An AdmissionConfiguration: defaults and exemptions of PodSecurity.",
 )
 @console.option(
+    "--approve-serving-certificates",
+    "approves_serving",
+    is_flag=True,
+    help="Approve the serving certificates that nodes request for their own names and addresses.",
+)
+@console.option(
+    "--event-ttl",
+    "event_ttl_s",
+    metavar="DURATION",
+    type=DurationParam(),
+    default="1h",
+    show_default=True,
+    help="How long an event is kept after it was last observed.",
+)
+@console.option(
     "--store",
     metavar="URL",
     default="",
@@ -143,6 +158,8 @@ async def run(
     service_cluster_ip_range: str = "10.96.0.0/12",
     service_node_port_range: str = "30000-32767",
     admission_config: Path | None = None,
+    approves_serving: bool = False,
+    event_ttl_s: float = 3600.0,
     while_stdin: bool = False,
     advertise_address: str = "",
     store: str = "",
@@ -169,6 +186,8 @@ async def run(
     from plimsoll.rules.profile import profile_named
 
     host, port = host_and_port(listen)
+    if event_ttl_s <= 0:
+        raise console.UsageError("--event-ttl must be positive")
     ranges = service_ranges(service_cluster_ip_range, service_node_port_range)
     profile = profile_named(profile_name)
     read = reading(None, profile, {"featureGates": feature_gates} if feature_gates else {})
@@ -193,6 +212,8 @@ async def run(
             scheduler=scheduler,
             audit=audit,
             services=ranges,
+            approves_serving=approves_serving,
+            event_ttl_s=event_ttl_s,
             pod_security=PodSecurity() if admission_config is None else _pod_security(admission_config),
             etcd=None if shared is None else shared.location,
             added=() if shared is None else (shared.service,),

@@ -15,6 +15,7 @@ from plimsoll.api.handlers.accounts import account_handlers
 from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.handlers.reviews import REVIEWS
 from plimsoll.api.machinery.audit import Audit
+from plimsoll.api.machinery.cluster import DEFAULT_LIMITS, Limits
 from plimsoll.api.machinery.users import NODE_PREFIX
 from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
@@ -48,6 +49,8 @@ def control_plane(
     services: ServiceRanges = DEFAULT_RANGES,
     pod_security: PodSecurity = DEFAULT_POD_SECURITY,
     etcd: Location | None = None,
+    approves_serving: bool = False,
+    event_ttl_s: float = DEFAULT_LIMITS.event_ttl_s,
     added: Sequence[Service] = (),
 ) -> App:
     calls = NodeCalls(authority)
@@ -75,7 +78,7 @@ def control_plane(
             handlers={
                 **REVIEWS,
                 **account_handlers(credentials),
-                **certificate_requests(authority),
+                **certificate_requests(authority, approves_serving=approves_serving),
                 **metrics.handlers(),
             },
             streamers={
@@ -96,6 +99,7 @@ def control_plane(
             pod_security=pod_security,
             reserve_bytes=RESERVE_BYTES,
             etcd=etcd,
+            limits=Limits(event_ttl_s=event_ttl_s),
         )
     )
 

@@ -19,8 +19,10 @@ from plimsoll.codec.cel.syntax import (
     ListOf,
     Literal,
     MapOf,
+    MessageOf,
     Node,
     Select,
+    dotted,
 )
 from plimsoll.codec.cel.types import (
     BOOL,
@@ -102,6 +104,14 @@ _LINEAR = frozenset(
 _LISTS = frozenset(["isSorted", "sum", "min", "max", "indexOf", "lastIndexOf", "@in", "distinct", "sort", "reverse"])
 
 
+PATCHES = "@patches"  # among the variables of expressions that may use `Object{…}` and `JSONPatch{…}`
+_PATCH_FIELDS = {"op": STRING, "path": STRING, "from": STRING, "value": DYN}
+
+
+def patch_type(name: str) -> Type:
+    return Type("object", fields=lambda _: DYN, shown=name)
+
+
 class Checked(msgspec.Struct, frozen=True):
     type: Type
     cost: int
@@ -147,6 +157,8 @@ class _Checker:
                 values = [self.visit(value, scope) for _, value, _ in node.entries]
                 type_ = map_of(joined([each.type for each in keys]), joined([each.type for each in values]), len(keys))
                 return Checked(type_, 30 + sum(each.cost for each in keys + values))
+            case MessageOf():
+                return self._message(node, scope)
             case Bind():
                 value = self.visit(node.value, scope)
                 body = self.visit(node.body, {**scope, node.name: value.type})
@@ -154,6 +166,29 @@ class _Checker:
             case Fold():
                 return self._fold(node, scope)
         raise AssertionError(node)
+
+    def _message(self, node: MessageOf, scope: dict[str, Type]) -> Checked:
+        """`Object` and the types below it, and `JSONPatch`, where the expression makes patches."""
+        is_object = node.name.split(".")[0] == "Object"
+        if PATCHES not in scope or not (is_object or node.name == "JSONPatch"):
+            return self.refuse(node, f"undeclared reference to '{node.name}' (in container '')")
+        cost = 40
+        for name, value, optional in node.fields:
+            found = self.visit(value, scope)
+            cost += found.cost
+            type_ = found.type
+            if optional and type_.name == "optional":
+                type_ = type_.params[0] if type_.params else DYN
+            inner = type_.params[0] if type_.name == "list" and type_.params else type_
+            if is_object and inner.shown.split(".")[0] != "Object":
+                continue
+            if not is_object and name not in _PATCH_FIELDS:
+                self.refuse(node, f"undefined field '{name}'")
+                continue
+            wanted = f"{node.name}.{name}" if is_object else str(_PATCH_FIELDS[name])
+            if inner.shown != wanted if is_object else not fits(_PATCH_FIELDS[name], type_, {}):
+                self.refuse(value, f"expected type of field '{name}' is '{wanted}' but provided type is '{inner}'")
+        return Checked(patch_type(node.name), cost)
 
     def _ident(self, node: Ident, scope: dict[str, Type]) -> Checked:
         if node.name in scope:
@@ -213,7 +248,7 @@ class _Checker:
                 return self._no_overload(node, name, types, is_method=False)
             return Checked(BOOL, cost)
         overloads = FUNCTIONS.get(name)
-        if overloads is None:
+        if overloads is None or (name.startswith("jsonpatch.") and PATCHES not in scope):
             return self.refuse(node, f"undeclared reference to '{name}' (in container '')")
         is_method = bool(targets)
         results = []
@@ -286,17 +321,6 @@ class _Checker:
             case "transformMapEntry":
                 return Checked(body.type if body.type.name == "map" else map_of(DYN, DYN), cost)
         return Checked(list_of(body.type, type_.longest), cost)
-
-
-def dotted(node: Node) -> str:
-    """`a.b.c` of plain names; empty for anything else."""
-    parts = []
-    while isinstance(node, Select) and not node.test and not node.optional:
-        parts.append(node.field)
-        node = node.operand
-    if not isinstance(node, Ident):
-        return ""
-    return ".".join([node.name, *reversed(parts)])
 
 
 def longest(type_: Type) -> int:

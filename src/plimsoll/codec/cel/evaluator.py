@@ -10,9 +10,8 @@ from collections.abc import Callable
 from typing import Any
 
 from plimsoll.codec.cel.authorizer import request_resource
-from plimsoll.codec.cel.checker import dotted
 from plimsoll.codec.cel.overloads import FUNCTIONS, Overload, matching
-from plimsoll.codec.cel.syntax import Bind, Call, Fold, Ident, ListOf, Literal, MapOf, Node, Select
+from plimsoll.codec.cel.syntax import Bind, Call, Fold, Ident, ListOf, Literal, MapOf, MessageOf, Node, Select, dotted
 from plimsoll.codec.cel.values import (
     NONE,
     CostError,
@@ -77,6 +76,8 @@ def evaluator(node: Node, scope: frozenset[str], names: dict[int, str]) -> Evalu
             return _list(node, scope, names)
         case MapOf():
             return _map(node, scope, names)
+        case MessageOf():
+            return _message(node, scope, names)
         case Bind():
             value_of = evaluator(node.value, scope, names)
             body = evaluator(node.body, scope | {node.name}, names)
@@ -294,6 +295,23 @@ def _map(node: MapOf, scope: frozenset[str], names: dict[int, str]) -> Evaluate:
                 found[key] = value
             elif value.is_set:
                 found[key] = value.value
+        return found
+
+    return run
+
+
+def _message(node: MessageOf, scope: frozenset[str], names: dict[int, str]) -> Evaluate:
+    parts = [(field, evaluator(value, scope, names), optional) for field, value, optional in node.fields]
+
+    def run(frame: Frame) -> dict[str, Any]:
+        frame.spend(40)
+        found: dict[str, Any] = {}
+        for field, value_of, optional in parts:
+            value = value_of(frame)
+            if not optional:
+                found[field] = value
+            elif value.is_set:
+                found[field] = value.value
         return found
 
     return run

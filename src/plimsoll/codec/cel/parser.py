@@ -15,9 +15,11 @@ from plimsoll.codec.cel.syntax import (
     ListOf,
     Literal,
     MapOf,
+    MessageOf,
     Node,
     Select,
     children,
+    dotted,
 )
 
 MAX_TEXT = 100_000
@@ -168,7 +170,10 @@ class _Parser:
         return Ident(name.at, name.text)
 
     def members(self, node: Node) -> Node:
-        while (mark := self.take(".", "[")) is not None:
+        while (mark := self.take(".", "[") or (self.take("{") if dotted(node) else None)) is not None:
+            if mark.text == "{":
+                node = self._message(mark.at, dotted(node))
+                continue
             optional = self.take("?") is not None
             if mark.text == "[":
                 index = self.expression()
@@ -220,6 +225,21 @@ class _Parser:
                 self.need("}")
                 break
         return MapOf(at, tuple(entries))
+
+    def _message(self, at: int, name: str) -> Node:
+        fields: list[tuple[str, Node, bool]] = []
+        while not self.take("}"):
+            optional = self.take("?") is not None
+            field = self.token
+            if field.kind not in ("name", "quoted"):
+                raise self.unexpected("expecting IDENTIFIER")
+            self.index += 1
+            self.need(":")
+            fields.append((field.text, self.expression(), optional))
+            if not self.take(","):
+                self.need("}")
+                break
+        return MessageOf(at, name, tuple(fields))
 
     # --- macros ---
 

@@ -110,7 +110,7 @@ def policy_variables(spec: JsonObject, object_type: Type = DYN, params: Type = D
     return found
 
 
-def _with_own(
+def with_own_variables(
     spec: JsonObject, base: dict[str, Type]
 ) -> tuple[dict[str, Type], list[tuple[str, Program]], list[FieldError]]:
     """The variables that a policy declares, each of which sees those before it."""
@@ -135,7 +135,7 @@ def _with_own(
 
 def policy_errors(spec: JsonObject, object_type: Type = DYN) -> list[FieldError]:
     """Expressions that do not compile, with this type for the object."""
-    scope, _, errors = _with_own(spec, policy_variables(spec, object_type))
+    scope, _, errors = with_own_variables(spec, policy_variables(spec, object_type))
     errors += condition_errors(spec.get("matchConditions") or [], "spec.matchConditions", scope)
     for index, validation in enumerate(spec.get("validations") or []):
         path = f"spec.validations[{index}]"
@@ -149,7 +149,7 @@ def policy_errors(spec: JsonObject, object_type: Type = DYN) -> list[FieldError]
 
 def compiled_policy(spec: JsonObject) -> Policy:
     """Raises CompilationError."""
-    scope, programs, errors = _with_own(spec, policy_variables(spec))
+    scope, programs, errors = with_own_variables(spec, policy_variables(spec))
     if errors:
         raise CompilationError([])
     conditions = [
@@ -227,7 +227,8 @@ class Evaluation:
 
         return compute
 
-    def _value(self, program: Program) -> Any:
+    def value(self, program: Program) -> Any:
+        """Raises EvaluationError."""
         value, cost = program.evaluate(self._variables, min(PER_CALL_LIMIT, self._left))
         self._left -= cost
         return value
@@ -240,7 +241,7 @@ class Evaluation:
         for index, (validation, program, message_program) in enumerate(self._policy.validations):
             text = program.text.strip()
             try:
-                if self._value(program) is True:
+                if self.value(program) is True:
                     continue
             except EvaluationError as error:
                 found.append(Judged(f"expression '{text}' resulted in error: {error}", error=True, index=index))
@@ -253,7 +254,7 @@ class Evaluation:
 
     def _message(self, program: Program) -> str:
         try:
-            value = self._value(program)
+            value = self.value(program)
         except EvaluationError:
             return ""
         text = value.strip() if isinstance(value, str) else ""
@@ -263,7 +264,7 @@ class Evaluation:
         """Raises EvaluationError."""
         found = {}
         for key, program in self._policy.annotations:
-            value = self._value(program)
+            value = self.value(program)
             if isinstance(value, str) and value.strip():
                 found[key] = value[:10_240]
         return found

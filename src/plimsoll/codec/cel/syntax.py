@@ -90,6 +90,13 @@ class MapOf(Node, frozen=True, eq=False):
     entries: tuple[tuple[Node, Node, bool], ...]  # key, value, optional
 
 
+class MessageOf(Node, frozen=True, eq=False):
+    """`Object.spec{replicas: 3}`: a value of a named type."""
+
+    name: str
+    fields: tuple[tuple[str, Node, bool], ...]  # name, value, optional
+
+
 class Bind(Node, frozen=True, eq=False):
     """`cel.bind(name, value, body)`."""
 
@@ -123,6 +130,8 @@ def children(node: Node) -> list[Node]:
             return list(node.items)
         case MapOf():
             return [each for key, value, _ in node.entries for each in (key, value)]
+        case MessageOf():
+            return [value for _, value, _ in node.fields]
         case Bind():
             return [node.value, node.body]
         case Fold():
@@ -140,3 +149,14 @@ def names_in(node: Node) -> set[str]:
             found.add(each.name)
         stack += children(each)
     return found
+
+
+def dotted(node: Node) -> str:
+    """`a.b.c` of plain names; empty for anything else."""
+    parts = []
+    while isinstance(node, Select) and not node.test and not node.optional:
+        parts.append(node.field)
+        node = node.operand
+    if not isinstance(node, Ident):
+        return ""
+    return ".".join([node.name, *reversed(parts)])

@@ -1,13 +1,13 @@
-"""The validity period of an X.509 certificate, read from its bytes: all that the agent must know of its own.
+"""The validity period and the common name of an X.509 certificate, read from its bytes.
 
-A certificate is nested DER: { tbs { [0] version, serial, algorithm, issuer, validity { from, to } … } … }.
+A certificate is nested DER: { tbs { [0] version, serial, algorithm, issuer, validity { from, to }, subject … } … }.
 Times are `YYMMDDhhmmssZ` (UTCTime) or `YYYYMMDDhhmmssZ` (GeneralizedTime).
+A subject is a list of sets of { type, text }.
 """
 
 from __future__ import annotations
 
 import base64
-import binascii
 import re
 
 from plimsoll.errors import PlimsollError
@@ -15,6 +15,7 @@ from plimsoll.rules.timestamps import unix_seconds
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----(.+?)-----END CERTIFICATE-----", re.DOTALL)
 _SEQUENCE, _VERSION, _UTC_TIME, _GENERALIZED_TIME = 0x30, 0xA0, 0x17, 0x18
+_COMMON_NAME = b"\x55\x04\x03"  # 2.5.4.3
 _TIME = re.compile(r"(\d{4})(\d\d)(\d\d)(\d\d)(\d\d)(\d\d)Z", re.ASCII)
 
 
@@ -24,22 +25,43 @@ class CertificateFormatError(PlimsollError):
 
 def validity(pem: bytes) -> tuple[int, int]:
     """notBefore and notAfter of the first certificate in the text, in seconds since 1970."""
+    try:
+        _, both, _ = _element(_from_validity(pem), _SEQUENCE)
+        begin, rest = _time(both)
+        end, _ = _time(rest)
+    except (IndexError, ValueError) as error:
+        raise CertificateFormatError(f"not a readable certificate: {error}") from None
+    return begin, end
+
+
+def common_name(pem: bytes) -> str:
+    """Of the subject of the first certificate in the text; "" where it has none."""
+    try:
+        _, _, rest = _element(_from_validity(pem), _SEQUENCE)
+        _, names, _ = _element(rest, _SEQUENCE)
+        while names:
+            _, name, names = _element(names)
+            _, pair, _ = _element(name, _SEQUENCE)
+            _, kind, rest = _element(pair)
+            if kind == _COMMON_NAME:
+                return _element(rest)[1].decode()
+    except (IndexError, ValueError) as error:
+        raise CertificateFormatError(f"not a readable certificate: {error}") from None
+    return ""
+
+
+def _from_validity(pem: bytes) -> bytes:
+    """The certificate's data from its validity period on."""
     found = _PEM.search(pem)
     if found is None:
         raise CertificateFormatError("it contains no certificate")
-    try:
-        _, certificate, _ = _element(base64.b64decode(found[1]), _SEQUENCE)
-        _, rest, _ = _element(certificate, _SEQUENCE)
-        if rest[:1] == bytes([_VERSION]):
-            _, _, rest = _element(rest)
-        for _ in range(3):  # serial number, signature algorithm, issuer
-            _, _, rest = _element(rest)
-        _, both, _ = _element(rest, _SEQUENCE)
-        begin, rest = _time(both)
-        end, _ = _time(rest)
-    except (IndexError, ValueError, binascii.Error) as error:
-        raise CertificateFormatError(f"not a readable certificate: {error}") from None
-    return begin, end
+    _, certificate, _ = _element(base64.b64decode(found[1]), _SEQUENCE)
+    _, rest, _ = _element(certificate, _SEQUENCE)
+    if rest[:1] == bytes([_VERSION]):
+        _, _, rest = _element(rest)
+    for _ in range(3):  # serial number, signature algorithm, issuer
+        _, _, rest = _element(rest)
+    return rest
 
 
 def _time(data: bytes) -> tuple[int, bytes]:

@@ -29,7 +29,6 @@ EXCEPTIONS: dict[str, tuple[Treatment, str]] = {
         "honoured",
         "by the API server, which adds the volume with the token to a new pod",
     ),
-    "core.PodSpec.enableServiceLinks": ("no effect", "no variables of Services are set; use DNS names"),
     "core.PodSpec.schedulingGroup": ("no effect", "a `Warning:` header says so; each pod is scheduled by itself"),
     "core.PodSpec.resourceClaims": (
         "refused",
@@ -89,10 +88,10 @@ class PodField(msgspec.Struct, frozen=True):
         return f"{self.struct}.{self.name}"
 
 
-def pod_fields() -> list[PodField]:
-    """Every field below a pod's spec, by struct; what is below a refused field is not listed."""
+def pod_fields(spec: type[msgspec.Struct] = RunSpec) -> list[PodField]:
+    """Every field below a pod's spec (as `spec` decodes it), by struct; what is below a refused field is not listed."""
     found: dict[str, PodField] = {}
-    for field in _walk("core.PodSpec", RunSpec, set()):
+    for field in _walk("core.PodSpec", spec, set()):
         found.setdefault(field.key, field)
     return list(found.values())
 

@@ -36,6 +36,10 @@ class PatchError(StructuredError):
     message: str
 
 
+class PatchTestError(PatchError):
+    """A `test` that does not hold."""
+
+
 def read_patch(data: bytes, *, is_list: bool = False) -> Any:
     """The JSON of a patch body: a list for RFC 6902, else an object; raises PatchError."""
     try:
@@ -206,7 +210,7 @@ class _Patching:
         holder, last = self._holder(path)
         found = holder.get(last) if isinstance(holder, dict) else holder[_key(holder, last)]
         if not _same(found, wanted):
-            raise _rejected()
+            raise PatchTestError("rejected", REJECTED)
 
     def _move(self, path: str, source: Any, *, copying: bool) -> None:
         if not isinstance(source, str):

@@ -170,6 +170,33 @@ def _message(conflicts: tuple[Conflict, ...]) -> str:
     return f"Apply failed with {len(conflicts)} conflicts: " + "\n".join(lines)
 
 
+def apply_configuration(kind: SchemaKind, live: JsonObject, applied: JsonObject) -> JsonObject:
+    """Merge the fields of a mutating admission policy, without owners. Raises ApplyError."""
+    about = {"apiVersion": kind.api_version, "kind": kind.name}
+    _check(kind, {**applied, **about})
+    shape = root_shape(kind)
+    if atomic := list(_atomic(shape, applied, "")):
+        which = ", ".join(atomic)
+        raise ApplyError(f"invalid ApplyConfiguration: may not mutate atomic arrays, maps or structs: {which}")
+    result: JsonObject = merged(shape, live, applied)
+    return result
+
+
+def _atomic(shape: Shape, value: Any, at: str) -> Iterator[str]:
+    """Where a value has a list, map or struct with one owner: setting it would remove what it does not repeat."""
+    if not isinstance(value, (dict, list)) or shape.form not in ("map", "list"):
+        return
+    if shape.atomic:
+        yield at or "."
+    if isinstance(value, dict):
+        for name, member in value.items():
+            if (inner := shape.member(name)) is not None:
+                yield from _atomic(inner, member, f"{at}.{name}")
+        return
+    for index, member in enumerate(value):
+        yield from _atomic(shape.element(), member, f"{at}[{index}]")
+
+
 def _check(kind: SchemaKind, applied: JsonObject) -> None:
     problems = list(_problems(root_shape(kind), applied, ""))
     if not problems:

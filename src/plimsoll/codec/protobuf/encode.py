@@ -26,27 +26,34 @@ def to_protobuf(api_version: str, kind: str, document: JsonObject) -> bytes:
     return _message(schema(api_version, kind).table, document)
 
 
+Numbered = tuple[tuple[int, "Field | Numbered"], ...]
+
+
 @cache
-def _by_number(name: str) -> tuple[tuple[int, Field | tuple[Field, ...]], ...]:
+def _by_number(name: str) -> Numbered:
     """Fields with their numbers, ascending; the members of an embedded message together."""
+    return _grouped([(field.number, field) for field in struct(name).fields.values() if field.number])
+
+
+def _grouped(numbered: list[tuple[tuple[int, ...], Field]]) -> Numbered:
     found: dict[int, Any] = {}
-    for field in struct(name).fields.values():
-        if len(field.number) == 1:
-            found[field.number[0]] = field
-        elif field.number:
-            found.setdefault(field.number[0], []).append(field)
-    return tuple(
-        (number, tuple(sorted(each, key=lambda field: field.number[1])) if isinstance(each, list) else each)
-        for number, each in sorted(found.items())
-    )
+    for (first, *rest), field in numbered:
+        if rest:
+            found.setdefault(first, []).append((tuple(rest), field))
+        else:
+            found[first] = field
+    return tuple((number, _grouped(each) if isinstance(each, list) else each) for number, each in sorted(found.items()))
 
 
 def _message(name: str, document: JsonObject) -> bytes:
+    return _members(_by_number(name), document)
+
+
+def _members(numbered: Numbered, document: JsonObject) -> bytes:
     parts = []
-    for number, field in _by_number(name):
+    for number, field in numbered:
         if isinstance(field, tuple):
-            embedded = b"".join(_field(each.number[1], each, document.get(each.name)) for each in field)
-            if embedded:
+            if embedded := _members(field, document):
                 parts.append(bytes_field(number, embedded))
         else:
             parts.append(_field(number, field, document.get(field.name)))

@@ -56,14 +56,17 @@ def _table(api_version: str, kind: str) -> str:
 
 
 @cache
-def _numbers(name: str) -> dict[int, Field | dict[int, Field]]:
-    """Fields by number; an embedded message has numbers of its own."""
+def _numbers(name: str) -> dict[int, Any]:
+    """Fields by number; an embedded message has numbers of its own, and may embed another."""
     found: dict[int, Any] = {}
     for field in struct(name).fields.values():
-        if len(field.number) == 1:
-            found[field.number[0]] = field
-        elif field.number:
-            found.setdefault(field.number[0], {})[field.number[1]] = field
+        if not field.number:
+            continue
+        *outer, last = field.number
+        members = found
+        for number in outer:
+            members = members.setdefault(number, {})
+        members[last] = field
     return found
 
 

@@ -144,6 +144,12 @@ authentication.UserInfo v1.UserInfo | A user.
   uid 2 string | Identity.
   groups 3 []string | Groups.
   extra 4 {[]string} | Further facts.
+certificates.ClusterTrustBundle v1.ClusterTrustBundle | Certificates of authorities that programs may trust.
+  metadata 1 meta.ObjectMeta! | Name, labels and other metadata.
+  spec 2 certificates.ClusterTrustBundleSpec! | The certificates, and whose they are.
+certificates.ClusterTrustBundleSpec v1.ClusterTrustBundleSpec | The certificates, and whose they are.
+  signerName 1 string | The signer whose certificates they are; none if absent.
+  trustBundle 2 string! required | The certificates, as PEM.
 certificates.CertificateSigningRequest v1.CertificateSigningRequest | Asks for a certificate.
   metadata 1 meta.ObjectMeta! | Name and other metadata.
   spec 2 certificates.CertificateSigningRequestSpec! | What is requested, and by whom.

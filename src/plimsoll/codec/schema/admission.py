@@ -64,6 +64,32 @@ admissionregistration.ValidatingAdmissionPolicySpec v1.ValidatingAdmissionPolicy
   auditAnnotations 5 []admissionregistration.AuditAnnotation | What is added to the audit event.
   matchConditions 6 []admissionregistration.MatchCondition merge=name map=name | Expressions that must all hold before.
   variables 7 []admissionregistration.Variable merge=name map=name | Names for expressions.
+admissionregistration.MutatingAdmissionPolicy v1.MutatingAdmissionPolicy | Expressions that change objects where a binding says so.
+  metadata 1 meta.ObjectMeta! | Name, labels and other metadata.
+  spec 2 admissionregistration.MutatingAdmissionPolicySpec! | The expressions.
+admissionregistration.MutatingAdmissionPolicySpec v1.MutatingAdmissionPolicySpec | Expressions that change objects.
+  paramKind 1 admissionregistration.ParamKind | The kind of its parameters.
+  matchConstraints 2 admissionregistration.MatchResources | Which requests concern it.
+  variables 3 []admissionregistration.Variable | Names for expressions.
+  mutations 4 []admissionregistration.Mutation | What is changed, one after the other.
+  failurePolicy 5 string/v1.FailurePolicyType* | Fail or Ignore: what happens where an expression has an error.
+  matchConditions 6 []admissionregistration.MatchCondition merge=name map=name | Expressions that must all hold before.
+  reinvocationPolicy 7 string/v1.ReinvocationPolicyType | Never, or IfNeeded: again if the object is changed later.
+admissionregistration.Mutation v1.Mutation | A change of the object.
+  patchType 2 string/v1.PatchType! required | ApplyConfiguration or JSONPatch.
+  applyConfiguration 3 admissionregistration.ApplyConfiguration | The fields to set.
+  jsonPatch 4 admissionregistration.JSONPatch | The operations of a JSON patch.
+admissionregistration.ApplyConfiguration v1.ApplyConfiguration | The fields to set.
+  expression 1 string | An expression that gives an Object.
+admissionregistration.JSONPatch v1.JSONPatch | The operations of a JSON patch.
+  expression 1 string | An expression that gives a list of JSONPatch.
+admissionregistration.MutatingAdmissionPolicyBinding v1.MutatingAdmissionPolicyBinding | Where a policy applies, with which parameters.
+  metadata 1 meta.ObjectMeta! | Name, labels and other metadata.
+  spec 2 admissionregistration.MutatingAdmissionPolicyBindingSpec! | Which policy.
+admissionregistration.MutatingAdmissionPolicyBindingSpec v1.MutatingAdmissionPolicyBindingSpec | Where a policy applies.
+  policyName 1 string | The policy.
+  paramRef 2 admissionregistration.ParamRef | Its parameters.
+  matchResources 3 admissionregistration.MatchResources | Which requests concern it, beside what the policy says.
 admissionregistration.ParamKind v1.ParamKind | The kind of parameters.
   apiVersion 1 string | Its group and version.
   kind 2 string | The kind.

@@ -182,9 +182,19 @@ KINDS: tuple[SchemaKind, ...] = (
         False,
         "certificates.CertificateSigningRequest",
     ),
+    SchemaKind(
+        "certificates.k8s.io",
+        "v1",
+        "ClusterTrustBundle",
+        "clustertrustbundles",
+        False,
+        "certificates.ClusterTrustBundle",
+    ),
     *(
         SchemaKind("admissionregistration.k8s.io", "v1", name, plural, False, f"admissionregistration.{name}")
         for name, plural in (
+            ("MutatingAdmissionPolicy", "mutatingadmissionpolicies"),
+            ("MutatingAdmissionPolicyBinding", "mutatingadmissionpolicybindings"),
             ("MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
             ("ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
             ("ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"),

@@ -28,6 +28,7 @@ from plimsoll.node.pods.worker import PodWorker
 from plimsoll.node.reporting.event_recorder import PodEvents
 from plimsoll.node.reporting.status_manager import Reporter, StoredVersion
 from plimsoll.node.resize.queue import ResizeDecision, Resizes
+from plimsoll.node.resources.block_io import IoAnnotations
 from plimsoll.node.resources.cpu_manager import CpuPinning
 from plimsoll.node.resources.resource_managers import ResourceManagers
 from plimsoll.rules.eviction.assessment import NodeCondition
@@ -92,11 +93,12 @@ class Pods:
         removed: Callable[[], None] = lambda: None,
         read_node: Callable[[], Awaitable[None]] | None = None,
         refusals: Callable[[RunPod], Sequence[AdmissionRefusal]] = lambda _: (),
+        io: IoAnnotations | None = None,
     ) -> None:
         """`node`: with labels, taints and size. `removed` is called when nothing of a pod is left here. `read_node`
         makes `node` as new as the API server; it raises PlimsollError or TimeoutError. `refusals`: why this machine
-        cannot run a pod at all."""
-        self._refusals = refusals
+        cannot run a pod at all. `io`: which annotations about I/O are in force."""
+        self._refusals, self._io = refusals, io
         self._config, self._make_worker, self._checkpoint, self._managers = config, make_worker, checkpoint, managers
         self._pinning, self._reporter, self._events, self._meters = pinning, reporter, events, meters
         self._clock, self._node, self._conditions, self._on_removed = clock, node, conditions, removed
@@ -135,7 +137,8 @@ class Pods:
             if pod is None:
                 continue
             if pod.metadata.uid in self.workers:
-                self._changed(pod, change.body)
+                before = self.workers[pod.metadata.uid].pod
+                self._changed(self._io.in_force(pod, before) if self._io is not None else pod, change.body)
             elif pod.metadata.uid in self._preparing:
                 continue  # it is admitted as it was first seen; a later list or change is taken up by its worker
             else:
@@ -149,6 +152,8 @@ class Pods:
         uid = pod.metadata.uid
         self._undecided.pop(uid, None)
         record = self._checkpoint.get(uid)
+        if self._io is not None and _has_run(pod, record):
+            pod = self._io.in_force(pod)
         is_ending = pod.status.phase in (FAILED, SUCCEEDED) or pod.metadata.deletion_timestamp is not None
         if record.verdict is None and not is_ending and self._managers.waits_for_devices(pod):
             if uid not in self._preparing:
@@ -249,7 +254,7 @@ class Pods:
                 profile=self._config.profile,
                 gates=self._config.policy.gates,
                 managers=lambda: self._managers.refusal(allocated, trusts=known is not None),
-                also=self._refusals(pod),
+                also=(*self._refusals(pod), *self._io_refusals(pod, record)),
             )
         if not isinstance(verdict, Admitted):
             if not is_node_new and self._may_be_outdated(pod, verdict):
@@ -270,6 +275,11 @@ class Pods:
         start_s = record.start_s or self._clock()
         self._checkpoint.put(uid, allocation=known or allocation_of(pod, self._gates), start_s=start_s)
         return True
+
+    def _io_refusals(self, pod: RunPod, record: PodRecord) -> list[AdmissionRefusal]:
+        """A pod that runs is never refused for its annotations: see `IoAnnotations.in_force`."""
+        refusal = None if self._io is None or _has_run(pod, record) else self._io.refusal(pod)
+        return [] if refusal is None else [refusal]
 
     def _recover(self, pod: RunPod, record: PodRecord) -> PodRecord:
         """After the checkpoint was lost: the status of a pod that has run here says what was allocated and actuated.
@@ -380,6 +390,8 @@ class Pods:
             del self._by_name[key]
         self._checkpoint.forget(uid)
         self._meters.forget_pod(uid)
+        if self._io is not None:
+            self._io.forget(uid)
         self._removed += 1
         if self._removed % COLLECT_EVERY == 0:
             gc.collect()
@@ -403,6 +415,10 @@ class Pods:
         for uid in list(self.workers) if uids is None else uids:
             if uid in self.workers:
                 self.workers[uid].wake()
+
+
+def _has_run(pod: RunPod, record: PodRecord) -> bool:
+    return record.allocation is not None or pod.status.start_time is not None
 
 
 def _readable(change: ObjectChange) -> RunPod | None:

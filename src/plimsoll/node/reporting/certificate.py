@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.aio import ExponentialBackoff
-from plimsoll.codec.kernel.x509 import CertificateFormatError, validity
+from plimsoll.codec.kernel.x509 import CertificateFormatError, common_name, validity
 from plimsoll.errors import PlimsollError
 from plimsoll.kube import request
 from plimsoll.kube.client import Client
@@ -78,12 +78,17 @@ FAILURES = (
 
 
 def stored_identity(state: Path, configured: NodeIdentity) -> NodeIdentity:
-    """The identity stored by a renewal if it is valid longer than the one of the kubeconfig, else that one."""
+    """The identity stored by a renewal if it is valid longer than the one of the kubeconfig and has the same name,
+    else that one."""
     try:
         data = (state / FILE).read_bytes()
         certificate, begin, key = data.partition(b"-----BEGIN PRIVATE KEY-----")
         if begin and validity(certificate)[1] > validity(configured.certificate)[1]:
-            return NodeIdentity(certificate, begin + key)
+            if common_name(certificate) == common_name(configured.certificate):
+                return NodeIdentity(certificate, begin + key)
+            _log.warning(
+                "%s is the certificate of %s; using that of the kubeconfig", state / FILE, common_name(certificate)
+            )
     except FileNotFoundError:
         pass
     except CertificateFormatError as error:

@@ -24,6 +24,7 @@ from plimsoll.node.reporting.event_correlator import (
     EventType,
     ObjectReference,
 )
+from plimsoll.rules.model.names import event_name
 from plimsoll.rules.model.observed import LifecycleEvent
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.timestamps import rfc3339
@@ -121,7 +122,7 @@ class Recorder:
         annotations = {"annotations": dict(key.annotations)} if key.annotations else {}
         # As client-go names them, but never one name twice.
         self._named_ns = max(int(event.first_s * 1_000_000_000), self._named_ns + 1)
-        name = f"{reference.name}.{self._named_ns:x}"
+        name = event_name(reference.name, self._named_ns)
         document = {
             "apiVersion": "v1",
             "kind": "Event",

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 MESSAGE_BYTES = 4096
 FILES_BYTES = 1 << 20  # of a pod's own files together; a termination message is read up to 4 KiB
 LOG_MESSAGE_BYTES, LOG_MESSAGE_LINES = 2048, 80  # where the end of the log is the message
+_MAX_NAME = 255  # bytes, of a file on Linux
 
 _UID = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]{0,127}", re.ASCII)
 
@@ -65,11 +66,13 @@ def pod_directory(state: Path, uid: str) -> Path:
 
 
 def log_directory(logs: Path, metadata: Metadata) -> Path:
-    """The log directory of a pod."""
+    """The log directory of a pod. The name is cut where the file system would refuse it; the uid tells pods apart."""
     namespace = checked_label(metadata.namespace, "namespace")
     if problems := dns_subdomain_problems(metadata.name):
         raise InvalidNameError(f"pod {metadata.name!r}: {problems[0]}")
-    return logs / f"{namespace}_{metadata.name}_{checked_uid(metadata.uid)}"
+    uid = checked_uid(metadata.uid)
+    room = _MAX_NAME - len(f"{namespace}__{uid}")
+    return logs / f"{namespace}_{metadata.name[:room]}_{uid}"
 
 
 def container_log(container: str, attempt: int) -> str:

@@ -104,6 +104,7 @@ system:node
   read core configmaps,secrets
   get core endpoints,persistentvolumeclaims,persistentvolumes,serviceaccounts
   create,get,list,watch certificates.k8s.io certificatesigningrequests
+  read certificates.k8s.io clustertrustbundles
   create,delete,get,patch,update coordination.k8s.io leases
   read node.k8s.io runtimeclasses
 system:node-bootstrapper

@@ -54,6 +54,15 @@ class ComparedNode(NodeView):
 
 
 def _of_place(view: NodeView, place: Place) -> Iterator[Difference]:
+    """Without the values that `plimsoll attach` has set: they are meant to differ."""
+    attached = view.record.attached.get(place.path, {})
+    for each in _differing(view, place):
+        wanted = attached.get(each.file)
+        if wanted is None or not same_value(each.file, wanted, each.observed, view.page_size):
+            yield each
+
+
+def _differing(view: NodeView, place: Place) -> Iterator[Difference]:
     observed = place.observed
     if observed is None:
         return

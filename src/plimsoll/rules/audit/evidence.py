@@ -125,6 +125,7 @@ class NodeRecord(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"
     ] = {}  # path → figures of memory.stat, memory.events and cpu.stat, see `COUNTERS`
     cpu_manager: CpuManagerFacts | None = None
     memory_manager_policy: str = ""  # of its state file
+    attached: dict[str, dict[str, str]] = {}  # path → file → value: what `plimsoll attach` has set
     overwrites: tuple[Overwrite, ...] | None = None
     watched_s: float = 0.0
     unread: dict[str, str] = {}  # part → why it could not be read

@@ -16,7 +16,9 @@ from typing import Literal
 
 import msgspec
 
+from plimsoll.rules.blockio.policy import PodIo, pod_io
 from plimsoll.rules.cgroups import reasons_by_level as why
+from plimsoll.rules.cgroups.io_files import Explained, class_io, container_io, kubepods_io, pod_io_files
 from plimsoll.rules.cgroups.reasons import Reason, human_bytes
 from plimsoll.rules.model.cgroup_names import (
     UNKNOWN_ID,
@@ -109,6 +111,7 @@ class Workload(PodTotals, frozen=True):
     exclusive_cpus: int
     counted: ResourceList = {}  # what the scheduler counts
     share: ClassSums = ClassSums()  # what the pod adds to the sums of its class
+    io: PodIo | None = None  # None: the node does not control I/O
     base: str = "spec"  # where the pod's spec is in the manifest
     title: str = ""
 
@@ -167,6 +170,7 @@ def defaulted_workload(desired: Pod, setting: NodeConfig, *, base: str = "spec",
         work,
         counted=work.requests if work.pod is desired else counted_requests(desired, setting.profile.resize_footprint),
         share=class_sums([desired], gates=policy.gates),
+        io=None if policy.io is None else pod_io(desired, policy.io, policy.cgroup_version),
         base=base,
         title=title or desired.metadata.name,
     )
@@ -236,7 +240,7 @@ def _kubepods(workloads: Sequence[Workload], setting: NodeConfig, shown: Shown, 
         "pods",
         "all pods",
         cgroup_path(setting.pods_root, setting.driver),
-        _files(values, setting, reasons),
+        _files(values, setting, reasons, io=kubepods_io(setting, _io_of(workloads), reasons=shown.reasons)),
         children=(
             *_pods(by_class["Guaranteed"], setting, shown),
             _class("Burstable", classes, sums, by_class["Burstable"], setting, percent, shown),
@@ -266,7 +270,12 @@ def _class(
         "class",
         qos,
         cgroup_path(class_name(setting.pods_root, qos), setting.driver),
-        _files(values, setting, _class_reasons(qos, sums, members, setting, percent) if shown.reasons else {}),
+        _files(
+            values,
+            setting,
+            _class_reasons(qos, sums, members, setting, percent) if shown.reasons else {},
+            io=class_io(setting, qos, _io_of(members), reasons=shown.reasons),
+        ),
         children=_pods(members, setting, shown),
     )
 
@@ -304,7 +313,12 @@ def _pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
         "pod",
         work.title,
         cgroup_path(name, setting.driver),
-        _files(work.values, setting, reasons),
+        _files(
+            work.values,
+            setting,
+            reasons,
+            io=pod_io_files(setting, work.pod, work.qos, work.io, reasons=shown.reasons),
+        ),
         exclusive_cpus=work.exclusive_cpus,
         children=_containers(work, name, setting, shown),
     )
@@ -334,7 +348,13 @@ def _container(
         "container",
         container.name,
         path,
-        _files(values, setting, reasons, weight=setting.policy.weight),
+        _files(
+            values,
+            setting,
+            reasons,
+            weight=setting.policy.weight,
+            io=container_io(setting, work.pod, work.io, reasons=shown.reasons),
+        ),
         work.scores[index],
         steps,
         exclusive_cpus(work.pod, container, work.qos, setting.policy),
@@ -372,11 +392,17 @@ def _files(
     reasons: dict[str, Reason],
     *,
     weight: Literal["linear", "quadratic"] = "linear",
+    io: Explained = (),
 ) -> tuple[DesiredFile, ...]:
-    return tuple(
+    own = tuple(
         DesiredFile(name, value, _human(name, value) if reasons else "", reasons.get(name, NO_REASON))
         for name, value in file_map(values, setting.policy.cgroup_version, weight).items()
     )
+    return (*own, *(DesiredFile(*each) for each in io)) if io else own
+
+
+def _io_of(workloads: Sequence[Workload]) -> list[PodIo]:
+    return [work.io for work in workloads if work.io is not None]
 
 
 def _human(name: str, value: int | str) -> str:

@@ -21,6 +21,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
+from plimsoll.rules.blockio.files import KEYED_FILES
 from plimsoll.rules.cgroups.desired_files import DesiredCgroup, DesiredFiles, depth, parent_path
 from plimsoll.rules.cgroups.rounding import kept, same_value
 from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Snapshot, Step, Write
@@ -33,6 +34,7 @@ LIMIT_V1, MEMSW_V1 = "memory.limit_in_bytes", "memory.memsw.limit_in_bytes"
 QUOTA_V1, PERIOD_V1 = "cpu.cfs_quota_us", "cpu.cfs_period_us"
 MEMORY_LIMITS = frozenset({"memory.max", LIMIT_V1, MEMSW_V1})
 BOUNDED = frozenset({"memory.max", "cpu.max", LIMIT_V1, QUOTA_V1})  # a container's value is never above its pod's
+IO_FILES = (*KEYED_FILES[2], *KEYED_FILES[1])  # read, and reset, only where the node controls I/O
 _MEMORY_V1, _BANDWIDTH_V1 = (LIMIT_V1, MEMSW_V1), (QUOTA_V1, PERIOD_V1)  # bound together by the kernel
 
 # The value of a file without a desired value. Other files always have one, or stay unchanged (hugetlb, 02 §7).
@@ -46,13 +48,15 @@ RESETS: Mapping[str, str] = {
     LIMIT_V1: "-1",
     MEMSW_V1: "-1",
     QUOTA_V1: "-1",
+    **dict.fromkeys(IO_FILES, ""),
 }
 _NEVER_RESET: Mapping[str, Collection[str]] = {
     "pod": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.oom.group"},
     # The kubelet writes no quota here and sets kubepods' limit once: other values there come from other writers.
     "pods": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.oom.group"},
     "class": {"cpu.max", QUOTA_V1, "memory.oom.group"},
-    "root": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.high", "memory.oom.group"},
+    "root": MEMORY_LIMITS | {"cpu.max", QUOTA_V1, "memory.high", "memory.oom.group", *IO_FILES},
+    "container": frozenset(KEYED_FILES[2]),  # the pod has them; a runtime may have set some for a container
     "reserved": frozenset(RESETS),
 }
 _RESOURCES = ("memory", "pids", "cpu", "cpuset", "hugetlb")

@@ -2,7 +2,8 @@
 
 The kernel stores memory in whole pages, rounded down, and shows the largest number of pages as `max` on v2 and as
 9223372036854771712 on v1, where −1 sets it. Huge pages are rounded to their own size. `cpu.max` keeps its period if
-only a quota is written; cpu lists are normalised; `cpu.shares` is clamped.
+only a quota is written; cpu lists are normalised; `cpu.shares` is clamped. io.max and the like have one line for each
+device that is not at the default.
 
 `kept` converts a text to the kernel's form; two texts are equal if their forms are.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import re
 
+from plimsoll.rules.blockio.files import WEIGHT_FILES, is_keyed, kept_lines
 from plimsoll.rules.cpuset import cpu_numbers, cpu_text
 from plimsoll.rules.resources.cpu import MAX_SHARES, MIN_SHARES
 from plimsoll.rules.resources.files import MAX
@@ -37,7 +39,9 @@ def kept(file: str, value: str, page_size: int = 4096) -> str:
     if file.startswith("cpuset.") and file.removeprefix("cpuset.") in ("cpus", "mems"):
         numbers = cpu_numbers(text)
         return text if numbers is None else cpu_text(numbers)
-    if file == "io.weight":
+    if is_keyed(file):
+        return kept_lines(file, text)
+    if file in WEIGHT_FILES:
         return text.partition("\n")[0].removeprefix("default ").strip()
     if text == MAX or not _INTEGER.fullmatch(text):
         return text

@@ -3,7 +3,8 @@
 systemd rewrites the properties of its units on `daemon-reload`, so a value must be set in systemd as well as in the
 kernel. Unlimited is 2^64 − 1. A quota is stored as µs per second, in whole percents, beside its period; on v1 quota and
 period are two files, so the properties of each need the other's text. Files without a property (memory.oom.group,
-hugetlb, memsw) are written to the kernel only.
+hugetlb, memsw, blkio.bfq.weight) are written to the kernel only. I/O limits are lists of device paths and amounts; a
+device whose path is not known has none.
 
 Under the systemd driver a path is a chain of slices, each named after its ancestors, with a scope at the end for a
 container: `/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope`. systemd allows further characters in names (`@`
@@ -13,11 +14,12 @@ for templates, `\x2d` as an escape) and other kinds of units; Plimsoll uses none
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import msgspec
 
 from plimsoll.errors import InvalidNameError
+from plimsoll.rules.blockio.files import THROTTLE_V1, is_keyed, lines_of
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.resources.cpu import systemd_quota_per_second_us
@@ -28,6 +30,7 @@ INFINITY = 2**64 - 1
 _NUMBERS: dict[CgroupVersion, dict[str, str]] = {
     2: {
         "cpu.weight": "CPUWeight",
+        "io.weight": "IOWeight",
         "memory.min": "MemoryMin",
         "memory.low": "MemoryLow",
         "memory.high": "MemoryHigh",
@@ -45,12 +48,24 @@ _MASKS = {"cpuset.cpus": "AllowedCPUs", "cpuset.mems": "AllowedMemoryNodes"}
 _QUOTA_V1, _PERIOD_V1, _QUOTA_V2 = "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.max"
 
 
+# file and key → property, a list of device path and amount
+_DEVICES: dict[tuple[str, str], str] = {
+    ("io.max", "rbps"): "IOReadBandwidthMax",
+    ("io.max", "wbps"): "IOWriteBandwidthMax",
+    ("io.max", "riops"): "IOReadIOPSMax",
+    ("io.max", "wiops"): "IOWriteIOPSMax",
+    ("io.latency", "target"): "IODeviceLatencyTargetUSec",
+    (THROTTLE_V1["rbps"], ""): "BlockIOReadBandwidth",
+    (THROTTLE_V1["wbps"], ""): "BlockIOWriteBandwidth",
+}
+
+
 class Property(msgspec.Struct, frozen=True):
     """A name, a D-Bus signature and a value of that type."""
 
     name: str
     signature: str
-    value: int | bytes
+    value: int | bytes | list[list[str | int]]
 
 
 def files_beside(file: str, version: CgroupVersion) -> tuple[str, ...]:
@@ -60,8 +75,18 @@ def files_beside(file: str, version: CgroupVersion) -> tuple[str, ...]:
     return {_QUOTA_V1: (_PERIOD_V1,), _PERIOD_V1: (_QUOTA_V1,)}.get(file, ())
 
 
-def properties(file: str, value: str, version: CgroupVersion, beside: Mapping[str, str]) -> tuple[Property, ...]:
-    """Empty if systemd has no property for the file; raises InvalidNameError for an invalid text."""
+def properties(
+    file: str,
+    value: str,
+    version: CgroupVersion,
+    beside: Mapping[str, str],
+    device_path: Callable[[str], str] = lambda _number: "",
+) -> tuple[Property, ...]:
+    """Empty if systemd has no property for the file; raises InvalidNameError for an invalid text.
+
+    `device_path`: MAJOR:MINOR → the path of that device, "" if it has none."""
+    if is_keyed(file):
+        return tuple(_device_lists(file, value, device_path))
     if name := _NUMBERS[version].get(file):
         number = _number(file, value)
         if name == "TasksMax" and number == 0:
@@ -77,6 +102,19 @@ def properties(file: str, value: str, version: CgroupVersion, beside: Mapping[st
     if version == 1 and file == _PERIOD_V1:
         return _quota(_number(file, beside.get(_QUOTA_V1) or "-1"), _number(file, value))
     return ()
+
+
+def _device_lists(file: str, value: str, device_path: Callable[[str], str]) -> Iterator[Property]:
+    """An empty list first: systemd adds to the list that it has."""
+    lines = {device_path(device): values for device, values in lines_of(file, value).items()}
+    for (of_file, key), name in _DEVICES.items():
+        if of_file == file:
+            pairs: list[list[str | int]] = [
+                [path, _number(file, values[key])] for path, values in lines.items() if path and key in values
+            ]
+            yield Property(name, "a(st)", [])
+            if pairs:
+                yield Property(name, "a(st)", pairs)
 
 
 def mask(file: str, value: str) -> bytes:

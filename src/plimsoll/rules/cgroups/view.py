@@ -206,6 +206,14 @@ class CpuUsageView(msgspec.Struct, frozen=True, omit_defaults=True, rename="came
     usage_milli: int | None = None  # now; see `with_cpu_rates`
 
 
+class IoView(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """What differs from the kernel's defaults. `limits`: device → key → amount; `targets`: device → µs."""
+
+    weight: int | None = None
+    limits: dict[str, dict[str, int]] = {}
+    targets: dict[str, int] = {}
+
+
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     """One cgroup's figures. None if this kernel or this cgroup does not have them."""
 
@@ -217,6 +225,8 @@ class Standing(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     oom_kills: int | None = None
     tasks: TaskStates | None = None
     parts: MemoryParts | None = None
+    io: IoView | None = None
+    owns: tuple[str, ...] = ()  # a container's exclusive CPUs, memory and devices, in words
 
 
 def with_cpu_rates(

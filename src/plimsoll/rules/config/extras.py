@@ -21,7 +21,9 @@ from typing import Any, Literal
 import msgspec
 
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError
+from plimsoll.rules.blockio.policy import IoPolicy
 from plimsoll.rules.config.field_types import READERS, Problems, Reader, read_quantity, shown
+from plimsoll.rules.config.io_control import read_io_control
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.profile import Profile
 
@@ -44,6 +46,7 @@ class NodeExtras(msgspec.Struct, frozen=True):
     throttle_watchdog: ThrottleWatchdog = "event"
     page_cache_safe_min: bool = False
     cgroup_check_period_s: float = 60.0
+    io_control: IoPolicy | None = None  # None: block I/O is not controlled
 
     def reclaims_first(self, profile: Profile) -> bool:
         if self.eviction_reclaim_first is not None:
@@ -137,6 +140,10 @@ ROWS: tuple[ExtraRow, ...] = (
     ExtraRow("cgroupCheckPeriod", "cgroup_check_period_s", _check_period,
              "How often every cgroup is compared with its desired values, besides the kernel's notifications.",
              "a duration such as 30s, at most 1m; default 1m"),
+    ExtraRow("ioControl", "io_control", read_io_control,
+             "Control block I/O: weights by QoS class, limits and latency targets by annotation, ceilings by namespace "
+             "([block I/O](block-io.md)). Default: off.",
+             "an object with `devices`, `weights` and `ceilings`"),
 )
 # fmt: on
 _BY_NAME = {row.name: row for row in ROWS}

@@ -170,6 +170,16 @@ def generated_name_problems(prefix: str) -> Problems:
 
 # --- classes of resource names (R-3) ---
 
+
+def event_name(about: str, at_ns: int) -> str:
+    """The name of an event about an object of this name, as client-go names them: `web-0.18a7f5c1d2e3f405`.
+
+    The name of the object is cut where the whole would be too long for a name.
+    """
+    suffix = f".{at_ns:x}"
+    return about[: MAX_SUBDOMAIN_BYTES - len(suffix)].rstrip("-.") + suffix
+
+
 CONTAINER_STANDARD = frozenset({CPU, MEMORY, EPHEMERAL_STORAGE})
 OBJECT_COUNTS = frozenset(
     {

@@ -9,6 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
+from plimsoll.rules.blockio.policy import IoPolicy, on_v1
 from plimsoll.rules.config.kubelet import KubeletConfig, host_errors, on_host
 from plimsoll.rules.config.thresholds import Threshold, eviction_reservation, parsed_thresholds
 from plimsoll.rules.model.cgroup_names import CgroupName, Driver, Runtime, root_name
@@ -81,6 +82,7 @@ def resolved(
     runtime: Runtime = "containerd",
     weight: Weight | None = None,
     page_cache_safe: bool = False,
+    io: IoPolicy | None = None,
     profile_reason: str = "",
 ) -> NodeConfig:
     """Raises InvalidConfigError if a kubelet would not start."""
@@ -105,7 +107,7 @@ def resolved(
         profile=profile,
         driver=driver or config.cgroup_driver,
         runtime=runtime,
-        policy=_policy(machine, config, profile, cgroup_version, weight, absolute, page_cache_safe),
+        policy=_policy(machine, config, profile, cgroup_version, weight, absolute, page_cache_safe, io),
         capacity=capacity,
         reserved=reserved,
         allocatable=node_allocatable(capacity, reserved),
@@ -138,6 +140,7 @@ def _policy(
     weight: Weight | None,
     absolute: ResourceList,
     page_cache_safe: bool,
+    io: IoPolicy | None,
 ) -> NodePolicy:
     swap = swap_in_use(config.swap_behavior, profile, gate=config.gate("NodeSwap"))
     return NodePolicy(
@@ -175,6 +178,7 @@ def _policy(
         quota_with_exclusive_cpus=profile.quota_with_exclusive_cpus,
         static_cpus=config.cpu_manager_policy == "static",
         weight=weight or profile.container_weight,
+        io=io if io is None or cgroup_version == 2 else on_v1(io),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Literal
 
 import msgspec
 
+from plimsoll.rules.blockio.policy import IoPolicy
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion, Weight
 from plimsoll.rules.model.objects import Pod
@@ -62,6 +63,7 @@ class NodePolicy(msgspec.Struct, frozen=True):
     quota_with_exclusive_cpus: bool = False
     static_cpus: bool = False  # cpuManagerPolicy: static
     weight: Weight = "quadratic"  # what the runtime writes for containers
+    io: IoPolicy | None = None  # extension: weights, limits and latency targets of block I/O
 
     quota_period_us: int = DEFAULT_PERIOD_US  # derived: the period that quotas are computed with (02 §4.3)
     other_pod_level: bool = False  # derived: pod-level resources have other rules than in 1.36

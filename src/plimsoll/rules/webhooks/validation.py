@@ -228,7 +228,59 @@ def constraint_errors(constraints: JsonObject | None, path: str, *, is_required:
     yield from _choice(constraints, "matchPolicy", ("Equivalent", "Exact"), path)
 
 
-def binding_errors(binding: JsonObject) -> list[FieldError]:
+def mutating_policy_errors(spec: JsonObject) -> list[FieldError]:
+    """All but what is wrong with the expressions themselves."""
+    errors = list(constraint_errors(spec.get("matchConstraints"), "spec.matchConstraints", is_required=True))
+    errors += _operation_errors(spec.get("matchConstraints"), "spec.matchConstraints")
+    errors += _choice(spec, "failurePolicy", ("Fail", "Ignore"), "spec")
+    errors += condition_name_errors(spec.get("matchConditions") or [], "spec.matchConditions")
+    if not spec.get("mutations"):
+        reason = "mutations must contain at least one item"
+        errors.append(FieldError("FieldValueRequired", "spec.mutations", reason))
+    for index, mutation in enumerate(spec.get("mutations") or []):
+        errors += _mutation_errors(mutation, f"spec.mutations[{index}]")
+    if not spec.get("reinvocationPolicy"):
+        errors.append(FieldError("FieldValueRequired", "spec.reinvocationPolicy"))
+    errors += _choice(spec, "reinvocationPolicy", ("IfNeeded", "Never"), "spec")
+    parameters = spec.get("paramKind")
+    if parameters is not None:
+        missing = [field for field in ("apiVersion", "kind") if not parameters.get(field)]
+        errors += [FieldError("FieldValueRequired", f"spec.paramKind.{field}") for field in missing]
+    return errors
+
+
+def _mutation_errors(mutation: JsonObject, path: str) -> Iterator[FieldError]:
+    kind = mutation.get("patchType") or ""
+    fields = {"ApplyConfiguration": "applyConfiguration", "JSONPatch": "jsonPatch"}
+    if not kind:
+        yield FieldError("FieldValueRequired", f"{path}.patchType")
+        return
+    if kind not in fields:
+        yield from _choice(mutation, "patchType", tuple(fields), path)
+        return
+    for other, field in fields.items():
+        value = mutation.get(field)
+        if other != kind and value is not None:
+            reason = f"must not be specified when patchType is {kind}"
+            yield FieldError("FieldValueInvalid", f"{path}.{field}", reason, f"{{{field}}}")
+        if other != kind:
+            continue
+        if value is None:
+            yield FieldError("FieldValueRequired", f"{path}.{field}", f"must be specified when patchType is {kind}")
+        elif not (value.get("expression") or "").strip():
+            yield FieldError("FieldValueRequired", f"{path}.{field}.expression")
+
+
+def _operation_errors(constraints: JsonObject | None, path: str) -> Iterator[FieldError]:
+    """Only what creates and updates can be changed."""
+    for rule in (constraints or {}).get("resourceRules") or []:
+        for operation in rule.get("operations") or []:
+            if operation not in ("CREATE", "UPDATE"):
+                reason = 'supported values: "CREATE", "UPDATE"'
+                yield FieldError("FieldValueNotSupported", f"{path}.resourceRules.operations", reason, operation)
+
+
+def binding_errors(binding: JsonObject, *, is_mutating: bool = False) -> list[FieldError]:
     spec = binding.get("spec") or {}
     errors: list[FieldError] = []
     if not spec.get("policyName"):
@@ -248,6 +300,8 @@ def binding_errors(binding: JsonObject) -> list[FieldError]:
         else:
             errors += _choice(reference, "parameterNotFoundAction", ("Allow", "Deny"), "spec.paramRef")
     errors += constraint_errors(spec.get("matchResources"), "spec.matchResources", is_required=False)
+    if is_mutating:
+        return errors + list(_operation_errors(spec.get("matchResources"), "spec.matchResources"))
     actions = spec.get("validationActions") or []
     if not actions:
         errors.append(FieldError("FieldValueRequired", "spec.validationActions"))

@@ -218,6 +218,27 @@ async def test_cron_jobs(tmp_path: Path) -> None:
             assert said.code == 422 and text in said.message
 
 
+async def test_cron_jobs_that_overlap(tmp_path: Path) -> None:
+    """e2e: CronJob should schedule multiple jobs concurrently; should replace jobs when ReplaceConcurrent."""
+    async with workloads(tmp_path) as made:
+        job = {"spec": {"template": template(restartPolicy="Never")}}
+        for name, policy in (("all", "Allow"), ("newest", "Replace")):
+            spec = {"schedule": "*/1 * * * *", "concurrencyPolicy": policy, "jobTemplate": job}
+            await made.create("cronjobs", {"metadata": {"name": name}, "spec": spec})
+        for _ in range(2):
+            made.ask.now_s += 60
+            minute = int(made.ask.now_s) // 60
+            for name in ("all", "newest"):
+                await made.patch("cronjobs", name, {"metadata": {"annotations": {"now": str(minute)}}})
+                wanted = f"{name}-{minute}"
+                await made.until_listed("jobs", lambda jobs, wanted=wanted: wanted in _names(jobs))  # type: ignore[misc]
+        expected = [f"all-{minute - 1}", f"all-{minute}", f"newest-{minute}"]
+        await made.until_listed("jobs", lambda jobs: _names(jobs) == expected)
+        found = await made.until("cronjobs", "newest", lambda each: len(each["status"].get("active") or []) == 1)
+        assert found["status"]["active"][0]["name"] == f"newest-{minute}"
+        found = await made.until("cronjobs", "all", lambda each: len(each["status"].get("active") or []) == 2)
+
+
 async def test_conditions_of_others_are_kept(tmp_path: Path) -> None:
     """A status may have conditions of other controllers; ours are added to them."""
     foreign = {"type": "Mine", "status": "True", "reason": "R", "message": "m"}

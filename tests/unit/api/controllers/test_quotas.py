@@ -85,6 +85,22 @@ COUNTED = [
         },
     ),
     ("resourcequotas", QUOTAS, "resourcequotas", {}),
+    ("secrets", "/api/v1/namespaces/default/secrets", "secrets", {}),
+    (
+        "replicationcontrollers",
+        "/api/v1/namespaces/default/replicationcontrollers",
+        "replicationcontrollers",
+        {
+            "spec": {
+                "replicas": 0,
+                "selector": {"a": "b"},
+                "template": {
+                    "metadata": {"labels": {"a": "b"}},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                },
+            }
+        },
+    ),
 ]
 
 

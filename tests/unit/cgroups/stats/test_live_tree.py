@@ -8,7 +8,7 @@ import pytest
 
 from plimsoll.cgroups.drivers.simulated import SimulatedKernel
 from plimsoll.cgroups.stats.live_tree import is_sandbox, live_tree, standing, task_states
-from plimsoll.rules.cgroups.view import CpuUsageView, MemoryParts, MemoryUsageView, Standing
+from plimsoll.rules.cgroups.view import CpuUsageView, IoView, MemoryParts, MemoryUsageView, Standing
 from plimsoll.rules.model.kernel import CgroupVersion
 
 PRESSURE = b"some avg10=12.50 avg60=1.00 avg300=0.00 total=7\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n"
@@ -46,6 +46,9 @@ ROWS: list[tuple[str, CgroupVersion, dict[str, bytes], Standing]] = [
     ("v1 with a quota", 1, V1 | {"cpu.cfs_quota_us": b"25000\n"}, Standing(MemoryUsageView(700, 1000), CpuUsageView(250, 1024, 10, 4, 900, 7), 5, 100, {}, 2, parts=MemoryParts(inactive_file_bytes=300))),
     ("the root of v2 has few files", 2, {"cpu.stat": b"usage_usec 1\n"}, Standing(cpu=CpuUsageView(usage_us=1))),
     ("nothing", 1, {}, Standing()),
+    ("I/O at its defaults", 2, {"io.weight": b"default 100\n", "io.max": b"", "io.latency": b""}, Standing()),
+    ("I/O of v2", 2, {"io.weight": b"default 500\n", "io.max": b"254:0 rbps=max wbps=5 riops=max wiops=max\n", "io.latency": b"254:0 target=7\n"}, Standing(io=IoView(500, {"254:0": {"wbps": 5}}, {"254:0": 7}))),
+    ("I/O of v1", 1, {"blkio.bfq.weight": b"10\n", "blkio.throttle.read_iops_device": b"7:1 9\n", "blkio.throttle.write_bps_device": b"7:1 8\n"}, Standing(io=IoView(10, {"7:1": {"wbps": 8, "riops": 9}}))),
 ]  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from plimsoll.cli.node.tree_print import Picture, lines
 from plimsoll.cli.terminal import Paint, display_width
-from plimsoll.rules.cgroups.view import CpuUsageView, MemoryUsageView, Names, Standing, TaskStates, branches
+from plimsoll.rules.cgroups.view import CpuUsageView, IoView, MemoryUsageView, Names, Standing, TaskStates, branches
 
 MIB, GIB = 1 << 20, 1 << 30
 G, B, E = (
@@ -172,3 +172,21 @@ def test_the_memory_limit_has_the_name_of_the_kernel(version: int, title: str) -
     standings = {"/kubepods": Standing(MemoryUsageView(MIB, MIB, 0, 0, None, GIB))}
     head, _ = lines(Picture(branches(standings, "/kubepods"), standings, GIB, version=version), Paint(False), 0)
     assert head.split() == ["CGROUP", "MEMORY", "USED", title]
+
+
+def test_io_is_shown_where_it_is_not_at_its_default() -> None:
+    io = {
+        "/kubepods": IoView(500),
+        POD_G: IoView(None, {"254:0": {"wbps": 10 * MIB, "riops": 7}}, {"254:0": 9500}),
+        POD_B: IoView(None, {"254:0": {"rbps": MIB}, "254:16": {"rbps": 2 * MIB}}),
+    }
+    standings = {path: Standing(io=io.get(path)) for path in STANDINGS}
+    rows = branches(STANDINGS, "/kubepods", names=NAMES, sandboxes={f"{POD_G}/{PAUSE}"})
+    shown = [
+        re.split(r" {2,}", line.lstrip("│ ")) for line in lines(Picture(rows, standings, 8 * GIB), Paint(False), 0)
+    ]
+    cells = {row[0]: row[1:] for row in shown}
+    assert cells["CGROUP"] == ["IO WEIGHT", "IO MAX"]
+    assert cells["kubepods"] == ["500", "-"]
+    assert cells["├─ shop/checkout-7d9f"] == ["-", "w 10.0 MiB/s, r 7/s, latency 9.5 ms"]
+    assert cells["└─ shop/search-0"] == ["-", "254:0 r 1.0 MiB/s, 254:16 r 2.0 MiB/s"]

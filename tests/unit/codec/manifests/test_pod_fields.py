@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ from plimsoll.rules.lifecycle.api_objects import PodObjects
 from plimsoll.rules.lifecycle.environment import Surroundings, environment
 from plimsoll.rules.lifecycle.security_context import security_values
 from plimsoll.rules.lifecycle.volumes import check_kind, volume_files
+from plimsoll.rules.model.runnable import RunSpec
 
 SOURCE = Path(__file__).parents[4] / "src" / "plimsoll"
 FIELDS = pod_fields()
@@ -37,6 +39,22 @@ def test_every_exception_is_a_field() -> None:
     assert set(EXCEPTIONS) <= {field.key for field in FIELDS}
     for field in FIELDS:
         assert field.name in struct(field.struct).fields
+
+
+@pytest.mark.parametrize("dropped", [field.name for field in msgspec.structs.fields(RunSpec)])
+def test_a_field_that_is_no_longer_decoded_is_noticed(dropped: str) -> None:
+    kept = [field for field in msgspec.structs.fields(RunSpec) if field.name != dropped]
+    (name,) = [field.encode_name for field in msgspec.structs.fields(RunSpec) if field.name == dropped]
+    columns = [(field.name, field.type, msgspec.field(default=None, name=field.encode_name)) for field in kept]
+    unknown = [field.name for field in pod_fields(msgspec.defstruct("Less", columns)) if field.treatment == "unknown"]
+    assert unknown == ([] if f"core.PodSpec.{name}" in EXCEPTIONS else [name])
+
+
+def test_what_has_no_effect_is_not_read() -> None:
+    """A field that the node reads has an effect: the page would tell people otherwise."""
+    named = [field for field in FIELDS if field.treatment == "no effect" and field.attribute not in ("", "api_version")]
+    assert named, "api_version is the name of other things, too"
+    assert [field.key for field in named if re.search(rf"\.{field.attribute}\b", CODE)] == []
 
 
 @given(

@@ -10,12 +10,14 @@ import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import ContainerConfigError, InvalidNameError
+from plimsoll.node.devices.messages import CDIDevice, ContainerAllocateResponse, DeviceSpec, PluginMount
 from plimsoll.node.pods.container_spec import NodePaths, container_hash, container_spec, node_names, sandbox_spec
 from plimsoll.node.volumes.pod_dirs import termination_message
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.lifecycle.host_files import Dns, NodeNames
 from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.profile import PROFILE_DOCUMENTS
+from plimsoll.runtime.cri.requests import container_config
 from plimsoll.runtime.interface import ContainerMount, ContainerSpec, CriResources, Image, PortMapping, Security
 
 IMAGE = Image("sha256:1", user=5)
@@ -177,3 +179,31 @@ def test_names_never_become_paths_unchecked(place: NodePaths) -> None:
     with pytest.raises(InvalidNameError):
         sandbox_spec(pod(uid="../u"), 0, "", place)
     assert not place.state.exists()
+
+
+PLUGGED = ContainerAllocateResponse(
+    envs={"GPU": "g0"},
+    mounts=(PluginMount("/opt/driver", "/usr/lib/driver", True),),
+    devices=(DeviceSpec("/dev/gpu", "/dev/null", "rw"),),
+    annotations={"example.com/gpu": "g0"},
+    cdi_devices=(CDIDevice("example.com/gpu=g0"),),
+)
+
+
+def test_what_a_device_plugin_says_reaches_a_cri_runtime(place: NodePaths) -> None:
+    spec = spec_of(pod(), msgspec.structs.replace(place, makes_etc=False), devices=PLUGGED)
+    found = container_config(sandbox_spec(pod(), 0, "", place), spec)
+    assert [each.name for each in found.CDI_devices] == ["example.com/gpu=g0"]
+    assert [(each.container_path, each.host_path, each.permissions) for each in found.devices] == [
+        ("/dev/gpu", "/dev/null", "rw")
+    ]
+    assert ("GPU", b"g0") in [(each.key, each.value) for each in found.envs]
+    assert ("/opt/driver", "/usr/lib/driver", True) in [
+        (each.container_path, each.host_path, each.readonly) for each in found.mounts
+    ]
+    assert found.annotations["example.com/gpu"] == "g0"
+
+
+def test_cdi_devices_need_a_cri_runtime(place: NodePaths) -> None:
+    with pytest.raises(ContainerConfigError, match=r"example.com/gpu=g0: CDI devices need a CRI runtime"):
+        spec_of(pod(), place, devices=PLUGGED)

@@ -237,6 +237,20 @@ async def test_what_waits_for_approval(authority: Authority, tmp_path: Path, use
         assert not (await ask.ok("GET", f"{PATH}/csr-1")).get("status", {}).get("certificate")
 
 
+async def test_a_serving_certificate_waits_for_a_person(authority: Authority, tmp_path: Path) -> None:
+    """As with kube-controller-manager, unless the server is configured to approve it."""
+    async with api(tmp_path / "api") as ask:
+        ask.app.options.handlers.update(certificate_requests(authority))
+        await ask.ok("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}})
+        ask.user = NODE
+        body = asked(_serving("n1")[0], signerName=SERVING.signer, usages=["digital signature", "server auth"])
+        made = await ask.ok("POST", PATH, body)
+        assert "conditions" not in made.get("status", {})
+        ask.user = ADMIN
+        signed = await ask.ok("PUT", f"{PATH}/csr-1/approval", _approval(made))
+        assert b"BEGIN CERTIFICATE" in base64.b64decode(signed["status"]["certificate"])
+
+
 def _approval(stored: dict[str, Any], type_: str = "Approved") -> dict[str, Any]:
     """As kubectl certificate sends it."""
     condition = {"type": type_, "status": "True", "reason": "KubectlApprove", "message": "by kubectl"}
@@ -307,7 +321,7 @@ async def test_a_serving_certificate(authority: Authority, tmp_path: Path) -> No
     """Requested at once, for the node's names; stored, and used again for the same names only."""
     used: list[NodeIdentity] = []
     async with api(tmp_path / "api") as ask:
-        ask.app.options.handlers.update(certificate_requests(authority))
+        ask.app.options.handlers.update(certificate_requests(authority, approves_serving=True))
         addresses = [{"type": "InternalIP", "address": "192.0.2.7"}, {"type": "Hostname", "address": "n1"}]
         await ask("POST", "/api/v1/nodes", {"metadata": {"name": "n1"}, "status": {"addresses": addresses}})
         client = Client(InProcess(ask.app, NODE))

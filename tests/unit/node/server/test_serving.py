@@ -85,7 +85,7 @@ async def test_the_cluster_signs_it(tmp_path: Path) -> None:
     authority.prepare(("127.0.0.1",))
     registered, used = asyncio.Event(), asyncio.Queue[NodeIdentity]()
     async with api(tmp_path / "api") as ask:
-        ask.app.options.handlers.update(certificate_requests(authority))
+        ask.app.options.handlers.update(certificate_requests(authority, approves_serving=True))
         found = serving(tmp_path, Client(InProcess(ask.app, NODE)), server_tls_bootstrap=True)
         assert found.current == OWN, "until it is signed"
         found.start(used.put_nowait)

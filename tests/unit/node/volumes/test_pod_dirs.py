@@ -27,6 +27,15 @@ def test_where_logs_are() -> None:
     assert container_log("c", 3) == "c/3.log"
 
 
+def test_the_longest_names_have_logs(tmp_path: Path) -> None:
+    """A namespace of 63, a name of 253 and a uid of 36 characters; a file name has at most 255."""
+    uids = [f"0f5c2b1e-0000-4000-8000-00000000000{number}" for number in range(2)]
+    made = [log_directory(tmp_path, Metadata("p" * 253, "n" * 63, uid)) for uid in uids]
+    for path, uid in zip(made, uids, strict=True):
+        path.mkdir()
+        assert path.name == "n" * 63 + "_" + "p" * (255 - 63 - 36 - 2) + "_" + uid
+
+
 @pytest.mark.parametrize(
     "metadata",
     [Metadata("../x", "ns", "u"), Metadata("p", "a/b", "u"), Metadata("p", "ns", ".."), Metadata("", "ns", "u")],

@@ -33,6 +33,7 @@ def quota(per_second_us: int, period_us: int) -> tuple[Property, ...]:
         pytest.param(1, "cpu.cfs_quota_us", "-1", {"cpu.cfs_period_us": "50000"}, quota(INFINITY, 50_000), id="no-quota-v1"),
         pytest.param(1, "cpu.cfs_period_us", "50000", {"cpu.cfs_quota_us": "25000"}, quota(500_000, 50_000), id="period-v1"),
         pytest.param(1, "cpu.cfs_period_us", "50000", {}, quota(INFINITY, 50_000), id="period-v1-without-quota"),
+        pytest.param(2, "io.weight", "500", {}, (t("IOWeight", 500),), id="io-weight"),
         pytest.param(2, "memory.min", "4096", {}, (t("MemoryMin", 4096),), id="min"),
         pytest.param(2, "memory.low", "4096", {}, (t("MemoryLow", 4096),), id="low"),
         pytest.param(2, "memory.high", "4096", {}, (t("MemoryHigh", 4096),), id="high"),
@@ -93,3 +94,20 @@ def test_a_quota_that_systemd_has_kept_comes_back_from_it_unchanged(quota_us: in
 def test_a_mask_has_exactly_the_bits_of_the_list(numbers: set[int]) -> None:
     bits = int.from_bytes(mask("cpuset.cpus", cpu_text(numbers)), "little")
     assert {number for number in range(301) if bits >> number & 1} == numbers
+
+
+def test_limits_of_devices() -> None:
+    """systemd adds to a list that it has, so each list is emptied first."""
+    paths = {"254:0": "/dev/vda", "254:16": "/dev/vdb"}
+    found = properties(
+        "io.max", "254:0 wbps=5 riops=7\n254:16 wbps=6\n9:9 wbps=1", 2, {}, lambda number: paths.get(number, "")
+    )
+    assert [(each.name, each.value) for each in found] == [
+        ("IOReadBandwidthMax", []),
+        ("IOWriteBandwidthMax", []),
+        ("IOWriteBandwidthMax", [["/dev/vda", 5], ["/dev/vdb", 6]]),
+        ("IOReadIOPSMax", []),
+        ("IOReadIOPSMax", [["/dev/vda", 7]]),
+        ("IOWriteIOPSMax", []),
+    ]
+    assert properties("io.latency", "", 2, {}) == (Property("IODeviceLatencyTargetUSec", "a(st)", []),)

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from plimsoll.errors import InvalidConfigsError
+from plimsoll.rules.blockio.entries import limit_entries
+from plimsoll.rules.blockio.policy import IoCeiling, IoDevice, IoPolicy, IoWeights
 from plimsoll.rules.config.extras import API_VERSION, KIND, ROWS, NodeExtras, extras_reading, is_extras
 from plimsoll.rules.profile import PROFILE_DOCUMENTS, profile_named
 from plimsoll.rules.quantity import parse
@@ -18,6 +20,10 @@ def extras(**settings: Any) -> dict[str, Any]:
     return {"apiVersion": API_VERSION, "kind": KIND, **settings}
 
 
+def io(**settings: Any) -> dict[str, Any]:
+    return extras(ioControl={"devices": ["/dev/a"], **settings})
+
+
 FINE: list[tuple[str, dict[str, Any], NodeExtras]] = [
     ("nothing", {}, NodeExtras()),
     ("null is not set", {"images": None}, NodeExtras()),
@@ -26,6 +32,8 @@ FINE: list[tuple[str, dict[str, Any], NodeExtras]] = [
     ("a directory", {"images": {"mine": "dir:/srv/root"}}, NodeExtras(images={"mine": "dir:/srv/root"})),
     ("kill at once", {"evictionHardGraceSeconds": 0}, NodeExtras(eviction_hard_grace_s=0)),
     ("sources", {"memoryAvailableFrom": "meminfo", "throttleWatchdog": "raise"}, NodeExtras(memory_available_from="meminfo", throttle_watchdog="raise")),
+    ("I/O", {"ioControl": {"devices": ["/dev/vda"], "weights": {"BestEffort": 1}, "ceilings": {"*": {"max": "wbps=1"}}}},
+     NodeExtras(io_control=IoPolicy((IoDevice("/dev/vda"),), IoWeights(besteffort=1), {"*": IoCeiling(limit_entries("wbps=1"))}))),
     ("switches", {"evictionReclaimFirst": False, "pageCacheSafeMin": True}, NodeExtras(eviction_reclaim_first=False, page_cache_safe_min=True)),
 ]  # fmt: skip
 
@@ -49,6 +57,28 @@ WRONG: list[tuple[str, Any, str, str]] = [
     ("negative", extras(evictionHardGraceSeconds=-1), "evictionHardGraceSeconds", "must not be less than 0"),
     ("choice", extras(throttleWatchdog="bark"), "throttleWatchdog", "must be off or event"),
     ("switch", extras(pageCacheSafeMin="yes"), "pageCacheSafeMin", "must be true or false"),
+    (
+        "I/O without a disk",
+        extras(ioControl={}),
+        "ioControl.devices",
+        "must list the disks to control, such as [/dev/vda], not nothing",
+    ),
+    ("I/O on no disk", extras(ioControl={"devices": ["vda"]}), "ioControl.devices[0]", "must be a path below /dev"),
+    ("the same disk", io(devices=["/dev/a", "/dev/a"]), "ioControl.devices[1]", "/dev/a is listed twice"),
+    ("an unknown part of I/O", io(weight=1), "ioControl.weight", "unknown setting; known: devices, weights, ceilings"),
+    ("an unknown class", io(weights={"Gold": 1}), "ioControl.weights.Gold", "unknown setting; known: kubepods"),
+    ("a weight beyond BFQ's", io(weights={"kubepods": 1001}), "ioControl.weights.kubepods", "from 1 to 1000, not 1001"),
+    ("a true weight", io(weights={"kubepods": True}), "ioControl.weights.kubepods", "from 1 to 1000"),
+    ("a ceiling for no namespace", io(ceilings={"A b": {}}), "ioControl.ceilings[A b]", "is not a namespace"),
+    ("an unknown ceiling", io(ceilings={"*": {"min": "wbps=1"}}), "ioControl.ceilings[*].min", "known: max, latency"),
+    ("a wrong ceiling", io(ceilings={"a": {"max": "wbps=x"}}), "ioControl.ceilings[a].max", "is not a number of bytes"),
+    (
+        "a ceiling of another disk",
+        io(ceilings={"a": {"max": "/dev/b wbps=1"}}),
+        "ioControl.ceilings[a].max",
+        "/dev/b is not a device that this node controls",
+    ),
+    ("a number as a ceiling", io(ceilings={"a": {"max": 5}}), "ioControl.ceilings[a].max", "must be a text"),
 ]
 
 

@@ -204,3 +204,17 @@ def test_names_that_containers_may_use(name, problems):
 )
 def test_v7_page_sizes(name, size):
     assert names.page_size(name) == (None if size is None else QUANTITIES[size])
+
+
+@pytest.mark.parametrize(
+    ("about", "name"),
+    [
+        ("web-0", "web-0.18a7f5c1d2e3f405"),
+        ("p" * 253, "p" * 236 + ".18a7f5c1d2e3f405"),
+        ("p" * 235 + "-x" + "p" * 16, "p" * 235 + ".18a7f5c1d2e3f405"),
+    ],
+    ids=["short", "longest", "cut at a dash"],
+)
+def test_names_of_events(about: str, name: str) -> None:
+    assert names.event_name(about, 0x18A7F5C1D2E3F405) == name
+    assert not names.dns_subdomain_problems(name)

@@ -1,0 +1,165 @@
+"""MutatingAdmissionPolicies: each binding whose policy a request concerns changes the object, once per parameter.
+
+A mutation sees the object as the mutations before it have left it. An apply configuration is merged as server-side
+apply merges, and may not name lists, maps or structs that have one owner; a JSON patch whose `test` does not hold
+changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from plimsoll.api.admission.hooks import Change, judge_of, kept_metadata, namespace_of, review_request
+from plimsoll.api.admission.policies import concerned, parameters
+from plimsoll.api.machinery.call import ApiCall
+from plimsoll.api.machinery.cluster import Cluster, kind_of
+from plimsoll.api.machinery.status import StatusError
+from plimsoll.codec.cel.mutations import APPLY, MutatingPolicy, as_json, compiled_mutations
+from plimsoll.codec.cel.policies import CODES, Evaluation, activation
+from plimsoll.codec.cel.syntax import CompilationError
+from plimsoll.codec.cel.values import EvaluationError
+from plimsoll.codec.patch.json_patch import PatchError, PatchTestError, apply_json_patch
+from plimsoll.codec.patch.server_side_apply import ApplyError, apply_configuration
+from plimsoll.codec.schema.decode import DecodeError, decode_document
+from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.webhooks.matching import RequestAttributes
+
+_KEPT = 256
+_programs: dict[str, tuple[str, MutatingPolicy | None]] = {}  # by uid: the version it was compiled from
+_FAILURES = (EvaluationError, PatchError, ApplyError, DecodeError)
+
+
+class Invocation(msgspec.Struct, frozen=True, eq=False):
+    """One policy with one binding and one parameter object, and the object that it left."""
+
+    policy: JsonObject
+    binding: JsonObject
+    params: Any
+    version: str
+    left: JsonObject | None = None
+
+    @property
+    def is_repeated(self) -> bool:
+        return (self.policy.get("spec") or {}).get("reinvocationPolicy") == "IfNeeded"
+
+
+def apply_policies(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> list[Invocation]:
+    """Change `change.new`; raises the refusal of the first policy that fails. Returns what was invoked."""
+    done = []
+    for invocation in _invocations(cluster, call, change, request):
+        _invoke(cluster, call, change, request, invocation)
+        done.append(msgspec.structs.replace(invocation, left=change.new))
+    return done
+
+
+def apply_again(
+    cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes, done: list[Invocation]
+) -> None:
+    """Those that ask for it (reinvocationPolicy), where something has changed the object after them."""
+    for invocation in done:
+        if invocation.is_repeated and invocation.left != change.new:
+            _invoke(cluster, call, change, request, invocation)
+
+
+def _invocations(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> Iterator[Invocation]:
+    policies = {each["metadata"]["name"]: each for each in cluster.policies("mutatingadmissionpolicies")}
+    namespace = namespace_of(cluster, request, change)
+    for binding in cluster.policies("mutatingadmissionpolicybindings"):
+        bound = binding.get("spec") or {}
+        policy = policies.get(bound.get("policyName") or "")
+        version = "" if policy is None else concerned(policy, binding, request, namespace, change)
+        if policy is None or not version:
+            continue
+        found, problem = parameters(cluster, policy.get("spec") or {}, bound, request.namespace)
+        if problem:
+            _fail(call, request, Invocation(policy, binding, None, version), problem)
+        for params in found:
+            yield Invocation(policy, binding, params, version)
+
+
+def _invoke(
+    cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes, invocation: Invocation
+) -> None:
+    program = _program(invocation.policy)
+    if program is None:
+        _fail(call, request, invocation, "its expressions do not compile")
+        return
+    for index in range(len(program.mutations)):
+        evaluation = _evaluation(cluster, call, change, request, invocation, program)
+        if index == 0:
+            holds, problem = evaluation.matches()
+            if problem:
+                _fail(call, request, invocation, problem)
+            if not holds:
+                return
+        kind, expression = program.mutations[index]
+        try:
+            value = as_json(evaluation.value(expression))
+            change.new = _changed(call, change, kind, value)
+        except _FAILURES as error:
+            if isinstance(error, EvaluationError):
+                reason = f"expression '{expression.text}' resulted in error: {error}"
+            else:
+                reason = f"error applying patch: {error}" if kind == APPLY else f"JSON Patch: {error}"
+            _fail(call, request, invocation, reason)
+
+
+def _evaluation(
+    cluster: Cluster,
+    call: ApiCall,
+    change: Change,
+    request: RequestAttributes,
+    invocation: Invocation,
+    program: MutatingPolicy,
+) -> Evaluation:
+    document = review_request(call, request, change, invocation.version, "")
+    variables = activation(document, change.new, change.old, judge_of(cluster, call.user))
+    return Evaluation(program.policy, variables, invocation.params, namespace_of(cluster, request, change))
+
+
+def _changed(call: ApiCall, change: Change, kind: str, value: Any) -> JsonObject | None:
+    if change.new is None:
+        return None
+    resource = call.info.resource
+    schema = kind_of(resource)
+    if kind == APPLY:
+        if not isinstance(value, dict):
+            raise EvaluationError("an apply configuration must be an Object")
+        patched = apply_configuration(schema, change.new, value)
+    else:
+        try:
+            patched = apply_json_patch(change.new, value)
+        except PatchTestError:
+            return change.new
+    decoded = decode_document(schema, patched).document
+    return kept_metadata(resource, change.new, decoded)
+
+
+def _fail(call: ApiCall, request: RequestAttributes, invocation: Invocation, reason: str) -> None:
+    if ((invocation.policy.get("spec") or {}).get("failurePolicy") or "Fail") != "Fail":
+        return
+    resource = call.info.resource
+    where = (
+        f"policy '{invocation.policy['metadata']['name']}' with binding '{invocation.binding['metadata']['name']}' "
+        f"denied request: {reason}"
+    )
+    details = {"name": request.name, "group": resource.group, "kind": resource.plural, "causes": [{"message": where}]}
+    message = f'{resource.group_resource} "{request.name}" is forbidden: {where}'
+    raise StatusError(CODES["Invalid"], "Invalid", message, details)
+
+
+def _program(document: JsonObject) -> MutatingPolicy | None:
+    uid, version = document["metadata"]["uid"], document["metadata"]["resourceVersion"]
+    known = _programs.get(uid)
+    if known is None or known[0] != version:
+        try:
+            program = compiled_mutations(document.get("spec") or {})
+        except CompilationError:  # written by an older server
+            program = None
+        if len(_programs) >= _KEPT:
+            _programs.clear()
+        known = _programs[uid] = version, program
+    return known[1]

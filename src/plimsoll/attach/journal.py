@@ -1,0 +1,96 @@
+"""The journal of attach: for every file that it writes, the value before. `detach` restores from it.
+
+An entry is on disk (fsync) before the write that it describes. It is removed after the value from before is back, or
+when its cgroup is gone. The directory is on a tmpfs by default (/run), because cgroups end with a boot; elsewhere, the
+boot id in the file shows that it is of an earlier one.
+
+A lock makes sure that one attach or detach at a time works with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from plimsoll.audit.attached import BOOT, JOURNAL
+from plimsoll.errors import PlimsollError
+from plimsoll.linux.files.append_log import AppendLog, AppendLogCorruptError
+from plimsoll.linux.files.file_lock import LockedError, take
+from plimsoll.linux.files.state_dir import private_directory
+from plimsoll.rules.attach.writes import Entry
+
+LOCK, STATUS = "lock", "status.json"
+
+
+class JournalError(PlimsollError):
+    """The journal cannot be used; the text says why and what to do."""
+
+
+class AttachJournal:
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._log = AppendLog(directory / JOURNAL)
+        self._entries: dict[str, Entry] = {}
+        self._lock = -1
+
+    def open(self, boot_id: str) -> None:
+        """Raises JournalError if another process uses it, or if it is damaged."""
+        private_directory(self.directory)
+        try:
+            self._lock = take(self.directory / LOCK)
+        except LockedError as error:
+            who = "another process" if error.pid is None else f"process {error.pid}"
+            raise JournalError(f"{who} is attached to this node ({self.directory}): end it first") from None
+        try:
+            stored = self._log.read()
+        except FileNotFoundError:
+            stored = {}
+        except AppendLogCorruptError as error:
+            raise JournalError(
+                f"{self.directory / JOURNAL}: {error}; nothing was changed. Move the file away; "
+                "`plimsoll audit` then shows which values differ"
+            ) from None
+        if stored.get(BOOT) not in (None, msgspec.json.encode(boot_id)):
+            stored = {}
+            self._log.discard()
+        entries = [msgspec.json.decode(data, type=Entry) for key, data in stored.items() if key != BOOT]
+        self._entries = {entry.key: entry for entry in entries}
+        if BOOT not in stored:
+            self._write({BOOT: msgspec.json.encode(boot_id)})
+
+    def close(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    @property
+    def entries(self) -> Mapping[str, Entry]:
+        return self._entries
+
+    def record(self, entries: Iterable[Entry]) -> None:
+        """Before the writes. Raises JournalError, and then nothing may be written."""
+        new = {entry.key: entry for entry in entries if self._entries.get(entry.key) != entry}
+        if new:
+            self._write({key: msgspec.json.encode(entry) for key, entry in new.items()})
+            self._entries |= new
+
+    def forget(self, entries: Iterable[Entry]) -> None:
+        keys = [entry.key for entry in entries if entry.key in self._entries]
+        if keys:
+            self._write(dict.fromkeys(keys))
+            for key in keys:
+                del self._entries[key]
+
+    def _write(self, changes: Mapping[str, bytes | None]) -> None:
+        try:
+            self._log.write(changes)
+            handle = os.open(self._log.path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        except OSError as error:
+            raise JournalError(f"{self._log.path} cannot be written: {error.strerror}; nothing is changed") from error

@@ -1,0 +1,132 @@
+"""Carries out the writes of attach, each after its journal entry, and takes them back.
+
+    journal the values before (fsync) → write → read back
+
+A container's files go through the runtime, if it applies `unified` on updates: it then keeps them in its own record of
+the container and writes them again at each update. What the runtime does not write, and all levels above containers,
+are written by the cgroup driver: systemd properties on systemd nodes, files otherwise.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from plimsoll.attach.journal import AttachJournal
+from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError, CgroupGoneError
+from plimsoll.linux.processes import oom_score_adj, set_oom_score_adj, stat
+from plimsoll.net.ttrpc.peer import TtrpcError
+from plimsoll.rules.attach.values import Target
+from plimsoll.rules.attach.writes import Entry, Outcome, PlannedWrite, restoring
+from plimsoll.rules.cgroups.rounding import same_value
+from plimsoll.runtime.nri.messages import unified_update
+from plimsoll.runtime.nri.plugin import NriSession
+
+PROC = "/proc/"
+SCORE = "oom_score_adj"
+
+log = logging.getLogger(__name__)
+
+
+class Restored(msgspec.Struct, frozen=True, rename="camel"):
+    path: str
+    file: str
+    value: str  # from before
+    outcome: Outcome
+    reason: str = ""
+
+
+class AttachWriter:
+    def __init__(
+        self, driver: CgroupDriver, journal: AttachJournal, page_size: int, session: NriSession | None = None
+    ) -> None:
+        self.driver, self.journal, self.page_size, self.session = driver, journal, page_size, session
+        self.runtime_updates_unified = False
+
+    def read(self, path: str, files: Sequence[str]) -> tuple[Mapping[str, str], int] | None:
+        """The texts and the inode; for a process, its score and start time. None if it is gone."""
+        if path.startswith(PROC):
+            pid = int(path.removeprefix(PROC))
+            process, score = stat(pid), oom_score_adj(pid)
+            return None if process is None or score is None else ({SCORE: str(score)}, process.start_ticks)
+        found = self.driver.read(path, files)
+        return None if found is None else (found.files, found.inode)
+
+    async def apply(self, writes: Sequence[PlannedWrite]) -> dict[str, str]:
+        """Journal, write and read back; the key of each write that failed, and why."""
+        self.journal.record(write.entry for write in writes)
+        await self._through_runtime({write.entry: write.wanted for write in writes})
+        failures: dict[str, str] = {}
+        for write in writes:
+            problem = await self._write(write.entry, write.wanted)
+            if problem:
+                failures[write.entry.key] = problem
+        return failures
+
+    async def _through_runtime(self, values: Mapping[Entry, str]) -> None:
+        """Failures are not final: the driver writes what the runtime has not written."""
+        session = self.session
+        if session is None or not session.connected or not self.runtime_updates_unified:
+            return
+        by_container: dict[str, dict[str, str]] = {}
+        for entry, value in values.items():
+            if entry.container_id and not entry.path.startswith(PROC):
+                by_container.setdefault(entry.container_id, {})[entry.file] = value
+        if not by_container:
+            return
+        try:
+            failed = await session.update([unified_update(each, files) for each, files in by_container.items()])
+        except TtrpcError as error:
+            log.warning("the runtime did not update containers: %s", error)
+            return
+        if failed:
+            log.warning("the runtime could not update %d containers", len(failed))
+
+    async def _write(self, entry: Entry, value: str) -> str:
+        """Empty if the file has the value, otherwise the reason."""
+        found = self.read(entry.path, (entry.file,))
+        if found is None or (entry.inode and found[1] != entry.inode):
+            return "it is gone"
+        if same_value(entry.file, value, found[0].get(entry.file, ""), self.page_size):
+            return ""  # the runtime has written it
+        if entry.path.startswith(PROC):
+            return set_oom_score_adj(int(entry.path.removeprefix(PROC)), int(value)).reason
+        try:
+            await self.driver.write(entry.path, entry.file, value)
+        except CgroupGoneError:
+            return "it is gone"
+        except CgroupError as error:
+            return str(error)
+        return ""
+
+    async def lift(self, target: Target, file: str, value: str) -> None:
+        """Another value of ours for a file: the journal gets it first. Raises CgroupError."""
+        entry = self.journal.entries.get(f"{target.path}\t{file}")
+        if entry is not None:
+            self.journal.record([msgspec.structs.replace(entry, wanted=value)])
+        await self.driver.write(target.path, file, value)
+
+    def outcome(self, entry: Entry) -> Outcome:
+        """What a restore does with this entry now."""
+        found = self.read(entry.path, (entry.file,))
+        text, inode = (None, None) if found is None else (found[0].get(entry.file), found[1])
+        return restoring(entry, text, inode, self.page_size)
+
+    async def restore(self, entries: Sequence[Entry]) -> list[Restored]:
+        """Write the values from before, where ours are still there; entries that are done leave the journal."""
+        states = {entry: self.outcome(entry) for entry in entries}
+        ours = {entry: entry.before for entry, outcome in states.items() if outcome in ("restored", "already")}
+        await self._through_runtime(ours)
+        done: list[Restored] = []
+        for entry, outcome in states.items():
+            reason = "it has another value than attach wrote" if outcome == "changed by another" else ""
+            if outcome == "restored":
+                problem = await self._write(entry, entry.before)
+                outcome = "gone" if problem == "it is gone" else "failed" if problem else outcome
+                reason = problem if outcome == "failed" else ""
+            done.append(Restored(entry.path, entry.file, entry.before, outcome, reason))
+        failed = {(each.path, each.file) for each in done if each.outcome == "failed"}
+        self.journal.forget([entry for entry in states if (entry.path, entry.file) not in failed])
+        return done

@@ -1,0 +1,107 @@
+"""Which writes lead from the observed files to the desired ones, which ones lead back, and who overwrote a value.
+
+The journal has one entry per file that attach has written or is about to write: the value before, and the last value
+of attach. Whatever happens in between, a file has one of the two, or a third one of another writer. A
+third value is never restored over: it is not ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import msgspec
+
+from plimsoll.rules.attach.values import Level, Target
+from plimsoll.rules.cgroups.rounding import same_value
+from plimsoll.rules.model.cgroup_names import Driver
+
+MOST_REASSERTS = 5  # of one file within FIGHT_S: then another program wants it, and attach stops
+FIGHT_S = 300.0
+
+
+class Entry(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """`inode`: of the cgroup; 0 if it does not exist yet, because the container is being created."""
+
+    path: str
+    file: str
+    before: str
+    wanted: str
+    inode: int = 0
+    container_id: str = ""
+
+    @property
+    def key(self) -> str:
+        return f"{self.path}\t{self.file}"
+
+
+class PlannedWrite(msgspec.Struct, frozen=True):
+    target: Target
+    file: str
+    found: str
+    wanted: str
+    entry: Entry  # to be journalled first
+    overwritten: bool = False  # attach had written it, and another process has changed it
+
+
+Outcome = Literal["restored", "already", "changed by another", "gone", "failed"]
+
+
+def planned_writes(
+    targets: Sequence[Target],
+    observed: Mapping[str, tuple[Mapping[str, str], int]],
+    journal: Mapping[str, Entry],
+    page_size: int,
+) -> list[PlannedWrite]:
+    """`observed`: path → files and inode; cgroups that do not exist are not in it. Parents come first."""
+    found = []
+    for target in targets:
+        if target.path not in observed:
+            continue
+        files, inode = observed[target.path]
+        for file, wanted in target.files.items():
+            text = files.get(file)
+            if text is None or same_value(file, wanted, text, page_size):
+                continue
+            known = journal.get(f"{target.path}\t{file}")
+            if known is not None and known.inode not in (0, inode):
+                known = None  # another cgroup with that name
+            before = text if known is None else known.before
+            overwritten = known is not None and not same_value(file, known.wanted, text, page_size)
+            entry = Entry(target.path, file, before, wanted, inode, target.container_id)
+            found.append(PlannedWrite(target, file, text, wanted, entry, overwritten))
+    return found
+
+
+def obsolete(
+    targets: Sequence[Target], journal: Mapping[str, Entry], keep: frozenset[str] = frozenset()
+) -> list[Entry]:
+    """Entries of files that the policy no longer asks for; `keep`: paths whose pods are not known at the moment."""
+    wanted = {f"{target.path}\t{file}" for target in targets for file in target.files}
+    return [entry for key, entry in journal.items() if key not in wanted and entry.path not in keep]
+
+
+def restoring(entry: Entry, found: str | None, inode: int | None, page_size: int) -> Outcome:
+    """What a restore does: `restored` means that `before` is to be written."""
+    if found is None or inode is None or entry.inode not in (0, inode):
+        return "gone"
+    if same_value(entry.file, entry.before, found, page_size):
+        return "already"
+    if not same_value(entry.file, entry.wanted, found, page_size):
+        return "changed by another"
+    return "restored"
+
+
+def overwriter(level: Level, driver: Driver, entry: Entry, found: str, page_size: int) -> str:
+    """Who has probably written the value that was found in place of ours."""
+    back = same_value(entry.file, entry.before, found, page_size)
+    if level == "container":
+        return "the container runtime, on an update by the kubelet" if back else "another program, or a resize"
+    if back and driver == "systemd":
+        return "systemd, at daemon-reload, or the kubelet"
+    return "the kubelet" if back else "a person or another program"
+
+
+def gives_up(times_s: Sequence[float], now_s: float) -> bool:
+    """Whether a file was overwritten so often that attach stops writing it."""
+    return sum(now_s - time_s <= FIGHT_S for time_s in times_s) >= MOST_REASSERTS
