@@ -69,22 +69,22 @@ async def test_two_servers_never_admit_more_than_the_quota(two: Two) -> None:
 
 
 async def test_a_charge_stays_while_its_object_is_on_its_way(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The write of the pod is held back; meanwhile the controller counts again and another server wants the place."""
+    """The write of the pod waits; meanwhile the controller counts again and another server wants the place."""
     one, other = two
     await limited(one, "1")
-    is_held, resumed = asyncio.Event(), asyncio.Event()
+    is_waiting, resumed = asyncio.Event(), asyncio.Event()
     send = Transactions.write
 
     async def write(self: Transactions, path: bytes, *more: Any) -> Any:
         if path.endswith(b"/pods/default/slow"):
-            is_held.set()
+            is_waiting.set()
             await resumed.wait()
         return await send(self, path, *more)
 
     monkeypatch.setattr(Transactions, "write", write)
     async with asyncio.timeout(60):
         slow = asyncio.create_task(other("POST", PODS, pod("slow")))
-        await is_held.wait()
+        await is_waiting.wait()
         await used(one, "1")
         for number in range(20):  # each one is a reason to count again
             await one.ok("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": f"m{number}"}})

@@ -68,8 +68,8 @@ class Charges:
         self._pending = pending
         found = dict(counted)
         for name in counted.keys() & self._used.keys():
-            held = sum((charged[name] for _, charged in pending if name in charged), counted[name])
-            found[name] = max(counted[name], min(self._used[name], held))
+            most = sum((charged[name] for _, charged in pending if name in charged), counted[name])
+            found[name] = max(counted[name], min(self._used[name], most))
         self._expected = found
         return found
 
@@ -139,7 +139,7 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
         live = {quota["metadata"]["uid"] for quota in context.documents(PREFIX)} if len(charges) > _QUOTAS else charges
         for uid in [uid for uid in charges if uid not in live]:
             del charges[uid]
-        return {name: counted[name] if amounts[name] == held else str(held) for name, held in corrected.items()}
+        return {name: counted[name] if amounts[name] == amount else str(amount) for name, amount in corrected.items()}
 
     def of_any(key: str, body: bytes) -> Iterable[str]:
         return () if key.startswith(_NOT_COUNTED) else limited_namespace(key, body)

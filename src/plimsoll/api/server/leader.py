@@ -73,7 +73,8 @@ class Leadership:
         end the term of one that has taken the lease over meanwhile.
         """
         before = await self._acquire()
-        return await self._cluster.store.begin_term(self._name, before)
+        fence = await self._cluster.store.begin_term(self._name, before)
+        return fence if self._is_mine() else None
 
     async def release(self) -> None:
         """On shutdown: others need not wait until the lease expires."""

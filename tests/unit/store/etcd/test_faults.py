@@ -184,7 +184,7 @@ async def test_an_etcd_that_is_too_old_is_refused(version: str) -> None:
 
 
 async def test_an_endpoint_that_answers_others_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that takes too long breaks neither the connection nor the calls of others, unless nobody is answered."""
+    """A call that takes too long breaks neither the connection nor the calls of others, unless none is answered."""
     monkeypatch.setattr(client_module, "ATTEMPT_S", 0.5)
     is_slow, ended = True, asyncio.Event()
 
@@ -205,7 +205,7 @@ async def test_an_endpoint_that_answers_others_is_not_left(monkeypatch: pytest.M
             await asyncio.sleep(0.03)
         assert client.switches == 0
         assert server.calls.count("Range") > 1
-        async with asyncio.timeout(30):  # nobody is answered any more
+        async with asyncio.timeout(30):  # no call is answered any more
             while not client.switches:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             is_slow = False
