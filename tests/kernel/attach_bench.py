@@ -43,7 +43,8 @@ class NriContainerd(Containerd):
     def prepare(self, plugins: Path | None = None) -> None:
         super().prepare(plugins)
         config = self.directory / "config.toml"
-        config.write_text(config.read_text() + _NRI.format(directory=self.directory))
+        text = config.read_text().replace("/usr/bin/crun", shutil.which("crun") or "/usr/bin/crun")
+        config.write_text(text + _NRI.format(directory=self.directory))
 
 
 def containerd_release() -> tuple[int, int]:

@@ -18,7 +18,7 @@ from typing import Literal
 
 import msgspec
 
-from plimsoll.aio import Wakeup
+from plimsoll.aio import Wakeup, in_slices
 from plimsoll.attach.journal import STATUS, AttachJournal, JournalError
 from plimsoll.attach.plugin import AttachPlugin
 from plimsoll.attach.pods import PodBook
@@ -28,7 +28,7 @@ from plimsoll.attach.watchdog import Watchdog
 from plimsoll.attach.writer import PROC, AttachWriter
 from plimsoll.linux.files.state_dir import replace_private
 from plimsoll.rules.attach.policy import AttachPolicy
-from plimsoll.rules.attach.values import AttachedPod, Decision, Target, decided, switch_problems
+from plimsoll.rules.attach.values import AttachedPod, Decision, KnownPods, Target, decided, switch_problems
 from plimsoll.rules.attach.writes import Entry, PlannedWrite, gives_up, obsolete, overwriter, planned_writes
 from plimsoll.rules.node.node_config import NodeConfig
 
@@ -77,6 +77,7 @@ class AttachService:
         book.changed = self._changed
         self.watchdog = Watchdog(writer, self.meters, acts=scope.mode != "observe")
         self.decision = Decision(())
+        self._known: KnownPods = {}
         self._decided_for: AttachPolicy | None = None  # None: something has changed since
         self.pending: list[Change] = []
         self.reasserts: dict[str, int] = {}
@@ -111,7 +112,8 @@ class AttachService:
     def _decided(self, policy: AttachPolicy) -> Decision:
         ended = ("Succeeded", "Failed")
         pods = [self._attached(uid) for uid, each in self.book.pods.items() if each.pod.status.phase not in ended]
-        return decided(pods, policy, self.setting, self.in_scope)
+        self._known = {uid: pod for uid, pod in self._known.items() if uid in self.book.pods}
+        return decided(pods, policy, self.setting, self.in_scope, self._known)
 
     def _container_target(self, uid: str, name: str, container_id: str) -> Target | None:
         """One container alone: its answer must not wait until all pods are computed."""
@@ -155,7 +157,7 @@ class AttachService:
                 self._reported.add(note)
                 log.warning("%s", note)
         observed = {}
-        for target in self.decision.targets:
+        async for target in in_slices(self.decision.targets):  # the runtime may ask meanwhile
             found = self.writer.read(target.path, tuple(target.files))
             if found is not None:
                 observed[target.path] = found

@@ -6,13 +6,12 @@ The kubelet's own flags come from the configuration table. Flags override the fi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from plimsoll.cli import console
 from plimsoll.codec.lean.lean import from_document, quantity_text
 from plimsoll.codec.yaml.reader import YamlDocument, YamlError, read
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError, InvalidObjectError, InvalidQuantityError
-from plimsoll.rules.blockio.policy import IoPolicy
 from plimsoll.rules.config.extras import KIND as EXTRAS_KIND
 from plimsoll.rules.config.extras import NodeExtras, extras_reading, is_extras
 from plimsoll.rules.config.parse import ParsedConfig, reading
@@ -29,6 +28,9 @@ from plimsoll.rules.profile import (
     profile_of,
 )
 from plimsoll.rules.quantity import QUANTITIES
+
+if TYPE_CHECKING:
+    from plimsoll.rules.blockio.policy import IoPolicy
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

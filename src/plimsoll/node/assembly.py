@@ -28,8 +28,7 @@ from plimsoll.kube.http import HttpTransport
 from plimsoll.linux.cpu_topology import node_topology
 from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.linux.identity import internal_ip, machine_identity
-from plimsoll.linux.malloc import return_large_blocks
-from plimsoll.linux.mlock import lock_memory
+from plimsoll.linux.mlock import lock_memory, return_large_blocks
 from plimsoll.linux.nice import raise_priority
 from plimsoll.linux.numa import this_numa
 from plimsoll.node.agent import Agent

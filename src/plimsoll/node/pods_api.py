@@ -26,8 +26,16 @@ from plimsoll.codec.protobuf.structs import decode, encode
 from plimsoll.codec.protobuf.wire import ProtobufError
 from plimsoll.linux.files.state_dir import private_directory
 from plimsoll.metrics.exposition import Counter
-from plimsoll.net.grpc.server import RESOURCE_EXHAUSTED, GrpcServer
-from plimsoll.net.grpc.status import CODE_NAMES, FAILED_PRECONDITION, INTERNAL, NOT_FOUND, OK, GrpcError
+from plimsoll.net.grpc.server import GrpcServer
+from plimsoll.net.grpc.status import (
+    CODE_NAMES,
+    FAILED_PRECONDITION,
+    INTERNAL,
+    NOT_FOUND,
+    OK,
+    RESOURCE_EXHAUSTED,
+    GrpcError,
+)
 from plimsoll.node.agent import Agent
 from plimsoll.node.metrics import PodsApiMeters
 from plimsoll.node.pod_source import shown_document

@@ -44,8 +44,12 @@ class Log(Protocol):
         """
         ...
 
-    async def begin_term(self, name: str) -> Fence | None:
-        """Make the writes of an earlier leader impossible; None where there can be no other server."""
+    async def last_term(self, name: str) -> int:
+        """When the newest term of a leader began; 0 where there was none."""
+        ...
+
+    async def begin_term(self, name: str, last: int) -> Fence | None:
+        """Make the writes of an earlier leader impossible; None where another term has begun since `last`."""
         ...
 
     async def close(self) -> None:

@@ -128,9 +128,15 @@ class Store(WatchCache):
         """Wait until reads show all that any server has acknowledged before; False where that cannot be known now."""
         return await self._log.fresh()
 
-    async def begin_term(self, name: str) -> Fence | None:
-        """For a leader: the fence under which it writes. From now on writes under earlier ones fail."""
-        return await self._log.begin_term(name)
+    async def last_term(self, name: str) -> int:
+        """When the newest term of a leader began. Read it before the lease is taken, and pass it to `begin_term`."""
+        return await self._log.last_term(name)
+
+    async def begin_term(self, name: str, last: int) -> Fence | None:
+        """For a leader: the fence under which it writes. From now on writes under earlier ones fail.
+
+        None where a term has begun since `last`: then nothing was changed."""
+        return await self._log.begin_term(name, last)
 
     async def change(self, key: str, decide: Decide) -> Record | None:
         """Read-modify-write of one key, durable when it returns.

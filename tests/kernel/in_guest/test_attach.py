@@ -143,12 +143,11 @@ async def test_every_level_holds_and_detach_restores(bench: AttachBench) -> None
     await bench.runtime.update_container(burstable.container.id, CriResources(memory_limit_bytes=144 * MIB))
     left = memory(bench, burstable.container_path)
     measured(f"after detach and an update by the kubelet, containerd {containerd_release()}: {left}")
-    if containerd_release() >= (2, 1):
-        assert left == before
+    assert left == before
 
 
 async def test_whether_the_runtime_applies_unified_on_update(bench: AttachBench) -> None:
-    """The measured answer of this containerd: containerd 2.1 does, an older one drops it."""
+    """The measured answer of this containerd."""
     pod = bench.pod("plain", BURSTABLE)
     await bench.start(pod, SHOWS, GIVEN)
     assert pod.container is not None
@@ -160,7 +159,7 @@ async def test_whether_the_runtime_applies_unified_on_update(bench: AttachBench)
     running_session.cancel()
     await asyncio.gather(running_session, return_exceptions=True)
     measured(f"unsolicited update with unified, containerd {containerd_release()}: {applied=} {failed=}")
-    assert applied == (containerd_release() >= (2, 1))
+    assert applied and not failed
 
 
 class Owner(SilentPlugin):
@@ -262,7 +261,7 @@ def test_the_unit_starts_in_its_sandbox(tmp_path: Path) -> None:
     text = text.replace("PrivateTmp=yes", f"PrivateTmp=no\nStandardError=append:{tmp_path}/log")
     Path("/run/systemd/system", UNIT).write_text(text)
     systemctl("daemon-reload")
-    began = systemctl("start", UNIT)
+    began = systemctl("start", "--job-mode=ignore-dependencies", UNIT)  # the guest has few units
     status, deadline_s = Path("/run/plimsoll/attach/status.json"), time.monotonic() + 60
     while not status.exists():
         said = (tmp_path / "log").read_text() if (tmp_path / "log").exists() else ""

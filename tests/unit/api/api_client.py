@@ -194,7 +194,7 @@ async def api(
             clock=lambda: client.now_s,
             handlers={**REVIEWS, **account_handlers(credentials)},
             services=[accounts(credentials), *options.pop("services", ())],
-            etcd=location(url) if (url := store_url(tmp_path)) else None,
+            etcd=options.pop("etcd", None) or (location(url) if (url := store_url(tmp_path)) else None),
             **options,
         )
     )

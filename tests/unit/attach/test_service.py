@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,9 @@ from plimsoll.attach.journal import JournalError
 from plimsoll.attach.service import Scope
 from plimsoll.rules.attach.policy import AttachPolicy, Switches
 from plimsoll.runtime.nri import messages as m
+from plimsoll.runtime.nri.plugin import NriSession
 from tests.unit.attach.attach_node import HIGH, LOW, AttachNode
+from tests.unit.runtime.nri.fake_runtime import fake_runtime
 
 BEFORE = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "memory.oom.group": "0"}
 ADJUSTED = {"memory.low": LOW, "memory.high": HIGH}
@@ -250,3 +253,26 @@ async def test_the_journal_has_one_user_and_one_boot(tmp_path: Path) -> None:
     node.journal.close()
     with pytest.raises(JournalError, match="nothing was changed"):
         node.restart()
+
+
+async def test_running_containers_are_changed_through_the_runtime_and_restored_the_same_way(tmp_path: Path) -> None:
+    """Whatever the runtime does not write is written to the file."""
+    node = AttachNode(tmp_path / "s")
+    pod, container = await node.pod("a")
+    path = node.container_path("a")
+    await node.kernel.make(path)
+    with tempfile.TemporaryDirectory(prefix="nri-") as directory:
+        async with fake_runtime(Path(directory, "s")) as runtime:
+            runtime.pods, runtime.containers = (pod,), (msgspec.structs.replace(container, state=m.RUNNING),)
+            session = NriSession(Path(directory, "s"), "plimsoll", "95", node.service.plugin)
+            node.writer.session = session
+            running = asyncio.create_task(session.once())
+            assert await session.ready(30)
+            await node.service.round()  # the runtime takes it and does nothing
+            assert node.files(path) == BEFORE | ADJUSTED
+            await node.writer.restore(list(node.journal.entries.values()))
+            asked = [each.linux.resources.unified for each in runtime.updates if each.linux and each.linux.resources]
+            assert asked == [ADJUSTED, {"memory.low": "0", "memory.high": "max"}]
+            assert node.files(path) == BEFORE
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)

@@ -17,6 +17,7 @@ from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.metadata import body_of
+from plimsoll.api.machinery.service_addresses import CLAIM_S, CLAIMS
 from plimsoll.linux.identity import internal_ip
 from plimsoll.rules.admission.service_addresses import ServiceRanges, cluster_ips
 from plimsoll.rules.lifecycle.service_links import UNPROXIED
@@ -127,6 +128,22 @@ def report_conflicts(cluster: Cluster) -> None:
                 log.warning("service %s: cluster IP %s is not in %s: recreate it", name, address, ranges.cluster_ips)
             elif owners.setdefault(address, name) != name:
                 log.warning("service %s: cluster IP %s belongs to %s: recreate it", name, address, owners[address])
+
+
+def claims_controller(context: ControllerContext, cluster: Cluster) -> Controller:
+    """Removes the claims of addresses whose service is gone (`machinery.service_addresses`)."""
+
+    async def reconcile(_: str) -> float | None:
+        found, is_open = cluster.service_addresses.surplus()
+        for name, uid in found:
+            await cluster.service_addresses.give_back(uid, (name,))
+        return CLAIM_S if is_open else None
+
+    def of_any(_: str, __: bytes) -> Iterable[str]:
+        return ("",)
+
+    sources = {CLAIMS: of_any, "/services/": of_any} if cluster.store.is_shared else {}
+    return Controller("service-addresses", context.store, sources, reconcile)
 
 
 def controller(

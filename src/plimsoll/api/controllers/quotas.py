@@ -2,7 +2,7 @@
 
 Admission charges a pod in its own transaction; this controller releases what ended pods no longer use. The patch names
 the resourceVersion it was calculated on, so a charge made meanwhile is never lost. On a store that servers share, the
-charge is a write of its own, just before that of its object (`CHARGE_S`).
+charge is a write of its own, before that of its object: until the object is there, it stays charged (`Charges`).
 """
 
 from __future__ import annotations
@@ -10,25 +10,72 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable
 
+import msgspec
+
 from plimsoll.api.admission.quota import counted_names
 from plimsoll.api.controllers.controller import Controller, ControllerContext, namespace_of
 from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.kube import request
 from plimsoll.kube.request import ApiError, ResourcePath
-from plimsoll.rules.admission.quota import SERVICE_COUNTS, bounds_claims, claims_used, services_used, used_by
+from plimsoll.rules.admission.quota import SERVICE_COUNTS, bounds_claims, claims_used, increase, services_used, used_by
 from plimsoll.rules.model.json_object import JsonObject
-from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.objects import Pod, ResourceList
 from plimsoll.rules.model.policies import ResourceQuota
 from plimsoll.rules.profile import Profile
+from plimsoll.rules.quantity import Quantity
 from plimsoll.rules.timestamps import Clock, epoch_seconds
 
 QUOTAS = ResourcePath("/api/v1", "resourcequotas")
 PREFIX = "/resourcequotas/"
 REQUEUE_S = 0.05
-CHARGE_S = 1.0  # from a charge to its object, at most
-_QUOTAS = 1024  # whose charges are remembered
+_QUOTAS = 1024  # above that, charges of deleted ones are forgotten
+CHARGE_S = 12.0  # from a charge to its object, at most: all writes of a change together have 8 s (`store.etcd`)
 _NOT_COUNTED = ("/events/", "coordination.k8s.io/leases/", PREFIX)  # frequent, or followed for themselves
+
+
+class Charges:
+    """Of one quota on a shared store: what was charged for objects that are not there yet.
+
+    A charge is where `used` rises. It ends when the objects that are counted rise by as much, or after `CHARGE_S`.
+    """
+
+    def __init__(self) -> None:
+        self._version = 0
+        self._used: ResourceList = {}
+        self._counted: ResourceList = {}
+        self._expected: ResourceList | None = None  # what the controller itself writes, which charges nothing
+        self._pending: list[tuple[float, ResourceList]] = []  # since when, oldest first
+
+    def note(self, version: int, used: ResourceList, now_s: float) -> None:
+        """Each version of the quota, in order; older ones are ignored."""
+        if version <= self._version:
+            return
+        if used != self._expected and (charged := increase(used, self._used)):
+            self._pending.append((now_s, charged))
+        self._version, self._used = version, used
+
+    def corrected(self, counted: ResourceList, now_s: float) -> ResourceList:
+        """What to write as `used`: what is counted, and what is charged and not there yet."""
+        arrived = increase(counted, self._counted)
+        self._counted = counted
+        pending = []
+        for since_s, charged in self._pending:
+            left = increase(charged, arrived)
+            arrived = increase(arrived, charged)
+            if left and now_s - since_s < CHARGE_S:
+                pending.append((since_s, left))
+        self._pending = pending
+        found = dict(counted)
+        for name in counted.keys() & self._used.keys():
+            most = sum((charged[name] for _, charged in pending if name in charged), counted[name])
+            found[name] = max(counted[name], min(self._used[name], most))
+        self._expected = found
+        return found
+
+    @property
+    def is_pending(self) -> bool:
+        return bool(self._pending)
 
 
 def controller(context: ControllerContext, profile: Profile, clock: Clock, catalog: Catalog = BUILT_IN) -> Controller:
@@ -53,7 +100,7 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
         if not quotas:
             return None
         pods, expired = by_grace([pod async for pod in context.pods(f"/pods/{namespace}/")])
-        prefixes = counted()
+        prefixes, is_pending = counted(), False
         for document in quotas:
             hard = document.get("spec", {}).get("hard") or {}
             amounts = used_by(from_document(document, ResourceQuota), pods, profile, expired)
@@ -66,30 +113,38 @@ def controller(context: ControllerContext, profile: Profile, clock: Clock, catal
                 used |= claims_used(from_document(document, ResourceQuota), claims)
             if SERVICE_COUNTS & hard.keys():
                 used |= services_used(context.documents(f"/services/{namespace}/"), hard)
-            if is_charging(document, used):
-                return CHARGE_S
+            if context.store.is_shared:
+                used = with_charges(document, used)
+                is_pending |= charges[document["metadata"]["uid"]].is_pending
             if not await _write(context, document, {"hard": hard, "used": used}):
                 return REQUEUE_S
-        return None
+        return CHARGE_S if is_pending else None
 
-    charged: dict[str, tuple[str, float]] = {}  # by uid of the quota: its version, and since when
+    charges: dict[str, Charges] = {}  # by uid of the quota
 
-    def is_charging(document: JsonObject, used: dict[str, str]) -> bool:
-        """On a shared store a charge is written before its object: a new one may be of an object that is on its way."""
-        before = (document.get("status") or {}).get("used") or {}
-        if not context.store.is_shared or before.keys() != used.keys() or before == used:
-            return False
-        metadata = document["metadata"]
-        if charged.get(metadata["uid"], ("", 0.0))[0] != metadata["resourceVersion"]:
-            if len(charged) >= _QUOTAS:
-                charged.clear()
-            charged[metadata["uid"]] = metadata["resourceVersion"], time.monotonic()
-        return time.monotonic() - charged[metadata["uid"]][1] < CHARGE_S
+    def note(key: str, body: bytes) -> Iterable[str]:
+        if context.store.is_shared:
+            noted(msgspec.json.decode(body))
+        return namespace_of(key, body)
+
+    def noted(document: JsonObject) -> Charges:
+        metadata, used = document["metadata"], from_document(document, ResourceQuota).status.used or {}
+        own = charges.setdefault(metadata["uid"], Charges())
+        own.note(int(metadata["resourceVersion"]), used, time.monotonic())
+        return own
+
+    def with_charges(document: JsonObject, counted: dict[str, str]) -> dict[str, str]:
+        amounts = {name: Quantity.parse(amount) for name, amount in counted.items()}
+        corrected = noted(document).corrected(amounts, time.monotonic())
+        live = {quota["metadata"]["uid"] for quota in context.documents(PREFIX)} if len(charges) > _QUOTAS else charges
+        for uid in [uid for uid in charges if uid not in live]:
+            del charges[uid]
+        return {name: counted[name] if amounts[name] == amount else str(amount) for name, amount in corrected.items()}
 
     def of_any(key: str, body: bytes) -> Iterable[str]:
         return () if key.startswith(_NOT_COUNTED) else limited_namespace(key, body)
 
-    sources = {"": of_any, PREFIX: namespace_of}
+    sources = {"": of_any, PREFIX: note}
     return Controller("quotas", context.store, sources, reconcile)
 
 

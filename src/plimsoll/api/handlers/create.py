@@ -27,6 +27,7 @@ from plimsoll.api.machinery.metadata import (
 )
 from plimsoll.api.machinery.namespace_contents import namespace_contents
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
+from plimsoll.api.machinery.service_addresses import UnclaimedError, names_of
 from plimsoll.api.machinery.status import StatusError, already_exists, invalid_object, too_many_requests
 from plimsoll.api.strategies.base import WriteContext
 from plimsoll.api.strategies.table import strategy
@@ -64,6 +65,7 @@ async def create_object(
         try:
             return Response(201, await _stored(cluster, call, options, new))
         except StatusError as error:
+            await give_back(cluster, resource, new, None)
             if error.reason != "AlreadyExists" or sent.get("name") or left == 1:
                 raise
         finally:
@@ -79,13 +81,21 @@ def write_context(cluster: Cluster) -> WriteContext:
 def with_addresses(
     cluster: Cluster, resource: ApiResource, new: JsonObject, old: JsonObject | None, options: WriteOptions
 ) -> JsonObject:
-    """A Service with its cluster IP and node ports, which stay reserved until `release`; raises 422."""
+    """A Service with its cluster IP and node ports, which stay reserved until `release`; raises 422, UnclaimedError."""
     if resource.storage != "services":
         return new
     service, errors = cluster.service_addresses.allocate(new, old, dry_run=options.dry_run)
     if errors:
         raise invalid_object(resource, new["metadata"]["name"], errors)
     return service
+
+
+async def give_back(cluster: Cluster, resource: ApiResource, old: JsonObject, new: JsonObject | None) -> None:
+    """What a Service has no more, or a refused one would have had."""
+    if resource.storage == "services":
+        kept = names_of(new) if new is not None else []
+        names = [name for name in names_of(old) if name not in kept]
+        await cluster.service_addresses.give_back(old["metadata"]["uid"], names)
 
 
 def defaulted(
@@ -150,13 +160,36 @@ async def prepared(
         raise invalid_object(resource, name, errors)
     if resource.storage == "pods":
         check_limit_ranges(cluster, new)
-    new = with_addresses(cluster, resource, new, None, options)
+    new = await _with_claimed_addresses(cluster, resource, new, options)
     check_pod_security(cluster, call, None, new)
     if hooked:
-        await check_hooks(cluster, call, hook_change(call, options, new, None))
+        try:
+            await check_hooks(cluster, call, hook_change(call, options, new, None))
+        except StatusError:
+            await give_back(cluster, resource, new, None)
+            raise
     if options.field_validation != "Ignore":
         call.warnings += rules.warnings(new)
     return new
+
+
+async def _with_claimed_addresses(
+    cluster: Cluster, resource: ApiResource, new: JsonObject, options: WriteOptions
+) -> JsonObject:
+    claimed: list[str] = []
+    while True:
+        try:
+            done = with_addresses(cluster, resource, new, None, options)
+        except UnclaimedError as error:
+            await cluster.service_addresses.claim(error)
+            claimed += error.names
+            continue
+        except StatusError:
+            await cluster.service_addresses.give_back(new["metadata"]["uid"], claimed)
+            raise
+        unused = [name for name in claimed if name not in names_of(done)]
+        await cluster.service_addresses.give_back(new["metadata"]["uid"], unused)
+        return done
 
 
 def hook_change(call: ApiCall, options: WriteOptions, new: JsonObject, old: JsonObject | None) -> Change:

@@ -15,6 +15,7 @@ import msgspec
 from plimsoll.api.admission.chain import PROTECTED_NAMESPACES
 from plimsoll.api.admission.hooks import Change, check_hooks, has_hooks
 from plimsoll.api.admission.node_restriction import check_delete
+from plimsoll.api.handlers.create import give_back
 from plimsoll.api.handlers.list import ListPage, listed, selected_records
 from plimsoll.api.machinery.bodies import read_delete_options
 from plimsoll.api.machinery.call import ApiCall, Response
@@ -96,6 +97,8 @@ async def delete_object(cluster: Cluster, call: ApiCall, name: str, options: Del
     else:
         final = await cluster.store.change(where, mark)
     deletion = seen[0]
+    if not options.dry_run and deletion.act == "remove":
+        await give_back(cluster, resource, deletion.document, None)
     if options.dry_run:
         return _answer(resource, deletion, unstamped_body(deletion.document))
     body = final.body if final is not None else unstamped_body(deletion.document)

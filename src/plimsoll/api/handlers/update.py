@@ -49,7 +49,8 @@ from plimsoll.api.machinery.metadata import (
     updated_metadata,
 )
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
-from plimsoll.api.machinery.status import conflict, internal, invalid_object, not_found
+from plimsoll.api.machinery.service_addresses import UnclaimedError, names_of
+from plimsoll.api.machinery.status import StatusError, conflict, internal, invalid_object, not_found
 from plimsoll.api.strategies.base import Strategy, WriteContext
 from plimsoll.api.strategies.certificates import CertificateRequestStrategy
 from plimsoll.api.strategies.cluster import NamespaceStrategy
@@ -117,6 +118,7 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     elif resource.storage in ("services", "persistentvolumeclaims") and not info.subresource:
         keys += counting_keys(cluster, resource, info.namespace)
     bodies: list[bytes] = []
+    claimed: list[str] = []  # addresses of a service
     ahead: _Stepped | None = None
 
     def step(record: Record) -> _Stepped:
@@ -166,21 +168,34 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
     hooked = has_hooks(cluster, resource)
     for _ in range(_TRIES):
         live = cluster.store.get(keys[0])
-        if hooked and live is not None:
-            ahead = await hooked_step(live)
         # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
         reads_others = info.subresource == "resize" or resource.group == RBAC
         size = 0 if live is None else strategy(resource).work_bytes(len(live.body) + len(call.body))
-        if live is not None and not hooked and size > AT_ONCE_BYTES and not reads_others:
-            ahead = await cluster.worker.run(call.user.name, partial(step, live))
         try:
+            if hooked and live is not None:
+                ahead = await hooked_step(live)
+            elif live is not None and size > AT_ONCE_BYTES and not reads_others:
+                ahead = await cluster.worker.run(call.user.name, partial(step, live))
             written = await cluster.store.change_many(keys, decide)
         except _OutdatedError:
             continue
+        except UnclaimedError as error:
+            await cluster.service_addresses.claim(error)
+            claimed += error.names
+            continue
+        except StatusError:
+            if claimed and live is not None:
+                await cluster.service_addresses.give_back(decoded(live)["metadata"]["uid"], claimed)
+            raise
         finally:
             if resource.storage == "services" and live is not None:
                 cluster.service_addresses.release(decoded(live)["metadata"]["uid"])
         assert written[0] is not None
+        if resource.storage == "services" and cluster.store.is_shared and live is not None:
+            new = decoded(written[0])
+            old = decoded(live)
+            unused = [name for name in (*claimed, *names_of(old)) if name not in names_of(new)]
+            await cluster.service_addresses.give_back(new["metadata"]["uid"], unused)
         return Response(200, bodies[0] if bodies else written[0].body)
     raise conflict(resource, info.name)
 

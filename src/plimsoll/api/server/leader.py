@@ -23,12 +23,12 @@ from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.metadata import body_of
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.timestamps import rfc3339_micro
-from plimsoll.store.errors import StoreError
-from plimsoll.store.fence import FENCE
+from plimsoll.store.errors import FencedError, StoreError
+from plimsoll.store.fence import FENCE, Fence
 from plimsoll.store.records import Decision, Record
 
 NAMESPACE = "kube-system"
-LEASE_S, RENEW_S, DEADLINE_S = 4.0, 1.0, 3.0
+LEASE_S, RENEW_S, DEADLINE_S = 3.0, 1.0, 2.0
 RESTART_S = 1.0
 
 log = logging.getLogger("plimsoll.api")
@@ -53,21 +53,28 @@ class Leadership:
     async def run(self, work: Work) -> None:
         """Endless: wait for the lease, work until it is lost, again."""
         while True:
-            await self._acquire()
-            fence = await self._cluster.store.begin_term(self._name)
-            if not self._is_mine():
-                continue  # it took too long
+            fence = await self._begun_term()
+            if fence is None:
+                continue
             log.info("%s: this server leads from now on (%s)", self._name, self._identity)
+            token = FENCE.set(fence)
             try:
-                token = FENCE.set(fence)
-                try:
-                    async with work():
-                        FENCE.reset(token)
-                        await self._renew()
-                finally:
-                    FENCE.set(None)
+                async with work():
+                    await self._renew()  # under the fence, too: who has lost the term gives the lease up
             except _LostError as error:
                 log.warning("%s: this server does not lead any more: %s", self._name, error)
+            finally:
+                FENCE.reset(token)
+
+    async def _begun_term(self) -> Fence | None:
+        """Take the lease and begin a term; None where another server was faster.
+
+        The term that is replaced was read before the lease was written. So a server that was paused in between cannot
+        end the term of one that has taken the lease over meanwhile.
+        """
+        before = await self._acquire()
+        fence = await self._cluster.store.begin_term(self._name, before)
+        return fence if self._is_mine() else None
 
     async def release(self) -> None:
         """On shutdown: others need not wait until the lease expires."""
@@ -105,13 +112,15 @@ class Leadership:
             return True
         return now - self._seen[1] >= (spec.get("leaseDurationSeconds") or LEASE_S)
 
-    async def _acquire(self) -> None:
+    async def _acquire(self) -> int:
+        """The revision of the term that was the last one before the lease became ours."""
         while True:
             record = self._cluster.store.get(self._key)
-            if self._is_free(record):
+            if self._is_free(record) or self._is_mine():
                 try:
+                    term = await self._cluster.store.last_term(self._name)
                     if await self._write(None if record is None else record.version):
-                        return
+                        return term
                 except StoreError as error:
                     log.warning("%s: the lease cannot be written: %s", self._name, error)
             await asyncio.sleep(RENEW_S / 4)
@@ -126,6 +135,8 @@ class Leadership:
                     if not await self._write(None, renews=True):
                         raise _LostError("another server has taken it over")
                     renewed = began
+            except FencedError as error:
+                raise _LostError(str(error)) from None
             except (StoreError, TimeoutError) as error:
                 if time.monotonic() - renewed >= DEADLINE_S:
                     raise _LostError(f"the lease was not renewed for {DEADLINE_S:g} s: {error}") from None

@@ -125,6 +125,7 @@ def _controllers(
         policy_types.controller(context, cluster.catalog),
         protection.controller(context),
         kubernetes_service.controller(context, cluster, presence.addresses, published),
+        kubernetes_service.claims_controller(context, cluster),
         service_accounts.controller(context, cluster.root_ca),
     )
 

@@ -215,6 +215,8 @@ def _setting(source: _Source, options: Mapping[str, Any]) -> NodeConfig:
     record = node_record(source.kubelet, {**options, "oci_runtime": "", "no_processes": True})
     view = NodeView(NodeEvidence(source.name, record, source.node))
     setting = view.setting
+    if record.kernel is None:
+        raise PlimsollError(f"the cgroups of this machine cannot be read: {record.unread.get('cgroups', view.problem)}")
     if setting is None:
         raise PlimsollError(f"the values of this node cannot be computed: {view.problem}")
     if record.kubelet is None:

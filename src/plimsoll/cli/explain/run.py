@@ -12,7 +12,6 @@ from plimsoll.cli import console
 from plimsoll.cli.manifests import GivenManifest, Inputs, ManifestProblem, on_node, read_inputs, refused
 from plimsoll.cli.node_options import NodeQuestion
 from plimsoll.cli.terminal import Paint, colourful, echo_json, inert
-from plimsoll.rules.blockio.policy import io_errors
 from plimsoll.rules.cgroups.desired import Workload, defaulted_on, defaulted_workload
 from plimsoll.rules.explain.explanation import Explanation, explanation
 from plimsoll.rules.node.node_config import NodeConfig
@@ -138,7 +137,12 @@ def sorted_out(inputs: Inputs, setting: NodeConfig) -> tuple[list[GivenManifest]
     for given in inputs.pods:
         desired = defaulted_on(given.pod, setting)
         policy = setting.policy
-        wrong = refused(given, desired, policy.gates, io_errors(desired, policy.io, policy.cgroup_version))
+        errors = []
+        if policy.io is not None:
+            from plimsoll.rules.blockio.policy import io_errors  # most nodes do not control I/O
+
+            errors = io_errors(desired, policy.io, policy.cgroup_version)
+        wrong = refused(given, desired, policy.gates, errors)
         problems += wrong
         if not wrong:
             good.append(msgspec.structs.replace(given, pod=desired))

@@ -15,8 +15,8 @@ from typing import Protocol
 import msgspec
 
 from plimsoll.codec.protobuf.structs import Unsigned, decode, encode
-from plimsoll.net.grpc.server import RESOURCE_EXHAUSTED, GrpcServer
-from plimsoll.net.grpc.status import UNKNOWN, GrpcError
+from plimsoll.net.grpc.server import GrpcServer
+from plimsoll.net.grpc.status import RESOURCE_EXHAUSTED, UNKNOWN, GrpcError
 from plimsoll.node.devices import messages as m
 from plimsoll.node.devices.manager import DeviceManager
 from plimsoll.rules.devices.allocation import Ids

@@ -63,7 +63,7 @@ class Decision(msgspec.Struct, frozen=True):
         return next((target for target in self.targets if target.path == path), None)
 
 
-class _Sized(msgspec.Struct):
+class SizedPod(msgspec.Struct, frozen=True):
     """A pod with its protection, which the reserve of the node may still change."""
 
     attached: AttachedPod
@@ -72,7 +72,11 @@ class _Sized(msgspec.Struct):
     burst: int
     min_bytes: int
     low_bytes: int
+    problem: str = ""  # of an annotation
     demoted: bool = False
+
+
+KnownPods = dict[str, SizedPod]  # by uid: what was computed before, used again while pod and policy are the same
 
 
 def switch_problems(policy: AttachPolicy, setting: NodeConfig, has_psi: bool = True) -> list[str]:
@@ -101,10 +105,12 @@ def decided(
     policy: AttachPolicy,
     setting: NodeConfig,
     in_scope: Callable[[str], bool] = lambda _namespace: True,
+    known: KnownPods | None = None,
 ) -> Decision:
-    """`in_scope`: whether a namespace takes part (canary). Pods of others are left as they are."""
+    """`in_scope`: whether a namespace takes part (canary). Pods of others are left as they are. `known` is updated."""
     notes: list[str] = []
-    found: list[_Sized] = []
+    found: list[SizedPod] = []
+    known = {} if known is None else known
     for each in sorted(pods, key=_age):
         if not in_scope(each.pod.metadata.namespace):
             continue
@@ -113,10 +119,11 @@ def decided(
             notes.append(f"{each.title}: left as it is: {errors[0] if errors else 'it has no uid'}")
             continue
         try:
-            found.append(_sized_pod(each, policy, setting, notes))
+            found.append(_sized_pod(each, policy, setting, known))
         except PlimsollError as error:
             notes.append(f"{each.title}: left as it is: {error}")
-    _fit(found, policy, setting, notes)
+    notes += [f"{pod.attached.title}: {pod.problem}" for pod in found if pod.problem]
+    found = _fitting(found, policy, setting, notes)
     targets = [*_upper(found, setting)]
     for pod in found:
         targets += _of_pod(pod, setting)
@@ -127,17 +134,19 @@ def _age(each: AttachedPod) -> tuple[str, str]:
     return each.pod.metadata.creation_timestamp or "", each.pod.metadata.uid
 
 
-def _sized_pod(each: AttachedPod, policy: AttachPolicy, setting: NodeConfig, notes: list[str]) -> _Sized:
+def _sized_pod(each: AttachedPod, policy: AttachPolicy, setting: NodeConfig, known: KnownPods) -> SizedPod:
     switches = policy.of(each.pod.metadata.namespace)
+    before = known.get(each.pod.metadata.uid)
+    if before is not None and before.attached.pod is each.pod and before.switches == switches:
+        return msgspec.structs.replace(before, attached=each)
     desired = defaulted_on(each.pod, setting)
     own = pod_policy(desired, _node_policy(switches, setting.policy))
     work = sized(pod_totals(desired, own.gates), own, setting.driver)
     burst, problem = burst_percent(desired.metadata.annotations, switches)
-    if problem:
-        notes.append(f"{each.title}: {problem}")
     min_bytes = _capped(work.values.memory_min_bytes, switches.most_min_bytes)
     low_bytes = _capped(work.values.memory_low_bytes, switches.most_low_bytes)
-    return _Sized(each, work, switches, burst, min_bytes, low_bytes)
+    found = known[each.pod.metadata.uid] = SizedPod(each, work, switches, burst, min_bytes, low_bytes, problem)
+    return found
 
 
 def _node_policy(switches: Switches, policy: NodePolicy) -> NodePolicy:
@@ -158,24 +167,26 @@ def _capped(amount: int | None, ceiling: int | None) -> int:
     return min(amount or 0, ceiling) if ceiling is not None else amount or 0
 
 
-def _fit(found: list[_Sized], policy: AttachPolicy, setting: NodeConfig, notes: list[str]) -> None:
-    """Take memory.min from the pods that no longer fit."""
+def _fitting(pods: Sequence[SizedPod], policy: AttachPolicy, setting: NodeConfig, notes: list[str]) -> list[SizedPod]:
+    """The pods, with memory.low in place of memory.min for those that no longer fit."""
     allocatable = setting.policy.allocatable_memory_bytes
     budget = max((allocatable or setting.policy.memory_capacity_bytes) - policy.reserve_bytes, 0)
-    used = 0
-    for pod in found:
+    used, found = 0, []
+    for pod in pods:
         if used + pod.min_bytes <= budget:
             used += pod.min_bytes
-            continue
-        notes.append(
-            f"{pod.attached.title}: memory.low in place of memory.min: Σ memory.min would be {used + pod.min_bytes}, "
-            f"more than allocatable − memoryReserve = {budget}"
-        )
-        pod.low_bytes = _capped(max(pod.low_bytes, pod.min_bytes), pod.switches.most_low_bytes)
-        pod.min_bytes, pod.demoted = 0, True
+        else:
+            notes.append(
+                f"{pod.attached.title}: memory.low in place of memory.min: Σ memory.min would be "
+                f"{used + pod.min_bytes}, more than allocatable − memoryReserve = {budget}"
+            )
+            low = _capped(max(pod.low_bytes, pod.min_bytes), pod.switches.most_low_bytes)
+            pod = msgspec.structs.replace(pod, low_bytes=low, min_bytes=0, demoted=True)
+        found.append(pod)
+    return found
 
 
-def _upper(found: Sequence[_Sized], setting: NodeConfig) -> list[Target]:
+def _upper(found: Sequence[SizedPod], setting: NodeConfig) -> list[Target]:
     burstable = [pod for pod in found if pod.work.qos == "Burstable"]
     kubepods = cgroup_path(setting.pods_root, setting.driver)
     return [
@@ -189,12 +200,12 @@ def _upper(found: Sequence[_Sized], setting: NodeConfig) -> list[Target]:
     ]
 
 
-def _sums(pods: Sequence[_Sized]) -> dict[str, str]:
+def _sums(pods: Sequence[SizedPod]) -> dict[str, str]:
     sums = {MIN: sum(pod.min_bytes for pod in pods), LOW: sum(pod.low_bytes for pod in pods)}
     return {file: str(amount) for file, amount in sums.items() if amount}
 
 
-def _of_pod(pod: _Sized, setting: NodeConfig) -> list[Target]:
+def _of_pod(pod: SizedPod, setting: NodeConfig) -> list[Target]:
     work, uid = pod.work, pod.work.pod.metadata.uid
     name = pod_name(setting.pods_root, work.qos, uid)
     path, title = cgroup_path(name, setting.driver), pod.attached.title
@@ -220,7 +231,7 @@ def _of_pod(pod: _Sized, setting: NodeConfig) -> list[Target]:
     return targets
 
 
-def container_files(pod: _Sized, index: int, setting: NodeConfig) -> dict[str, str]:
+def container_files(pod: SizedPod, index: int, setting: NodeConfig) -> dict[str, str]:
     values, switches = pod.work.container_values[index], pod.switches
     min_bytes = min(_capped(values.memory_min_bytes, switches.most_min_bytes), pod.min_bytes)
     low = max(values.memory_low_bytes or 0, values.memory_min_bytes or 0 if pod.demoted else 0)

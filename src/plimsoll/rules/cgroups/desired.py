@@ -12,13 +12,12 @@ This is the only way from a pod to its values; `rules.explain.plan` is a project
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from types import ModuleType
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from plimsoll.rules.blockio.policy import PodIo, pod_io
 from plimsoll.rules.cgroups import reasons_by_level as why
-from plimsoll.rules.cgroups.io_files import Explained, class_io, container_io, kubepods_io, pod_io_files
 from plimsoll.rules.cgroups.reasons import Reason, human_bytes
 from plimsoll.rules.model.cgroup_names import (
     UNKNOWN_ID,
@@ -53,6 +52,11 @@ from plimsoll.rules.resources.node_policy import NodePolicy, declines_memory_qos
 from plimsoll.rules.resources.oom_score import oom_scores
 from plimsoll.rules.resources.qos import qos_class
 from plimsoll.rules.resources.values import Values, as_kept, container_values, pod_values, with_host_pages
+
+if TYPE_CHECKING:
+    from plimsoll.rules.blockio.policy import IoPolicy, PodIo
+    from plimsoll.rules.cgroups.io_files import Explained
+    from plimsoll.rules.model.kernel import CgroupVersion
 
 Level = Literal["node", "pods", "reserved", "class", "pod", "container"]
 
@@ -170,7 +174,7 @@ def defaulted_workload(desired: Pod, setting: NodeConfig, *, base: str = "spec",
         work,
         counted=work.requests if work.pod is desired else counted_requests(desired, setting.profile.resize_footprint),
         share=class_sums([desired], gates=policy.gates),
-        io=None if policy.io is None else pod_io(desired, policy.io, policy.cgroup_version),
+        io=None if policy.io is None else _pod_io(desired, policy.io, policy.cgroup_version),
         base=base,
         title=title or desired.metadata.name,
     )
@@ -240,7 +244,12 @@ def _kubepods(workloads: Sequence[Workload], setting: NodeConfig, shown: Shown, 
         "pods",
         "all pods",
         cgroup_path(setting.pods_root, setting.driver),
-        _files(values, setting, reasons, io=kubepods_io(setting, _io_of(workloads), reasons=shown.reasons)),
+        _files(
+            values,
+            setting,
+            reasons,
+            io=_io(setting, lambda io: io.kubepods_io(setting, _io_of(workloads), reasons=shown.reasons)),
+        ),
         children=(
             *_pods(by_class["Guaranteed"], setting, shown),
             _class("Burstable", classes, sums, by_class["Burstable"], setting, percent, shown),
@@ -274,7 +283,7 @@ def _class(
             values,
             setting,
             _class_reasons(qos, sums, members, setting, percent) if shown.reasons else {},
-            io=class_io(setting, qos, _io_of(members), reasons=shown.reasons),
+            io=_io(setting, lambda io: io.class_io(setting, qos, _io_of(members), reasons=shown.reasons)),
         ),
         children=_pods(members, setting, shown),
     )
@@ -317,7 +326,7 @@ def _pod(work: Workload, setting: NodeConfig, shown: Shown) -> Cgroup:
             work.values,
             setting,
             reasons,
-            io=pod_io_files(setting, work.pod, work.qos, work.io, reasons=shown.reasons),
+            io=_io(setting, lambda io: io.pod_io_files(setting, work.pod, work.qos, work.io, reasons=shown.reasons)),
         ),
         exclusive_cpus=work.exclusive_cpus,
         children=_containers(work, name, setting, shown),
@@ -353,7 +362,7 @@ def _container(
             setting,
             reasons,
             weight=setting.policy.weight,
-            io=container_io(setting, work.pod, work.io, reasons=shown.reasons),
+            io=_io(setting, lambda io: io.container_io(setting, work.pod, work.io, reasons=shown.reasons)),
         ),
         work.scores[index],
         steps,
@@ -399,6 +408,21 @@ def _files(
         for name, value in file_map(values, setting.policy.cgroup_version, weight).items()
     )
     return (*own, *(DesiredFile(*each) for each in io)) if io else own
+
+
+def _pod_io(pod: Pod, policy: IoPolicy, version: CgroupVersion) -> PodIo:
+    from plimsoll.rules.blockio.policy import pod_io  # most nodes do not control I/O
+
+    return pod_io(pod, policy, version)
+
+
+def _io(setting: NodeConfig, files: Callable[[ModuleType], Explained]) -> Explained:
+    """The files of block I/O; nothing, and no import, while the node does not control it."""
+    if setting.policy.io is None:
+        return ()
+    from plimsoll.rules.cgroups import io_files
+
+    return files(io_files)
 
 
 def _io_of(workloads: Sequence[Workload]) -> list[PodIo]:

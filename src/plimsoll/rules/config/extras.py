@@ -16,16 +16,17 @@ One row per setting, as in `table`; other names are refused, each with its path.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError
-from plimsoll.rules.blockio.policy import IoPolicy
 from plimsoll.rules.config.field_types import READERS, Problems, Reader, read_quantity, shown
-from plimsoll.rules.config.io_control import read_io_control
 from plimsoll.rules.model.objects import ResourceList
 from plimsoll.rules.profile import Profile
+
+if TYPE_CHECKING:
+    from plimsoll.rules.blockio.policy import IoPolicy
 
 API_VERSION = "plimsoll.dev/v1"
 KIND = "NodeExtras"
@@ -78,6 +79,12 @@ def _seconds(value: Any, path: str, problems: Problems) -> Any:
     if len(problems) == before and found < 0:
         problems.append(InvalidConfigError(path, "must not be less than 0"))
     return found
+
+
+def _io_control(value: Any, path: str, problems: Problems) -> IoPolicy:
+    from plimsoll.rules.config.io_control import read_io_control  # most nodes do not control I/O
+
+    return read_io_control(value, path, problems)
 
 
 def _check_period(value: Any, path: str, problems: Problems) -> Any:
@@ -140,7 +147,7 @@ ROWS: tuple[ExtraRow, ...] = (
     ExtraRow("cgroupCheckPeriod", "cgroup_check_period_s", _check_period,
              "How often every cgroup is compared with its desired values, besides the kernel's notifications.",
              "a duration such as 30s, at most 1m; default 1m"),
-    ExtraRow("ioControl", "io_control", read_io_control,
+    ExtraRow("ioControl", "io_control", _io_control,
              "Control block I/O: weights by QoS class, limits and latency targets by annotation, ceilings by namespace "
              "([block I/O](block-io.md)). Default: off.",
              "an object with `devices`, `weights` and `ceilings`"),

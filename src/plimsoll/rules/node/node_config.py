@@ -6,10 +6,11 @@ differences. `NodeConfig` is complete; nothing is read again later.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
-from plimsoll.rules.blockio.policy import IoPolicy, on_v1
 from plimsoll.rules.config.kubelet import KubeletConfig, host_errors, on_host
 from plimsoll.rules.config.thresholds import Threshold, eviction_reservation, parsed_thresholds
 from plimsoll.rules.model.cgroup_names import CgroupName, Driver, Runtime, root_name
@@ -27,6 +28,9 @@ from plimsoll.rules.profile import MemoryMin, Profile
 from plimsoll.rules.quantity import MAX_INT64, ZERO
 from plimsoll.rules.resources.node_policy import NodePolicy, Reservation
 from plimsoll.rules.resources.values import page_size_bytes, page_size_of
+
+if TYPE_CHECKING:
+    from plimsoll.rules.blockio.policy import IoPolicy
 
 SWAP = "swap"  # not a Kubernetes resource: the machine's swap in `--capacity`
 
@@ -178,8 +182,14 @@ def _policy(
         quota_with_exclusive_cpus=profile.quota_with_exclusive_cpus,
         static_cpus=config.cpu_manager_policy == "static",
         weight=weight or profile.container_weight,
-        io=io if io is None or cgroup_version == 2 else on_v1(io),
+        io=io if io is None or cgroup_version == 2 else _on_v1(io),
     )
+
+
+def _on_v1(policy: IoPolicy) -> IoPolicy:
+    from plimsoll.rules.blockio.policy import on_v1  # most nodes do not control I/O
+
+    return on_v1(policy)
 
 
 def _reservation(config: KubeletConfig, profile: Profile) -> Reservation:

@@ -14,14 +14,16 @@ ignored.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from plimsoll.rules.blockio.policy import IoPolicy
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion, Weight
 from plimsoll.rules.model.objects import Pod
+
+if TYPE_CHECKING:
+    from plimsoll.rules.blockio.policy import IoPolicy
 
 # Which protection requests give with Memory QoS on (02 §6.2): none (both files are written as 0), memory.min for
 # Guaranteed and memory.low for Burstable, memory.min for both, or memory.min for whatever requests memory.

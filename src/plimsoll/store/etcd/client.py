@@ -24,6 +24,7 @@ from plimsoll.store.etcd.location import Location
 R = TypeVar("R", bound=msgspec.Struct)
 
 ATTEMPT_S = 1.5  # a member that has lost the others does not answer
+CONNECT_S = 1.0  # the watch waits for it, and every answer waits for the watch
 READ_S = 6.0
 _PAUSE_S = 0.05
 _AUTH_TRIES = 3
@@ -54,9 +55,10 @@ class EtcdClient:
         self.location = location
         self.where = ",".join(authority_of(*each) for each in location.endpoints)
         context = location.context()
-        self._members = [GrpcClient(address=each, tls=context) for each in location.endpoints]
+        self._members = [GrpcClient(address=each, tls=context, connect_s=CONNECT_S) for each in location.endpoints]
         self._active = 0
         self.switches = 0  # how often another endpoint was chosen
+        self._answered = 0.0  # when the endpoint has answered last, by the loop's clock
         self._cluster_id = 0
         self._token = ""
         self._authenticating = asyncio.Lock()
@@ -75,20 +77,20 @@ class EtcdClient:
         end = loop.time() + deadline_s
         data, reasons = encode(request), dict[str, str]()
         while True:
-            switches, endpoint = self.switches, self.endpoint
+            switches, endpoint, began = self.switches, self.endpoint, loop.time()
             try:
                 return self._decoded(kind, await self._called(method, data, min(ATTEMPT_S, deadline_s)))
             except GrpcError as error:
                 self._check_refusal(error)
                 reasons[endpoint] = error.message
-                self.switch(switches)
+                self._leave(error, switches, began)
             if loop.time() >= end:
                 raise LogUnreachableError(self.where, "; ".join(dict.fromkeys(reasons.values())))
             await asyncio.sleep(_PAUSE_S)
 
     async def write_once(self, method: str, request: msgspec.Struct, kind: type[R], deadline_s: float = ATTEMPT_S) -> R:
         """Raises NotSentError, AmbiguousError, WriteFailedError (etcd is full), LogRefusedError."""
-        switches, data = self.switches, encode(request)
+        switches, data, began = self.switches, encode(request), asyncio.get_running_loop().time()
         try:
             return self._decoded(kind, await self._called(method, data, deadline_s))
         except GrpcUnavailableError as error:
@@ -96,7 +98,7 @@ class EtcdClient:
             raise NotSentError(error.message) from error
         except GrpcError as error:
             self._check_refusal(error, len(data))
-            self.switch(switches)
+            self._leave(error, switches, began)
             raise AmbiguousError(error.message) from error
 
     async def open_watch(self) -> GrpcStream:
@@ -109,8 +111,15 @@ class EtcdClient:
             return
         left = self._members[self._active]
         self.switches += 1
+        self._answered = 0.0
         self._active = (self._active + 1) % len(self._members)
         left.close("another endpoint is used")
+
+    def _leave(self, error: GrpcError, seen: int, began: float) -> None:
+        """After a failed call. An endpoint that has answered others since it began is slow, not gone: leaving it would
+        break their calls and the watch, which costs a loaded machine more."""
+        if error.code != status.DEADLINE_EXCEEDED or self._answered <= began:
+            self.switch(seen)
 
     def renew_token(self) -> None:
         self._token = ""
@@ -118,8 +127,12 @@ class EtcdClient:
     async def _called(self, method: str, data: bytes, deadline_s: float) -> bytes:
         for _ in range(_AUTH_TRIES):
             headers = await self._headers()
+            member = self._members[self._active]
             try:
-                return await self._members[self._active].unary(method, data, deadline_s, headers)
+                answer = await member.unary(method, data, deadline_s, headers)
+                if member is self._members[self._active]:
+                    self._answered = asyncio.get_running_loop().time()
+                return answer
             except GrpcError as error:
                 if not headers or not any(text in error.message for text in _OLD_TOKENS):
                     raise

@@ -28,7 +28,7 @@ from plimsoll.store.etcd.client import CompactedError, EtcdClient
 from plimsoll.store.etcd.messages import RANGE, KeyValue, RangeRequest, RangeResponse
 from plimsoll.store.etcd.meta import Meta
 from plimsoll.store.etcd.opening import Format, foreign
-from plimsoll.store.etcd.transactions import Found, Transactions
+from plimsoll.store.etcd.transactions import Found, Transactions, deadline
 from plimsoll.store.etcd.values import UNSTAMPED, Layout, record_of, stamped
 from plimsoll.store.etcd.watcher import Watcher
 from plimsoll.store.fence import Fence
@@ -41,6 +41,7 @@ _TRIES = 1000  # decisions on one change; each one that was lost means that anot
 _EVENT_S = 0.01  # for the event of the newest revision to arrive, before progress is asked for
 _PROGRESS_S = 0.1
 _HEARTBEAT_S = 1.0
+_RECOVERY_S = 0.2  # between two questions while etcd does not answer
 
 
 log = logging.getLogger("plimsoll.api")
@@ -161,7 +162,7 @@ class EtcdLog:
     async def _check_regularly(self) -> None:
         """A member that was cut off says nothing: ask, and use another endpoint if there is no answer."""
         while True:
-            await asyncio.sleep(_HEARTBEAT_S)
+            await asyncio.sleep(_RECOVERY_S if self._fault else _HEARTBEAT_S)
             if self._fault or time.monotonic() - self._last_answer >= _HEARTBEAT_S:
                 await self._read_revision()
 
@@ -179,8 +180,11 @@ class EtcdLog:
             if done:
                 log.debug("etcd is compacted up to revision %d", done)
 
-    async def begin_term(self, name: str) -> Fence | None:
-        return await self.meta.begin_term(name)
+    async def last_term(self, name: str) -> int:
+        return await self.meta.last_term(name)
+
+    async def begin_term(self, name: str, last: int) -> Fence | None:
+        return await self.meta.begin_term(name, last)
 
     # --- changes ---
 
@@ -260,12 +264,12 @@ class EtcdLog:
         self._writing |= dict.fromkeys(changes, done)
         written: dict[str, Record] = {}
         self.meter.waiting += len(changes)
-        revision = 0
+        revision, end = 0, deadline()
         try:
             for key in order:
                 began = time.perf_counter()
                 try:
-                    revision = await self._write(changes[key], states[key])
+                    revision = await self._write(changes[key], states[key], end)
                 except _ConflictError:
                     if first in written and changes[key].kind == "ADDED":
                         continue  # another server has created it: that is what was wanted
@@ -284,10 +288,11 @@ class EtcdLog:
         await self._watcher.reached(revision, FRESH_S)
         return written
 
-    async def _write(self, change: Change, state: _Known) -> int:
+    async def _write(self, change: Change, state: _Known, end: float) -> int:
         key = change.key
         try:
-            outcome = await self._transactions.write(self._layout.path(key), state.revision, change, self._sealing)
+            path = self._layout.path(key)
+            outcome = await self._transactions.write(path, state.revision, change, self._sealing, end)
         except (LogRefusedError, WriteFailedError, OutcomeUnknownError, FencedError):
             self.meter.failed_commits += 1
             raise
@@ -316,7 +321,7 @@ class EtcdLog:
                 current = Record(key, revision + self._form.offset, before.record.body, before.record.created)
                 change = change_of(key, current, UNSTAMPED, before.record.body)
                 try:
-                    await self._write(change, _Known(current, revision, revision))
+                    await self._write(change, _Known(current, revision, revision), deadline())
                 except (_ConflictError, StoreError):
                     continue
 

@@ -56,15 +56,16 @@ class Meta:
             return found.mod_revision if found is not None and found.value == value else 0
         raise LogUnreachableError(self._client.where, "a write was not answered")
 
-    async def begin_term(self, name: str) -> Fence:
-        """Replaces the term's key, whichever server wrote it: writes that compare the old revision fail."""
+    async def last_term(self, name: str) -> int:
+        """The revision at which the newest term began, 0 where there was none."""
+        found = await self.get(f"terms/{name}")
+        return 0 if found is None else found.mod_revision
+
+    async def begin_term(self, name: str, last: int) -> Fence | None:
+        """From now on writes that compare an older term fail. None where a term has begun since `last`."""
         path = f"terms/{name}"
-        for _ in range(_TRIES):
-            found = await self.get(path)
-            value = os.urandom(8).hex().encode()
-            if revision := await self.put(path, value, 0 if found is None else found.mod_revision):
-                return Fence(name, self._layout.meta + path.encode(), revision)
-        raise LogUnreachableError(self._client.where, f"other servers keep changing {path}")
+        revision = await self.put(path, os.urandom(8).hex().encode(), last)
+        return Fence(name, self._layout.meta + path.encode(), revision) if revision else None
 
     async def compact(self, revision: int) -> int:
         """One round of compaction, by one of the servers: what was older than `revision` a round ago is discarded.

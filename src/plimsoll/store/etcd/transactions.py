@@ -30,7 +30,7 @@ from plimsoll.store.fence import FENCE
 from plimsoll.store.records import Change
 from plimsoll.store.sealing import Sealing
 
-WRITE_S = 8.0  # for one key, with all attempts
+WRITE_S = 8.0  # for all keys of a change, with all attempts
 _PAUSE_S = 0.05
 
 log = logging.getLogger("plimsoll.api")
@@ -43,13 +43,17 @@ class Found(msgspec.Struct, frozen=True):
     at: int
 
 
+def deadline() -> float:
+    return asyncio.get_running_loop().time() + WRITE_S
+
+
 class Transactions:
     def __init__(self, client: EtcdClient, cache: WatchCache, watcher: Watcher) -> None:
         self._client, self._cache, self._watcher = client, cache, watcher
         self._compares_terms = True  # kine does not
 
-    async def write(self, path: bytes, revision: int, change: Change, sealing: Sealing) -> int | Found:
-        """Make the change where `path` is at `revision` (0: absent).
+    async def write(self, path: bytes, revision: int, change: Change, sealing: Sealing, end: float) -> int | Found:
+        """Make the change where `path` is at `revision` (0: absent). Nothing is sent after `end`, by the loop's clock.
 
         Returns the new revision, or what is there instead. Raises WriteFailedError if it was certainly not written,
         OutcomeUnknownError, FencedError.
@@ -58,13 +62,15 @@ class Transactions:
         value = None if change.kind == "DELETED" else stored(change.key, change.body, number, sealing)
         self._watcher.pending[number] = 0
         try:
-            return await self._write(path, revision, value, change, number)
+            return await self._write(path, revision, value, change, number, end)
         finally:
             del self._watcher.pending[number]
 
-    async def _write(self, path: bytes, revision: int, value: bytes | None, change: Change, write: int) -> int | Found:
+    async def _write(
+        self, path: bytes, revision: int, value: bytes | None, change: Change, write: int, end: float
+    ) -> int | Found:
         loop = asyncio.get_running_loop()
-        end, is_unsure, reloads = loop.time() + WRITE_S, False, self._watcher.reloads
+        is_unsure, reloads = False, self._watcher.reloads
         while True:
             fence = FENCE.get() if self._compares_terms else None
             txn = transaction(path, revision, value, fence)
@@ -72,6 +78,8 @@ class Transactions:
                 answer = await self._client.write_once(TXN, txn, TxnResponse)
                 break
             except LogRefusedError as error:
+                if is_unsure:  # of an attempt before
+                    raise OutcomeUnknownError(self._client.where, str(error)) from None
                 if fence is None or error.reason != UNSUPPORTED:
                     raise
                 log.warning(
@@ -80,6 +88,10 @@ class Transactions:
                 )
                 self._compares_terms = False
                 continue
+            except WriteFailedError as error:  # etcd is full
+                if is_unsure:
+                    raise OutcomeUnknownError(self._client.where, str(error)) from None
+                raise
             except NotSentError as error:
                 reason = str(error)
             except AmbiguousError as error:

@@ -58,8 +58,11 @@ class SqliteLog:
     async def fresh(self) -> bool:
         return True
 
-    async def begin_term(self, name: str) -> Fence | None:
-        return None
+    async def last_term(self, name: str) -> int:
+        return 0
+
+    async def begin_term(self, name: str, last: int) -> Fence | None:
+        return None  # there is no other server
 
     async def change_many(self, keys: Sequence[str], decide: DecideMany) -> list[Record | None]:
         if self._is_closing:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -89,6 +91,29 @@ async def test_one_leads_and_another_takes_over_when_it_does_not_renew(opened: O
     await asyncio.gather(leading, waiting, return_exceptions=True)
 
 
+async def test_clocks_that_differ_neither_end_nor_prolong_a_lease(opened: Open) -> None:
+    """The leader's clock is a day behind, then that of the next one a day ahead of the third."""
+    clusters = [await opened() for _ in range(3)]
+    for cluster, hours in zip(clusters, (-24, 24, 0), strict=True):
+        cluster.clock = lambda hours=hours: time.time() + hours * 3600  # type: ignore[misc]
+    works = [Work() for _ in clusters]
+    tasks: list[asyncio.Task[None]] = []
+    try:
+        for number, (cluster, work) in enumerate(zip(clusters, works, strict=True)):
+            tasks.append(asyncio.create_task(Leadership(cluster, "test", f"s{number}").run(work)))
+            if number:
+                with pytest.raises(TimeoutError):
+                    async with asyncio.timeout(2.0):  # twice the lease: it is renewed meanwhile
+                        await work.began.wait()
+                tasks[number - 1].cancel()  # as a killed server
+            async with asyncio.timeout(60):
+                await work.began.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def test_a_shutdown_hands_over_at_once(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(leader, "LEASE_S", 600.0)
     one, two = await opened(), await opened()
@@ -115,6 +140,58 @@ async def test_a_leader_that_is_overtaken_stops(opened: Open) -> None:
             record = two.store.get("coordination.k8s.io/leases/kube-system/test")
             assert record is not None
         await work.ended.wait()
+
+
+async def test_a_late_term_does_not_end_that_of_the_next_leader(opened: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server takes the lease and is paused before it begins its term; meanwhile another has taken the lease over."""
+    one, two = await opened(), await opened()
+    first, second = Work(), Work()
+    is_paused, resumed, begun = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    begin = one.store.begin_term
+
+    async def late(*words: Any) -> Fence | None:
+        is_paused.set()
+        await resumed.wait()
+        try:
+            return await begin(*words)
+        finally:
+            begun.set()
+
+    monkeypatch.setattr(one.store, "begin_term", late)
+    tasks = [asyncio.create_task(Leadership(one, "test", "one").run(first))]
+    try:
+        async with asyncio.timeout(60):
+            await is_paused.wait()
+            tasks.append(asyncio.create_task(Leadership(two, "test", "two").run(second)))
+            await second.began.wait()
+            resumed.set()
+            await begun.wait()
+            token = FENCE.set(second.fence)
+            try:
+                assert await two.store.change(POD, put("of the leader")) is not None
+            finally:
+                FENCE.reset(token)
+        assert not first.began.is_set() and not second.ended.is_set()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def test_a_leader_whose_term_was_ended_gives_the_lease_up(opened: Open) -> None:
+    one, two = await opened(), await opened()
+    work = Work()
+    async with led(one, "test", work), asyncio.timeout(60):
+        await work.began.wait()
+        assert await two.store.begin_term("test", await two.store.last_term("test")) is not None
+        await work.ended.wait()
+        work.began.clear()
+        await work.began.wait()  # it takes the lease again, and begins a term that holds
+        token = FENCE.set(work.fence)
+        try:
+            assert await one.store.change(POD, put("again")) is not None
+        finally:
+            FENCE.reset(token)
 
 
 async def test_the_addresses_of_all_servers_are_known(opened: Open) -> None:

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from plimsoll.net.grpc.client import GrpcClient
-from plimsoll.net.grpc.server import MAX_CONNECTIONS, GrpcServer, deadline_s
+from plimsoll.net.grpc.server import GrpcServer
+from plimsoll.net.grpc.server_connection import MAX_CONNECTIONS, deadline_s
 from plimsoll.net.grpc.status import DEADLINE_EXCEEDED, UNIMPLEMENTED, UNKNOWN, GrpcError
 
 LONG_S = 30.0

@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from plimsoll.api.auth.ca import Authority
+from plimsoll.codec.protobuf.structs import encode
 from plimsoll.codec.protobuf.wire import bytes_field, varint_field
 from plimsoll.linux.files.state_dir import private_directory, write_private
 from plimsoll.net.grpc.client import GrpcClient
+from plimsoll.net.grpc.status import GrpcUnavailableError
 from plimsoll.store.errors import LogRefusedError, LogUnreachableError, OutcomeUnknownError, WriteFailedError
-from plimsoll.store.etcd.client import EtcdClient
+from plimsoll.store.etcd import client as client_module
+from plimsoll.store.etcd.client import AmbiguousError, EtcdClient
 from plimsoll.store.etcd.location import Location, location
 from plimsoll.store.etcd.log import EtcdLog
+from plimsoll.store.etcd.messages import RANGE, STATUS, RangeRequest, RangeResponse, StatusRequest, StatusResponse
 from plimsoll.store.etcd.opening import checked_version
 from plimsoll.store.store import Store
 from tests.e2e.etcd_process import EtcdProcess
+from tests.unit.net.grpc.grpc_server import Server
 from tests.unit.store.bodies import delete, put, value_of
 from tests.unit.store.etcd.cut_connections import Cutter
 from tests.unit.store.etcd.test_log import increased
@@ -65,7 +72,7 @@ async def test_tls_with_client_certificates(tmp_path: Path) -> None:
         for query in (f"ca={files['own.ca']}", f"ca={files['own.ca']}&{foreign}", f"ca={files['other.ca']}&{pair}", ""):
             client = EtcdClient(location(f"{server.url}?{query}"))
             with pytest.raises(LogUnreachableError, match="Check that the endpoints"):
-                await client.read("/etcdserverpb.Maintenance/Status", _Empty(), _Empty, 0.2)
+                await client.read(STATUS, StatusRequest(), StatusResponse, 0.2)
             client.close()
     finally:
         server.kill()
@@ -110,17 +117,101 @@ async def test_a_full_etcd_accepts_only_deletions(tmp_path: Path) -> None:
     server = member(tmp_path, "--quota-backend-bytes", str(600_000))
     try:
         async with opened(server.url) as store:
-            written = 0
+            written, names = 0, [f"/pods/default/p{number}" for number in range(50)]
             with pytest.raises(WriteFailedError, match=r"NOSPACE.*alarm disarm"):
-                while written < 50:
-                    await store.change(f"/pods/default/p{written}", put("x" * 50_000))
+                for name in names:
+                    # A disk that is busy for long leaves open what became of a write: then it is asked again.
+                    while await _is_unknown(store, name):
+                        pass
                     written += 1
             assert 0 < written < 50
-            assert store.count("/pods/") == written
-            assert await store.change("/pods/default/p0", delete) is not None
-            assert store.count("/pods/") == written - 1
+            assert await _eventually_fresh(store)
+            assert store.count("/pods/") in (written, written + 1)
+            await store.change(names[0], delete)
+            assert await _eventually_fresh(store)
+            assert store.get(names[0]) is None and store.get(names[1]) is not None
     finally:
         server.kill()
+
+
+async def _is_unknown(store: Store, name: str) -> bool:
+    try:
+        await store.change(name, put("x" * 50_000))
+    except OutcomeUnknownError:
+        return True
+    return False
+
+
+async def _eventually_fresh(store: Store) -> bool:
+    async with asyncio.timeout(60):
+        while not await store.fresh():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return True
+
+
+async def test_a_refusal_after_an_unanswered_write_does_not_say_that_nothing_was_written(
+    where: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send, count = EtcdClient.write_once, 0
+
+    async def write_once(self: EtcdClient, *words: Any) -> Any:
+        nonlocal count
+        count += 1
+        if count > 1:
+            raise WriteFailedError("etcd", "etcd is full (NOSPACE)", lasting=False)
+        await send(self, *words)
+        raise AmbiguousError("no answer")
+
+    async with opened(where) as store:
+        monkeypatch.setattr(EtcdClient, "write_once", write_once)
+        with pytest.raises(OutcomeUnknownError, match="NOSPACE"):
+            await store.change(POD, put(1))
+        monkeypatch.undo()
+        assert await _eventually_fresh(store)
+        assert (value_of(store.get(POD)), count) == (1, 2)
+
+
+@pytest.mark.parametrize("version", ["3.3.27", "2.3.8"])
+async def test_an_etcd_that_is_too_old_is_refused(version: str) -> None:
+    async def answer(_: Server, __: bytes) -> bytes:
+        return encode(StatusResponse(version=version))
+
+    async with Server(None) as server:
+        server.handlers["Status"] = answer
+        with pytest.raises(LogRefusedError, match=rf"its version is {version}.*etcd 3.4 or newer: upgrade it"):
+            await Store.open_etcd(location(f"etcd://127.0.0.1:{server.port}"))
+        assert server.calls == ["Status"]  # nothing else was asked or written
+
+
+async def test_an_endpoint_that_answers_others_is_not_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call that takes too long breaks neither the connection nor the calls of others, unless none is answered."""
+    monkeypatch.setattr(client_module, "ATTEMPT_S", 0.5)
+    is_slow, ended = True, asyncio.Event()
+
+    async def status(_: Server, __: bytes) -> bytes:
+        return encode(StatusResponse(version="3.5.0"))
+
+    async def read(_: Server, __: bytes) -> bytes:
+        if is_slow:
+            await ended.wait()
+        return encode(RangeResponse())
+
+    async with Server(None) as server:
+        server.handlers |= {"Status": status, "Range": read}
+        client = EtcdClient(location(f"etcd://127.0.0.1:{server.port},127.0.0.1:1"))
+        slow = asyncio.create_task(client.read(RANGE, RangeRequest(b"k"), RangeResponse, 60))
+        for _ in range(40):
+            await client.read(STATUS, StatusRequest(), StatusResponse)
+            await asyncio.sleep(0.03)
+        assert client.switches == 0
+        assert server.calls.count("Range") > 1
+        async with asyncio.timeout(30):  # no call is answered any more
+            while not client.switches:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            is_slow = False
+            assert await slow == RangeResponse()
+        ended.set()
+        client.close()
 
 
 @pytest.mark.usefixtures("where")
@@ -144,6 +235,21 @@ async def test_an_endpoint_that_is_gone_is_left(where: Location) -> None:
     text = str(where).replace("etcd://", "etcd://127.0.0.1:1,")
     async with opened(text) as store:
         assert await store.change(POD, put(1)) is not None
+
+
+async def test_a_watch_that_cannot_connect_does_not_wait_for_long(where: Location) -> None:
+    """A port whose queue of connections is full drops packets, as a cut link does: the next endpoint is used."""
+    with socket.socket() as full, socket.socket() as waiting:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)
+        waiting.connect(full.getsockname())
+        text = str(where).replace("etcd://", f"etcd://127.0.0.1:{full.getsockname()[1]},")
+        client = EtcdClient(location(text))
+        with pytest.raises(GrpcUnavailableError, match="not connected within 1 s"):
+            await client.open_watch()
+        client.switch(client.switches)
+        (await client.open_watch()).leave()
+        client.close()
 
 
 @pytest.mark.usefixtures("where")
@@ -191,9 +297,6 @@ async def test_an_unanswered_write_is_made_once(where: Location) -> None:
             assert errors == [], f"seed {seed}"
             assert await beside.fresh()
             assert (value_of(beside.get(POD)), cutter.cuts > 0) == (80, True), f"seed {seed}"
-
-
-from plimsoll.store.etcd.messages import StatusRequest as _Empty  # noqa: E402
 
 
 async def _enable_users(server: EtcdProcess) -> None:

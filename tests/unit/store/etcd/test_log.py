@@ -177,11 +177,15 @@ async def test_the_history_reaches_back_as_far_as_configured(opened: Open) -> No
 
 async def test_an_old_leader_cannot_write(opened: Open) -> None:
     one, two = await opened(), await opened()
-    first = await one.begin_term("kube-scheduler")
+    assert await one.last_term("kube-scheduler") == 0
+    first = await one.begin_term("kube-scheduler", 0)
+    assert first is not None
     token = FENCE.set(first)
     try:
         assert await one.change(POD, put(1)) is not None
-        await two.begin_term("kube-scheduler")
+        assert await two.begin_term("kube-scheduler", 0) is None  # it knows of no term, and changes nothing
+        assert await one.change(POD, put(1)) is not None
+        assert await two.begin_term("kube-scheduler", await two.last_term("kube-scheduler")) is not None
         for decide in (put(2), delete):
             with pytest.raises(FencedError):
                 await one.change(POD, decide)

@@ -46,7 +46,7 @@ async def test_a_term_that_cannot_be_compared_is_left_out(where: Location, monke
 
     monkeypatch.setattr(EtcdClient, "write_once", write_once)
     store = await Store.open_etcd(where)
-    token = FENCE.set(await store.begin_term("test"))
+    token = FENCE.set(await store.begin_term("test", 0))
     try:
         assert await store.change("/pods/default/web", put(1)) is not None
         assert await store.change("/pods/default/web", delete) is not None
