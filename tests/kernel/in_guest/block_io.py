@@ -181,8 +181,9 @@ def said(what: str) -> None:
 def scheduler(name: str) -> None:
     queue = Path(f"/sys/block/{NAME}/queue")
     (queue / "scheduler").write_text(name)
-    if name == "bfq":  # or it raises the weight of processes that look interactive to it
-        (queue / "iosched/low_latency").write_text("0")
+    if name == "bfq":
+        (queue / "iosched/low_latency").write_text("0")  # or it raises the weight of processes that look interactive
+        (queue / "iosched/strict_guarantees").write_text("1")  # or it does not wait for readers on an emulated CPU
 
 
 # --- io.max ---
