@@ -26,7 +26,7 @@ FIRST_WITH_SUBRESOURCE = 32
 PODS_API_FROM = 37
 GATE_ON_FROM = 33  # before that, a cluster that wants resizes switches the gate on
 GATE = ("--feature-gates", "InPlacePodVerticalScaling=true")
-ALWAYS = {FIRST_MINOR, FIRST_WITH_SUBRESOURCE, LAST_MINOR}
+ALWAYS = {FIRST_MINOR, LAST_MINOR}
 Document = dict[str, Any]
 
 
