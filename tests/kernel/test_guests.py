@@ -32,7 +32,7 @@ SUITES = [
         300.0,
         id="v2-cgroupfs",
     ),
-    pytest.param("uml-v2", ["test_effects.py"], 300.0, id="v2-effects"),
+    pytest.param("uml-v2", ["test_effects.py"], 300.0, id="v2-effects", marks=LONG),
     pytest.param("uml-v2", ["test_runtime.py"], 300.0, id="v2-runtime", marks=LONG),
     pytest.param("uml-v2", ["test_attacks.py"], 300.0, id="v2-attacks", marks=LONG),
     pytest.param("uml-v2", ["test_agent.py"], 300.0, id="v2-agent", marks=LONG),
