@@ -21,7 +21,7 @@ def test_version_and_resources(kubectl: Kubectl, cluster: FakeCluster) -> None:
     assert f"Server Version: v{cluster.release}.0+plimsoll." in kubectl("version").out
     rows = {line.split()[0]: line.split() for line in kubectl("api-resources").lines}
     assert rows["NAME"] == ["NAME", "SHORTNAMES", "APIVERSION", "NAMESPACED", "KIND"]
-    assert rows["pods"] == ["pods", "metrics.k8s.io/v1beta1", "true", "PodMetrics"]  # the last of two
+    assert rows["pods"] == ["pods", "metrics.k8s.io/v1", "true", "PodMetrics"]  # the last of two
     assert rows["priorityclasses"] == ["priorityclasses", "pc", "scheduling.k8s.io/v1", "false", "PriorityClass"]
     core = kubectl("api-resources", "--api-group=", "--no-headers").table
     assert ["pods", "po", "v1", "true", "Pod"] in core
@@ -164,11 +164,13 @@ def test_top(kubectl: Kubectl) -> None:
     head, node = kubectl("top", "node").lines
     assert head.split() == ["NAME", "CPU(cores)", "CPU(%)", "MEMORY(bytes)", "MEMORY(%)"]
     assert re.fullmatch(rf"{NODE} +12[45]\dm +8% +1536Mi +4%", node.strip()), node
-    raw = kubectl("get", "--raw", f"/apis/metrics.k8s.io/v1beta1/namespaces/{kubectl.namespace}/pods/demo")
-    metrics = json.loads(raw.out)
-    assert (metrics["kind"], metrics["apiVersion"]) == ("PodMetrics", "metrics.k8s.io/v1beta1")
-    assert [each["name"] for each in metrics["containers"]] == ["one", "two"]
-    assert metrics["containers"][0]["usage"]["memory"] == "10240Ki"
+    for version in ("metrics.k8s.io/v1", "metrics.k8s.io/v1beta1"):
+        raw = kubectl("get", "--raw", f"/apis/{version}/namespaces/{kubectl.namespace}/pods/demo")
+        metrics = json.loads(raw.out)
+        assert (metrics["kind"], metrics["apiVersion"]) == ("PodMetrics", version)
+        assert [each["name"] for each in metrics["containers"]] == ["one", "two"]
+        assert metrics["containers"][0]["usage"]["memory"] == "10240Ki"
+    assert json.loads(kubectl("get", "--raw", "/apis/metrics.k8s.io/v1/nodes").out)["apiVersion"] == "metrics.k8s.io/v1"
 
 
 def test_raw_paths(kubectl: Kubectl) -> None:

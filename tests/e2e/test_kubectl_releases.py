@@ -203,6 +203,8 @@ def test_streams_and_usage(kube: Kubectl, tmp_path: Path) -> None:
             near.sendall(b"hello ")
             near.shutdown(socket.SHUT_WR)
             assert b"".join(iter(lambda: near.recv(100), b"")) == b"HELLO bye"
+    version = "v1" if minor >= 37 else "v1beta1"
+    assert f"/apis/metrics.k8s.io/{version}/namespaces/" in kube("top", "pod", "-v=6").err
     ((name, cpu, memory),) = kube("top", "pod").table
     assert name == "web" and re.fullmatch(r"\d+m", cpu) and re.fullmatch(r"\d+Mi", memory)
     ((name, cpu, share, *_),) = kube("top", "node").table

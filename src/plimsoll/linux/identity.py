@@ -33,7 +33,13 @@ def machine_identity(root: str = "/") -> MachineIdentity:
         os_image=os_image(_first_text(root, OS_RELEASE)),
         architecture=ARCHITECTURES.get(system.machine, system.machine),
         operating_system="linux",
+        in_user_namespace=in_user_namespace(_first_text(root, ("/proc/self/uid_map",))),
     )
+
+
+def in_user_namespace(uid_map: str) -> bool:
+    """Whether this is the `uid_map` (user_namespaces(7)) of another than the first user namespace."""
+    return bool(uid_map) and uid_map.split() != ["0", "0", "4294967295"]
 
 
 def os_image(os_release: str) -> str:

@@ -214,6 +214,10 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "`started` of ordinary init containers")
     ready_to_start_condition: bool = _row(False, {"1.27": False, "1.29": True}, "06 E2",
         "PodReadyToStartContainers")
+    ready_to_start_reason: bool = _row(False, {"1.27": False, "1.37": True}, "06 E2",
+        "PodReadyToStartContainers says why it is false")
+    eviction_says_budget: bool = _row(False, {"1.27": False, "1.37": True}, "05 B6",
+        "an eviction that is forbidden by the state of a disruption budget names the budget in a cause")
     pod_observed_generation: bool = _row(False, {"1.27": False, "1.34": True}, "06 E2",
         "observedGeneration of the status and its conditions")
     host_ips_reported: bool = _row(False, {"1.27": False, "1.29": True}, "06 E2",
@@ -224,6 +228,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "the Node shows what its container runtime supports, and container statuses show the user of the first process")
     node_swap_reported: bool = _row(False, {"1.27": False, "1.33": True}, "05 B7",
         "`nodeInfo.swap` has the swap of the machine")
+    user_namespace_reported: bool = _row(False, {"1.27": False, "1.37": True}, "05 B7",
+        "`nodeInfo.runningInUserNamespace` with the feature gate KubeletInUserNamespace")
     pod_security_minor: int = _row(27, {
             "1.27": 27, "1.29": 29, "1.31": 31, "1.32": 32, "1.34": 34, "1.35": 35, "1.37": 37}, "05 B6",
         "the newest version of the Pod Security Standards that the API server knows, v1.N, which `latest` means")

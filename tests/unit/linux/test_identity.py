@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from plimsoll.linux.identity import internal_ip, machine_identity, os_image
+from plimsoll.linux.identity import in_user_namespace, internal_ip, machine_identity, os_image
 
 
 def root_with(tmp_path: Path, files: dict[str, str]) -> str:
@@ -61,3 +61,16 @@ def test_a_chosen_host_is_the_address(host: str) -> None:
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", ""])
 def test_a_wildcard_address_becomes_an_own_address(host: str) -> None:
     assert not ipaddress.ip_address(internal_ip(host)).is_unspecified
+
+
+@pytest.mark.parametrize(
+    ("uid_map", "expected"),
+    [
+        ("         0          0 4294967295\n", False),
+        ("         0       1000          1\n", True),
+        ("0 0 1\n1 100000 65536\n", True),
+        ("", False),  # a kernel without user namespaces
+    ],
+)
+def test_a_user_namespace_is_known_by_its_map(uid_map: str, expected: bool) -> None:
+    assert in_user_namespace(uid_map) == expected

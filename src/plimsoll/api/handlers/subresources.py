@@ -23,7 +23,7 @@ from plimsoll.api.machinery.status import (
 )
 from plimsoll.codec.lean.lean import from_document
 from plimsoll.codec.schema.schema import schema
-from plimsoll.rules.controllers.disruption_budgets import is_protected
+from plimsoll.rules.controllers.disruption_budgets import Refusal, is_protected, refusal
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.policies import PodDisruptionBudget
 from plimsoll.rules.profile import Profile
@@ -32,7 +32,6 @@ from plimsoll.store.records import Decision, Record
 
 _PODS = stored_resource("pods")
 _BUDGETS = stored_resource("poddisruptionbudgets")
-_RETRY_S = 10
 
 
 # --- binding ---
@@ -153,14 +152,9 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
         if not is_protected(budget, pod):
             unprotected.append(name)
             return None
-        if (status.get("observedGeneration") or 0) < (budget["metadata"].get("generation") or 0):
-            text = f"The disruption budget {name} is still being processed by the server."
-            raise _no_disruption(text, _RETRY_S)
-        if (status.get("disruptionsAllowed") or 0) <= 0:
-            healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
-            raise _no_disruption(
-                f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
-            )
+        why = refusal(budget)
+        if why is not None:
+            raise _refused(cluster.profile, name, why)
         if dry_run:
             return None
         status["disruptionsAllowed"] -= 1
@@ -171,9 +165,12 @@ async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run
     return bool(unprotected)
 
 
-def _no_disruption(cause: str, retry_after_s: int = 0) -> StatusError:
-    return too_many_requests(
-        "Cannot evict pod as it would violate the pod's disruption budget.",
-        [{"reason": "DisruptionBudget", "message": cause}],
-        retry_after_s,
-    )
+def _refused(profile: Profile, name: str, why: Refusal) -> StatusError:
+    causes = [{"reason": "DisruptionBudget", "message": why.cause}]
+    if not why.forbidden:
+        text = "Cannot evict pod as it would violate the pod's disruption budget."
+        return too_many_requests(text, causes, why.retry_after_s)
+    details: JsonObject = {"name": name, "group": "policy", "kind": "poddisruptionbudget"}
+    if profile.eviction_says_budget:
+        details["causes"] = causes
+    return StatusError(403, "Forbidden", f'poddisruptionbudget.policy "{name}" is forbidden: {why.forbidden}', details)

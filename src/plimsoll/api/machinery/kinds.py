@@ -396,8 +396,14 @@ RESOURCES: tuple[ApiResource, ...] = (
     ApiResource(
         "events.k8s.io", "v1", "events", "Event", ("ev",), fields=_event_fields("regarding", "reportingController")
     ),
-    ApiResource("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False, verbs=_READ),
-    ApiResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", verbs=_READ),
+    *(
+        resource
+        for version in ("v1", "v1beta1")
+        for resource in (
+            ApiResource("metrics.k8s.io", version, "nodes", "NodeMetrics", namespaced=False, verbs=_READ),
+            ApiResource("metrics.k8s.io", version, "pods", "PodMetrics", verbs=_READ),
+        )
+    ),
     ApiResource("node.k8s.io", "v1", "runtimeclasses", "RuntimeClass", namespaced=False),
     ApiResource(
         "policy",

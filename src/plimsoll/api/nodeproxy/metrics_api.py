@@ -186,7 +186,7 @@ class NodeMetrics:
         nodes = await _selected(cluster, "nodes", call)
         await self._refresh_for(cluster, nodes, [])
         items = [metrics for node in nodes if (metrics := self._node(node)) is not None]
-        return _list("NodeMetricsList", items)
+        return _list(call, "NodeMetricsList", items)
 
     async def _get_node(self, cluster: Cluster, call: ApiCall) -> Response:
         node = cluster.document("nodes", "", call.info.name)
@@ -194,12 +194,12 @@ class NodeMetrics:
         metrics = None if node is None else self._node(node)
         if metrics is None:
             raise not_found(call.info.resource, call.info.name)
-        return _one("NodeMetrics", metrics)
+        return _one(call, "NodeMetrics", metrics)
 
     async def _list_pods(self, cluster: Cluster, call: ApiCall) -> Response:
         pods = await _selected(cluster, "pods", call)
         await self._refresh_for(cluster, [], pods)
-        return _list("PodMetricsList", [metrics for pod in pods if (metrics := self._pod(pod)) is not None])
+        return _list(call, "PodMetricsList", [metrics for pod in pods if (metrics := self._pod(pod)) is not None])
 
     async def _get_pod(self, cluster: Cluster, call: ApiCall) -> Response:
         pod = cluster.document("pods", call.info.namespace, call.info.name)
@@ -207,7 +207,7 @@ class NodeMetrics:
         metrics = None if pod is None else self._pod(pod)
         if metrics is None:
             raise not_found(call.info.resource, call.info.name)
-        return _one("PodMetrics", metrics)
+        return _one(call, "PodMetrics", metrics)
 
     def _node(self, node: JsonObject) -> JsonObject | None:
         usage = self._usage(node["metadata"]["name"], ("", "", ""))
@@ -268,9 +268,9 @@ def _frame(document: JsonObject, usage: PodMetrics) -> JsonObject:
     return {"metadata": kept, "timestamp": rfc3339(usage.after.at_s), "window": f"{usage.window_s:.3f}s"}
 
 
-def _list(kind: str, items: list[JsonObject]) -> Response:
-    return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", "metadata": {}, "items": items}), True)
+def _list(call: ApiCall, kind: str, items: list[JsonObject]) -> Response:
+    return _one(call, kind, {"metadata": {}, "items": items})
 
 
-def _one(kind: str, document: JsonObject) -> Response:
-    return Response(200, line({"kind": kind, "apiVersion": f"{GROUP}/v1beta1", **document}), True)
+def _one(call: ApiCall, kind: str, document: JsonObject) -> Response:
+    return Response(200, line({"kind": kind, "apiVersion": call.info.resource.group_version, **document}), True)

@@ -70,6 +70,7 @@ core.NodeSystemInfo v1.NodeSystemInfo | Versions and identities of a node.
   operatingSystem 9 string! required | linux or windows.
   architecture 10 string! required | Such as amd64.
   swap 11 core.NodeSwapStatus | Its swap.
+  runningInUserNamespace 12 bool* | Whether the node agent runs in a user namespace.
 core.NodeSwapStatus v1.NodeSwapStatus | Swap of a node.
   capacity 1 int64* | In bytes.
 core.ContainerImage v1.ContainerImage | An image on a node.

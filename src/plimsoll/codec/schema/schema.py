@@ -201,8 +201,11 @@ KINDS: tuple[SchemaKind, ...] = (
             ("ValidatingWebhookConfiguration", "validatingwebhookconfigurations"),
         )
     ),
-    SchemaKind("metrics.k8s.io", "v1beta1", "PodMetrics", "pods", True, "metrics.PodMetrics"),
-    SchemaKind("metrics.k8s.io", "v1beta1", "NodeMetrics", "nodes", False, "metrics.NodeMetrics"),
+    *(
+        SchemaKind("metrics.k8s.io", version, name, plural, is_namespaced, f"metrics.{name}")
+        for version in ("v1", "v1beta1")
+        for name, plural, is_namespaced in (("PodMetrics", "pods", True), ("NodeMetrics", "nodes", False))
+    ),
 )
 _BY_NAME = {(kind.api_version, kind.name): kind for kind in KINDS}
 # Inline in every object (TypeMeta), before its other fields.

@@ -5,8 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from plimsoll.rules.controllers.pods import is_ready
 from plimsoll.rules.model.json_object import JsonObject
+
+RETRY_S = 10
+MAX_DISRUPTED_PODS = 2_000  # evicted pods that a budget remembers until they are gone
 
 
 def budget_status(
@@ -45,6 +50,45 @@ def is_protected(budget: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     status = budget.get("status") or {}
     healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
     return not (desired > 0 and healthy >= desired)
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why an eviction may not take a disruption: to be tried again later, or forbidden by the budget's state."""
+
+    cause: str
+    forbidden: str = ""
+    retry_after_s: int = 0
+
+
+def refusal(budget: Mapping[str, Any]) -> Refusal | None:
+    """None: the budget has a disruption left."""
+    status, name = budget.get("status") or {}, budget["metadata"]["name"]
+    cause = f"The disruption budget {name} does not allow evicting pods currently"
+    if (status.get("observedGeneration") or 0) < (budget["metadata"].get("generation") or 0):
+        return Refusal(f"The disruption budget {name} is still being processed by the server.", retry_after_s=RETRY_S)
+    allowed = status.get("disruptionsAllowed") or 0
+    if allowed < 0:
+        why = "pdb disruptions allowed is negative"
+        return Refusal(f"{cause}: {why}", why)
+    if len(status.get("disruptedPods") or {}) > MAX_DISRUPTED_PODS:
+        why = "too many pending evictions not confirmed by PDB controller"
+        return Refusal(
+            f"{cause}: {why}", "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        )
+    return Refusal(_exhausted(status, name, cause)) if allowed == 0 else None
+
+
+def _exhausted(status: Mapping[str, Any], name: str, cause: str) -> str:
+    """The counts of a budget whose synchronization failed are not current: its message says more."""
+    healthy, desired = status.get("currentHealthy") or 0, status.get("desiredHealthy") or 0
+    conditions = (each for each in status.get("conditions") or () if each.get("type") == "DisruptionAllowed")
+    condition: Mapping[str, Any] = next(conditions, {})
+    message = (condition.get("message") or "") if condition.get("status") == "False" else ""
+    if message and condition.get("reason") == "SyncFailed":
+        return f"{cause} because it failed sync: {message}"
+    if healthy <= desired:
+        return f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
+    return f"{cause} ({condition.get('reason')}): {message}" if message else cause
 
 
 def _count(value: object, total: int) -> int:

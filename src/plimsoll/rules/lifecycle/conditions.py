@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from plimsoll.rules.gotext import quoted
+from plimsoll.rules.lifecycle.sandbox import sandbox_changed
 from plimsoll.rules.model.objects import is_sidecar
 from plimsoll.rules.model.observed import ObservedPod
 from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunCondition, RunContainerStatus
@@ -45,10 +46,12 @@ class ConditionInputs(msgspec.Struct, frozen=True):
         return RunCondition(type_, "True" if is_true else "False", reason, message, observed_generation=self.generation)
 
 
-def ready_to_start(inputs: ConditionInputs, seen: ObservedPod) -> RunCondition:
+def ready_to_start(inputs: ConditionInputs, seen: ObservedPod, *, with_reason: bool) -> RunCondition:
     """The sandbox exists, with its network."""
-    sandbox = seen.sandbox()
-    return inputs.condition(READY_TO_START, sandbox is not None and sandbox.ready)
+    message = sandbox_changed(inputs.pod, seen)
+    if message and with_reason:
+        return inputs.condition(READY_TO_START, False, "PodSandboxNotReady", message)
+    return inputs.condition(READY_TO_START, not message)
 
 
 def initialized(inputs: ConditionInputs) -> RunCondition:

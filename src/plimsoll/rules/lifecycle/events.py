@@ -113,7 +113,7 @@ def sandbox_failed(error: str) -> LifecycleEvent:
     return LifecycleEvent("FailedCreatePodSandBox", f"Failed to create pod sandbox: {error}", "Warning")
 
 
-def sandbox_changed() -> LifecycleEvent:
+def sandbox_replaced() -> LifecycleEvent:
     return LifecycleEvent("SandboxChanged", "Pod sandbox changed, it will be killed and re-created.")
 
 

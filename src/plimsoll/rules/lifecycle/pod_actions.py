@@ -37,7 +37,7 @@ from plimsoll.rules.lifecycle.backoff import (
     pull_waits_until_s,
     waits_until_s,
 )
-from plimsoll.rules.lifecycle.events import ContainerEvents, sandbox_changed
+from plimsoll.rules.lifecycle.events import ContainerEvents, sandbox_replaced
 from plimsoll.rules.lifecycle.restarts import (
     causes_of_restart_of_all,
     is_restarted,
@@ -46,6 +46,7 @@ from plimsoll.rules.lifecycle.restarts import (
     runs_once,
     survives_failure,
 )
+from plimsoll.rules.lifecycle.sandbox import sandbox_changed
 from plimsoll.rules.lifecycle.termination import deadline_s, kill_grace_s
 from plimsoll.rules.model.objects import Container, is_sidecar
 from plimsoll.rules.model.observed import (
@@ -125,7 +126,7 @@ class _Sync:
             return self._end()
         if causes := causes_of_restart_of_all(self.pod, self.seen):
             return restart_of_all(self.pod, self.seen, causes, self._sandbox_id())
-        if self._needs_sandbox():
+        if sandbox_changed(self.pod, self.seen):
             return self._new_sandbox()
         for container in self.seen.live():
             newest = self.seen.newest(container.name)
@@ -149,12 +150,6 @@ class _Sync:
     def _sandbox_id(self) -> str:
         return self.sandbox.id if self.sandbox is not None else ""
 
-    def _needs_sandbox(self) -> bool:
-        ready = [sandbox for sandbox in self.seen.sandboxes if sandbox.ready]
-        if self.sandbox is None or not self.sandbox.ready or len(ready) > 1:
-            return True
-        return self.sandbox.host_network is not None and self.sandbox.host_network != self.pod.spec.host_network
-
     def _new_sandbox(self) -> PodActions:
         """All containers are killed with the old sandbox and start from the beginning in the new one."""
         attempt = 0 if self.sandbox is None else self.sandbox.attempt + 1
@@ -165,7 +160,7 @@ class _Sync:
             return self._end()
         self.to_start = list(self.pod.spec.init_containers[:1]) or ordinary
         if self.sandbox is not None:
-            self.events.append(sandbox_changed())
+            self.events.append(sandbox_replaced())
         self._pass_backoffs(resumes=False)
         replaces = self.sandbox is not None or bool(self.seen.live())
         return self._complete(PodActions(kill_pod=replaces, sandbox_attempt=attempt))

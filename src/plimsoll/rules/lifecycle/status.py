@@ -327,7 +327,7 @@ def _conditions(
         conditions.append(disruption)
     inputs = ConditionInputs(pod, (*shown.init_container_statuses, *shown.container_statuses), shown.phase, generation)
     if profile.ready_to_start_condition:
-        conditions.append(ready_to_start(inputs, seen))
+        conditions.append(ready_to_start(inputs, seen, with_reason=profile.ready_to_start_reason))
     conditions.append(initialized(inputs))
     ready = pod_ready(inputs, conditions)
     conditions += [ready, containers_ready(inputs), inputs.condition(SCHEDULED, True)]

@@ -42,6 +42,7 @@ class ObservedSandbox(msgspec.Struct, frozen=True):
     ready: bool = True
     created_s: float = 0.0
     ip: str = ""
+    lacks_ip: bool = False  # the runtime reports a network without an address
     host_network: bool | None = None  # None: not known, never a reason to replace it
     pod_uid: str = ""
     name: str = ""

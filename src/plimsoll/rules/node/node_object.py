@@ -59,6 +59,7 @@ class MachineIdentity(msgspec.Struct, frozen=True):
     os_image: str = ""
     architecture: str = "amd64"  # as Go spells it
     operating_system: str = "linux"
+    in_user_namespace: bool = False
 
 
 _RUNTIME_FIELDS = ("features", "runtimeHandlers")
@@ -221,7 +222,9 @@ def _images(images: Iterable[ImageOnNode], most: int) -> list[JsonObject]:
 
 def _node_info(facts: NodeFacts, setting: NodeConfig) -> JsonObject:
     machine = facts.machine
-    swap = setting.policy.swap_capacity_bytes if setting.profile.node_swap_reported else 0
+    profile, gate = setting.profile, setting.config.gate
+    swap = setting.policy.swap_capacity_bytes if profile.node_swap_reported else 0
+    shows_namespace = profile.user_namespace_reported and gate("KubeletInUserNamespace")
     return {
         "architecture": machine.architecture,
         "bootID": machine.boot_id,
@@ -233,7 +236,8 @@ def _node_info(facts: NodeFacts, setting: NodeConfig) -> JsonObject:
         "operatingSystem": machine.operating_system,
         "osImage": machine.os_image,
         "systemUUID": machine.system_uuid,
-        **({"swap": {"capacity": swap}} if swap and setting.config.feature_gates["NodeSwap"] else {}),
+        **({"swap": {"capacity": swap}} if swap and gate("NodeSwap") else {}),
+        **({"runningInUserNamespace": machine.in_user_namespace} if shows_namespace else {}),
     }
 
 

@@ -126,6 +126,7 @@ def sandbox_seen(listed: m.PodSandbox, status: m.PodSandboxStatusResponse | None
         ready=listed.state == m.SANDBOX_READY,
         created_s=listed.created_at / _SECOND,
         ip=_reachable(network.ip) if network is not None else "",
+        lacks_ip=network is not None and not network.ip,
         cgroup_parent=info.config.linux.cgroup_parent if info.config is not None else "",
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from plimsoll.errors import InvalidConfigsError
@@ -13,25 +15,29 @@ from plimsoll.rules.profile import PROFILE_DOCUMENTS, RELEASES, profile_named
 COUNTS = {"1.27": 146, "1.28": 151, "1.29": 159, "1.30": 166, "1.31": 164, "1.32": 176, "1.33": 187, "1.34": 205}
 COUNTS |= {"1.35": 215, "1.37": 251}
 
-STAGES = [
-    ("MemoryQoS", "1.36", GateStage("alpha", False, False)),
-    ("MemoryQoS", "1.37", GateStage("beta", True, False)),
-    ("InPlacePodVerticalScaling", "1.32", GateStage("alpha", False, False)),
-    ("InPlacePodVerticalScaling", "1.33", GateStage("beta", True, False)),
-    ("InPlacePodVerticalScaling", "1.35", GateStage("GA", True, True)),
-    ("NodeSwap", "1.29", GateStage("beta", False, False)),
-    ("NodeSwap", "1.30", GateStage("beta", True, False)),
-    ("SidecarContainers", "1.27", None),
-    ("SidecarContainers", "1.36", GateStage("GA", True, True)),
-    ("SidecarContainers", "1.37", None),
-    ("CustomCPUCFSQuotaPeriod", "1.36", GateStage("GA", True, False)),
-    ("DisableCPUQuotaWithExclusiveCPUs", "1.37", GateStage("deprecated", True, True)),
-]
+TABLE = Path(__file__).with_name("gates_by_release.txt")  # a: alpha, b: beta, g: GA, d: deprecated; +: on, !: locked
+STAGES = {"a": "alpha", "b": "beta", "g": "GA", "d": "deprecated"}
 
 
-@pytest.mark.parametrize(("name", "release", "stage"), STAGES)
-def test_stages(name: str, release: str, stage: GateStage | None) -> None:
-    assert gate_in(name, release) == stage
+def table() -> list[tuple[str, str, str]]:
+    """(gate, release, its cell)."""
+    (_, *releases), *rows = (line.split() for line in TABLE.read_text().splitlines())
+    return [(name, release, cell) for name, *cells in rows for release, cell in zip(releases, cells, strict=True)]
+
+
+def test_the_table_of_gates() -> None:
+    rows = table()
+    assert len(rows) == 57 * len(RELEASES)
+    for name, release, cell in rows:
+        found = gate_in(name, release)
+        if cell == "-":
+            assert found is None, (name, release)
+        else:
+            assert found is not None, (name, release)
+            assert (found.stage, found.default, found.locked) == (STAGES[cell[0]], "+" in cell, "!" in cell), (
+                name,
+                release,
+            )
 
 
 @pytest.mark.parametrize(("release", "count"), COUNTS.items())

@@ -9,8 +9,8 @@ from plimsoll.rules.lifecycle.events import (
     deadline_exceeded,
     duration_text,
     exceeded_grace,
-    sandbox_changed,
     sandbox_failed,
+    sandbox_replaced,
     sync_failed,
 )
 from plimsoll.rules.model.objects import Metadata
@@ -50,7 +50,7 @@ TABLE = [
     (OLD.post_start_failed(), "Warning", "FailedPostStartHook", "PostStartHook failed"),
     (OLD.pre_stop_failed(), "Warning", "FailedPreStopHook", "PreStopHook failed"),
     (sandbox_failed("no room"), "Warning", "FailedCreatePodSandBox", "Failed to create pod sandbox: no room"),
-    (sandbox_changed(), "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."),
+    (sandbox_replaced(), "Normal", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created."),
     (sync_failed("no"), "Warning", "FailedSync", "Error: no"),
     (
         deadline_exceeded(), "Normal", "DeadlineExceeded",
@@ -71,7 +71,7 @@ def test_event_messages(event: LifecycleEvent, kind: str, reason: str, message: 
 def test_involved_containers() -> None:
     assert OLD.created().field_path == "spec.containers{c}"
     assert INIT.created().field_path == "spec.initContainers{c}"
-    assert sandbox_changed().field_path == ""
+    assert sandbox_replaced().field_path == ""
 
 
 DURATIONS = [
