@@ -42,7 +42,7 @@ MarkKind = Literal["oom", "eviction", "restart", "resize", "throttling", "stall"
 
 
 class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that happened at a moment. `cgroup`: the vessel it happened to, where there is one."""
+    """Something that happened at a moment. `step`: of a resize (03 §5): its number and what the pod had after it."""
 
     at: float
     kind: MarkKind
@@ -53,6 +53,7 @@ class Mark(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str = ""
     container: str = ""
     warning: bool = False
+    step: dict[str, Any] | None = None
 
 
 class SignalLive(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -39,4 +39,6 @@ def live_source(
 ) -> LiveSource:
     source = LiveSource(live.setting, live.files, AgentPods(agent), pressure, pressures, stats.sample)
     agent.recorder.listeners.append(source.happened)
+    agent.pods.listeners.append(source.pod_seen)
+    agent.reporter.conflicts.append(source.status_refused)
     return source

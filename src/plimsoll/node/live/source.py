@@ -25,6 +25,7 @@ from plimsoll.node.live.orders import eviction_order, kill_order, overview
 from plimsoll.node.live.readers import CgroupReaders
 from plimsoll.node.live.simulated import simulated_rows
 from plimsoll.node.live.state import LiveState
+from plimsoll.node.live.timelines import Timelines
 from plimsoll.node.live.vessels import NodeVessels, VesselIds, node_vessels
 from plimsoll.node.reporting.event_correlator import ObjectReference
 from plimsoll.node.stats.stats import StatsSnapshot
@@ -32,6 +33,7 @@ from plimsoll.rules.config.thresholds import FsLayout, Threshold
 from plimsoll.rules.eviction.assessment import NodeCondition, Observation, met_thresholds, wanted
 from plimsoll.rules.eviction.slope import WINDOW_S, seconds_left, slope_per_s
 from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.model.runnable import RunPod
 from plimsoll.rules.node.node_config import NodeConfig
 
 LIVE_SHARE, HISTORY_SHARE = 0.005, 0.001
@@ -45,14 +47,11 @@ _KINDS: dict[str, MarkKind] = {
     "EvictionThresholdMet": "eviction",
     "Preempting": "eviction",
     "BackOff": "restart",
-    "ResizeStarted": "resize",
-    "ResizeCompleted": "resize",
-    "ResizeDeferred": "resize",
-    "ResizeInfeasible": "resize",
     "ResizeError": "resize",
     "CgroupRepaired": "repair",
     "FailedCgroupRepair": "repair",
 }
+_STEPS = frozenset({"ResizeStarted", "ResizeCompleted", "ResizeDeferred", "ResizeInfeasible"})  # see `timelines`
 log = logging.getLogger(__name__)
 
 
@@ -103,6 +102,7 @@ class LiveSource:
         self._cost_s, self._asked_s, self._ordered_s = 0.0, float("-inf"), float("-inf")
         self._recorded, self._recorded_s = 0, float("-inf")
         self._containers: dict[tuple[str, str], str] = {}
+        self._timelines = Timelines(clock)
         self._lock = asyncio.Lock()
 
     # --- pages ---
@@ -143,7 +143,7 @@ class LiveSource:
         """An event was recorded."""
         warning = kind == "Warning"
         mark = _KINDS.get(reason, "event" if warning else None)
-        if mark is None:
+        if mark is None or reason in _STEPS:
             return
         is_pod = reference.kind == "Pod"
         self.state.add_mark(
@@ -159,6 +159,19 @@ class LiveSource:
                 warning,
             )
         )
+
+    def pod_seen(self, uid: str, pod: RunPod | None) -> None:
+        """A version of a pod has arrived, or that it was deleted."""
+        if pod is None:
+            self._timelines.forget(uid)
+            return
+        for mark in self._timelines.seen(pod):
+            self.state.add_mark(mark)
+
+    def status_refused(self, namespace: str, name: str, uid: str) -> None:
+        """A status of the pod was refused with 409."""
+        for mark in self._timelines.conflicted(namespace, name, uid):
+            self.state.add_mark(mark)
 
     # --- samples ---
 

@@ -117,6 +117,7 @@ class Pods:
         self.all_known = False  # whether every source of pods has delivered all that it has
         self._forgotten: set[str] = set()
         self._preparing: dict[str, asyncio.Task[None]] = {}  # pods whose device plugins are asked
+        self.listeners: list[Callable[[str, RunPod | None], None]] = []  # each version of a pod; None: deleted
         self._victims: dict[str, list[PodWorker]] = {}  # uid of a critical pod → pods that are terminated for it
 
     def __iter__(self) -> Iterator[PodWorker]:
@@ -136,6 +137,8 @@ class Pods:
             pod = _readable(change)
             if pod is None:
                 continue
+            for listener in self.listeners:
+                listener(pod.metadata.uid, pod)
             if pod.metadata.uid in self.workers:
                 before = self.workers[pod.metadata.uid].pod
                 self._changed(self._io.in_force(pod, before) if self._io is not None else pod, change.body)
@@ -188,6 +191,8 @@ class Pods:
 
     def _deleted(self, change: ObjectChange) -> None:
         self._reporter.forget(change.uid)
+        for listener in self.listeners:
+            listener(change.uid, None)
         self._undecided.pop(change.uid, None)
         if change.uid in self._preparing:
             self._forgotten.add(change.uid)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 
 import msgspec
 
@@ -71,6 +72,7 @@ class Reporter:
         self._client, self._versioned = client, versioned
         self._pods: dict[str, _PodStatus] = {}
         self._queue: asyncio.Queue[str] = asyncio.Queue()
+        self.conflicts: list[Callable[[str, str, str], None]] = []  # called with namespace, name and uid
         self._wake = asyncio.Condition()
 
     def report(
@@ -198,6 +200,8 @@ class Reporter:
             except ApiError as error:
                 if not (versioned and error.is_conflict):
                     raise
+                for listener in self.conflicts:
+                    listener(pod.namespace, pod.name, uid)
                 await self._read_again(uid, pod)
                 return
             pod.stored = pending.status
