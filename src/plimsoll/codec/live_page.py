@@ -7,6 +7,7 @@ exported incident use this one format. A row is a list of integers in the order 
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -38,6 +39,7 @@ COLUMNS = (
 )
 COLUMN = {name: index for index, name in enumerate(COLUMNS)}
 
+Orders = dict[str, list[Any]]  # `eviction` and `oom`: entries by rank, each with the id of its vessel
 MarkKind = Literal["oom", "eviction", "restart", "resize", "throttling", "stall", "repair", "event"]
 
 
@@ -84,8 +86,22 @@ class Frame(msgspec.Struct, omit_defaults=True, rename="camel"):
     vessels: list[dict[str, Any]] = []  # those that have changed, parents first
     rows: dict[str, list[int]] = {}  # id of a vessel → figures
     gone: list[str] = []
-    orders: dict[str, Any] | None = None
+    orders: Orders | None = None  # in a frame with `since`, the id of an entry stands for one that has not changed
     marks: list[Mark] = []
+
+
+def folded_orders(known: Orders, changed: Orders) -> Orders:
+    """The complete orders after a frame."""
+    return {name: [*_entries(known.get(name, ()), entries)] for name, entries in changed.items()}
+
+
+def _entries(known: Iterable[Any], changed: Iterable[Any]) -> Iterator[Any]:
+    by_id = {each["id"]: each for each in known}
+    for each in changed:
+        if not isinstance(each, str):
+            yield each
+        elif each in by_id:
+            yield by_id[each]
 
 
 class HistoryPage(msgspec.Struct, omit_defaults=True, rename="camel"):

@@ -14,7 +14,7 @@ import msgspec
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.status import StatusError
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint
-from plimsoll.codec.live_page import Frame, Mark
+from plimsoll.codec.live_page import Frame, Mark, Orders, folded_orders
 from plimsoll.kube.request import Request, UnreachableError
 
 ANSWER_S = 5.0
@@ -54,7 +54,7 @@ class LiveNode:
         self.node: dict[str, Any] = {}
         self.vessels: dict[str, dict[str, Any]] = {}
         self.rows: dict[str, list[int]] = {}
-        self.orders: dict[str, Any] = {}
+        self.orders: Orders = {}
         self.marks: list[Mark] = []
         self.problem = ""
 
@@ -76,7 +76,7 @@ class LiveNode:
             self.vessels[vessel["id"]] = vessel
         self.rows |= frame.rows
         self.node = self.node if frame.node is None else frame.node
-        self.orders = self.orders if frame.orders is None else frame.orders
+        self.orders = self.orders if frame.orders is None else folded_orders(self.orders, frame.orders)
         self.marks = [*self.marks, *frame.marks][-MOST_MARKS:]
         return frame
 

@@ -2,12 +2,14 @@
 
 Composing memory.stat is what costs the kernel most. A cgroup whose usage and whose CPU time are those of the last
 reading has done nothing, so its figures are kept; every `FULL_EVERY` readings all files are read nevertheless, because
-reclaim and a write to a limit leave both as they are. The files of limits are small and are read every time.
+reclaim and a write to a limit leave both as they are. The files of the limits that are drawn are small and are
+read every time.
 """
 
 from __future__ import annotations
 
 import errno
+import itertools
 import resource
 from collections.abc import Iterable, Mapping
 
@@ -20,13 +22,19 @@ from plimsoll.rules.eviction.usage import UNLIMITED_ABOVE_BYTES
 FULL_EVERY = 8
 _FDS_PER_CGROUP = 14
 _LIMITS = {
-    2: ("memory.max", "memory.high", "memory.low", "memory.min", "cpu.max", "cpu.weight", "pids.max"),
-    1: ("memory.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpu.shares", "pids.max"),
+    2: ("memory.max", "memory.high", "memory.low", "memory.min", "cpu.max", "cpu.weight"),
+    1: ("memory.limit_in_bytes", "cpu.cfs_quota_us", "cpu.shares"),
 }
 _BUSY = {2: ("memory.current", "cpu.stat"), 1: ("memory.usage_in_bytes", "cpuacct.usage")}
 _REST = {
-    2: ("memory.stat", "memory.events", "pids.current", "memory.pressure", "cpu.pressure", "io.pressure"),
-    1: ("memory.stat", "memory.kmem.usage_in_bytes", "memory.oom_control", "cpu.stat", "pids.current"),
+    2: (
+        *("memory.stat", "memory.events", "pids.current", "pids.max"),
+        *("memory.pressure", "cpu.pressure", "io.pressure"),
+    ),
+    1: (
+        *("memory.stat", "memory.kmem.usage_in_bytes", "memory.oom_control", "cpu.stat", "pids.current", "pids.max"),
+        "cpu.cfs_period_us",
+    ),
 }
 _STAT = {
     2: {
@@ -47,14 +55,19 @@ _LINES_V2 = {"memory.max": "max", "memory.high": "high", "memory.low": "low", "m
 _STALLS = {"memory.pressure": "memoryStall", "cpu.pressure": "cpuStall", "io.pressure": "ioStall"}
 
 
+_CPU = COLUMN["cpuMilli"]
+_STAGGER = itertools.count()  # not all cgroups are read in full by the same sample
+
+
 class CgroupReader:
     """One cgroup with its open files. Raises CgroupGoneError once it is removed."""
 
     def __init__(self, files: CgroupOpener, path: str) -> None:
         self.path, self._version = path, files.version
         self._files: dict[str, KeptFile] = {}
-        self._busy: tuple[bytes, ...] = ()
-        self._readings = 0
+        self._busy: list[bytes] = []
+        self._limits: list[bytes] = []
+        self._readings = next(_STAGGER)
         self.row = [NONE] * len(COLUMNS)
         self.cpu_us, self.at_s = NONE, 0.0
         try:
@@ -65,6 +78,11 @@ class CgroupReader:
         except CgroupError:
             self.close()
             raise
+        self._busy_names, self._limit_names, self._rest_names = (
+            tuple(name for name in names[self._version] if name in self._files) for names in (_BUSY, _LIMITS, _REST)
+        )
+        self._read_busy = tuple(self._files[name].read for name in self._busy_names)
+        self._read_limits = tuple(self._files[name].read for name in self._limit_names)
 
     def _open(self, files: CgroupOpener, name: str) -> None:
         try:
@@ -86,15 +104,18 @@ class CgroupReader:
         self._files.clear()
 
     def read(self, now_s: float) -> list[int]:
-        """The figures now, in the order of COLUMNS."""
-        busy = tuple(self._files[name].read() for name in _BUSY[self._version] if name in self._files)
-        idle = busy == self._busy and self._readings % FULL_EVERY
+        """The figures now, in the order of COLUMNS; the same list where nothing has changed."""
+        busy, limits = [read() for read in self._read_busy], [read() for read in self._read_limits]
         self._readings += 1
-        texts = {name: self._files[name].read() for name in _LIMITS[self._version] if name in self._files}
-        if not idle:
-            texts |= {name: self._files[name].read() for name in _REST[self._version] if name in self._files}
-        texts |= dict(zip((name for name in _BUSY[self._version] if name in self._files), busy, strict=True))
-        self._busy = busy
+        if busy == self._busy and limits == self._limits and self._readings % FULL_EVERY:
+            self.at_s = now_s
+            if self.row[_CPU] > 0:
+                self.row = self.row.copy()
+                self.row[_CPU] = 0
+            return self.row
+        texts = dict(zip((*self._busy_names, *self._limit_names), (*busy, *limits), strict=True))
+        texts |= {name: self._files[name].read() for name in self._rest_names}
+        self._busy, self._limits = busy, limits
         row = self.row.copy()
         _limits(row, texts, self._version)
         _figures(row, texts, self._version)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from plimsoll.codec.live_page import COLUMN, NONE, Frame, Mark
+from plimsoll.codec.live_page import COLUMN, NONE, Frame, Mark, Orders
 from plimsoll.rules.cgroups.reasons import human_bytes, human_cores
 
 MOST_MARKS = 500
@@ -31,8 +31,9 @@ class LiveState:
         self._forgotten = 0  # readers before this number need everything
         self.node: dict[str, Any] = {}
         self._node_seq = 0
-        self.orders: dict[str, Any] = {}
+        self.orders: Orders = {}
         self._orders_seq = 0
+        self._entry_seq: dict[tuple[str, str], int] = {}
         self.marks: deque[tuple[int, Mark]] = deque(maxlen=MOST_MARKS)
         self._throttled_s: dict[str, float] = {}
 
@@ -69,9 +70,23 @@ class LiveState:
         if node != self.node:
             self.node, self._node_seq = node, self.seq
 
-    def set_orders(self, orders: dict[str, Any]) -> None:
-        if orders != self.orders:
-            self.orders, self._orders_seq = orders, self.seq
+    def set_orders(self, orders: Orders) -> None:
+        if orders == self.orders:
+            return
+        seqs: dict[tuple[str, str], int] = {}
+        for name, entries in orders.items():
+            before = {each["id"]: each for each in self.orders.get(name, ())}
+            for each in entries:
+                key = name, each["id"]
+                seqs[key] = self._entry_seq[key] if each == before.get(each["id"]) else self.seq
+        self.orders, self._orders_seq, self._entry_seq = orders, self.seq, seqs
+
+    def _orders_since(self, since: int) -> Orders:
+        """An entry that has not changed is only named."""
+        return {
+            name: [each if not each["id"] or self._entry_seq[name, each["id"]] > since else each["id"] for each in entries]
+            for name, entries in self.orders.items()
+        }
 
     def add_mark(self, mark: Mark) -> None:
         """Belongs to the reading that comes next."""
@@ -90,7 +105,7 @@ class LiveState:
             [vessel for name, vessel in self.vessels.items() if self._vessel_seq[name] > since],
             {name: row for name, row in self.rows.items() if self._row_seq[name] > since},
             [name for seq, name in self._gone if seq > since] if since else [],
-            self.orders if self._orders_seq > since else None,
+            self._orders_since(since) if self._orders_seq > since else None,
             [mark for seq, mark in self.marks if since < seq <= self.seq],
         )
 

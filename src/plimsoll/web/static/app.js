@@ -2,7 +2,7 @@
 
 import { html, render, Component } from './ui.js';
 import { inert } from './format.js';
-import { NodeState, Series, seriesOf } from './state.js';
+import { NodeState, Series, changedBy, seriesOf } from './state.js';
 import { asked, forget, keep, login, logout } from './session.js';
 import { Stream } from './stream.js';
 import { markSentence } from './marks.js';
@@ -47,7 +47,7 @@ class App extends Component {
     this.state = { phase: 'start', route: routeOf(location.hash), tables: {}, spoken: '' };
     this.node = new NodeState('');
     this.series = new Series();
-    this.objects = { pods: new Map(), nodes: new Map(), events: new Map() };
+    this.objects = { pods: new Map(), nodes: new Map(), events: new Map(), version: 0 };
     this.fleet = new Map();
     this.connection = { state: 'connecting' };
     this.scriptMs = []; // how long each update took; for measurements
@@ -103,7 +103,8 @@ class App extends Component {
   take(message) {
     const began = performance.now();
     if (message.kind === 'snapshot') {
-      this.objects = Object.fromEntries(['pods', 'nodes', 'events'].map((kind) => [kind, new Map(Object.entries(message.objects[kind]))]));
+      for (const kind of ['pods', 'nodes', 'events']) this.objects[kind] = new Map(Object.entries(message.objects[kind]));
+      this.objects.version += 1;
       this.fleet = new Map(Object.entries(message.fleet));
       this.node.name = message.name;
       this.node.problem = message.problem;
@@ -114,6 +115,7 @@ class App extends Component {
         for (const [key, shown] of Object.entries(message.data[kind] ?? {})) this.objects[kind].set(key, shown);
         for (const key of message.data[`${kind}Gone`] ?? []) this.objects[kind].delete(key);
       }
+      this.objects.version += 1;
     } else if (message.topic === 'fleet') {
       for (const [name, facts] of Object.entries(message.data.nodes)) this.fleet.set(name, facts);
       for (const name of message.data.gone) this.fleet.delete(name);
@@ -127,7 +129,7 @@ class App extends Component {
     const before = this.node.node?.conditions ?? [];
     for (const mark of this.node.apply(frame)) this.speak(markSentence(mark));
     for (const name of this.node.node?.conditions ?? []) if (!before.includes(name)) this.speak(`The node is under ${name}`);
-    if (frame.seq !== undefined) this.series.add(this.node);
+    if (frame.seq !== undefined) this.series.add(this.node, changedBy(frame), this.node.gone);
   }
 
   // What was before this tab: charts begin with the ring of the node.
@@ -138,8 +140,7 @@ class App extends Component {
       const page = await asked(`api/history?${new URLSearchParams({ node: state.name, from: String(Math.max(0, Date.now() / 1000 - 1800)) })}`);
       if (state !== this.node) return;
       const past = seriesOf(page.frames ?? []);
-      const first = this.series.points[0]?.[0] ?? Infinity;
-      this.series.points = [...past.points.filter(([at]) => at < first), ...this.series.points];
+      this.series.prepend(past);
       this.update();
     } catch {
       // a kubelet has no history; charts begin now

@@ -1,9 +1,10 @@
 // Charts over time (uPlot), with marks as vertical lines. Colours come from the style sheet.
 
 import { html, Component } from './ui.js';
-import { bytes, cores } from './format.js';
-import { MARKS } from './marks.js';
+import { bytes, cores, inert } from './format.js';
+import { markSign } from './marks.js';
 
+const TONES = { oom: 'max', eviction: 'max', restart: 'high', throttling: 'high', resize: 'accent' };
 const LEAST = { bytes: 1024, cores: 10, percent: 1, ms: 10 };
 export const AXIS = {
   bytes: (amount) => (amount === null ? '–' : bytes(amount)),
@@ -56,6 +57,7 @@ export class Chart extends Component {
 
   make() {
     this.plot?.destroy();
+    this.signs = [];
     const shown = AXIS[this.props.unit];
     const grid = { stroke: colour('edge'), width: 1 };
     const axis = { stroke: colour('muted'), grid, ticks: grid, font: '12px system-ui, sans-serif' };
@@ -64,6 +66,8 @@ export class Chart extends Component {
         width: this.width(),
         height: this.props.height ?? 190,
         cursor: { drag: { x: false, y: false } },
+        padding: [18, 14, 0, 0],
+        legend: { markers: { width: 2 } },
         scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, LEAST[this.props.unit] ?? 1) * 1.12] } },
         axes: [
           { ...axis, values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false, hour: '2-digit', minute: '2-digit', second: '2-digit' })), space: 90 },
@@ -73,6 +77,7 @@ export class Chart extends Component {
           { label: 'time', value: (_, at) => (at === null ? '–' : new Date(at * 1000).toLocaleTimeString([], { hour12: false })) },
           ...this.props.lines.map(([label, , name, how]) => ({
             label, stroke: colour(name), width: how?.thin ? 1.5 : 2, dash: how?.dash, spanGaps: false, points: { show: false },
+            paths: how?.stepped ? globalThis.uPlot.paths.stepped({ align: 1 }) : undefined,
             fill: how?.fill ? `${colour(name)}33` : undefined, value: (_, amount) => shown(amount),
           })),
         ],
@@ -84,23 +89,40 @@ export class Chart extends Component {
     this.made = this.key();
   }
 
+  // A line for each mark on the canvas, and its sign above the plot; signs that would cover each other become one.
   drawMarks(plot) {
-    const { ctx } = plot;
-    for (const mark of this.props.marks ?? []) {
+    const { ctx, bbox } = plot;
+    const groups = [];
+    for (const mark of [...(this.props.marks ?? [])].sort((a, b) => a.at - b.at)) {
       const x = plot.valToPos(mark.at, 'x', true);
-      if (x < plot.bbox.left || x > plot.bbox.left + plot.bbox.width) continue;
-      const tone = { oom: 'max', eviction: 'max', restart: 'high', throttling: 'high', resize: 'accent' }[mark.kind] ?? 'muted';
+      if (x < bbox.left - 1 || x > bbox.left + bbox.width + 1) continue;
       ctx.save();
-      ctx.strokeStyle = ctx.fillStyle = colour(tone);
+      ctx.strokeStyle = colour(TONES[mark.kind] ?? 'muted');
       ctx.setLineDash([4, 3]);
       ctx.beginPath();
-      ctx.moveTo(x, plot.bbox.top);
-      ctx.lineTo(x, plot.bbox.top + plot.bbox.height);
+      ctx.moveTo(x, bbox.top);
+      ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      ctx.font = `${12 * devicePixelRatio}px system-ui, sans-serif`;
-      ctx.fillText(MARKS[mark.kind]?.[0] ?? '!', x + 3, plot.bbox.top + 12 * devicePixelRatio);
       ctx.restore();
+      const left = (x - bbox.left) / devicePixelRatio;
+      const last = groups.at(-1);
+      if (last && left - last.left < 30) last.marks.push(mark);
+      else groups.push({ left, marks: [mark] });
     }
+    this.signs ??= [];
+    while (this.signs.length > groups.length) this.signs.pop().remove();
+    groups.forEach(({ left, marks }, index) => {
+      const sign = this.signs[index] ?? document.createElement('span');
+      const signs = [...new Set(marks.map(markSign))];
+      const steps = marks.filter((mark) => mark.step).map((mark) => mark.step.number);
+      sign.className = `chart-mark ${TONES[marks[0].kind] ?? 'muted'}`;
+      sign.textContent = steps.length > 1 ? `T${steps[0]}–T${steps.at(-1)}` : signs.slice(0, 3).join(' ');
+      sign.title = marks.map((mark) => inert(`${markSign(mark)} ${mark.text}`)).join('\n');
+      sign.dataset.steps = steps.join(',');
+      sign.style.left = `${left}px`;
+      if (sign.parentNode !== plot.over) plot.over.append(sign);
+      this.signs[index] = sign;
+    });
   }
 
   render({ label }) {

@@ -1,6 +1,6 @@
 // All nodes: a heat map and a table; pods by class; what is closest to its line anywhere.
 
-import { html } from './ui.js';
+import { html, Component } from './ui.js';
 import { bytes, cores, inert, percent, seconds } from './format.js';
 import { Table, ViewHead } from './table.js';
 import { Closest, Fact } from './node.js';
@@ -27,7 +27,7 @@ export function FleetView({ fleet, objects, chooseNode, go, table, onTable }) {
     ['Pods', (each) => `${each.facts.pods ?? '–'}`, { number: true }],
     ['Version', (each) => each.node.version],
   ]} /></section>`;
-  if (table) return html`${head}${list}<section class="card"><${PodTable} pods=${pods} /></section>`;
+  if (table) return html`${head}${list}<section class="card"><${PodTable} pods=${pods} version=${objects.version} /></section>`;
   return html`${head}
     <section class="card"><h2>Memory in use, by node</h2>
       <div class="heat">${nodes.map((each) => {
@@ -61,14 +61,21 @@ function distance(facts) {
   return (memory.seconds ?? -1) >= 0 && memory.seconds < 3600 ? `${text}, ${seconds(memory.seconds)}` : text;
 }
 
-export function PodTable({ pods }) {
-  const rows = pods.map((pod) => ({ ...pod, id: pod.uid })).sort((a, b) => `${a.namespace}/${a.name}`.localeCompare(`${b.namespace}/${b.name}`));
-  return html`<${Table} caption="Pods" empty="There are no pods." rows=${rows} columns=${[
-    ['Pod', (pod) => html`<a href=${`#/pod/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.name)}`}><bdi>${inert(pod.namespace)}/${inert(pod.name)}</bdi></a>`],
-    ['Class', (pod) => pod.qosClass],
-    ['Phase', (pod) => (pod.reason ? `${pod.phase} (${pod.reason})` : pod.phase)],
-    ['Restarts', (pod) => String(pod.containers.reduce((sum, each) => sum + each.restarts, 0)), { number: true }],
-    ['Node', (pod) => pod.node || '–'],
-    ['Resize', (pod) => pod.resize || pod.conditions.filter((each) => each.type.startsWith('PodResize') && each.status === 'True').map((each) => each.reason || each.type).join(', ') || '–'],
-  ]} />`;
+// Rendered again only when pods have changed, not with every reading.
+export class PodTable extends Component {
+  shouldComponentUpdate(next) {
+    return next.version !== this.props.version || next.pods.length !== this.props.pods.length;
+  }
+
+  render({ pods }) {
+    const rows = pods.map((pod) => ({ ...pod, id: pod.uid })).sort((a, b) => `${a.namespace}/${a.name}`.localeCompare(`${b.namespace}/${b.name}`));
+    return html`<${Table} caption="Pods" empty="There are no pods." rows=${rows} columns=${[
+      ['Pod', (pod) => html`<a href=${`#/pod/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.name)}`}><bdi>${inert(pod.namespace)}/${inert(pod.name)}</bdi></a>`],
+      ['Class', (pod) => pod.qosClass],
+      ['Phase', (pod) => (pod.reason ? `${pod.phase} (${pod.reason})` : pod.phase)],
+      ['Restarts', (pod) => String(pod.containers.reduce((sum, each) => sum + each.restarts, 0)), { number: true }],
+      ['Node', (pod) => pod.node || '–'],
+      ['Resize', (pod) => pod.resize || pod.conditions.filter((each) => each.type.startsWith('PodResize') && each.status === 'True').map((each) => each.reason || each.type).join(', ') || '–'],
+    ]} />`;
+  }
 }

@@ -1,7 +1,7 @@
 // The cgroup tree as a picture: each cgroup is a vessel that is filled to its usage, with all its lines at once.
 // Lines and their formulas are computed by the node (rules/picture); fills and the kernel's own values are its readings.
 
-import { html, Component, useState } from './ui.js';
+import { html, Component, useRef, useState } from './ui.js';
 import { bytes, cores, count, inert, percent, shortened } from './format.js';
 import { COLUMN } from './state.js';
 import { Table, ViewHead } from './table.js';
@@ -15,6 +15,9 @@ export const FILLS = [
   ['activeFile', 'active file cache'],
   ['inactiveFile', 'inactive file cache (reclaimable)'],
 ];
+const ROUND = 11; // of the lower corners of a vessel, as in the style sheet
+const FEW = 16; // pods whose lines have their amounts beside them
+const MANY = 60; // pods; of more, only those near the visible part are drawn
 const LINE_NAMES = ['min', 'low', 'high', 'max'];
 export const LINE_TEXTS = {
   min: 'below it nothing is reclaimed',
@@ -75,16 +78,17 @@ export function vesselLabel(vessel, row) {
 export class Tank extends Component {
   shouldComponentUpdate(next) {
     const now = this.props;
-    return next.row !== now.row || next.vessel !== now.vessel || next.pressed !== now.pressed || next.labels !== now.labels;
+    return next.row !== now.row || next.vessel !== now.vessel || next.pressed !== now.pressed || next.labels !== now.labels || next.amounts !== now.amounts;
   }
 
-  render({ vessel, row, width = 56, height = 104, pressed = false, onInspect, labels = false, bare = false }) {
+  // `labels`: names of the lines beside the vessel; `amounts`: also where they are.
+  render({ vessel, row, width = 56, height = 104, pressed = false, onInspect, labels = false, amounts = false, bare = false }) {
     const lines = kernelLines(vessel, row);
     const scale = scaleOf(vessel, row, lines);
     const top = 6;
-    const body = height - top - 12;
-    const y = (amount) => top + body * (1 - Math.min(1, amount / scale));
-    const right = labels ? width - 40 : width;
+    const bottom = height - 12;
+    const y = (amount) => top + (bottom - top) * (1 - Math.min(1, amount / scale));
+    const right = labels ? width - (amounts ? 76 : 40) : width;
     const at = labels ? labelPlaces(lines, y, height) : null;
     let below = 0;
     const parts = fillsOf(row).map(([name, amount]) => {
@@ -93,25 +97,29 @@ export class Tank extends Component {
       below += amount;
       return rect;
     });
+    const without = lines.map((line) => hatched(line, y, right)).filter(Boolean);
     return html`<button type="button" class=${labels ? 'tank labelled' : 'tank'} aria-pressed=${pressed} aria-label=${vesselLabel(vessel, row)}
         data-vessel=${vessel.id ?? ''} data-level=${vessel.level} data-path=${vessel.path}
         onMouseEnter=${() => onInspect?.(vessel, false)} onFocus=${() => onInspect?.(vessel, false)} onClick=${() => onInspect?.(vessel, true)}>
       <svg width=${width} height=${height} viewBox=${`0 0 ${width} ${height}`} aria-hidden="true">
-        <defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch-line" x1="0" y1="0" x2="0" y2="5" /></pattern></defs>
-        <rect class="empty-part" x="1" y=${top} width=${right - 2} height=${body} />
-        ${bands(lines, y, right)}
-        ${parts}
-        ${lines.map((line) => hatched(line, y, right))}
-        <path class="wall" d=${`M1 ${top} V${top + body} H${right - 1} V${top}`} />
+        ${without.length > 0 && html`<defs><pattern id="hatch" width="5" height="5" patternUnits="userSpaceOnUse" patternTransform="rotate(45)"><line class="hatch-line" x1="0" y1="0" x2="0" y2="5" /></pattern></defs>`}
+        <g class="hold">
+          <rect class="empty-part" x="1" y=${top} width=${right - 2} height=${bottom - top} />
+          ${bands(lines, y, right)}
+          ${parts}
+          ${below > 0 && html`<path class="surface" d=${`M1 ${y(below)} H${right - 1}`} />`}
+          ${without}
+        </g>
+        <path class="wall" d=${`M1 ${top} V${bottom - ROUND} Q1 ${bottom} ${1 + ROUND} ${bottom} H${right - 1 - ROUND} Q${right - 1} ${bottom} ${right - 1} ${bottom - ROUND} V${top}`} />
         ${lines.map((line) => html`<g class="line-group" data-line=${line.name} data-of=${line.of ?? ''} data-bytes=${line.at}>
           <path class="halo" d=${`M0 ${y(line.at)} H${right}`} />
           <path class=${`line ${line.name} ${line.of ? 'above' : ''}`} d=${`M0 ${y(line.at)} H${right}`} />
-          ${at && html`<text class="line-name" x=${right + 4} y=${at.get(line)}>${line.name}</text>`}
+          ${at && html`<text class=${`line-name ${line.name}`} x=${right + 4} y=${at.get(line)}>${line.name}${amounts ? html` <tspan class="line-amount">${bytes(line.at)}</tspan>` : ''}</text>`}
         </g>`)}
         ${cpuBar(vessel, row, right, height)}
       </svg>
       ${row && row[COLUMN.usage] >= 0 && html`<span class="use">${bytes(row[COLUMN.usage])}</span>`}
-      <span class="name">${limitText(lines)}</span>
+      ${!(labels && amounts) && html`<span class="name">${limitText(lines)}</span>`}
       ${!bare && html`<span class="name"><bdi>${shortened(vessel.level === 'pod' ? 'pod' : vessel.name, 24)}</bdi></span>`}
     </button>`;
   }
@@ -159,7 +167,7 @@ function cpuBar(vessel, row, right, height) {
   const x = (milli) => Math.min(right - 1, (right * milli) / scale);
   const used = row ? Math.max(0, row[COLUMN.cpuMilli]) : 0;
   const top = height - 8;
-  return html`<g>
+  return html`<g data-cpu=${used}>
     <rect class="cpu-ground" x="0" y=${top} width=${right} height="7" rx="2" />
     <rect class="cpu-use" x="0" y=${top} width=${x(used)} height="7" rx="2" />
     ${quota > 0 && html`<path class="cpu-quota" d=${`M${x(quota)} ${top - 1} v9`} />`}
@@ -227,6 +235,7 @@ function LineText({ line }) {
 export function Hull({ state, go, table, onTable, series }) {
   const [inspected, setInspected] = useState(null);
   const [pinned, setPinned] = useState(false);
+  const first = useRef(null);
   const inspect = (vessel, pin) => {
     if (pin) setPinned(!(pinned && inspected === vessel.id));
     if (pin || !pinned) setInspected(vessel.id);
@@ -240,14 +249,17 @@ export function Hull({ state, go, table, onTable, series }) {
   const classes = all.filter((vessel) => vessel.level === 'class');
   const guaranteed = all.filter((vessel) => vessel.level === 'pod' && vessel.parent === root.id);
   const marks = recentMarks(state);
-  const props = { state, marks, inspect, inspected, go };
-  const vessel = inspected ? state.vessels.get(inspected) : null;
+  const amount = all.reduce((sum, vessel) => sum + (vessel.level === 'pod'), 0);
+  const [few, many] = [amount <= FEW, amount > MANY];
+  const props = { state, marks, inspect, inspected, go, few, many };
+  if (!inspected && !state.vessels.has(first.current)) first.current = closestToLimit(state);
+  const vessel = state.vessels.get(inspected ?? first.current) ?? null;
   return html`${head}
-    <div class="hull">
+    <div class=${many ? 'hull many' : 'hull'}>
       <div class="levels">
-        <section class="card" aria-label="All pods">
+        <section class="card all-pods" aria-label="All pods">
           <div class="level-head">
-            <${Tank} vessel=${root} row=${state.rows.get(root.id)} width=${150} height=${120} labels=${true} bare=${true} pressed=${inspected === root.id} onInspect=${inspect} />
+            <${Tank} vessel=${root} row=${state.rows.get(root.id)} width=${186} height=${124} labels=${true} amounts=${true} bare=${true} pressed=${inspected === root.id} onInspect=${inspect} />
             <div>
               <h2>All pods</h2>
               <p class="muted">${usageText(root, state.rows.get(root.id))}, CPU ${cores(state.figure(root.id, 'cpuMilli'))}</p>
@@ -256,7 +268,7 @@ export function Hull({ state, go, table, onTable, series }) {
           </div>
           <${HullLegend} />
         </section>
-        <div class=${all.filter((vessel) => vessel.level === 'pod').length <= 16 ? 'classes few' : 'classes'}>
+        <div class=${few ? 'classes few' : 'classes'}>
         ${guaranteed.length > 0 && html`<section class="card" aria-label="Guaranteed" style=${{ flexGrow: guaranteed.length }}><h2>Guaranteed <span class="muted small">${count(guaranteed.length, 'pod')}, directly below all pods</span></h2>
           <div class="class-grid">${guaranteed.map((pod) => html`<${PodCard} key=${pod.id} pod=${pod} ...${props} />`)}</div></section>`}
         ${classes.map((each) => {
@@ -276,27 +288,75 @@ export function Hull({ state, go, table, onTable, series }) {
     </div>`;
 }
 
-// A pod with its vessel and those of its containers. Rendered again only when one of them has changed.
+// The container that is closest to its limit: the first whose details are shown.
+function closestToLimit(state) {
+  let [found, most] = [null, -1];
+  for (const vessel of state.vessels.values()) {
+    if (vessel.level !== 'container') continue;
+    const limit = state.figure(vessel.id, 'max');
+    const share = limit > 0 ? state.figure(vessel.id, 'usage') / limit : 0;
+    if (share > most) [found, most] = [vessel.id, share];
+  }
+  return found;
+}
+
+const cards = new WeakMap();
+const near = globalThis.IntersectionObserver
+  ? new IntersectionObserver((entries) => { for (const each of entries) cards.get(each.target)?.moved(each.isIntersecting); }, { rootMargin: '400px' })
+  : null;
+
+// A pod with its vessel and those of its containers. Rendered again only when one of them has changed, and of many pods
+// only near the visible part.
 class PodCard extends Component {
-  shouldComponentUpdate(next) {
+  constructor(props) {
+    super(props);
+    this.state = { near: !(props.many && near) };
+  }
+
+  componentDidMount() {
+    cards.set(this.base, this);
+    if (this.props.many) near?.observe(this.base);
+  }
+
+  componentWillUnmount() {
+    near?.unobserve(this.base);
+  }
+
+  moved(isNear) {
+    if (!isNear) {
+      if (this.base.contains(document.activeElement)) return;
+      this.height = this.base.offsetHeight;
+    }
+    this.setState({ near: isNear });
+  }
+
+  shouldComponentUpdate(next, { near: isNear }) {
+    if (isNear !== this.state.near) {
+      this.signature = null;
+      return true;
+    }
+    if (!isNear) return next.pod !== this.props.pod;
     const signature = next.state.children(next.pod.id).map((each) => next.state.rows.get(each.id));
-    signature.push(next.state.rows.get(next.pod.id), next.pod, next.marks.get(next.pod.uid), next.inspected === next.pod.id || signature.length && next.state.vessels.get(next.inspected)?.uid === next.pod.uid ? next.inspected : '');
+    signature.push(next.state.rows.get(next.pod.id), next.pod, next.few, next.marks.get(next.pod.uid), next.inspected === next.pod.id || signature.length && next.state.vessels.get(next.inspected)?.uid === next.pod.uid ? next.inspected : '');
     const same = this.signature && signature.length === this.signature.length && signature.every((each, index) => each === this.signature[index]);
     this.signature = signature;
     return !same;
   }
 
-  render({ pod, state, marks, inspect, inspected, go }) {
+  render({ pod, state, marks, inspect, inspected, go, few }, { near: isNear }) {
+    const link = `#/pod/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.pod)}`;
+    const title = html`<h3>${go ? html`<a href=${link} title=${inert(pod.name)}><bdi>${shortened(pod.pod, 40)}</bdi></a>` : html`<bdi>${shortened(pod.pod, 40)}</bdi>`}
+      ${pod.namespace !== 'default' && html`<span class="ns"><bdi>${shortened(pod.namespace, 18)}</bdi></span>`}</h3>`;
+    if (!isNear) return html`<article class="pod far" style=${{ minHeight: `${this.height ?? 236}px` }} data-pod=${pod.pod} data-namespace=${pod.namespace}>${title}</article>`;
     const marked = marks.get(pod.uid);
     const children = state.children(pod.id);
-    const link = `#/pod/${encodeURIComponent(pod.namespace)}/${encodeURIComponent(pod.pod)}`;
+    const size = few ? { width: 140, height: 148, labels: true, amounts: true } : { width: 64, height: 128 };
     return html`<article class=${`pod ${children.length > 1 ? 'wide' : ''} ${marked ? `marked ${marked.kind}` : ''}`} data-pod=${pod.pod} data-namespace=${pod.namespace}>
-      <h3>${go ? html`<a href=${link} title=${inert(pod.name)}><bdi>${shortened(pod.pod, 40)}</bdi></a>` : html`<bdi>${shortened(pod.pod, 40)}</bdi>`}
-        ${pod.namespace !== 'default' && html`<span class="ns"><bdi>${shortened(pod.namespace, 18)}</bdi></span>`}</h3>
+      ${title}
       ${marked && html`<${MarkBadge} mark=${marked} />`}
       <div class="tanks">
-        <${Tank} vessel=${pod} row=${state.rows.get(pod.id)} width=${44} height=${128} pressed=${inspected === pod.id} onInspect=${inspect} />
-        ${children.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} width=${64} height=${128} pressed=${inspected === each.id} onInspect=${inspect} />`)}
+        <${Tank} vessel=${pod} row=${state.rows.get(pod.id)} width=${44} height=${size.height} pressed=${inspected === pod.id} onInspect=${inspect} />
+        ${children.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} ...${size} pressed=${inspected === each.id} onInspect=${inspect} />`)}
       </div>
     </article>`;
   }

@@ -17,7 +17,7 @@ const RECENT_S = 20;
 
 export function MarkBadge({ mark }) {
   const [sign, word] = MARKS[mark.kind] ?? MARKS.event;
-  return html`<span class=${`badge ${mark.kind}`} title=${inert(mark.text)} data-mark=${mark.kind}><span aria-hidden="true">${sign}</span>${word}</span>`;
+  return html`<span class=${`badge ${mark.kind}`} title=${inert(mark.text)} data-mark=${mark.kind}><span aria-hidden="true">${sign}</span>${word}${mark.step ? ` T${mark.step.number}` : ''}</span>`;
 }
 
 // Pod uid → its newest mark, for a short while.
@@ -25,6 +25,11 @@ export function recentMarks(state) {
   const found = new Map();
   for (const mark of state.marks) if (mark.uid && state.at - mark.at < RECENT_S) found.set(mark.uid, mark);
   return found;
+}
+
+// What stands at a mark on a time axis: the number of a step, or a sign.
+export function markSign(mark) {
+  return mark.step ? `T${mark.step.number}` : (MARKS[mark.kind]?.[0] ?? '!');
 }
 
 export function markSentence(mark) {

@@ -1,7 +1,7 @@
 // One pod: its history with its lines, its class and its score with the reasons, events, and the resize panel.
 
 import { html, useState } from './ui.js';
-import { bytes, clockTime, cores, count, inert, shortened } from './format.js';
+import { bytes, clockTime, cores, count, inert, quantityBytes, quantityMilli, shortened } from './format.js';
 import { COLUMN, seriesKey } from './state.js';
 import { ViewHead, Table } from './table.js';
 import { Inspector, Tank, kernelLines, usageText } from './hull.js';
@@ -12,7 +12,7 @@ import { ResizePanel } from './resize.js';
 
 export function PodList({ objects, state }) {
   const pods = [...objects.pods.values()].filter((pod) => !state.name || pod.node === state.name || !pod.node);
-  return html`<${ViewHead} title="Pods" about="The pods of this node, and those without one. A pod opens with its history and the resize panel." /><section class="card"><${PodTable} pods=${pods} /></section>`;
+  return html`<${ViewHead} title="Pods" about="The pods of this node, and those without one. A pod opens with its history and the resize panel." /><section class="card"><${PodTable} pods=${pods} version=${objects.version} /></section>`;
 }
 
 export function PodView({ state, series, objects, rest, who, go, table, onTable }) {
@@ -36,12 +36,13 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
     ${conditions.map((each) => html`<span class="chip warn" title=${inert(each.message ?? '')}>${inert(each.type)}${each.reason ? `: ${inert(each.reason)}` : ''}</span>`)}
     ${pod.containers.map((each) => each.restarts > 0 && html`<span class="chip warn"><bdi>${inert(each.name)}: ${count(each.restarts, 'restart')}${each.lastReason ? `, last ${inert(each.lastReason)}` : ''}</bdi></span>`)}
   </div>`;
-  if (table) return html`${head}${facts}<section class="card"><${PointTable} series=${series} container=${shown} /></section><section class="card"><${EventTable} events=${events} /></section>`;
+  if (table) return html`${head}${facts}<section class="card"><${PointTable} series=${series} container=${shown} /></section><section class="card"><${EventTable} events=${events} /></section>${stepsOf(marks).length > 0 && shown && html`<section class="card"><${StepTable} steps=${stepsOf(marks)} name=${shown.name} /></section>`}`;
   return html`${head}${facts}
     ${pod.message && html`<p class="notice bad">${inert(pod.message)}</p>`}
     ${containers.length > 1 && html`<label class="small">Container <select value=${container.name} onChange=${(event) => setChosen(event.target.value)}>${containers.map((each) => html`<option>${inert(each.name)}</option>`)}</select></label>`}
     <div class="hull">
       <div class="levels">
+        ${shown && html`<${ResizeSteps} marks=${marks} name=${shown.name} series=${series} />`}
         ${shown ? html`<${Charts} series=${series} container=${shown} state=${state} marks=${marks} />` : html`<section class="card"><p class="empty">The pod has no container on the chosen node.</p></section>`}
         <section class="card"><h2>What happened</h2><${MarkList} marks=${marks} /></section>
         <section class="card"><h2>Events</h2><${EventTable} events=${events} /></section>
@@ -50,8 +51,8 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
         ${pod.phase === 'Running' && container && html`<${ResizePanel} pod=${pod} name=${container.name} who=${who} key=${`${pod.uid}/${container.name}`} />`}
         ${vessel && html`<${Reasons} pod=${pod} vessel=${vessel} container=${container} state=${state} />`}
         ${vessel && html`<section class="card"><h2>Vessels</h2><div class="tanks">
-          <${Tank} vessel=${vessel} row=${state.rows.get(vessel.id)} width=${100} height=${124} labels=${true} />
-          ${containers.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} width=${100} height=${124} labels=${true} pressed=${each === container} onInspect=${() => setChosen(each.name)} />`)}
+          <${Tank} vessel=${vessel} row=${state.rows.get(vessel.id)} width=${140} height=${148} labels=${true} amounts=${true} />
+          ${containers.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} width=${140} height=${148} labels=${true} amounts=${true} pressed=${each === container} onInspect=${() => setChosen(each.name)} />`)}
         </div></section>
         <${Inspector} vessel=${container ?? vessel} row=${state.rows.get((container ?? vessel).id)} />`}
       </div>
@@ -70,6 +71,55 @@ function Reasons({ pod, vessel, container, state }) {
     ${place >= 0 && html`<p>Eviction: place <strong>${place + 1} of ${eviction.length}</strong>${eviction[place].exempt ? ', exempt' : eviction[place].key ? `, before the next because: ${inert(eviction[place].key)}` : ''}</p>`}
     ${killed >= 0 && html`<p>OOM of the machine: place <strong>${killed + 1} of ${kill.length}</strong> with ${kill[killed].points} points</p>`}
     <p><a href="#/next">Eviction and OOM order</a></p></section>`;
+}
+
+const AMOUNTS = ['cpu request', 'cpu limit', 'memory request', 'memory limit'];
+const PARTS = [['spec', 'requested', 'high', [6, 4]], ['allocated', 'allocated', 'min', [2, 3]], ['actual', 'in effect', 'accent', undefined]];
+
+function stepsOf(marks) {
+  return marks.filter((mark) => mark.step).sort((a, b) => a.step.number - b.step.number);
+}
+
+function stepAmount(step, part, name, index) {
+  const text = step[part][name]?.[index] ?? '';
+  return text === '' ? null : index < 2 ? quantityMilli(text) : quantityBytes(text);
+}
+
+// The resizes of document 003 on the time axis: what is requested, allocated and in effect after each step T0, T1, ….
+function ResizeSteps({ marks, name, series }) {
+  const [chosen, setChosen] = useState(null);
+  const steps = stepsOf(marks);
+  if (!steps.length) return null;
+  const changed = AMOUNTS.map((_, index) => index).filter((index) => new Set(steps.flatMap(({ step }) => PARTS.map(([part]) => stepAmount(step, part, name, index)).filter((each) => each !== null))).size > 1);
+  const index = changed.includes(chosen) ? chosen : (changed.at(-1) ?? 0);
+  const begin = steps.find(({ step }) => step.number > 2)?.at ?? steps[0].at;
+  const times = [...new Set([...series.times().filter((at) => at > begin - 60), ...steps.map((each) => each.at).filter((at) => at > begin - 60)])].sort((a, b) => a - b);
+  const values = (part) => {
+    let place = -1;
+    return times.map((at) => {
+      while (place + 1 < steps.length && steps[place + 1].at <= at) place += 1;
+      return place < 0 ? null : stepAmount(steps[place].step, part, name, index);
+    });
+  };
+  const lines = PARTS.map(([part, label, tone, dash]) => [label, values(part), tone, { dash, stepped: true, thin: part !== 'actual' }]).filter(([, column]) => column.some((each) => each !== null));
+  return html`<section class="card" data-resize-steps=${name}><h2>Resizes <span class="muted small">${AMOUNTS[index]}</span>
+      ${changed.length > 1 && html` <select aria-label="Amount" value=${index} onChange=${(event) => setChosen(Number(event.target.value))}>${changed.map((each) => html`<option value=${each}>${AMOUNTS[each]}</option>`)}</select>`}</h2>
+    <${Chart} height=${170} label=${`Resizes over time: ${AMOUNTS[index]} requested, allocated and in effect`} times=${times} lines=${lines} unit=${index < 2 ? 'cores' : 'bytes'} marks=${steps} />
+    <${StepTable} steps=${steps} name=${name} index=${index} />
+  </section>`;
+}
+
+function StepTable({ steps, name, index }) {
+  const shown = (step, part) => (step[part][name] ?? []).map((text, place) => (text && (index === undefined || index === place) ? `${index === undefined ? `${AMOUNTS[place]} ` : ''}${text}` : '')).filter(Boolean).join(', ') || '–';
+  return html`<${Table} caption="Steps of the resizes" rows=${steps.map((mark) => ({ id: `T${mark.step.number}`, mark, step: mark.step }))} columns=${[
+    ['Step', ({ step }) => `T${step.number}`],
+    ['When', ({ mark }) => clockTime(mark.at)],
+    ['What happened', ({ mark }) => mark.text, { wide: true }],
+    ['Requested', ({ step }) => shown(step, 'spec'), { number: true, name: 'spec' }],
+    ['Allocated', ({ step }) => shown(step, 'allocated'), { number: true, name: 'allocated' }],
+    ['In effect', ({ step }) => shown(step, 'actual'), { number: true, name: 'actual' }],
+    ['State', ({ step }) => step.state || '–', { name: 'state' }],
+  ]} />`;
 }
 
 function Charts({ series, container, state, marks }) {
@@ -95,7 +145,7 @@ function Charts({ series, container, state, marks }) {
 
 function PointTable({ series, container }) {
   if (!container) return html`<p class="empty">The pod has no running container on the chosen node.</p>`;
-  const rows = series.points.slice(-120).reverse().map(([at, rows]) => ({ id: String(at), at, row: rows.get(seriesKey(container)) })).filter((each) => each.row);
+  const rows = series.rows(seriesKey(container)).map((row, place) => ({ id: String(series.at[place]), at: series.at[place], row })).filter((each) => each.row).slice(-120).reverse();
   const figure = (name) => (each) => bytes(each.row[COLUMN[name]]);
   const number = { number: true };
   return html`<${Table} caption=${`History of container ${inert(container.name)}, newest first`} empty="No readings yet." rows=${rows} columns=${[

@@ -23,10 +23,14 @@ function slidersOf(container) {
   for (const kind of ['requests', 'limits']) {
     const memory = quantityBytes(container[kind].memory);
     const cpu = quantityMilli(container[kind].cpu);
-    if (memory !== null) found.push({ kind, resource: 'memory', now: Math.max(1, Math.round(memory / MI)), text: (value) => bytes(value * MI), quantity: (value) => `${value}Mi`, step: 1 });
-    if (cpu !== null) found.push({ kind, resource: 'cpu', now: Math.max(1, Math.round(cpu)), text: (value) => `${cores(value)} CPU`, quantity: (value) => `${value}m`, step: 10 });
+    if (memory !== null) found.push({ kind, resource: 'memory', given: container[kind].memory, now: memory / MI, text: (value) => bytes(value * MI), quantity: (value) => `${value}Mi`, read: (text) => amount(quantityBytes(text), MI), step: 1 });
+    if (cpu !== null) found.push({ kind, resource: 'cpu', given: container[kind].cpu, now: cpu, text: (value) => `${cores(value)} CPU`, quantity: (value) => `${value}m`, read: (text) => amount(quantityMilli(text), 1), step: 10 });
   }
   return found;
+}
+
+function amount(found, unit) {
+  return found === null || !(found > 0) ? null : found / unit;
 }
 
 export function ResizePanel({ pod, name, who }) {
@@ -37,8 +41,10 @@ export function ResizePanel({ pod, name, who }) {
   const [sent, setSent] = useState('');
   const asking = useRef(0);
   const sliders = container ? slidersOf(container) : [];
-  const changed = sliders.filter((each) => values[`${each.kind}.${each.resource}`] !== undefined && values[`${each.kind}.${each.resource}`] !== each.now);
-  const question = JSON.stringify(changed.map((each) => [each.kind, each.resource, each.quantity(values[`${each.kind}.${each.resource}`])]));
+  // What was dragged or typed: a quantity as text, which may be incomplete while it is typed.
+  const typed = (each) => values[`${each.kind}.${each.resource}`];
+  const changed = sliders.filter((each) => typed(each) !== undefined && each.read(typed(each)) !== null && each.read(typed(each)) !== each.now);
+  const question = JSON.stringify(changed.map((each) => [each.kind, each.resource, typed(each)]));
 
   useEffect(() => {
     const number = (asking.current += 1);
@@ -83,16 +89,20 @@ export function ResizePanel({ pod, name, who }) {
     <h2>Resize <bdi class="muted">${inert(name)}</bdi></h2>
     ${sliders.map((each) => {
       const key = `${each.kind}.${each.resource}`;
-      const value = values[key] ?? each.now;
-      const most = Math.max(each.now * 4, each.step * 10);
+      const text = values[key] ?? each.given;
+      const value = each.read(text) ?? each.now;
+      const least = Math.min(each.step, Math.ceil(each.now));
+      const most = Math.max(Math.round(each.now * 4), each.step * 10);
+      const set = (quantity) => { setSent(''); setValues({ ...values, [key]: quantity }); };
+      const name = `${each.resource} ${each.kind === 'limits' ? 'limit' : 'request'}`;
       return html`<div class="slider" key=${key}>
-        <div class="row"><label for=${key}>${each.resource} ${each.kind === 'limits' ? 'limit' : 'request'}</label><strong>${each.text(value)}${value !== each.now ? html` <span class="muted small">now ${each.text(each.now)}</span>` : ''}</strong></div>
-        <input id=${key} type="range" min=${Math.min(each.step, each.now)} max=${most} step=${each.now % each.step ? 1 : each.step} value=${value} aria-valuetext=${each.text(value)}
-          onInput=${(event) => { setSent(''); setValues({ ...values, [key]: Number(event.target.value) }); }} />
+        <div class="row"><label for=${key}>${name}</label><span>${value !== each.now ? html`<span class="muted small">now ${each.text(each.now)}</span> ` : ''}<input type="text" class="amount" aria-label=${`${name} as a quantity`} aria-invalid=${each.read(text) === null} spellcheck="false" value=${text} onInput=${(event) => set(event.target.value)} /></span></div>
+        <input id=${key} type="range" min=${least} max=${most} step=${each.now % each.step ? 1 : each.step} value=${Math.min(most, Math.max(least, value))} aria-valuetext=${each.text(value)}
+          onInput=${(event) => set(each.quantity(Number(event.target.value)))} />
       </div>`;
     })}
     <div class=${`verdict ${answer?.outcome ?? ''}`} role="status" aria-live="polite" data-outcome=${answer && !busy ? answer.outcome : ''}>
-      ${answer ? html`<${Verdict} answer=${answer} busy=${busy} />` : html`<p class="muted">${busy ? 'Computing the forecast …' : sent || 'Drag to see what the node would answer. Nothing is sent before you commit.'}</p>`}
+      ${answer ? html`<${Verdict} answer=${answer} busy=${busy} name=${name} onUse=${(amounts) => { setSent(''); setValues({ ...values, ...Object.fromEntries(amounts.map(([, kind, resource, text]) => [`${kind}.${resource}`, text])) }); }} />` : html`<p class="muted">${busy ? 'Computing the forecast …' : sent || 'Drag to see what the node would answer. Nothing is sent before you commit.'}</p>`}
     </div>
     ${answer && sent && html`<p class="notice">${inert(sent)}</p>`}
     <button type="button" class="primary" disabled=${!allowed || busy} onClick=${commit}>Commit resize</button>
@@ -101,13 +111,19 @@ export function ResizePanel({ pod, name, who }) {
   </section>`;
 }
 
-function Verdict({ answer, busy }) {
+// The amounts in a patch: [container, requests or limits, resource, quantity].
+function nearestOf(patch) {
+  const containers = [...(patch.spec?.initContainers ?? []), ...(patch.spec?.containers ?? [])];
+  return containers.flatMap((each) => ['requests', 'limits'].flatMap((kind) => Object.entries(each.resources?.[kind] ?? {}).map(([resource, text]) => [each.name, kind, resource, String(text)])));
+}
+
+function Verdict({ answer, busy, name, onUse }) {
   const lists = [...(answer.errors ?? []), ...(answer.notes ?? [])];
   const room = answer.room;
   return html`<strong>${WORDS[answer.outcome] ?? inert(answer.outcome)}</strong>${busy && html`<span class="muted"> …</span>`}
     ${answer.message && html`<p>${inert(answer.message)}</p>`}
-    ${room && html`<p>Short of ${Object.entries(room.short).map(([name, amount]) => `${inert(amount)} ${inert(name)}`).join(', ')}. ${room.pods?.length ? html`These pods would have to go: <strong><bdi>${room.pods.map(inert).join(', ')}</bdi></strong>.` : 'Removing pods would not free enough.'}</p>`}
-    ${answer.nearest && html`<p>Nearest valid request: <code class="formula">${inert(JSON.stringify(answer.nearest))}</code></p>`}
+    ${room && html`<p>Short of ${Object.entries(room.short).map(([name, amount]) => `${inert(amount)} ${inert(name)}`).join(', ')}. ${room.pods?.length ? html`These pods would have to go: <strong data-go><bdi>${room.pods.map(inert).join(', ')}</bdi></strong>.` : 'Removing pods would not free enough.'}</p>`}
+    ${answer.nearest && html`<p>Nearest valid request: <strong data-nearest>${nearestOf(answer.nearest).map(([container, kind, resource, text]) => `${container === name ? '' : `${inert(container)} `}${resource} ${kind === 'limits' ? 'limit' : 'request'} ${inert(text)}`).join(', ')}</strong> <button type="button" onClick=${() => onUse(nearestOf(answer.nearest).filter(([container]) => container === name))}>Use it</button></p>`}
     ${answer.victims?.length > 0 && html`<p>The node would terminate: <strong><bdi>${answer.victims.map(inert).join(', ')}</bdi></strong>.</p>`}
     ${answer.restarts?.length > 0 && html`<p>Would be restarted: <bdi>${answer.restarts.map(inert).join(', ')}</bdi>.</p>`}
     ${(answer.unsafe ?? []).map((each) => html`<p class="warn">Unsafe: <bdi>${inert(each.container)}</bdi> uses ${inert(each.used)} now, its new limit is ${inert(each.limit)}.</p>`)}

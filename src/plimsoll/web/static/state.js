@@ -37,7 +37,9 @@ export class NodeState {
     const known = frame.since ? null : new Set(this.marks.map(markKey));
     if (!frame.since) this.clear();
     this.at = frame.at;
+    this.gone = [];
     for (const id of frame.gone ?? []) {
+      if (this.vessels.has(id)) this.gone.push(seriesKey(this.vessels.get(id)));
       this.vessels.delete(id);
       this.rows.delete(id);
       this.version += 1;
@@ -48,7 +50,7 @@ export class NodeState {
     }
     for (const [id, row] of Object.entries(frame.rows ?? {})) this.rows.set(id, row);
     if (frame.node) this.node = frame.node;
-    if (frame.orders) this.orders = frame.orders;
+    if (frame.orders) this.orders = foldedOrders(this.orders ?? {}, frame.orders);
     const marks = frame.marks ?? [];
     this.marks = [...this.marks, ...marks].slice(-MOST_MARKS);
     return known === null ? marks : marks.filter((mark) => known.size > 0 && !known.has(markKey(mark)));
@@ -84,6 +86,16 @@ export class NodeState {
   }
 }
 
+// An entry that has not changed is only named.
+function foldedOrders(known, changed) {
+  const folded = {};
+  for (const [name, entries] of Object.entries(changed)) {
+    const byId = new Map((known[name] ?? []).map((each) => [each.id, each]));
+    folded[name] = entries.map((each) => (typeof each === 'string' ? byId.get(each) : each)).filter(Boolean);
+  }
+  return folded;
+}
+
 function markKey(mark) {
   return `${mark.at} ${mark.kind} ${mark.text}`;
 }
@@ -93,45 +105,98 @@ export function seriesKey(vessel) {
   return vessel.uid ? `${vessel.uid}/${vessel.level === 'container' ? vessel.name : ''}` : vessel.path;
 }
 
-// Points over time, as columns for a chart.
+// Readings over time, as columns for a chart. A row is kept once for as long as it does not change.
 export class Series {
   constructor() {
-    this.points = []; // [at, Map(key → row)]
+    this.at = [];
+    this.first = 0; // the number of the first point
+    this.readings = new Map(); // key → [[number of the point from which on, row or null], …]
   }
 
-  add(state) {
-    const last = this.points.at(-1);
-    if (last && state.at <= last[0]) return;
-    const rows = new Map();
-    for (const [id, row] of state.rows) {
+  // `changed`: ids of the rows that a frame has changed; null where it was complete.
+  add(state, changed, gone = []) {
+    const last = this.at.at(-1);
+    if (last !== undefined && state.at <= last) return;
+    const number = this.first + this.at.length;
+    this.at.push(state.at);
+    const keys = new Set();
+    for (const id of changed ?? state.rows.keys()) {
       const vessel = state.vessels.get(id);
-      if (vessel) rows.set(seriesKey(vessel), row);
+      if (!vessel) continue;
+      const key = seriesKey(vessel);
+      keys.add(key);
+      this.put(key, number, state.rows.get(id));
     }
-    this.points.push([state.at, rows]);
-    if (this.points.length > MOST_POINTS) this.points.shift();
+    for (const key of changed ? gone : this.readings.keys()) if (!keys.has(key)) this.put(key, number, null);
+    if (this.at.length > MOST_POINTS) {
+      this.at.shift();
+      this.first += 1;
+      if (this.first % 100 === 0) this.prune();
+    }
+  }
+
+  put(key, number, row) {
+    const entries = this.readings.get(key);
+    if (!entries) {
+      if (row) this.readings.set(key, [[number, row]]);
+    } else if (entries.at(-1)[1] !== row) {
+      entries.push([number, row]);
+    }
+  }
+
+  prune() {
+    for (const [key, entries] of this.readings) {
+      const begins = entries.findLastIndex(([number]) => number <= this.first);
+      if (begins > 0) entries.splice(0, begins);
+      if (entries.length === 1 && entries[0][1] === null) this.readings.delete(key);
+    }
+  }
+
+  // What was before: the points of an earlier series.
+  prepend(past) {
+    const first = this.at[0] ?? Infinity;
+    const length = past.at.filter((at) => at < first).length;
+    const moved = new Map();
+    for (const [key, entries] of past.readings) {
+      const kept = entries.map(([number, row]) => [number - past.first, row]).filter(([number]) => number < length);
+      if (kept.length) moved.set(key, [...kept, ...(this.readings.has(key) ? [] : [[length, null]])]);
+    }
+    for (const [key, entries] of this.readings) {
+      moved.set(key, [...(moved.get(key) ?? []), ...entries.map(([number, row]) => [Math.max(0, number - this.first) + length, row])]);
+    }
+    this.at = [...past.at.slice(0, length), ...this.at];
+    this.first = 0;
+    this.readings = moved;
   }
 
   times() {
-    return this.points.map(([at]) => at);
+    return this.at;
+  }
+
+  // The row of each point; null where there was none.
+  rows(key) {
+    const found = new Array(this.at.length).fill(null);
+    const entries = this.readings.get(key) ?? [];
+    entries.forEach(([number, row], index) => {
+      const to = Math.min((entries[index + 1]?.[0] ?? Infinity) - this.first, found.length);
+      for (let place = Math.max(0, number - this.first); place < to; place += 1) found[place] = row;
+    });
+    return found;
   }
 
   column(key, name) {
     const index = COLUMN[name];
-    return this.points.map(([, rows]) => {
-      const row = rows.get(key);
-      return row && row[index] >= 0 ? row[index] : null;
-    });
+    return this.rows(key).map((row) => (row && row[index] >= 0 ? row[index] : null));
   }
 
   // Growth per second of a counter.
   rate(key, name) {
     const index = COLUMN[name];
-    return this.points.map(([at, rows], place) => {
-      const before = place > 0 ? this.points[place - 1] : null;
-      const row = rows.get(key);
-      const old = before ? before[1].get(key) : null;
+    const rows = this.rows(key);
+    return rows.map((row, place) => {
+      const old = place > 0 ? rows[place - 1] : null;
       if (!row || !old || row[index] < 0 || old[index] < 0 || row[index] < old[index]) return null;
-      return (row[index] - old[index]) / (at - before[0]);
+      return (row[index] - old[index]) / (this.at[place] - this.at[place - 1]);
     });
   }
 }
@@ -141,7 +206,12 @@ export function seriesOf(frames) {
   const series = new Series();
   for (const frame of frames) {
     state.apply(frame);
-    series.add(state);
+    series.add(state, changedBy(frame), state.gone);
   }
   return series;
+}
+
+// The ids of the rows that a frame changes; null where it is complete.
+export function changedBy(frame) {
+  return frame.since ? Object.keys(frame.rows ?? {}) : null;
 }

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from plimsoll.codec.live_page import COLUMN, COLUMNS, NONE, Mark
+from plimsoll.codec.live_page import COLUMN, COLUMNS, NONE, Mark, folded_orders
 from plimsoll.node.live.state import GONE_KEPT, LiveState
 
 
@@ -117,3 +117,20 @@ def test_a_mark_belongs_to_the_next_reading() -> None:
     assert state.frame(0).marks == []
     state.begin(2.0)
     assert [each.text for each in state.frame(1).marks] == ["killed"]
+
+
+def test_an_order_repeats_only_entries_that_have_changed() -> None:
+    state = LiveState("run")
+    first = [{"id": "a", "points": 3}, {"id": "b", "points": 2}, {"id": "", "points": 1}]
+    state.begin(1.0)
+    state.set_orders({"oom": first})
+    assert state.frame(0).orders == {"oom": first}
+    state.begin(2.0)
+    state.set_orders({"oom": [{"id": "b", "points": 4}, {"id": "a", "points": 3}, {"id": "", "points": 1}]})
+    changed = state.frame(1).orders
+    assert changed == {"oom": [{"id": "b", "points": 4}, "a", {"id": "", "points": 1}]}
+    assert folded_orders({"oom": first}, changed) == state.frame(0).orders
+    state.begin(3.0)
+    state.set_orders(dict(state.orders))
+    assert state.frame(2).orders is None
+    assert state.frame(1).orders == changed, "for a reader that is one frame behind"
