@@ -32,6 +32,7 @@ from plimsoll.rules.audit.table import RULES as AUDIT_RULES
 from plimsoll.rules.config import extras
 from plimsoll.rules.config import table as config_table
 from plimsoll.rules.config.gates import GATES, Gate, gate_in
+from plimsoll.rules.lifecycle.event_reference import EVENTS
 from plimsoll.rules.profile import RELEASES, Row, rows
 
 DOCS = Path(__file__).parent
@@ -342,12 +343,29 @@ def picture(arguments: list[str]) -> str:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
+def events_page() -> str:
+    """Every reason of an event, by what it is about."""
+    text = """# Events
+
+What Plimsoll records as events, by what they are about. `kubectl events`, `plimsoll events` and the dashboard show
+them; the API server keeps an event for an hour. Events of Kubernetes have the reasons and texts of the release that
+the [profile](../profiles.md) follows. Those marked with ◆ are Plimsoll's own.
+"""
+    for about, reasons in EVENTS.items():
+        text += f"\n## {about}\n\n| reason | type | meaning |\n|---|---|---|\n"
+        for row in reasons:
+            kind = "Normal, Warning" if row.type == "both" else row.type
+            text += f"| `{row.reason}`{' ◆' if row.own else ''} | {kind} | {row.meaning} |\n"
+    return text
+
+
 PAGES: dict[Path, Callable[[], str]] = {
     DOCS / "kubelet-config.md": config_table.markdown,
     DOCS / "profiles.md": profiles_page,
     DOCS / "pod-fields.md": pod_fields_page,
     DOCS / "metrics.md": metrics_page,
     DOCS / "reference" / "cli.md": cli_page,
+    DOCS / "reference" / "events.md": events_page,
     DOCS / "architecture.md": partial(with_sections, DOCS / "architecture.md"),
     DOCS / "audit.md": partial(with_sections, DOCS / "audit.md"),
     DOCS / "limits.md": partial(with_sections, DOCS / "limits.md"),

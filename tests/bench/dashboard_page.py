@@ -95,9 +95,19 @@ def objects(node: PlayedNode, names: list[str]) -> dict[str, Any]:
     for pod in node.pods:
         container = {"name": "app", "requests": {}, "limits": {}, "applied": {}, "restarts": 0, "ready": True}
         shown[pod.metadata.uid] = {
-            **{"uid": pod.metadata.uid, "namespace": "default", "name": pod.metadata.name, "node": names[0]},
-            **{"phase": "Running", "qosClass": "Burstable", "reason": "", "message": "", "priority": 0, "created": 0},
-            **{"deleting": False, "resize": "", "conditions": []},
+            "uid": pod.metadata.uid,
+            "namespace": "default",
+            "name": pod.metadata.name,
+            "node": names[0],
+            "phase": "Running",
+            "qosClass": "Burstable",
+            "reason": "",
+            "message": "",
+            "priority": 0,
+            "created": 0,
+            "deleting": False,
+            "resize": "",
+            "conditions": [],
             "containers": [{**container, "state": "running", "reason": "", "lastReason": ""}],
         }
     amounts = {"cpu": "64", "memory": "64Gi"}
@@ -114,7 +124,7 @@ class PlayedServer:
         self.sent: list[int] = []  # bytes of each change
 
     def snapshot(self) -> bytes:
-        frame, fleet = self._node.state.frame(), {name: self._node.state.node for name in self._names}
+        frame, fleet = self._node.state.frame(), dict.fromkeys(self._names, self._node.state.node)
         shown = objects(self._node, self._names)
         message = {"kind": "snapshot", "hub": "h", "seq": 0, "at": 0, "objects": shown, "fleet": fleet}
         return msgspec.json.encode({**message, "name": self._names[0], "problem": "", "frame": frame}) + b"\n"
@@ -133,7 +143,7 @@ class PlayedServer:
             yield line
             if number % 10 == 0:  # every 5 s, as the hub does
                 number += 1
-                fleet = {"nodes": {name: self._node.state.node for name in self._names}, "gone": []}
+                fleet = {"nodes": dict.fromkeys(self._names, self._node.state.node), "gone": []}
                 yield b'{"kind":"delta","seq":%d,"topic":"fleet","data":%b}\n' % (number, msgspec.json.encode(fleet))
 
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

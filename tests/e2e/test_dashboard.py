@@ -122,7 +122,7 @@ def test_a_resize_by_the_panel_changes_the_kernel_and_the_picture_follows(opened
     path = drawn(tab, "resized")["path"]
     assert in_kernel(cluster, path)["max"] == 32 * MIB
     tab.go("pod/default/resized")
-    slider = tab.page.get_by_label("memory limit")
+    slider = tab.page.get_by_label("memory limit", exact=True)
 
     def drag(value: int) -> None:
         slider.evaluate(

@@ -84,7 +84,9 @@ class LiveState:
     def _orders_since(self, since: int) -> Orders:
         """An entry that has not changed is only named."""
         return {
-            name: [each if not each["id"] or self._entry_seq[name, each["id"]] > since else each["id"] for each in entries]
+            name: [
+                each if not each["id"] or self._entry_seq[name, each["id"]] > since else each["id"] for each in entries
+            ]
             for name, entries in self.orders.items()
         }
 

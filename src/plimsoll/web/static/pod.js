@@ -24,6 +24,7 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
   const container = containers.find((each) => each.name === chosen) ?? containers[0];
   // A container that waits for its restart has no cgroup, but a history.
   const shown = container ?? (vessel && pod.containers[0] ? { level: 'container', uid: pod.uid, name: pod.containers[0].name, lines: [] } : null);
+  const resized = container?.name ?? pod?.containers[0]?.name; // also while its cgroup is not there: what was typed is kept
   const marks = state.marks.filter((mark) => pod ? mark.uid === pod.uid : mark.namespace === namespace && mark.pod === name);
   const events = [...objects.events.values()].filter((each) => each.kind === 'Pod' && each.namespace === namespace && each.name === name).sort((a, b) => b.last - a.last);
   const head = html`<${ViewHead} title=${html`Pod <bdi>${shortened(name, 60)}</bdi>`} table=${table} onTable=${onTable}><span class="muted"><bdi>${shortened(namespace, 40)}</bdi></span></${ViewHead}>`;
@@ -48,7 +49,7 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
         <section class="card"><h2>Events</h2><${EventTable} events=${events} /></section>
       </div>
       <div class="levels">
-        ${pod.phase === 'Running' && container && html`<${ResizePanel} pod=${pod} name=${container.name} who=${who} key=${`${pod.uid}/${container.name}`} />`}
+        ${pod.phase === 'Running' && resized && html`<${ResizePanel} pod=${pod} name=${resized} who=${who} key=${`${pod.uid}/${resized}`} />`}
         ${vessel && html`<${Reasons} pod=${pod} vessel=${vessel} container=${container} state=${state} />`}
         ${vessel && html`<section class="card"><h2>Vessels</h2><div class="tanks">
           <${Tank} vessel=${vessel} row=${state.rows.get(vessel.id)} width=${140} height=${148} labels=${true} amounts=${true} />
