@@ -234,15 +234,3 @@ def measured(browser: Browser, count: int, nodes: int, updates: int = 24) -> dic
         context.close()
     found |= {"switchMsWorst": round(max(clicked), 1), "deltaKB": round(sum(played.sent) / len(played.sent) / 1000, 1)}
     return found
-
-
-def main() -> None:
-    from tests.e2e.dashboard_browser import chromium
-
-    with chromium() as browser:
-        for count, nodes in ((110, 1), (500, 50)):
-            print(json.dumps(measured(browser, count, nodes)), flush=True)
-
-
-if __name__ == "__main__":
-    main()

@@ -250,7 +250,8 @@ def settled(tab: Tab, view: str) -> None:
 
 def violations(axe: Axe, tab: Tab, rules: Sequence[str] = ()) -> list[str]:
     """`rules`: only these; a theme changes nothing but colours."""
-    found = axe.run(tab.page, options={"runOnly": list(rules)} if rules else None).response["violations"]
+    options = {"resultTypes": ["violations"], **({"runOnly": list(rules)} if rules else {})}
+    found = axe.run(tab.page, options=options).response["violations"]
     return [
         f"{each['id']}: {each['nodes'][0]['html'][:200]}" for each in found if each["impact"] in ("serious", "critical")
     ]

@@ -48,6 +48,7 @@ def updated(tab: Tab) -> None:
     until(lambda: tab.page.evaluate("globalThis.plimsollDashboard.stream.seq") > before)
     tab.go("node")
     tab.page.get_by_text("allocatable", exact=True).first.wait_for()
+    tab.page.goto("about:blank")  # before kubectl ends
 
 
 def test_kubectl_proxy_needs_no_link(tab: Tab, kube: Kubectl) -> None:
@@ -61,7 +62,8 @@ def test_kubectl_proxy_needs_no_link(tab: Tab, kube: Kubectl) -> None:
 def test_port_forward_to_the_api_server(tab: Tab, kube: Kubectl, dashboard: Any) -> None:
     """A pod in the network of the node stands for the API server's own."""
     cluster: Cluster = dashboard[0]
-    cluster.run("gate", "exec sleep 10000")
+    cluster.run("gate", "exec sleep 10000", hostNetwork=True)
+    until(lambda: cluster.pod("gate")["status"]["phase"] == "Running")
     link = urlsplit(cluster.link())
     forwarding = r"Forwarding from 127\.0\.0\.1:(\d+) -> "
     with kube.background("port-forward", "pod/gate", f":{link.port}") as forward:

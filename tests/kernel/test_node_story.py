@@ -37,6 +37,17 @@ def test_in_a_guest(kind: str, driver: str, in_guest: InGuest, exercised: Callab
     _judge(done.status, done.stdout, done.report())
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "driver"), [("uml-v2", "cgroupfs"), ("uml-v2-systemd", "systemd")])
+def test_the_dashboard_shows_the_kernel_of_a_guest(
+    kind: str, driver: str, in_guest: InGuest, exercised: Callable[[str, str], None]
+) -> None:
+    command = [PYTHON, "-m", "tests.kernel.live_story", "/tmp/live", "--driver", driver]
+    done = in_guest(kind, command, 300.0, memory_mib=768)
+    exercised("dashboard", f"user-mode Linux, cgroup v2, {driver}")
+    assert done.status == 0 and not json.loads(done.stdout)["faults"], done.report()
+
+
 def _judge(code: int, said: str, report: str) -> None:
     assert code in (0, 1), report
     answer = json.loads(said)

@@ -20,7 +20,7 @@ function colour(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
-// `lines`: [label, values, colour name, { fill, dash }]
+// `lines`: [label, values, colour name, { fill, dash, stepped, thin }]; `most`: what is above it is cut off
 export class Chart extends Component {
   componentDidMount() {
     this.make();
@@ -68,7 +68,7 @@ export class Chart extends Component {
         cursor: { drag: { x: false, y: false } },
         padding: [18, 14, 0, 0],
         legend: { markers: { width: 2 } },
-        scales: { y: { range: (_, low, high) => [0, Math.max(high ?? 0, LEAST[this.props.unit] ?? 1) * 1.12] } },
+        scales: { y: { range: (_, low, high) => [0, Math.max(Math.min(high ?? 0, this.props.most ?? Infinity), LEAST[this.props.unit] ?? 1) * 1.12] } },
         axes: [
           { ...axis, values: (_, splits) => splits.map((at) => new Date(at * 1000).toLocaleTimeString([], { hour12: false, hour: '2-digit', minute: '2-digit', second: '2-digit' })), space: 90 },
           { ...axis, size: 74, ...(this.props.unit === 'bytes' ? { incrs: BYTE_STEPS } : {}), values: (_, splits) => splits.map(shown) },

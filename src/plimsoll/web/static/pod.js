@@ -103,9 +103,11 @@ function ResizeSteps({ marks, name, series }) {
     });
   };
   const lines = PARTS.map(([part, label, tone, dash]) => [label, values(part), tone, { dash, stepped: true, thin: part !== 'actual' }]).filter(([, column]) => column.some((each) => each !== null));
+  // A request that the node could never grant would make everything else flat.
+  const most = 3 * Math.max(0, ...['allocated', 'actual'].flatMap((part) => values(part)).filter((each) => each !== null));
   return html`<section class="card" data-resize-steps=${name}><h2>Resizes <span class="muted small">${AMOUNTS[index]}</span>
       ${changed.length > 1 && html` <select aria-label="Amount" value=${index} onChange=${(event) => setChosen(Number(event.target.value))}>${changed.map((each) => html`<option value=${each}>${AMOUNTS[each]}</option>`)}</select>`}</h2>
-    <${Chart} height=${170} label=${`Resizes over time: ${AMOUNTS[index]} requested, allocated and in effect`} times=${times} lines=${lines} unit=${index < 2 ? 'cores' : 'bytes'} marks=${steps} />
+    <${Chart} height=${170} label=${`Resizes over time: ${AMOUNTS[index]} requested, allocated and in effect`} times=${times} lines=${lines} unit=${index < 2 ? 'cores' : 'bytes'} marks=${steps} most=${most || undefined} />
     <${StepTable} steps=${steps} name=${name} index=${index} />
   </section>`;
 }

@@ -96,9 +96,10 @@ export function ResizePanel({ pod, name, who }) {
       const set = (quantity) => { setSent(''); setValues({ ...values, [key]: quantity }); };
       const name = `${each.resource} ${each.kind === 'limits' ? 'limit' : 'request'}`;
       return html`<div class="slider" key=${key}>
-        <div class="row"><label for=${key}>${name}</label><span>${value !== each.now ? html`<span class="muted small">now ${each.text(each.now)}</span> ` : ''}<input type="text" class="amount" aria-label=${`${name} as a quantity`} aria-invalid=${each.read(text) === null} spellcheck="false" value=${text} onInput=${(event) => set(event.target.value)} /></span></div>
+        <div class="row"><label for=${key}>${name}</label><input type="text" class="amount" aria-label=${`${name} as a quantity`} aria-invalid=${each.read(text) === null} spellcheck="false" value=${text} onInput=${(event) => set(event.target.value)} /></div>
         <input id=${key} type="range" min=${least} max=${most} step=${each.now % each.step ? 1 : each.step} value=${Math.min(most, Math.max(least, value))} aria-valuetext=${each.text(value)}
           onInput=${(event) => set(each.quantity(Number(event.target.value)))} />
+        ${value !== each.now && html`<div class="muted small">now ${each.text(each.now)}</div>`}
       </div>`;
     })}
     <div class=${`verdict ${answer?.outcome ?? ''}`} role="status" aria-live="polite" data-outcome=${answer && !busy ? answer.outcome : ''}>
