@@ -15,6 +15,7 @@ export const FILLS = [
   ['activeFile', 'active file cache'],
   ['inactiveFile', 'inactive file cache (reclaimable)'],
 ];
+const LABELS = 84; // the width of names with amounts
 const ROUND = 11; // of the lower corners of a vessel, as in the style sheet
 const FEW = 16; // pods whose lines have their amounts beside them
 const MANY = 60; // pods; of more, only those near the visible part are drawn
@@ -88,7 +89,7 @@ export class Tank extends Component {
     const top = 6;
     const bottom = height - 12;
     const y = (amount) => top + (bottom - top) * (1 - Math.min(1, amount / scale));
-    const right = labels ? width - (amounts ? 76 : 40) : width;
+    const right = labels ? width - (amounts ? LABELS : 40) : width;
     const at = labels ? labelPlaces(lines, y, height) : null;
     let below = 0;
     const parts = fillsOf(row).map(([name, amount]) => {
@@ -259,7 +260,7 @@ export function Hull({ state, go, table, onTable, series }) {
       <div class="levels">
         <section class="card all-pods" aria-label="All pods">
           <div class="level-head">
-            <${Tank} vessel=${root} row=${state.rows.get(root.id)} width=${186} height=${124} labels=${true} amounts=${true} bare=${true} pressed=${inspected === root.id} onInspect=${inspect} />
+            <${Tank} vessel=${root} row=${state.rows.get(root.id)} width=${204} height=${124} labels=${true} amounts=${true} bare=${true} pressed=${inspected === root.id} onInspect=${inspect} />
             <div>
               <h2>All pods</h2>
               <p class="muted">${usageText(root, state.rows.get(root.id))}, CPU ${cores(state.figure(root.id, 'cpuMilli'))}</p>
@@ -350,7 +351,7 @@ class PodCard extends Component {
     if (!isNear) return html`<article class="pod far" style=${{ minHeight: `${this.height ?? 236}px` }} data-pod=${pod.pod} data-namespace=${pod.namespace}>${title}</article>`;
     const marked = marks.get(pod.uid);
     const children = state.children(pod.id);
-    const size = few ? { width: 140, height: 148, labels: true, amounts: true } : { width: 64, height: 128 };
+    const size = few ? { width: 152, height: 148, labels: true, amounts: true } : { width: 64, height: 128 };
     return html`<article class=${`pod ${children.length > 1 ? 'wide' : ''} ${marked ? `marked ${marked.kind}` : ''}`} data-pod=${pod.pod} data-namespace=${pod.namespace}>
       ${title}
       ${marked && html`<${MarkBadge} mark=${marked} />`}

@@ -52,8 +52,8 @@ export function PodView({ state, series, objects, rest, who, go, table, onTable 
         ${pod.phase === 'Running' && resized && html`<${ResizePanel} pod=${pod} name=${resized} who=${who} key=${`${pod.uid}/${resized}`} />`}
         ${vessel && html`<${Reasons} pod=${pod} vessel=${vessel} container=${container} state=${state} />`}
         ${vessel && html`<section class="card"><h2>Vessels</h2><div class="tanks">
-          <${Tank} vessel=${vessel} row=${state.rows.get(vessel.id)} width=${140} height=${148} labels=${true} amounts=${true} />
-          ${containers.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} width=${140} height=${148} labels=${true} amounts=${true} pressed=${each === container} onInspect=${() => setChosen(each.name)} />`)}
+          <${Tank} vessel=${vessel} row=${state.rows.get(vessel.id)} width=${152} height=${148} labels=${true} amounts=${true} />
+          ${containers.map((each) => html`<${Tank} key=${each.id} vessel=${each} row=${state.rows.get(each.id)} width=${152} height=${148} labels=${true} amounts=${true} pressed=${each === container} onInspect=${() => setChosen(each.name)} />`)}
         </div></section>
         <${Inspector} vessel=${container ?? vessel} row=${state.rows.get((container ?? vessel).id)} />`}
       </div>
