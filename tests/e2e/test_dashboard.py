@@ -300,6 +300,7 @@ def test_explain_asks_the_rules_and_a_link_carries_the_question(opened: Opened, 
     until(lambda: f"= {expected}" in first.inner_text(), first.inner_text)
     assert "assumed" in first.inner_text()
     tab.page.wait_for_selector('[data-explained="1.36"]')
+    tab.picture("explain-two")
     tab.page.get_by_role("button", name="Share as link").click()
     link = tab.page.evaluate("location.href")
     assert "1Gi" not in link.split("#")[0]

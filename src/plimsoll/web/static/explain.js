@@ -2,7 +2,7 @@
 // The question is in the fragment of the link, so it is sent only to this server, and only when it is asked.
 
 import { html, useEffect, useState } from './ui.js';
-import { bytes, cores, inert } from './format.js';
+import { bytes, cores, inert, shortened } from './format.js';
 import { posted } from './session.js';
 import { Table, ViewHead } from './table.js';
 import { HullLegend, Inspector, Tank, kernelLines } from './hull.js';
@@ -91,6 +91,8 @@ export function ExplainView({ rest, table, onTable }) {
     ${inspected && !table && html`<${Inspector} vessel=${inspected} row=${null} />`}`;
 }
 
+const LEVELS = { pods: 'all pods', class: 'QoS class', pod: 'pod', container: 'container' };
+
 function Answer({ answer, table, inspected, onInspect }) {
   const vessels = [];
   const walk = (vessel, depth) => {
@@ -104,10 +106,12 @@ function Answer({ answer, table, inspected, onInspect }) {
     ${(answer.problems ?? []).map((text) => html`<p class="notice bad">${inert(text)}</p>`)}
     ${(answer.notes ?? []).map((text) => html`<p class="small muted">${inert(text)}</p>`)}
     ${(answer.pods ?? []).map((pod) => html`<p><strong><bdi>${inert(pod.name)}</bdi></strong> is <strong>${inert(pod.qosClass)}</strong>: ${inert(pod.because)}</p>`)}
-    ${table ? html`<${ExplainTable} vessels=${vessels} />` : html`<div class="picture-tree">${vessels.map(({ id, vessel, depth }) => html`<div class="node-row" key=${id} style=${{ marginLeft: `${Math.min(depth, 4) * 1.4}rem` }}>
-      <${Tank} vessel=${vessel} row=${null} width=${100} height=${88} labels=${true} pressed=${inspected === vessel} onInspect=${(each) => onInspect(each)} />
-      <div class="text"><strong><bdi>${inert(vessel.name)}</bdi></strong> <span class="muted small">${inert(vessel.level)}</span>
-        ${kernelLines(vessel, null).filter((line) => !line.of).map((line) => html`<div class="small">${line.name} <strong>${bytes(line.at)}</strong> <span class="muted mono formula">${inert(line.formula ?? '')}</span></div>`)}
+    ${table ? html`<${ExplainTable} vessels=${vessels} />` : html`<div class="picture-tree">${vessels.map(({ id, vessel, depth }) => html`<div class="level" key=${id} data-depth=${depth}>
+      <div class="small muted">${LEVELS[vessel.level] ?? inert(vessel.level)}</div>
+      <div><strong><bdi>${shortened(vessel.name, 30)}</bdi></strong></div>
+      <${Tank} vessel=${vessel} row=${null} width=${168} height=${132} labels=${true} amounts=${true} bare=${true} pressed=${inspected === vessel} onInspect=${(each) => onInspect(each)} />
+      <div class="text">
+        ${kernelLines(vessel, null).filter((line) => !line.of).map((line) => html`<div class="small"><span class=${`line-word ${line.name}`}>${line.name}</span> <strong>${bytes(line.at)}</strong> <span class="muted mono formula">${inert(line.formula ?? '')}</span></div>`)}
         ${vessel.cpu && html`<div class="small muted">CPU ${vessel.cpu.quotaMilli != null ? `at most ${cores(vessel.cpu.quotaMilli)}` : 'without limit'}${vessel.cpu.worstCaseMilli != null ? `, at least ${cores(vessel.cpu.worstCaseMilli)} when all compete` : ''}</div>`}
         ${vessel.oomScoreAdj != null && html`<div class="small muted">oom_score_adj ${vessel.oomScoreAdj}</div>`}
       </div></div>`)}</div>`}

@@ -196,7 +196,6 @@ export function Inspector({ vessel, row, pinned, onOpen }) {
   const figure = (name) => (row ? row[COLUMN[name]] : -1);
   return html`<aside class="card inspector" data-inspector=${vessel.id ?? vessel.path}>
     <h2><bdi>${shortened(vessel.level === 'container' && vessel.pod ? `${vessel.pod} / ${vessel.name}` : vessel.name, 44)}</bdi></h2>
-    <p class="small muted mono formula"><bdi>${inert(vessel.path)}</bdi></p>
     ${vessel.uid && onOpen && html`<p><button type="button" onClick=${() => onOpen(vessel)}>Open pod</button></p>`}
     ${row && html`<dl>
       <dt>memory</dt><dd>${usageText(vessel, row)}</dd>
@@ -217,6 +216,7 @@ export function Inspector({ vessel, row, pinned, onOpen }) {
     ${vessel.oomScoreAdj != null && html`<div class="line-row"><div class="title"><span>oom_score_adj</span><span>${vessel.oomScoreAdj}</span></div>
       <div class="mono formula small">${inert(vessel.oomFormula ?? '')}</div></div>`}
     ${(vessel.remarks ?? []).map((text) => html`<p class="small">${inert(text)}</p>`)}
+    <h3>Cgroup</h3><p class="small muted mono formula"><bdi>${inert(vessel.path)}</bdi></p>
   </aside>`;
 }
 
