@@ -24,28 +24,30 @@ export function allMarks(frames) {
 }
 
 export function Player({ name, frames, head }) {
-  const [index, setIndex] = useState(frames.length - 1);
+  const [chosen, choose] = useState(null); // null: the newest frame, also after more are loaded
   const [playing, setPlaying] = useState(false);
   const [table, setTable] = useState(false);
-  const place = Math.min(index, frames.length - 1);
+  const last = frames.length - 1;
+  const place = Math.min(chosen ?? last, last);
+  const setIndex = (index) => choose(index >= last ? null : Math.max(0, index));
   useEffect(() => {
     if (!playing) return undefined;
-    const timer = setInterval(() => setIndex((now) => (now >= frames.length - 1 ? (setPlaying(false), now) : now + 1)), 250);
-    return () => clearInterval(timer);
-  }, [playing, frames]);
+    const timer = setTimeout(() => (place >= last ? setPlaying(false) : setIndex(place + 1)), 250);
+    return () => clearTimeout(timer);
+  }, [playing, place, frames]);
   const state = useMemo(() => stateAt(name, frames, place), [frames, place]);
   const marks = useMemo(() => allMarks(frames), [frames]);
   const [from, to] = [frames[0].at, frames.at(-1).at];
   const x = (at) => (to > from ? (1000 * (at - from)) / (to - from) : 500);
   const jump = (at) => {
     const found = frames.findIndex((frame) => frame.at >= at);
-    setIndex(found < 0 ? frames.length - 1 : found);
+    setIndex(found < 0 ? last : found);
   };
   return html`<section class="card" data-player data-frame=${place}>
       <div class="bar" style=${{ padding: 0 }}>
-        <button type="button" onClick=${() => { if (place >= frames.length - 1) setIndex(0); setPlaying(!playing); }}>${playing ? 'Pause' : 'Play'}</button>
-        <button type="button" aria-label="Back one frame" onClick=${() => setIndex(Math.max(0, place - 1))}>◀</button>
-        <button type="button" aria-label="Forward one frame" onClick=${() => setIndex(Math.min(frames.length - 1, place + 1))}>▶</button>
+        <button type="button" onClick=${() => { if (place >= last) choose(0); setPlaying(!playing); }}>${playing ? 'Pause' : 'Play'}</button>
+        <button type="button" aria-label="Back one frame" onClick=${() => setIndex(place - 1)}>◀</button>
+        <button type="button" aria-label="Forward one frame" onClick=${() => setIndex(place + 1)}>▶</button>
         <strong data-at=${frames[place].at}>${clockTime(frames[place].at)}</strong>
         <span class="muted small">${count(frames.length, 'frame')} over ${seconds(to - from)}</span>
         <span class="spacer"></span>${head}
@@ -56,7 +58,7 @@ export function Player({ name, frames, head }) {
         <path class="cpu-quota" d=${`M${x(frames[place].at)} 0 V46`} />
       </svg>
       <label class="visually-hidden" for="moment">Moment</label>
-      <input id="moment" type="range" min="0" max=${frames.length - 1} value=${place} aria-valuetext=${clockTime(frames[place].at)} onInput=${(event) => { setPlaying(false); setIndex(Number(event.target.value)); }} />
+      <input id="moment" type="range" min="0" max=${last} value=${place} aria-valuetext=${clockTime(frames[place].at)} onInput=${(event) => { setPlaying(false); setIndex(Number(event.target.value)); }} />
       ${marks.length > 0 && html`<div class="chips">${marks.slice(-12).map((mark) => html`<button type="button" class="chip" onClick=${() => jump(mark.at)}>${MARKS[mark.kind]?.[0]} ${clockTime(mark.at)} ${inert(mark.pod ?? '')}</button>`)}</div>`}
     </section>
     <${Hull} state=${state} table=${table} onTable=${setTable} />
