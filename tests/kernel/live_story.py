@@ -1,4 +1,4 @@
-"""What a dashboard is told of a node, compared with the kernel's files: `python -m …live_story DIR`.
+"""What a dashboard receives about a node, compared with the kernel's files: `python -m …live_story DIR`.
 
 A real API server and a real agent with Memory QoS; a Burstable pod, which is resized, and one that the kernel kills. The
 JSON of the views has the very figures that the browser draws. What went wrong is printed as JSON.
