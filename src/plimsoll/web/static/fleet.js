@@ -34,7 +34,7 @@ export function FleetView({ fleet, objects, chooseNode, go, table, onTable }) {
         const memory = each.facts.memory;
         const share = memory ? (each.facts.used?.workingSet ?? 0) / memory.allocatable : 0;
         const level = share >= 0.9 ? 'bad' : share >= 0.7 ? 'warn' : '';
-        return html`<a href="#/node" onClick=${open(each.node.name)} key=${each.id} title=${inert(each.node.name)}><div class="name"><bdi>${inert(each.node.name)}</bdi></div>
+        return html`<a href="#/node" onClick=${open(each.node.name)} key=${each.id} title=${inert(each.node.name)} style=${{ backgroundColor: `color-mix(in srgb, var(--${level === 'bad' ? 'max' : level === 'warn' ? 'high' : 'anon'}) ${Math.round(Math.min(1, share) * 32)}%, var(--container))` }}><div class="name"><bdi>${inert(each.node.name)}</bdi></div>
           <div class=${`meter ${level}`} role="img" aria-label=${`memory ${percent(share, 1)}`}><div style=${{ width: `${Math.min(100, 100 * share)}%` }}></div></div>
           <div class="small muted">${memory ? `${percent(share, 1)} memory` : 'no figures'}</div></a>`;
       })}</div>

@@ -126,13 +126,13 @@ function Stalls({ pressure }) {
       ${averages.map((share) => html`<td class=${`num ${share >= 40 ? 'bad' : share >= 10 ? 'warn' : ''}`}>${share.toFixed(1)} %</td>`)}</tr>`))}</tbody></table>`;
 }
 
-export function Closest({ closest, node }) {
+export function Closest({ closest }) {
   if (!closest.length) return html`<p class="empty">No container has a limit.</p>`;
   return html`<table><thead><tr><th scope="col">Container</th><th scope="col">Line</th><th scope="col" class="num">Used</th></tr></thead><tbody>
     ${closest.map((each) => {
       const share = each.usage / each.bytes;
       const level = share >= 0.95 ? 'bad' : share >= 0.8 ? 'warn' : '';
-      return html`<tr><th scope="row"><bdi>${inert(each.pod)} / ${inert(each.container)}</bdi>${node && html`<div class="muted small">${inert(node)}</div>`}</th>
+      return html`<tr><th scope="row"><bdi>${inert(each.pod)} / ${inert(each.container)}</bdi>${each.node && html`<div class="muted small">${inert(each.node)}</div>`}</th>
         <td>${each.line} ${bytes(each.bytes)}<div class=${`meter ${level}`} role="img" aria-label=${percent(each.usage, each.bytes)}><div style=${{ width: `${Math.min(100, 100 * share)}%` }}></div></div></td>
         <td class=${`num ${level}`}>${percent(each.usage, each.bytes)}</td></tr>`;
     })}</tbody></table>`;
