@@ -44,16 +44,18 @@ def in_kernel(directory: Path) -> dict[str, int]:
 async def shows_the_kernel(place: Place) -> None:
     resources = {"requests": {"cpu": "50m", "memory": "16Mi"}, "limits": {"memory": "32Mi"}}
     await place.create(pod("steady", shell("app", HOLDS, resources=resources)))
-    await until(lambda: place.log("steady", "app"))
+    await until(lambda: place.log("steady", "app"), lambda text: text == "up\n")
 
     async def compared(level: str) -> tuple[dict[str, int], dict[str, int], dict[str, int]]:
         """Before, shown, after: a reading between two equal ones of the kernel is of the same moment."""
         vessels = (await view(place, "hull"))["vessels"]
-        (found,) = (each for each in vessels if each["level"] == level and each.get("pod", "") in ("steady", ""))
-        directory = place.node.memory_root / found["path"].lstrip("/")
+        found = [each for each in vessels if each["level"] == level and each["pod"] == "steady" and each["figures"]]
+        if not found:
+            return {}, {"not yet": 1}, {}
+        directory = place.node.memory_root / found[0]["path"].lstrip("/")
         before = in_kernel(directory)
         vessels = (await view(place, "hull"))["vessels"]
-        (shown,) = (each["figures"] for each in vessels if each["path"] == found["path"])
+        (shown,) = (each["figures"] for each in vessels if each["path"] == found[0]["path"])
         return before, {name: shown[name] for name in before}, in_kernel(directory)
 
     def same(found: tuple[dict[str, int], ...]) -> bool:
