@@ -106,7 +106,7 @@ export class Chart extends Component {
       ctx.restore();
       const left = (x - bbox.left) / devicePixelRatio;
       const last = groups.at(-1);
-      if (last && left - last.left < 30) last.marks.push(mark);
+      if (last && left - last.left < (last.marks.length > 1 ? 56 : 38)) last.marks.push(mark);
       else groups.push({ left, marks: [mark] });
     }
     this.signs ??= [];

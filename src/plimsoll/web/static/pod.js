@@ -93,8 +93,10 @@ function ResizeSteps({ marks, name, series }) {
   if (!steps.length) return null;
   const changed = AMOUNTS.map((_, index) => index).filter((index) => new Set(steps.flatMap(({ step }) => PARTS.map(([part]) => stepAmount(step, part, name, index)).filter((each) => each !== null))).size > 1);
   const index = changed.includes(chosen) ? chosen : (changed.at(-1) ?? 0);
-  const begin = steps.find(({ step }) => step.number > 2)?.at ?? steps[0].at;
-  const times = [...new Set([...series.times().filter((at) => at > begin - 60), ...steps.map((each) => each.at).filter((at) => at > begin - 60)])].sort((a, b) => a - b);
+  // From its creation, or from just before the first resize of an old pod.
+  const first = steps.find(({ step }) => step.number > 2)?.at ?? steps[0].at;
+  const begin = first - steps[0].at < 120 ? steps[0].at : first - 15;
+  const times = [...new Set([...series.times(), ...steps.map((each) => each.at)])].filter((at) => at >= begin).sort((a, b) => a - b);
   const values = (part) => {
     let place = -1;
     return times.map((at) => {
