@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from plimsoll.codec.live_page import COLUMN, COLUMNS, NONE
-from plimsoll.node.live.readers import _figures, _limits
+from plimsoll.node.live.readers import FULL_EVERY, CgroupReaders, _figures, _limits
+from tests.unit.node.played_node import MIB, PlayedCgroups
 
 V2 = {
     "memory.current": b"104857600\n",
@@ -79,3 +82,27 @@ def test_what_is_not_read_keeps_its_figure() -> None:
     _figures(row, V1, 1)
     _figures(row, {"memory.usage_in_bytes": b"104857600\n"}, 1)
     assert row[COLUMN["anon"]] == 52428800
+
+
+def test_an_idle_cgroup_keeps_its_row_until_a_limit_changes_or_all_is_read_again(tmp_path: Path) -> None:
+    cgroups = PlayedCgroups(tmp_path)
+    cgroups.use("/c", cpu_us=1_000_000, limit=str(64 * MIB))
+    readers = CgroupReaders(cgroups)
+
+    def read(now_s: float, **wanted: int) -> list[int]:
+        row = readers.read("/c", now_s)
+        assert row is not None
+        assert {name: row[COLUMN[name]] for name in wanted} == wanted
+        return row
+
+    read(1.0, max=64 * MIB, usage=10 * MIB)
+    cgroups.use("/c", cpu_us=1_500_000, limit=str(64 * MIB))
+    read(2.0, cpuMilli=500)
+    idle = read(3.0, cpuMilli=0)
+    assert read(4.0, cpuMilli=0) is idle, "nothing has changed"
+    cgroups.put("/c", memory_max=str(32 * MIB))
+    assert read(5.0, max=32 * MIB, usage=10 * MIB) is not idle
+    cgroups.put("/c", pids_current="9")  # neither usage nor a limit
+    rows = [readers.read("/c", 6.0 + number) for number in range(FULL_EVERY)]
+    assert [row[COLUMN["pids"]] for row in rows if row is not None][-1] == 9
+    readers.close()
