@@ -52,7 +52,7 @@ async def shows_the_kernel(place: Place) -> None:
         found = [each for each in vessels if each["level"] == level and each["pod"] == "steady" and each["figures"]]
         if not found:
             return {}, {"not yet": 1}, {}
-        directory = place.node.memory_root / found[0]["path"].lstrip("/")
+        directory = Path(f"/sys/fs/cgroup{found[0]['path']}")
         before = in_kernel(directory)
         vessels = (await view(place, "hull"))["vessels"]
         (shown,) = (each["figures"] for each in vessels if each["path"] == found[0]["path"])
