@@ -18,6 +18,8 @@ from plimsoll.api.strategies.base import (
 )
 from plimsoll.api.strategies.pods import lean_pod
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.pod_spec.rules import spec_rules
+from plimsoll.rules.admission.pod_spec.spec import spec_errors
 from plimsoll.rules.admission.validation import pod_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems
@@ -264,7 +266,10 @@ def template_errors(
     pod = lean_pod(
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
     )
-    findings = pod_errors(pod, gates=context.gates)
+    findings = [
+        *pod_errors(pod, gates=context.gates),
+        *spec_errors(template.get("spec") or {}, spec_rules(context.profile)),
+    ]
     errors = [msgspec.structs.replace(finding, field=f"{path}.{finding.field}") for finding in findings]
     policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
     if policy == "Always" and policy not in policies:  # also where none is set

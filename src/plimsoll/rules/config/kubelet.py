@@ -17,6 +17,7 @@ import msgspec
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.config.manager_options import TRUE, cpu_option_errors, topology_option_errors
 from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_errors
+from plimsoll.rules.config.shutdown import PriorityPeriod, shutdown_errors
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.model.objects import CPU, ResourceList, Taint
 from plimsoll.rules.profile import Profile
@@ -91,6 +92,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Shutdown of the machine
     shutdown_grace_s: float
     shutdown_critical_grace_s: float
+    shutdown_by_priority: tuple[PriorityPeriod, ...] | None
     # Images
     serialize_image_pulls: bool
     max_parallel_image_pulls: int | None
@@ -173,6 +175,13 @@ def config_errors(config: KubeletConfig, profile: Profile) -> list[InvalidConfig
         *_topology_errors(config, profile),
         *_memory_errors(config, profile),
         *_duration_errors(config),
+        *shutdown_errors(
+            config.shutdown_grace_s,
+            config.shutdown_critical_grace_s,
+            config.shutdown_by_priority or (),
+            gate=config.gate("GracefulNodeShutdown"),
+            priority_gate=config.gate("GracefulNodeShutdownBasedOnPodPriority"),
+        ),
     ]
 
 
