@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plimsoll.linux.machine import kernel_version
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, PODS, Document, RealNode, kubectl_for, real_node, reasons, status_of
 from tests.e2e.waiting import until
@@ -50,7 +53,8 @@ EVERY_SECOND = {"periodSeconds": 1, "timeoutSeconds": 10}
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
-    with real_node(tmp_path_factory.mktemp("probes") / "n", "1.36") as made:
+    gates = ("--feature-gates", "ContainerStopSignals=true")
+    with real_node(tmp_path_factory.mktemp("probes") / "n", "1.36", options=gates, api_options=gates) as made:
         yield made
 
 
@@ -173,6 +177,7 @@ def test_a_stop_signal_of_its_own(kube: Kubectl) -> None:
     create(kube, "signalled", script, lifecycle={"stopSignal": "SIGUSR1"}, readinessProbe=probe,
            spec={"os": {"name": "linux"}, "terminationGracePeriodSeconds": 600, "restartPolicy": "Never"})  # fmt: skip
     until(lambda: status_of(kube, "signalled", "c").get("ready"))
+    assert status_of(kube, "signalled", "c")["stopSignal"] == "SIGUSR1"
     kube.api("PATCH", f"{PODS}/signalled", {"spec": {"activeDeadlineSeconds": 1}})
     ended = until(lambda: status_of(kube, "signalled", "c").get("state", {}).get("terminated"))
     assert ended["exitCode"] == 7
@@ -226,3 +231,61 @@ def test_proc(kube: Kubectl) -> None:
                        f'{{"nodeName":"{NODE}","containers":[{{"name":"c","image":"busybox","command":["true"],'
                        f'"securityContext":{{"procMount":"Unmasked"}}}}]}}}}')  # fmt: skip
     assert "`hostUsers` must be false to use `Unmasked`" in refused.err
+
+
+def test_an_unmasked_proc(kube: Kubectl) -> None:
+    """e2e: Security Context procMount. Nothing is mounted over /proc, and it is writable as its own users allow."""
+    if kernel_version() < (6, 3):
+        pytest.skip("users of their own: Linux 6.3")
+    script = "grep -c ' /proc/' /proc/self/mountinfo; cat /proc/self/uid_map; sleep 1000"
+    create(kube, "plain-proc", script, spec={"hostUsers": False})
+    create(kube, "open-proc", script, spec={"hostUsers": False}, securityContext={"procMount": "Unmasked"})
+    for name in ("plain-proc", "open-proc"):
+        until(lambda name=name: len(kube("logs", name).lines) == 2)  # type: ignore[misc]
+    assert int(kube("logs", "plain-proc").lines[0]) > 5
+    assert kube("logs", "open-proc").lines[0] == "0"
+    assert kube("logs", "open-proc").lines[1].split()[0] == "0"
+
+
+def test_types_of_host_paths(kube: Kubectl, tmp_path: Path) -> None:
+    """e2e: HostPathType …: what is there must be what the type says; …OrCreate creates it."""
+    os.chmod(tmp_path, 0o755)
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "directory").mkdir()
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "socket"))
+    fits = {
+        "Directory": "directory", "DirectoryOrCreate": "new-directory", "File": "file", "FileOrCreate": "new-file",
+        "Socket": "socket", "CharDevice": "/dev/null",
+    }  # fmt: skip
+    wrong = {
+        "Directory": "file", "DirectoryOrCreate": "file", "File": "directory", "FileOrCreate": "directory",
+        "Socket": "file", "CharDevice": "file", "BlockDevice": "file",
+    }  # fmt: skip
+    mounts, volumes = [], []
+    for number, (kind, name) in enumerate(fits.items()):
+        volumes.append({"name": f"v{number}", "hostPath": {"path": str(tmp_path / name), "type": kind}})
+        mounts.append({"name": f"v{number}", "mountPath": f"/mnt/{kind}"})
+    script = "stat -c '%n %F' /mnt/*; sleep 1000"
+    create(kube, "host-paths", script, spec={"volumes": volumes}, volumeMounts=mounts)
+    for kind, name in wrong.items():
+        volume = {"name": "v", "hostPath": {"path": str(tmp_path / name), "type": kind}}
+        mount = {"name": "v", "mountPath": "/mnt/v"}
+        create(kube, f"wrong-{kind.lower()}", "true", spec={"volumes": [volume]}, volumeMounts=[mount])
+    until(lambda: len(kube("logs", "host-paths").lines) == len(fits), lambda: kube("describe", "pod", "host-paths").out)
+    said = dict(line.removeprefix("/mnt/").split(" ", 1) for line in kube("logs", "host-paths").lines)
+    assert said == {
+        "Directory": "directory",
+        "DirectoryOrCreate": "directory",
+        "File": "regular file",
+        "FileOrCreate": "regular empty file",
+        "Socket": "socket",
+        "CharDevice": "character special file",
+    }
+    assert (tmp_path / "new-directory").is_dir() and (tmp_path / "new-file").is_file()
+    for kind in wrong:
+        name = f"wrong-{kind.lower()}"
+        until(lambda name=name: "FailedMount" in reasons(kube, name), lambda: kube("describe", "pod", name).out)  # type: ignore[misc] # noqa: B023
+        assert status_of(kube, name, "c")["state"]["waiting"]["reason"] == "ContainerCreating"
+        kube.api("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+    listening.close()
