@@ -1,6 +1,6 @@
 """309 odd pods, each with what kube-apiserver v1.36.4 answered to it (`pod_answers.jsonl`): the same code, the same words.
 
-`tests/e2e/test_real_answers.py` asks a real one again.
+`tests/e2e/test_real_control_plane.py` asks a real one again, where there is one.
 """
 
 from __future__ import annotations
