@@ -13,7 +13,7 @@ import msgspec
 from tests.unit.api.api_client import PODS, api
 
 ANSWERS = Path(__file__).with_name("pod_answers.jsonl")
-# Why an answer here differs. "": the same code, but the message shows a Go struct, or counts "characters" for bytes.
+# Why an answer here differs. "": the same code, but the message shows a Go struct.
 DIFFERENT = {
     "projected bundle both": "1.36 drops the source, its feature gate being off; here it is always honoured",
     "projected bundle none": "as above",
@@ -21,7 +21,6 @@ DIFFERENT = {
     "resourceClaims bad": "there are no ResourceClaims: refused with 403 in admission",
     "resourceClaims both": "as above",
     "overhead": "refused with 403 in admission, before validation: there is no such RuntimeClass",
-    "hostname long": "",
     "priv and no escalation": "",
     "sysadmin no escalation": "",
     "seccomp runtime with file": "",

@@ -60,7 +60,7 @@ def dns_errors(spec: JsonObject, at: str, rules: SpecRules) -> Iterator[FieldErr
 
 def _search_problems(name: str) -> Iterator[str]:
     if len(name) > MAX_SUBDOMAIN_BYTES:
-        yield f"must be no more than {MAX_SUBDOMAIN_BYTES} bytes"
+        yield f"must be no more than {MAX_SUBDOMAIN_BYTES} characters"
     if not re.fullmatch(_SEARCH, name):
         yield _SEARCH_RULE
 
