@@ -42,6 +42,8 @@ class WorkloadStrategy(Strategy):
 
     def own_errors(self, spec: JsonObject, context: WriteContext) -> list[FieldError]:
         """What only this kind has."""
+        if late := _deadline_errors(spec, "ReplicaSet"):
+            return late
         strategy = spec.get("strategy") or {}
         rolling, type_ = strategy.get("rollingUpdate"), strategy.get("type") or "RollingUpdate"
         path = "spec.strategy"
@@ -72,7 +74,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         if type_ not in ("RollingUpdate", "OnDelete"):
             return [unsupported(f"{path}.type", type_, ("RollingUpdate", "OnDelete"))]
         rolling = (strategy.get("rollingUpdate") or {}) if type_ == "RollingUpdate" else {}
-        errors = _deadline_errors(spec)
+        errors = _deadline_errors(spec, "DaemonSet")
         for field in ("maxUnavailable", "maxSurge"):
             errors += count_or_percent_errors(f"{path}.rollingUpdate.{field}", rolling.get(field))
         surge, unavailable = rolling.get("maxSurge"), rolling.get("maxUnavailable")
@@ -98,7 +100,7 @@ class StatefulSetStrategy(WorkloadStrategy):
     )
 
     def own_errors(self, spec: JsonObject, context: WriteContext) -> list[FieldError]:
-        errors = _deadline_errors(spec)
+        errors = _deadline_errors(spec, "StatefulSet")
         policy = spec.get("podManagementPolicy") or ""
         if policy not in ("OrderedReady", "Parallel"):
             errors.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
@@ -212,12 +214,11 @@ def _is_zero(value: Any) -> bool:
     return value in (None, 0) or (isinstance(value, str) and not value.rstrip("%").strip("0"))
 
 
-def _deadline_errors(spec: JsonObject) -> list[FieldError]:
+def _deadline_errors(spec: JsonObject, kind: str) -> list[FieldError]:
     pod_spec = (spec.get("template") or {}).get("spec") or {}
     if pod_spec.get("activeDeadlineSeconds") is None:
         return []
     path = "spec.template.spec.activeDeadlineSeconds"
-    kind = "StatefulSet" if "podManagementPolicy" in spec else "DaemonSet"
     return [forbidden(path, f"activeDeadlineSeconds in {kind} is not Supported")]
 
 
@@ -267,6 +268,11 @@ def template_errors(
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
     )
     findings = [
+        *(
+            [forbidden("spec.ephemeralContainers", "ephemeral containers not allowed in pod template")]
+            if pod.spec.ephemeral_containers
+            else []
+        ),
         *pod_errors(pod, gates=context.gates),
         *spec_errors(template.get("spec") or {}, spec_rules(context.profile)),
     ]
