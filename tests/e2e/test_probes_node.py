@@ -289,3 +289,67 @@ def test_types_of_host_paths(kube: Kubectl, tmp_path: Path) -> None:
         assert status_of(kube, name, "c")["state"]["waiting"]["reason"] == "ContainerCreating"
         kube.api("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
     listening.close()
+
+
+def test_published_files(kube: Kubectl) -> None:
+    """e2e: Secrets, ConfigMap, Downward API volume, Projected …: as non-root with defaultMode and fsGroup set, with
+    mappings and item mode set, cpu and memory of a container, labels that are modified; in one pod."""
+    kube.api("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}, "stringData": {"data-1": "one"}})
+    kube.api("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "m"}, "data": {"data-2": "two"}})
+    labels = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+    limit = {"path": "limit", "resourceFieldRef": {"containerName": "c", "resource": "limits.memory"}}
+    request = {"path": "request", "resourceFieldRef": {
+        "containerName": "c", "resource": "requests.cpu", "divisor": "1m"}}  # fmt: skip
+    name = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}, "mode": 0o400}
+    items = [{"key": "data-2", "path": "path/to/data-2", "mode": 0o400}]
+    volumes = [
+        {"name": "secret", "secret": {"secretName": "s", "defaultMode": 0o440}},
+        {"name": "downward", "downwardAPI": {"items": [labels, limit, request]}},
+        {"name": "projected", "projected": {"sources": [
+            {"configMap": {"name": "m", "items": items}}, {"downwardAPI": {"items": [name]}}]}},
+        {"name": "empty", "emptyDir": {}},
+    ]  # fmt: skip
+    script = """
+    stat -L -c '%a %u %g' /secret/data-1 /projected/path/to/data-2 /projected/name; cat /secret/data-1; echo
+    cat /projected/path/to/data-2; echo; cat /projected/name; echo; cat /downward/limit; echo; cat /downward/request; echo
+    touch /empty/f; stat -c '%a %u %g' /empty/f /empty; stat -f -c %T /empty | grep -c tmpfs; sleep 1000"""
+    context = {"runAsUser": 1000, "fsGroup": 1001}
+    spec = {"volumes": volumes, "securityContext": context}
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
+    resources = {"requests": {"cpu": "250m"}, "limits": {"memory": "64Mi"}}
+    create(kube, "files", script, spec=spec, volumeMounts=mounts, resources=resources)
+    kube.api("PATCH", f"{PODS}/files", {"metadata": {"labels": {"key": "value1"}}})
+    until(lambda: len(kube.run("logs", "files").lines) == 11, lambda: kube("describe", "pod", "files").out)
+    # An owner that is not in the pod may read by its group, as with a kubelet: 0400 becomes 0440.
+    assert kube("logs", "files").lines == [
+        "440 0 1001", "440 0 1001", "440 0 1001", "one", "two", "files", str(64 << 20), "250",
+        "644 1000 1001", "2777 0 1001", "0",
+    ]  # fmt: skip
+
+    def shown() -> str:
+        return kube("exec", "files", "--", "cat", "/downward/labels").out
+
+    until(lambda: shown().strip() == 'key="value1"', shown)
+    kube.api("PATCH", f"{PODS}/files", {"metadata": {"labels": {"key": "value2"}}})
+    until(lambda: shown().strip() == 'key="value2"', shown)
+
+
+def test_a_job_whose_tasks_fail_and_are_restarted_locally(kube: Kubectl) -> None:
+    """e2e: Job should run a job to completion when tasks sometimes fail and are locally restarted."""
+    script = "test -e /data/once && exit 0; touch /data/once; exit 1"
+    container = {"name": "c", "image": "busybox", "command": ["sh", "-c", script],
+                 "volumeMounts": [{"name": "data", "mountPath": "/data"}]}  # fmt: skip
+    spec = {"containers": [container], "volumes": [{"name": "data", "emptyDir": {}}], "restartPolicy": "OnFailure"}
+    template = {"spec": {**spec, "nodeName": NODE}}
+    job = {"metadata": {"name": "locally"}, "spec": {"completions": 2, "parallelism": 2, "template": template}}
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    kube.api("POST", jobs, {"apiVersion": "batch/v1", "kind": "Job", **job})
+
+    def status() -> Document:
+        found: Document = kube.api("GET", f"{jobs}/locally").get("status", {})
+        return found
+
+    until(lambda: status().get("succeeded") == 2, lambda: str(status()))
+    assert not status().get("failed")
+    pods = kube.api("GET", f"{PODS}?labelSelector=job-name%3Dlocally")["items"]
+    assert [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods] == [1, 1]

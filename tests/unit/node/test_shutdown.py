@@ -17,8 +17,8 @@ from dbus_fast.aio import MessageBus
 from plimsoll.codec.lean.runnable import run_pod
 from plimsoll.errors import InvalidConfigsError
 from plimsoll.node.shutdown import LOGIND, MANAGER, PATH, NodeShutdown
+from plimsoll.rules.config.kubelet import PriorityPeriod
 from plimsoll.rules.config.parse import reading
-from plimsoll.rules.config.shutdown import PriorityPeriod
 from plimsoll.rules.lifecycle.shutdown import (
     CRITICAL_PRIORITY,
     REJECTED_REASON,

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from plimsoll.errors import InvalidConfigError, InvalidQuantityError
+from plimsoll.rules.config.kubelet import PriorityPeriod
 from plimsoll.rules.config.reserved_memory import ReservedMemory
-from plimsoll.rules.config.shutdown import PriorityPeriod
 from plimsoll.rules.config.thresholds import flag_map
 from plimsoll.rules.cpuset import cpu_numbers
 from plimsoll.rules.gotext import duration_nanos

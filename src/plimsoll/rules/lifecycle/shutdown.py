@@ -15,8 +15,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from plimsoll.rules.config.kubelet import KubeletConfig
-from plimsoll.rules.config.shutdown import PriorityPeriod
+from plimsoll.rules.config.kubelet import KubeletConfig, PriorityPeriod
 from plimsoll.rules.lifecycle.termination import TerminationVerdict
 from plimsoll.rules.model.runnable import RunPod, grace_period_s
 
