@@ -16,6 +16,7 @@ from plimsoll.rules.admission.pod_spec.field_errors import (
 from plimsoll.rules.model.json_object import JsonObject
 
 _PROPAGATIONS = ("Bidirectional", "HostToContainer", "None")
+_DETAILS = frozenset({"subPath", "subPathExpr", "mountPropagation", "recursiveReadOnly"})
 _RECURSIVE = ("Disabled", "Enabled", "IfPossible")
 
 
@@ -44,7 +45,8 @@ def mount_errors(container: JsonObject, at: str, volumes: dict[str, JsonObject])
             yield invalid(f"{path}.name", name, "must not already exist in volumeDevices")
         if target in as_devices.values():
             yield invalid(f"{path}.mountPath", target, "must not already exist as a path in volumeDevices")
-        yield from _detail_errors(mount, f"{at}.volumeMounts", path, privileged=privileged)
+        if not _DETAILS.isdisjoint(mount):
+            yield from _detail_errors(mount, f"{at}.volumeMounts", path, privileged=privileged)
     yield from _device_errors(devices, f"{at}.volumeDevices", volumes, as_mounts)
 
 

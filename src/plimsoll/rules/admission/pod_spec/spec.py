@@ -60,13 +60,15 @@ def _container_errors(
             if not problems and name in names:
                 yield duplicate(path, name)
             names.add(name)
-    every = {volume.get("name") or "": volume for volume in spec.get("volumes") or ()}
-    yield from environment_errors(container, at, every, rules)
+    if container.get("env") or container.get("envFrom"):
+        every = {volume.get("name") or "": volume for volume in spec.get("volumes") or ()}
+        yield from environment_errors(container, at, every, rules)
     yield from mount_errors(container, at, volumes)
     yield from one_of(f"{at}.imagePullPolicy", container.get("imagePullPolicy"), PULL_POLICIES)
     yield from _claim_errors(container, at, spec)
-    context, own_users = container.get("securityContext") or {}, spec.get("hostUsers") is False
-    yield from container_context_errors(context, f"{at}.securityContext", own_users=own_users)
+    if context := container.get("securityContext"):
+        own_users = spec.get("hostUsers") is False
+        yield from container_context_errors(context, f"{at}.securityContext", own_users=own_users)
     if kind != "ephemeralContainers":  # those have none, see `ephemeral_containers`
         runs_once = kind == "initContainers" and container.get("restartPolicy") != "Always"
         grace_s, system = spec.get("terminationGracePeriodSeconds"), (spec.get("os") or {}).get("name")
@@ -91,11 +93,14 @@ def _rest(spec: JsonObject, rules: SpecRules) -> Iterator[FieldError]:
     ]
     without = sum(len(spec.get(kind) or ()) for kind in CONTAINERS) - len(contexts)
     yield from pod_context_errors(spec, f"{_AT}.securityContext", rules)
-    yield from affinity_errors(spec.get("affinity") or {}, f"{_AT}.affinity")
+    if affinity := spec.get("affinity"):
+        yield from affinity_errors(affinity, f"{_AT}.affinity")
     yield from dns_errors(spec, _AT, rules)
     yield from gate_errors(spec, _AT)
-    yield from spread_errors(spec.get("topologySpreadConstraints") or (), f"{_AT}.topologySpreadConstraints")
-    yield from host_process_errors(spec, _AT, [*contexts, *((_AT, {}) for _ in range(without))])
+    if constraints := spec.get("topologySpreadConstraints"):
+        yield from spread_errors(constraints, f"{_AT}.topologySpreadConstraints")
+    if contexts or spec.get("securityContext"):
+        yield from host_process_errors(spec, _AT, [*contexts, *((_AT, {}) for _ in range(without))])
     yield from host_user_errors(spec, _AT)
     yield from host_name_errors(spec, _AT)
     if (deadline_s := spec.get("activeDeadlineSeconds")) is not None and not 1 <= deadline_s <= _MOST_DEADLINE_S:

@@ -61,7 +61,9 @@ def volume_errors(volumes: list[JsonObject], pod_name: str, at: str) -> tuple[li
 
 
 def _source_errors(volume: JsonObject, at: str, name: str, pod_name: str) -> Iterator[FieldError]:
-    kinds = [kind for kind in _SOURCES if volume.get(kind) is not None]
+    kinds = [kind for kind in volume if kind in _PLACES and volume[kind] is not None]
+    if len(kinds) > 1:
+        kinds.sort(key=_PLACES.__getitem__)
     for number, kind in enumerate(kinds):
         if number:
             yield forbidden(f"{at}.{kind}", _TWICE)
@@ -158,7 +160,7 @@ def _projected(source: JsonObject, at: str) -> Iterator[FieldError]:
         if (bundle := part.get("clusterTrustBundle")) is not None:
             yield from _bundle_errors(bundle, f"{path}.clusterTrustBundle")
             yield from clash(bundle.get("path") or "", bundle.get("path") or "")
-        if len([kind for kind in _PROJECTIONS if part.get(kind) is not None]) > 1:
+        if len(part) > 1 and sum(part.get(kind) is not None for kind in _PROJECTIONS) > 1:
             yield forbidden(path, "may not specify more than 1 volume type per source")
 
 
@@ -262,3 +264,4 @@ _SOURCES = (
     "configMap", "azureFile", "vsphereVolume", "quobyte", "azureDisk", "storageos", "photonPersistentDisk",
     "projected", "scaleIO", "portworxVolume", "csi", "ephemeral", "image",
 )  # fmt: skip
+_PLACES = {kind: place for place, kind in enumerate(_SOURCES)}
