@@ -38,7 +38,12 @@ class WorkloadStrategy(Strategy):
         spec = document.get("spec") or {}
         errors = number_errors(spec, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
         errors += self.own_errors(spec, context) + self.selector_errors(spec)
-        return errors + template_errors(spec.get("template") or {}, "spec.template", self.restart_policies, context)
+        return errors + template_errors(self.template(spec), "spec.template", self.restart_policies, context)
+
+    def template(self, spec: JsonObject) -> JsonObject:
+        """As its pods will be."""
+        template: JsonObject = spec.get("template") or {}
+        return template
 
     def own_errors(self, spec: JsonObject, context: WriteContext) -> list[FieldError]:
         """What only this kind has."""
@@ -98,6 +103,17 @@ class StatefulSetStrategy(WorkloadStrategy):
         "persistentVolumeClaimRetentionPolicy",
         "minReadySeconds",
     )
+
+    def template(self, spec: JsonObject) -> JsonObject:
+        """With a volume for each claim, which takes the place of one of the same name."""
+        names = [(each.get("metadata") or {}).get("name") for each in spec.get("volumeClaimTemplates") or ()]
+        template = super().template(spec)
+        if not names:
+            return template
+        claims = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+        own = template.get("spec") or {}
+        volumes = [each for each in own.get("volumes") or () if each.get("name") not in names]
+        return {**template, "spec": {**own, "volumes": [*volumes, *claims]}}
 
     def own_errors(self, spec: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = _deadline_errors(spec, "StatefulSet")

@@ -112,3 +112,17 @@ async def test_rules_by_release(tmp_path: Path) -> None:
             async with api(tmp_path / f"{number}-{release}", release) as ask:
                 said = await ask("POST", f"{PODS}?dryRun=All", pod({"spec": spec}))
                 assert said.code == code, (release, said.body)
+
+
+async def test_containers_mount_the_claims_of_a_stateful_set(tmp_path: Path) -> None:
+    mounts = [{"name": "data", "mountPath": "/data"}]
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [{
+        "name": "c", "image": "x", "volumeMounts": mounts}]}}  # fmt: skip
+    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec = {"serviceName": "s", "selector": {"matchLabels": {"a": "b"}}, "template": template}
+    sent = {"apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "s"}, "spec": spec}
+    async with api(tmp_path, "1.36") as ask:
+        refused = await ask("POST", "/apis/apps/v1/namespaces/default/statefulsets", sent)
+        assert refused.message.endswith('spec.template.spec.containers[0].volumeMounts[0].name: Not found: "data"')
+        spec["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
+        await ask.ok("POST", "/apis/apps/v1/namespaces/default/statefulsets", sent)
