@@ -30,7 +30,7 @@ KEYS = [f"k{number}" for number in range(12)]
 WRITERS, WATCHERS = 16, 20
 ANSWER_S = 12.0
 END = "k-end"
-NODE = "n1"
+HOLLOW = ("n1", "n2", "n3", "n4")  # several, so that a second binding would name another one
 
 
 class Load:
@@ -143,20 +143,23 @@ class Load:
             server = SERVERS[1 - SERVERS.index(server)]
             await asyncio.sleep(0.05)
 
-    async def keep_node(self) -> None:
-        """A node with room for all pods, which only renews its lease and its status."""
+    async def keep_nodes(self) -> None:
+        """Nodes with room for all pods, which only renew their leases and statuses."""
         amounts = {"cpu": "1000", "memory": "1000Gi", "pods": "10000"}
-        merge = {"content-type": "application/merge-patch+json"}
         while True:
             shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": f"{shown}Z"}
             status = {"status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}}
-            lease = {"spec": {"holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": f"{shown}.000000Z"}}
-            for path, change in ((f"{NODES}/{NODE}/status", status), (f"{LEASES}/{NODE}", lease)):
-                answer = await self.ask("PATCH", path, json=change, headers=merge)
-                if answer is not None and answer.status_code == 404:
-                    await self.ask("POST", path.split(f"/{NODE}")[0], json={"metadata": {"name": NODE}, **change})
+            lease = {"spec": {"leaseDurationSeconds": 40, "renewTime": f"{shown}.000000Z"}}
+            await asyncio.gather(*(self._keep(name, status, lease) for name in HOLLOW))
             await asyncio.sleep(2)
+
+    async def _keep(self, name: str, status: dict[str, Any], lease: dict[str, Any]) -> None:
+        merge = {"content-type": "application/merge-patch+json"}
+        for path, change in ((f"{NODES}/{name}/status", status), (f"{LEASES}/{name}", lease)):
+            answer = await self.ask("PATCH", path, json=change, headers=merge)
+            if answer is not None and answer.status_code == 404:
+                await self.ask("POST", path.split(f"/{name}")[0], json={"metadata": {"name": name}, **change})
 
     async def create_pods(self) -> None:
         while not self.stopping.is_set():
@@ -289,7 +292,7 @@ async def prove(cluster: Cluster, seed: int, count: int) -> dict[str, Any]:
     watchers = [asyncio.create_task(load.watch(number)) for number in range(WATCHERS)]
     workers = [asyncio.create_task(load.write(number)) for number in range(WRITERS)]
     workers.append(asyncio.create_task(load.create_pods()))
-    node = asyncio.create_task(load.keep_node())
+    node = asyncio.create_task(load.keep_nodes())
     await asyncio.sleep(2)
     await faults.run(count)
     found = await faults.lose_majority()
