@@ -58,7 +58,7 @@ def test_a_restored_copy_is_the_same_cluster(tmp_path: Path) -> None:
     with (tmp_path / "litestream.log").open("wb") as log:
         copier = subprocess.Popen(command, stdout=log, stderr=log)
     try:
-        until(lambda: any(replica.rglob("*.ltx")), lambda: (tmp_path / "litestream.log").read_text())
+        until(lambda: any(replica.rglob("*.ltx")), (tmp_path / "litestream.log").read_text)
         with ThreadPoolExecutor(WRITERS) as pool:
             versions = [*pool.map(lambda number: write(server, f"m{number}"), range(MAPS_WRITTEN))]
         before = listed(server, server.kubeconfig)
@@ -69,7 +69,8 @@ def test_a_restored_copy_is_the_same_cluster(tmp_path: Path) -> None:
         copier.kill()
         copier.wait()
         server.kill()
-    (second / "store").mkdir(parents=True, mode=0o700)
+    for directory in (second, second / "store"):
+        directory.mkdir(mode=0o700)
     shutil.copytree(first / "pki", second / "pki")
     words = [program, "restore", "-o", str(second / "store" / "objects.db"), f"file://{replica}"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, check=False)
