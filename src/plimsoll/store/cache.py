@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from plimsoll.store.errors import ExpiredError
-from plimsoll.store.feed import Feeds, Watch
+from plimsoll.store.feed import Feeds, ValuesOf, Watch
 from plimsoll.store.index import Index, key_range
 from plimsoll.store.records import Change, History, Record
 
@@ -81,14 +81,20 @@ class WatchCache:
         """Grows with every change of the resource that a prefix is of: what was computed at this number is valid."""
         return self._feeds.of(prefix).end
 
-    def watch(self, prefix: str, after: int) -> Watch:
+    def divide(self, prefix: str, values_of: ValuesOf) -> None:
+        """From now on watches of this resource may name a value: changes without it do not wake them."""
+        self._feeds.of(prefix).values_of = values_of
+
+    def watch(self, prefix: str, after: int, value: str = "") -> Watch:
         """All changes of keys with this prefix after version `after`, those in the history first.
+
+        With a `value` only those that have it, and perhaps others (see `divide`).
 
         Between `list` and `watch` from its version nothing is lost. Raises `ExpiredError` at once where the history
         does not reach back; the watch raises it when its reader falls behind. An `after` in the future just waits.
         """
         self._check_known(after)
-        return Watch(self._feeds, prefix, after, lambda: None if self._closing else self._version)
+        return Watch(self._feeds, prefix, after, lambda: None if self._closing else self._version, value)
 
     def history_of(self, key: str, after: int) -> Sequence[Change] | None:
         """The changes of one key after a version; None where the history does not reach back to it."""

@@ -168,6 +168,10 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
 _ALIASES = {"spec.host": "spec.nodeName", "reportingController": "reportingComponent"}
 
 
+def field_text(selectable: Selectable, field: str) -> str:
+    return selectable.text(field) if isinstance(selectable, _Custom) else _FIELDS[field](selectable)
+
+
 # --- a parsed selector ---
 
 
@@ -192,11 +196,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     def matches_selectable(self, selectable: Selectable) -> bool:
         for term in self.fields:
-            if isinstance(selectable, _Custom):
-                text = selectable.text(term.field)
-            else:
-                text = _FIELDS[term.field](selectable)
-            if (text == term.value) != term.is_equal:
+            if (field_text(selectable, term.field) == term.value) != term.is_equal:
                 return False
         if self.labels:
             labels = selectable.metadata.labels or {}
