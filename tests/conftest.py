@@ -38,8 +38,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A worker of pytest-xdist writes the group of a test behind its name, into an attribute that pytest has read up to
+    """Long tests first: those of kernels and of whole clusters wait more than they compute, and the unit tests, which
+    only compute, fill the gaps that they leave at the end.
+
+    A worker of pytest-xdist writes the group of a test behind its name, into an attribute that pytest has read up to
     9.1. Without this, tests of one group are spread over all workers, and each worker makes what they share."""
+    items.sort(key=lambda item: ("kernel/" not in item.nodeid, "e2e/" not in item.nodeid))
     for item in items:
         with_group = getattr(item, "_nodeid", item.nodeid)
         if with_group != item.nodeid:

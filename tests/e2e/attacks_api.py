@@ -35,6 +35,7 @@ PODS = "/api/v1/namespaces/default/pods"
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 TABLE = (("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"),)
 YAML, JSON = (("Content-Type", "application/yaml"),), (("Content-Type", "application/json"),)
+ADDRESS = "127.0.0.2"  # of the attacker: a viewer is not on the administrator's machine
 NOTHING = "(no attack)"  # to compare with
 _REFUSED = (ConnectionError, asyncio.IncompleteReadError, EOFError, ssl.SSLError, TimeoutError)
 
@@ -78,7 +79,7 @@ class Target:
         return context
 
     async def connected(self, *, anonymous: bool = False) -> Connection:
-        return await Connection.open(self.url, self.anonymous if anonymous else self.viewer)
+        return await Connection.open(self.url, self.anonymous if anonymous else self.viewer, ADDRESS)
 
     async def fill(self, pods: int) -> None:
         names = iter(range(pods))
@@ -126,7 +127,7 @@ async def attack(target: Target, pid: int, name: str, seconds: float, pods: int)
         while time.perf_counter() < end:
             number += 1
             data = request_bytes("GET", f"{PODS}/p{number * 7919 % pods}")
-            is_new = number % 10 == 0
+            is_new = number % 4 == 0
             began, before_s = time.perf_counter(), cpu_s(pid, os.getpid())
             try:
                 connection = await Connection.open(target.url, target.admin) if is_new else kept
@@ -272,7 +273,8 @@ def connections(count: int, *, hello: bool) -> Attack:
                 if hello:
                     (await target.connected(anonymous=True)).writer.transport.abort()
                 else:
-                    silent.append((await asyncio.open_connection(place.hostname, place.port))[1])
+                    opened = await asyncio.open_connection(place.hostname, place.port, local_addr=(ADDRESS, 0))
+                    silent.append(opened[1])
             if silent:
                 await asyncio.sleep(1)
         finally:

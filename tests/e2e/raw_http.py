@@ -52,9 +52,10 @@ class Connection:
         self.reader, self.writer = reader, writer
 
     @classmethod
-    async def open(cls, url: str, tls: ssl.SSLContext) -> Connection:
-        place = urlsplit(url)
-        return cls(*await asyncio.open_connection(place.hostname, place.port, ssl=tls, limit=1 << 20))
+    async def open(cls, url: str, tls: ssl.SSLContext, address: str = "") -> Connection:
+        """`address`: the client's own."""
+        place, local = urlsplit(url), (address, 0) if address else None
+        return cls(*await asyncio.open_connection(place.hostname, place.port, ssl=tls, limit=1 << 20, local_addr=local))
 
     async def exchange(self, data: bytes) -> Heard:
         self.writer.write(data)

@@ -57,6 +57,9 @@ def reader(place: tuple[list[str], Path], tmp_path: Path) -> Iterator[Reader]:
         reader.stop_up()
     finally:
         reader.close()
+        for log in directory.glob("*.log"):  # pytest prints them if the test has failed
+            print(f"--- {log.name}\n{log.read_text()[-5000:]}")
+            log.unlink()
 
 
 @pytest.mark.xdist_group("port 6443")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
@@ -15,16 +16,27 @@ ROOMS = "|".join(sorted(path.stem for path in PACKAGE.iterdir() if not path.name
 # Not the names of others: `node.kubernetes.io`, `metrics.k8s.io`, `runtime.v1`, `api.proto`.
 MODULE = re.compile(rf"(?:`(?:plimsoll\.)?|\bplimsoll\.)((?:{ROOMS})(?!\.(?:kubernetes|k8s|v1|proto|py)\b)(?:\.\w+)+)")
 FILE = re.compile(r"(?<![\w/.{}*-])((?:[\w.-]+/)*[a-z_][\w-]*\.py)\b(?!/)")
-Place = tuple[Path, int, str]  # file, line number, line
+Check = Callable[[Path, str], list[str]]  # what is wrong with a line of a file
 pytestmark = pytest.mark.xdist_group("references")  # in one worker, which reads the files once
 SEMANTICS = sorted((ROOT / "docs" / "semantics").glob("0*.md"))
 
 
 @cache
-def text() -> list[Place]:
-    """All pages, comments and strings of the project, except the samples in this module."""
-    files = [path for path in [*pages(), *python_files()] if path != Path(__file__)]
-    return [(path, number, line) for path in files for number, line in prose(path)]
+def files() -> dict[Path, list[str]]:
+    """The lines of all pages and modules of the project, except this one with its samples."""
+    paths = [path for path in [*pages(), *python_files()] if path != Path(__file__)]
+    return {path: path.read_text(encoding="utf-8").splitlines() for path in paths}
+
+
+def found_in(check: Check) -> dict[str, list[str]]:
+    """What is wrong in pages, comments and strings. Tokens are read only of files with something to find."""
+    return {
+        f"{path.relative_to(ROOT)}:{number}": wrong
+        for path, lines in files().items()
+        if any(check(path, line) for line in lines)
+        for number, line in prose(path)
+        if (wrong := check(path, line))
+    }
 
 
 # --- modules and files
@@ -33,14 +45,17 @@ def text() -> list[Place]:
 @cache
 def defined(module: Path) -> frozenset[str]:
     """Every name that a module binds at its top, in a class or as an attribute."""
-    tree = ast.parse(module.read_text())
-    names = {
-        node.name for node in ast.walk(tree) if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-    }
-    names |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-    return frozenset(names | {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)})
+    names = set()
+    for node in ast.walk(ast.parse(module.read_text())):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                names.add(name)
+            case ast.Name(id=name) | ast.Attribute(attr=name):
+                names.add(name)
+    return frozenset(names)
 
 
+@cache
 def is_module(dotted: str) -> bool:
     """Whether `room.package.module` exists, or `room.module.name` is a name in a module that exists."""
     path = PACKAGE
@@ -49,7 +64,8 @@ def is_module(dotted: str) -> bool:
         if (path / part).is_dir():
             path /= part
         elif (path / f"{part}.py").exists():
-            return set(parts[index + 1 :]) <= defined(path / f"{part}.py")
+            rest = set(parts[index + 1 :])
+            return not rest or rest <= defined(path / f"{part}.py")
         else:
             return part in defined(path / "__init__.py")
     return True
@@ -75,12 +91,7 @@ def missing_references(path: Path, line: str) -> list[str]:
 
 
 def test_modules_and_files_that_are_named_exist() -> None:
-    missing = {
-        f"{path.relative_to(ROOT)}:{number}": names
-        for path, number, line in text()
-        if (names := missing_references(path, line))
-    }
-    assert missing == {}
+    assert found_in(missing_references) == {}
 
 
 @pytest.mark.parametrize(
@@ -138,12 +149,7 @@ def unknown_clauses(line: str) -> list[str]:
 
 
 def test_every_clause_that_is_cited_has_an_anchor() -> None:
-    unknown = {
-        f"{path.relative_to(ROOT)}:{number}": clauses
-        for path, number, line in text()
-        if (clauses := unknown_clauses(line))
-    }
-    assert unknown == {}
+    assert found_in(lambda _, line: unknown_clauses(line)) == {}
 
 
 def test_an_anchor_is_defined_once() -> None:

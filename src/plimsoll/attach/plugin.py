@@ -61,7 +61,7 @@ class AttachPlugin:
         self.is_synchronized = False
         self.updates_unified = False
         self.late = 0
-        self.conflicts: dict[str, str] = {}
+        self._owned: dict[str, set[str]] = {}  # container id → files that the kubelet or another plugin sets
 
     def configured(self, runtime: str, version: str) -> None:
         self.runtime = f"{runtime} {version}"[:80]
@@ -71,6 +71,7 @@ class AttachPlugin:
     def synchronized(self, pods: Sequence[m.PodSandbox], containers: Sequence[m.Container]) -> None:
         uids = {pod.id: pod.uid for pod in pods}
         self.containers, self.is_synchronized = {}, True
+        self._owned = {each.id: self._owned[each.id] for each in containers if each.id in self._owned}
         for each in containers:
             if each.state in (m.CREATED, m.RUNNING, m.PAUSED):
                 self._know(each, uids.get(each.pod_sandbox_id, ""))
@@ -118,7 +119,7 @@ class AttachPlugin:
                 continue
             text = given.get(file)
             if text is not None and not self._is_usual(file, text, wanted):
-                self.conflicts[f"{target.path}\t{file}"] = text
+                self._owned.setdefault(target.container_id, set()).add(file)
                 log.warning(
                     "%s: %s is left at %s: the kubelet or another NRI plugin sets it", target.subject, file, text
                 )
@@ -164,11 +165,10 @@ class AttachPlugin:
         target = self._decide(pod.uid, container.name, container.id)
         if target is None or not self._acts(self._book.pods[pod.uid].pod.metadata.namespace):
             return None
-        owned = {key.partition("\t")[2] for key in self.conflicts if key.startswith(f"{target.path}\t")}
         files = {
             file: wanted
             for file, wanted in target.files.items()
-            if file in DEFAULTS and file not in owned and self._has(file)
+            if file in DEFAULTS and not self.is_owned(container.id, file) and self._has(file)
         }
         if not files or not self._journalled(target, files, resources):
             return None
@@ -178,6 +178,7 @@ class AttachPlugin:
         if container is not None:
             if event in (m.STOP_CONTAINER, m.REMOVE_CONTAINER):
                 self.containers.pop(container.id, None)
+                self._owned.pop(container.id, None)
             elif pod is not None and container.id not in self.containers:
                 self._know(container, pod.uid)
         self._changed()
@@ -188,6 +189,10 @@ class AttachPlugin:
             self.late += 1
             self._meters.late.add()
             log.warning("%s is answered with no change: its pod or the disk took more than the time allowed", method)
+
+    def is_owned(self, container_id: str, file: str) -> bool:
+        """Whether the kubelet or another plugin sets this file."""
+        return file in self._owned.get(container_id, ())
 
     def ids(self, uid: str) -> dict[str, str]:
         """The running containers of a pod, name → id."""

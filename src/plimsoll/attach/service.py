@@ -84,7 +84,8 @@ class AttachService:
         self._ending = False
         self._overwritten_s: dict[str, list[float]] = {}
         self._abandoned: set[str] = set()
-        self._reported: set[str] = set()
+        self._reported: set[str] = set()  # messages of the last round, which are not repeated
+        self._messages: set[str] = set()  # of this round
         self._problems = switch_problems(policy(), setting, os.path.exists("/proc/pressure/memory"))
 
     def _changed(self) -> None:
@@ -153,9 +154,7 @@ class AttachService:
         if policy is not self._decided_for:
             self.decision, self._decided_for = self._decided(policy), policy
         for note in self.decision.notes:
-            if note not in self._reported:
-                self._reported.add(note)
-                log.warning("%s", note)
+            self._say_once(note, logging.WARNING)
         observed = {}
         async for target in in_slices(self.decision.targets):  # the runtime may ask meanwhile
             found = self.writer.read(target.path, tuple(target.files))
@@ -170,10 +169,18 @@ class AttachService:
             await self._apply(writes)
             await self._clean_up(observed.keys())
         self._publish()
+        self._forget_ended()
+
+    def _forget_ended(self) -> None:
+        """What was noted about files that are no longer attached to."""
+        self._reported, self._messages = self._messages, set()
+        keys = {f"{target.path}\t{file}" for target in self.decision.targets for file in target.files}
+        self._abandoned &= keys
+        self._overwritten_s = {key: times for key, times in self._overwritten_s.items() if key in keys}
 
     def _may_write(self, write: PlannedWrite) -> bool:
         key = write.entry.key
-        if key in self.watchdog.lifted or key in self.plugin.conflicts:
+        if key in self.watchdog.lifted or self.plugin.is_owned(write.target.container_id, write.file):
             return False
         if not write.overwritten:
             return key not in self._abandoned
@@ -225,10 +232,10 @@ class AttachService:
                 log.info("%s: %s %s → %s", write.target.subject, write.file, write.found, write.wanted)
         self.pending = failed
 
-    def _say_once(self, text: str) -> None:
-        if text not in self._reported:
-            self._reported.add(text)
-            log.error("%s", text)
+    def _say_once(self, text: str, level: int = logging.ERROR) -> None:
+        if text not in self._reported and text not in self._messages:
+            log.log(level, "%s", text)
+        self._messages.add(text)
 
     async def _clean_up(self, seen: Set[str]) -> None:
         """Forget cgroups that are gone, and restore what the policy no longer asks for."""

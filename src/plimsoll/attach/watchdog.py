@@ -24,6 +24,7 @@ from plimsoll.rules.resources.files import MAX
 
 SAMPLE_S = 1.0
 RECLAIM_EVERY = 10  # samples
+_MOST_ABOVE = 1_000
 _FILES = ("memory.current", HIGH, "memory.max", "memory.events", "memory.pressure")
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Watchdog:
         containers = [target for target in decision.targets if target.level == "container"]
         paths = {target.path for target in containers}
         self._states = {path: state for path, state in self._states.items() if path in paths}
+        self._reclaims = {path: sample for path, sample in self._reclaims.items() if path in paths}
         self.lifted = {key: value for key, value in self.lifted.items() if key.partition("\t")[0] in paths}
         if self._acts:
             if self._throttled(decision):
@@ -128,6 +130,8 @@ class Watchdog:
             if int(found[0].get("memory.current", "0")) > high:
                 spent = self._above.setdefault(target.path, _Spent(target.subject, str(high)))
                 spent.seconds += now_s - last_s
+        if len(self._above) > _MOST_ABOVE:  # containers that have ended count as well, but not without end
+            self._above.pop(min(self._above, key=lambda path: self._above[path].seconds))
 
     async def _reclaim(self, target: Target, now_s: float) -> None:
         found = self._writer.read(target.path, ("memory.current", "memory.pressure"))

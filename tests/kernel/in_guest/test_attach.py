@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.cli.attach.running import SilentPlugin
+from plimsoll.attach.detach import SilentPlugin
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
 from plimsoll.runtime.nri import messages as m

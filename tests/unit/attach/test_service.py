@@ -236,6 +236,41 @@ async def test_cgroups_that_vanish_are_forgotten(tmp_path: Path) -> None:
     assert node.service.status().pending == ()
 
 
+async def test_what_is_known_about_a_container_goes_with_it(tmp_path: Path) -> None:
+    """Its files were fought over, and one belonged to another plugin; a thousand such containers leave nothing."""
+    node = AttachNode(tmp_path / "s")
+    pod, container = await node.pod("a")
+    path = node.container_path("a")
+    owned = m.LinuxContainer(resources=m.LinuxResources(unified={"memory.high": "100003840"}), cgroups_path=path)
+    await node.created(pod, msgspec.structs.replace(container, linux=owned))
+    for _ in range(8):
+        await node.kernel.write(path, "memory.low", "4096")
+        await node.service.round()
+    assert node.service.status().abandoned == (f"{path}/memory.low",)
+    assert node.service.plugin.is_owned("a", "memory.high")
+    await node.kernel.remove(path)
+    node.service.plugin.changed(m.STOP_CONTAINER, pod, container)
+    await node.service.round()
+    assert node.service.status().abandoned == ()
+    assert not node.service.plugin.is_owned("a", "memory.high")
+
+
+async def test_a_problem_is_logged_again_after_it_was_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    node = AttachNode(tmp_path / "s")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    for breaks in (True, True, False, True):
+        with monkeypatch.context() as patch:
+            if breaks:
+                patch.setattr("plimsoll.attach.service.replace_private", full)
+            await node.service.round()
+    assert sum("the status cannot be written" in each.message for each in caplog.records) == 2
+
+
 async def test_the_journal_has_one_user_and_one_boot(tmp_path: Path) -> None:
     node = AttachNode(tmp_path / "s")
     await node.pod("a")

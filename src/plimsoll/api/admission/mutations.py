@@ -14,12 +14,12 @@ import msgspec
 
 from plimsoll.api.admission.hooks import Change, judge_of, kept_metadata, namespace_of, review_request
 from plimsoll.api.admission.policies import concerned, parameters
+from plimsoll.api.admission.programs import Programs
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, kind_of
 from plimsoll.api.machinery.status import StatusError
 from plimsoll.codec.cel.mutations import APPLY, MutatingPolicy, as_json, compiled_mutations
 from plimsoll.codec.cel.policies import CODES, Evaluation, activation
-from plimsoll.codec.cel.syntax import CompilationError
 from plimsoll.codec.cel.values import EvaluationError
 from plimsoll.codec.patch.json_patch import PatchError, PatchTestError, apply_json_patch
 from plimsoll.codec.patch.server_side_apply import ApplyError, apply_configuration
@@ -27,8 +27,7 @@ from plimsoll.codec.schema.decode import DecodeError, decode_document
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.webhooks.matching import RequestAttributes
 
-_KEPT = 256
-_programs: dict[str, tuple[str, MutatingPolicy | None]] = {}  # by uid: the version it was compiled from
+_programs = Programs(compiled_mutations)
 _FAILURES = (EvaluationError, PatchError, ApplyError, DecodeError)
 
 
@@ -83,7 +82,7 @@ def _invocations(cluster: Cluster, call: ApiCall, change: Change, request: Reque
 def _invoke(
     cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes, invocation: Invocation
 ) -> None:
-    program = _program(invocation.policy)
+    program = _programs.of(invocation.policy)
     if program is None:
         _fail(call, request, invocation, "its expressions do not compile")
         return
@@ -149,17 +148,3 @@ def _fail(call: ApiCall, request: RequestAttributes, invocation: Invocation, rea
     details = {"name": request.name, "group": resource.group, "kind": resource.plural, "causes": [{"message": where}]}
     message = f'{resource.group_resource} "{request.name}" is forbidden: {where}'
     raise StatusError(CODES["Invalid"], "Invalid", message, details)
-
-
-def _program(document: JsonObject) -> MutatingPolicy | None:
-    uid, version = document["metadata"]["uid"], document["metadata"]["resourceVersion"]
-    known = _programs.get(uid)
-    if known is None or known[0] != version:
-        try:
-            program = compiled_mutations(document.get("spec") or {})
-        except CompilationError:  # written by an older server
-            program = None
-        if len(_programs) >= _KEPT:
-            _programs.clear()
-        known = _programs[uid] = version, program
-    return known[1]

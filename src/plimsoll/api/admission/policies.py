@@ -7,33 +7,18 @@ from typing import Any
 import msgspec
 
 from plimsoll.api.admission.hooks import Change, concerns, judge_of, namespace_of, review_request
+from plimsoll.api.admission.programs import Programs
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.status import StatusError
-from plimsoll.codec.cel.policies import CODES, Evaluation, Judged, Policy, activation, compiled_policy
-from plimsoll.codec.cel.syntax import CompilationError
+from plimsoll.codec.cel.policies import CODES, Evaluation, Judged, activation, compiled_policy
 from plimsoll.codec.cel.values import EvaluationError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.webhooks.matching import RequestAttributes, matched_version, selects
 
 _FAILURES = "validation.policy.admission.k8s.io/validation_failure"
-_KEPT = 256
-_programs: dict[str, tuple[str, Policy | None]] = {}  # by uid: the version it was compiled from
-
-
-def _policy(document: JsonObject) -> Policy | None:
-    uid, version = document["metadata"]["uid"], document["metadata"]["resourceVersion"]
-    known = _programs.get(uid)
-    if known is None or known[0] != version:
-        try:
-            program = compiled_policy(document.get("spec") or {})
-        except CompilationError:  # written by an older server
-            program = None
-        if len(_programs) >= _KEPT:
-            _programs.clear()
-        known = _programs[uid] = version, program
-    return known[1]
+_programs = Programs(compiled_policy)
 
 
 def check_policies(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> None:
@@ -109,7 +94,7 @@ def _judge(
     where = f"ValidatingAdmissionPolicy '{policy_name}' with binding '{binding_name}'"
     actions = bound.get("validationActions") or []
     fails = (spec.get("failurePolicy") or "Fail") == "Fail"
-    program = _policy(policy)
+    program = _programs.of(policy)
     found: list[Judged] = []
     if program is None:
         found = [Judged("its expressions do not compile", error=True)]

@@ -5,27 +5,24 @@ from __future__ import annotations
 from plimsoll.api.auth.roles import denial, is_allowed, verdict
 from plimsoll.api.machinery.cluster import Cluster
 from plimsoll.api.machinery.request_info import RequestInfo
-from plimsoll.api.machinery.selectors import field_terms
+from plimsoll.api.machinery.selectors import Selection
 from plimsoll.api.machinery.status import forbidden
 from plimsoll.api.machinery.users import User
 from plimsoll.rules.access.rbac import Attributes
 
 
-def attributes(info: RequestInfo) -> Attributes:
+def attributes(info: RequestInfo, chosen: Selection) -> Attributes:
     """A list or watch of one object by `metadata.name` is a request for that object, as in Kubernetes."""
-    selector = info.option("fieldSelector") if info.query else ""
-    terms = tuple(
-        (term.field, term.value) for term in (field_terms(info.resource, selector) if selector else ()) if term.is_equal
-    )
-    name = info.name or dict(reversed(terms)).get("metadata.name", "")
+    terms = tuple((test.field, value) for test in chosen.fields for value in sorted(test.equal))
+    name = info.name or chosen.required("metadata.name") or ""
     return Attributes(
         info.verb, info.resource.plural, info.resource.group, info.subresource, info.namespace, name, terms
     )
 
 
-def authorize(user: User, info: RequestInfo, cluster: Cluster) -> None:
+def authorize(user: User, info: RequestInfo, chosen: Selection, cluster: Cluster) -> None:
     """Raises 403."""
-    request = attributes(info)
+    request = attributes(info, chosen)
     if not is_allowed(user, request, cluster):
         reason = verdict(user, request, cluster).reason
         raise forbidden(info.resource, request.name, denial(user, request, reason))

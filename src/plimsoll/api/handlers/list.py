@@ -18,6 +18,7 @@ from plimsoll.api.machinery.request_info import ListOptions, RequestInfo, list_o
 from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.selectors import Selection, selection
 from plimsoll.api.machinery.status import bad_request, expired, not_found, too_large_version
+from plimsoll.api.machinery.users import User
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, item_list, yaml_list
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.records import Record
@@ -117,8 +118,7 @@ class ListPage(msgspec.Struct, frozen=True):
 async def list_objects(cluster: Cluster, call: ApiCall, form: MediaType) -> Response:
     info = call.info
     options = list_options(info)
-    chosen = await read_selection(cluster, call)
-    return await listed(cluster, call, await _page(cluster, call, options, chosen), form)
+    return await listed(cluster, call, await _page(cluster, call, options, call.selection), form)
 
 
 async def listed(cluster: Cluster, call: ApiCall, page: ListPage, form: MediaType) -> Response:
@@ -143,10 +143,8 @@ async def listed(cluster: Cluster, call: ApiCall, page: ListPage, form: MediaTyp
 
 async def selected_records(cluster: Cluster, call: ApiCall) -> tuple[int, list[Record]]:
     """The current objects that a collection delete selects."""
-    info = call.info
-    chosen = await read_selection(cluster, call)
-    version, records = candidates(cluster, info, chosen)
-    return version, await matching(records, chosen, call.pace)
+    version, records = candidates(cluster, call.info, call.selection)
+    return version, await matching(records, call.selection, call.pace)
 
 
 def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[int, list[Record]]:
@@ -159,13 +157,12 @@ def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[
     return cluster.store.list(prefix(resource, info.namespace))
 
 
-async def read_selection(cluster: Cluster, call: ApiCall) -> Selection:
+async def read_selection(cluster: Cluster, info: RequestInfo, user: User) -> Selection:
     """The selectors of a request; long ones are read in the worker."""
-    resource = call.info.resource
-    labels, fields = call.info.option("labelSelector"), call.info.option("fieldSelector")
+    labels, fields = info.option("labelSelector"), info.option("fieldSelector")
     if len(labels) + len(fields) <= _SELECTOR_AT_ONCE:
-        return selection(resource, labels, fields)
-    return await cluster.worker.run(call.user.name, lambda: selection(resource, labels, fields))
+        return selection(info.resource, labels, fields)
+    return await cluster.worker.run(user.name, lambda: selection(info.resource, labels, fields))
 
 
 async def matching(records: list[Record], chosen: Selection, pace: Pace) -> list[Record]:

@@ -69,7 +69,6 @@ class WatchStream:
         cluster: Cluster,
         call: ApiCall,
         form: MediaType,
-        chosen: Selection,
         after_initial: Callable[[], None] = lambda: None,
     ) -> None:
         info = call.info
@@ -79,7 +78,7 @@ class WatchStream:
         self._after_initial = after_initial
         self._resource: ApiResource = info.resource
         self._options: ListOptions = list_options(info)
-        self._chosen = chosen
+        self._chosen = call.selection
         self._prefix = prefix(info.resource, info.namespace)
         self._viewer: Viewer | None = None
         if form.view:

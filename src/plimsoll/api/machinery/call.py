@@ -8,6 +8,7 @@ import msgspec
 
 from plimsoll.api.machinery.request_info import RequestInfo
 from plimsoll.api.machinery.rounds import Pace, Rounds
+from plimsoll.api.machinery.selectors import Selection
 from plimsoll.api.machinery.users import User
 
 
@@ -19,6 +20,7 @@ class ApiCall(msgspec.Struct):
     user_agent: str = ""
     warnings: list[str] = []
     annotations: dict[str, str] = {}  # of the audit event
+    selection: Selection = Selection("")
     pace: Pace = msgspec.field(default_factory=lambda: Pace(Rounds()))
 
 

@@ -6,7 +6,8 @@ small struct (`Selectable`), not from a whole document: a list may check thousan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Literal
@@ -181,12 +182,23 @@ class FieldTerm(msgspec.Struct, frozen=True):
     is_equal: bool
 
 
+class FieldTest(msgspec.Struct, frozen=True):
+    """All terms about one field: thousands of them cost one look at the object."""
+
+    field: str
+    equal: frozenset[str]
+    unequal: frozenset[str]
+
+    def matches(self, text: str) -> bool:
+        return text not in self.unequal and (not self.equal or self.equal == {text})
+
+
 class Selection(msgspec.Struct, frozen=True):
     """All terms must match."""
 
     storage: str
     labels: tuple[SelectorTerm, ...] = ()
-    fields: tuple[FieldTerm, ...] = ()
+    fields: tuple[FieldTest, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.labels or self.fields)
@@ -195,8 +207,8 @@ class Selection(msgspec.Struct, frozen=True):
         return self.matches_selectable(selectable(self.storage, body))
 
     def matches_selectable(self, selectable: Selectable) -> bool:
-        for term in self.fields:
-            if (field_text(selectable, term.field) == term.value) != term.is_equal:
+        for test in self.fields:
+            if not test.matches(field_text(selectable, test.field)):
                 return False
         if self.labels:
             labels = selectable.metadata.labels or {}
@@ -204,32 +216,43 @@ class Selection(msgspec.Struct, frozen=True):
         return True
 
     def required(self, field: str) -> str | None:
-        """The only value that this field may have, if the selector requires one."""
-        return next((term.value for term in self.fields if term.field == field and term.is_equal), None)
+        """The value that this field must have, if the selector requires one; the first of several."""
+        return next((min(test.equal) for test in self.fields if test.field == field and test.equal), None)
 
 
 def selection(resource: ApiResource, label_selector: str, field_selector: str) -> Selection:
     """Raises 400 with Kubernetes' message."""
     labels = tuple(label_terms(label_selector)) if label_selector else ()
-    fields = tuple(field_terms(resource, field_selector)) if field_selector else ()
+    fields = field_tests(field_terms(resource, field_selector)) if field_selector else ()
     return Selection(resource.storage, labels, fields)
 
 
+def field_tests(terms: Iterable[FieldTerm]) -> tuple[FieldTest, ...]:
+    equal: dict[str, set[str]] = {}
+    unequal: dict[str, set[str]] = {}
+    for term in terms:
+        equal.setdefault(term.field, set())
+        unequal.setdefault(term.field, set())
+        (equal if term.is_equal else unequal)[term.field].add(term.value)
+    return tuple(FieldTest(field, frozenset(equal[field]), frozenset(unequal[field])) for field in equal)
+
+
 # --- fields ---
+
+_FIELD_OPERATOR = re.compile("!=|==?")
 
 
 def field_terms(resource: ApiResource, text: str) -> Iterator[FieldTerm]:
     for part in sorted(_split_terms(text)):
         if not part:
             continue
-        place = next((i for i in range(len(part)) if part.startswith(("!=", "="), i)), None)
-        if place is None:
+        operator = _FIELD_OPERATOR.search(part)
+        if operator is None:
             raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-        operator = next(symbol for symbol in ("!=", "==", "=") if part.startswith(symbol, place))
-        field, value = part[:place], _unescaped(part[place + len(operator) :])
+        field, value = part[: operator.start()], _unescaped(part[operator.end() :])
         if not field and not value:
             continue
-        yield FieldTerm(_known_field(resource, field), value, operator != "!=")
+        yield FieldTerm(_known_field(resource, field), value, operator[0] != "!=")
 
 
 def _split_terms(text: str) -> list[str]:

@@ -11,20 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import msgspec
 
 from plimsoll.api.handlers.dispatch import Handler, Route
-from plimsoll.api.handlers.list import read_selection
 from plimsoll.api.machinery.call import ApiCall, Response
-from plimsoll.api.machinery.cluster import Cluster, decoded, prefix
-from plimsoll.api.machinery.encoding import line
+from plimsoll.api.machinery.cluster import Cluster, key, prefix
+from plimsoll.api.machinery.encoding import encoded, line
 from plimsoll.api.machinery.kinds import stored_resource
+from plimsoll.api.machinery.rounds import Pace
 from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.api.nodeproxy.client import NodeCalls, node_endpoint
 from plimsoll.api.server.app import App
+from plimsoll.api.tables.views import item_list
 from plimsoll.kube.request import Request, UnreachableError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.scheduling.selectors import matches_label
@@ -34,7 +35,6 @@ GROUP = "metrics.k8s.io"
 EVERY_S, FRESH_S = 15.0, 2.0
 MORE_S, TRIES, NEW_S = 0.55, 3, 10.0  # how long to wait for what is missing, how often, and how new it must be
 ANSWER_S = 2.0  # how long a request waits for a node that does not answer
-_SHOWN = ("name", "namespace", "creationTimestamp", "labels")
 _SAMPLE = re.compile(r"^(\w+)(?:\{([^}]*)\})? ([0-9.eE+-]+)(?: (\d+))?$", re.MULTILINE)
 _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
@@ -74,6 +74,57 @@ def readings(text: str, now_s: float) -> dict[Key, UsageReading]:
         for key, (at_s, seconds) in cpu.items()
         if key in memory
     }
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False, rename="camel", omit_defaults=True):
+    name: str
+    namespace: str = ""
+    creation_timestamp: str = ""
+    labels: dict[str, str] | None = None
+
+
+class _Container(msgspec.Struct, frozen=True, gc=False):
+    name: str
+
+
+class _Running(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    started_at: str | None = None
+
+
+class _State(msgspec.Struct, frozen=True, gc=False):
+    running: _Running | None = None
+
+
+class _ContainerStatus(msgspec.Struct, frozen=True, gc=False):
+    state: _State = _State()
+
+
+class _Spec(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    node_name: str = ""
+    containers: tuple[_Container, ...] = ()
+
+
+class _Status(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    container_statuses: tuple[_ContainerStatus, ...] = ()
+
+
+class MeasuredObject(msgspec.Struct, frozen=True, gc=False):
+    """What metrics need of a pod or node: thousands of whole pods would be much memory, and much to release at once."""
+
+    metadata: _Metadata
+    spec: _Spec = _Spec()
+    status: _Status = _Status()
+
+    def is_new(self, now_s: float) -> bool:
+        """Whether a container has just started: an older one without readings will not get any."""
+        for status in self.status.container_statuses:
+            started = status.state.running.started_at if status.state.running is not None else None
+            if started and now_s - (epoch_seconds(started) or 0.0) < NEW_S:
+                return True
+        return False
+
+
+_decode = msgspec.json.Decoder(MeasuredObject).decode
 
 
 class PodMetrics(msgspec.Struct, frozen=True):
@@ -148,15 +199,15 @@ class NodeMetrics:
             return
         known = self._nodes.get(name, {})
         fresh: dict[Key, tuple[UsageReading | None, UsageReading]] = {}
-        for key, reading in readings(answer.body.decode("utf-8", "replace"), cluster.clock()).items():
-            before, after = known.get(key, (None, None))
+        for place, reading in readings(answer.body.decode("utf-8", "replace"), cluster.clock()).items():
+            before, after = known.get(place, (None, None))
             if after is not None and (reading.at_s <= after.at_s or reading.cpu_s < after.cpu_s):
                 if reading.cpu_s < after.cpu_s:  # it was restarted
-                    fresh[key] = (None, reading)
+                    fresh[place] = (None, reading)
                 else:
-                    fresh[key] = (before, after)
+                    fresh[place] = (before, after)
             else:
-                fresh[key] = (after, reading)
+                fresh[place] = (after, reading)
         self._nodes[name] = fresh
 
     def _usage(self, node: str, key: Key) -> PodMetrics | None:
@@ -167,60 +218,77 @@ class NodeMetrics:
             before = UsageReading(after.started_s, 0.0, 0)
         return None if before is None else PodMetrics(before, after)
 
-    async def _refresh_for(self, cluster: Cluster, nodes: list[JsonObject], pods: list[JsonObject]) -> None:
+    async def _refresh_for(self, cluster: Cluster, call: ApiCall, of: list[MeasuredObject]) -> None:
         """Until everything has its readings, or the attempts are used up."""
         await self.refresh(cluster, FRESH_S)
         for _ in range(TRIES):
-            lacks_pod = any(_is_new(pod, cluster.clock()) and self._pod(pod) is None for pod in pods)
-            names = (node["metadata"]["name"] for node in nodes)
-            if not lacks_pod and not any(
-                name in self._nodes and self._usage(name, ("", "", "")) is None for name in names
-            ):
+            if not await self._lacks_readings(of, cluster.clock(), call.pace):
                 return
             await asyncio.sleep(MORE_S)
             await self.refresh(cluster, MORE_S / 2)
 
+    async def _lacks_readings(self, of: list[MeasuredObject], now_s: float, pace: Pace) -> bool:
+        for each in of:
+            if pace.is_due():
+                await pace.pause()
+            if each.spec.containers:
+                if each.is_new(now_s) and self._pod(each) is None:
+                    return True
+            elif each.metadata.name in self._nodes and self._node(each) is None:
+                return True
+        return False
+
     # --- handlers ---
 
     async def _list_nodes(self, cluster: Cluster, call: ApiCall) -> Response:
-        nodes = await _selected(cluster, "nodes", call)
-        await self._refresh_for(cluster, nodes, [])
-        items = [metrics for node in nodes if (metrics := self._node(node)) is not None]
-        return _list(call, "NodeMetricsList", items)
-
-    async def _get_node(self, cluster: Cluster, call: ApiCall) -> Response:
-        node = cluster.document("nodes", "", call.info.name)
-        await self._refresh_for(cluster, [] if node is None else [node], [])
-        metrics = None if node is None else self._node(node)
-        if metrics is None:
-            raise not_found(call.info.resource, call.info.name)
-        return _one(call, "NodeMetrics", metrics)
+        return await self._listed(cluster, call, "nodes", self._node)
 
     async def _list_pods(self, cluster: Cluster, call: ApiCall) -> Response:
-        pods = await _selected(cluster, "pods", call)
-        await self._refresh_for(cluster, [], pods)
-        return _list(call, "PodMetricsList", [metrics for pod in pods if (metrics := self._pod(pod)) is not None])
+        return await self._listed(cluster, call, "pods", self._pod)
+
+    async def _get_node(self, cluster: Cluster, call: ApiCall) -> Response:
+        return await self._one(cluster, call, "nodes", self._node)
 
     async def _get_pod(self, cluster: Cluster, call: ApiCall) -> Response:
-        pod = cluster.document("pods", call.info.namespace, call.info.name)
-        await self._refresh_for(cluster, [], [] if pod is None else [pod])
-        metrics = None if pod is None else self._pod(pod)
+        return await self._one(cluster, call, "pods", self._pod)
+
+    async def _listed(self, cluster: Cluster, call: ApiCall, storage: str, measure: Measure) -> Response:
+        of = await _selected(cluster, storage, call)
+        await self._refresh_for(cluster, call, of)
+        items = []
+        for each in of:
+            if call.pace.is_due():
+                await call.pace.pause()
+            metrics = measure(each)
+            if metrics is not None:
+                items.append(encoded(metrics))
+        resource = call.info.resource
+        return Response(200, b"".join([piece async for piece in item_list(resource, items, b"{}", call.pace)]), True)
+
+    async def _one(self, cluster: Cluster, call: ApiCall, storage: str, measure: Measure) -> Response:
+        info = call.info
+        record = cluster.store.get(key(stored_resource(storage), info.namespace, info.name))
+        of = [] if record is None else [_decode(record.body)]
+        await self._refresh_for(cluster, call, of)
+        metrics = measure(of[0]) if of else None
         if metrics is None:
-            raise not_found(call.info.resource, call.info.name)
-        return _one(call, "PodMetrics", metrics)
+            raise not_found(info.resource, info.name)
+        return Response(
+            200, line({"kind": info.resource.kind, "apiVersion": info.resource.group_version, **metrics}), True
+        )
 
-    def _node(self, node: JsonObject) -> JsonObject | None:
-        usage = self._usage(node["metadata"]["name"], ("", "", ""))
-        if usage is None:
+    def _node(self, node: MeasuredObject) -> JsonObject | None:
+        usage = self._usage(node.metadata.name, ("", "", ""))
+        return None if usage is None else {**_frame(node, usage), "usage": usage.amounts()}
+
+    def _pod(self, pod: MeasuredObject) -> JsonObject | None:
+        metadata, node = pod.metadata, pod.spec.node_name
+        if node not in self._nodes:
             return None
-        return {**_frame(node, usage), "usage": usage.amounts()}
-
-    def _pod(self, pod: JsonObject) -> JsonObject | None:
-        metadata, node = pod["metadata"], pod["spec"].get("nodeName") or ""
         usages = [
-            (container["name"], usage)
-            for container in pod["spec"]["containers"]
-            if (usage := self._usage(node, (metadata["namespace"], metadata["name"], container["name"]))) is not None
+            (container.name, usage)
+            for container in pod.spec.containers
+            if (usage := self._usage(node, (metadata.namespace, metadata.name, container.name))) is not None
         ]
         if not usages:
             return None
@@ -228,49 +296,21 @@ class NodeMetrics:
         return {**_frame(pod, usages[0][1]), "containers": containers}
 
 
-def _is_new(pod: JsonObject, now_s: float) -> bool:
-    """Whether one of its containers has just started: an older one without readings will not get any."""
-    for status in pod.get("status", {}).get("containerStatuses") or ():
-        started = status.get("state", {}).get("running", {}).get("startedAt")
-        if started and now_s - (epoch_seconds(started) or 0.0) < NEW_S:
-            return True
-    return False
+Measure = Callable[[MeasuredObject], JsonObject | None]
 
 
-async def _selected(cluster: Cluster, storage: str, call: ApiCall) -> list[JsonObject]:
-    """The selected pods or nodes, with what their metrics need: thousands of whole pods would be much memory."""
-    terms, pace = (await read_selection(cluster, call)).labels, call.pace
+async def _selected(cluster: Cluster, storage: str, call: ApiCall) -> list[MeasuredObject]:
+    terms, pace = call.selection.labels, call.pace
     selected = []
     for record in cluster.store.list(prefix(stored_resource(storage), call.info.namespace))[1]:
         if pace.is_due():
             await pace.pause()
-        document = decoded(record)
-        if all(matches_label(term, document["metadata"].get("labels") or {}) for term in terms):
-            selected.append(_trimmed(document))
+        found = _decode(record.body)
+        if all(matches_label(term, found.metadata.labels or {}) for term in terms):
+            selected.append(found)
     return selected
 
 
-def _trimmed(document: JsonObject) -> JsonObject:
-    spec, status = document.get("spec") or {}, document.get("status") or {}
-    return {
-        "metadata": {name: value for name, value in document["metadata"].items() if name in _SHOWN},
-        "spec": {
-            "nodeName": spec.get("nodeName") or "",
-            "containers": [{"name": container["name"]} for container in spec.get("containers") or ()],
-        },
-        "status": {"containerStatuses": status.get("containerStatuses") or []},
-    }
-
-
-def _frame(document: JsonObject, usage: PodMetrics) -> JsonObject:
-    metadata = document["metadata"]
-    kept = {key: metadata[key] for key in _SHOWN if key in metadata}
-    return {"metadata": kept, "timestamp": rfc3339(usage.after.at_s), "window": f"{usage.window_s:.3f}s"}
-
-
-def _list(call: ApiCall, kind: str, items: list[JsonObject]) -> Response:
-    return _one(call, kind, {"metadata": {}, "items": items})
-
-
-def _one(call: ApiCall, kind: str, document: JsonObject) -> Response:
-    return Response(200, line({"kind": kind, "apiVersion": call.info.resource.group_version, **document}), True)
+def _frame(of: MeasuredObject, usage: PodMetrics) -> JsonObject:
+    metadata = msgspec.to_builtins(of.metadata)
+    return {"metadata": metadata, "timestamp": rfc3339(usage.after.at_s), "window": f"{usage.window_s:.3f}s"}

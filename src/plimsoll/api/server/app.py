@@ -34,6 +34,7 @@ from plimsoll.api.machinery.metrics import RequestMetrics
 from plimsoll.api.machinery.negotiate import YAML, MediaType, accepted_form
 from plimsoll.api.machinery.request_info import RequestInfo, parsed_query, request_info
 from plimsoll.api.machinery.rounds import ClientLostError, Pace, Rounds
+from plimsoll.api.machinery.selectors import Selection
 from plimsoll.api.machinery.status import (
     StatusError,
     internal_error,
@@ -67,6 +68,7 @@ log = logging.getLogger("plimsoll.api")
 
 _JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
 _SURPLUS_RETRY_S = 5
+_COLLECTION_VERBS = ("list", "watch", "deletecollection")
 _CLIENT_LOST = 499  # in metrics and the audit log, as nginx has it
 _NOT_FOUND = b"404 page not found\n"
 
@@ -245,28 +247,22 @@ class App:
             )
         request.is_counted = True
         await self.fairness.admit(user, info.verb)
-        try:
-            call = self._authorized_call(request, info)
-        except StatusError:
-            if not await became_newer(self.cluster):
-                raise
-            call = self._authorized_call(request, info)
+        call = await self._authorized_call(request, info)
         request.warnings = call.warnings
         streamer = self.options.streamers.get((info.resource.group, info.resource.plural, info.subresource))
         if streamer is not None:
             await check_connect(self.cluster, call)
             await streamer(self, call, scope, request.receive, request.send)
             return
-        is_list, has_views = info.verb in ("list", "watch", "deletecollection"), info.resource.verbs != ("create",)
+        is_list, has_views = info.verb in _COLLECTION_VERBS, info.resource.verbs != ("create",)
         form = accepted_form(request.header(b"accept"), is_list=is_list, has_views=has_views)
         if info.verb == "watch":
             async with self.fairness.watch(user):
                 seat = await self.fairness.take_seat(user, self._objects_read(info))
                 try:
-                    chosen = await read_selection(self.cluster, call)
                     if not info.option("resourceVersion"):
                         await make_consistent(self.cluster, call)
-                    watch = WatchStream(self.cluster, call, form, chosen, seat.leave)
+                    watch = WatchStream(self.cluster, call, form, seat.leave)
                     await self.stream(request, watch.lines(request.wire), info.resource.plural, _JSON_HEADERS)
                 finally:
                     seat.leave()
@@ -287,7 +283,7 @@ class App:
 
     def _objects_read(self, info: RequestInfo) -> int:
         """How many objects the request reads, at most: an estimate of its cost."""
-        if info.verb not in ("list", "watch", "deletecollection"):
+        if info.verb not in _COLLECTION_VERBS:
             return 1
         if not info.resource.storage:
             return LONG_OBJECTS + 1  # computed from others: the metrics of all pods
@@ -392,13 +388,28 @@ class App:
         request.info = info
         request.is_counted = True
         await self.fairness.admit(user, info.verb)
-        return self._authorized_call(request, info)
+        return await self._authorized_call(request, info)
 
-    def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
-        authorize(request.user, info, self.cluster)
+    async def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
+        """Raises 403, and 400 for selectors that cannot be read."""
+        user, chosen, unreadable = request.user, Selection(info.resource.storage), None
+        if info.query and info.verb in _COLLECTION_VERBS:
+            try:
+                chosen = await read_selection(self.cluster, info, user)
+            except StatusError as error:
+                unreadable = error
+        try:
+            authorize(user, info, chosen, self.cluster)
+        except StatusError:
+            if not await became_newer(self.cluster):
+                raise
+            authorize(user, info, chosen, self.cluster)
+        if unreadable is not None:
+            raise unreadable
         return ApiCall(
             info,
-            request.user,
+            user,
+            selection=chosen,
             content_type=request.header(b"content-type"),
             user_agent=request.header(b"user-agent"),
             warnings=[],

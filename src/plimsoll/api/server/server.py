@@ -11,7 +11,7 @@ import errno
 import logging
 import socket
 import ssl
-from collections import deque
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -19,6 +19,7 @@ import msgspec
 import uvicorn
 
 from plimsoll.api.server.app import App
+from plimsoll.api.server.callers import Callers
 from plimsoll.api.server.connection import KEEP_ALIVE_S, limited
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.listeners import listening_process
@@ -26,6 +27,7 @@ from plimsoll.linux.listeners import listening_process
 SHUTDOWN_S = 5
 SILENT = 1024  # connections that have sent nothing, and as many that wait for their handshake
 HANDSHAKES, HANDSHAKE_S = 64, 10.0
+_TOGETHER, _CROWD_PAUSE_S = 4, 0.005  # handshakes of one address, and how long its next one then waits
 _BACKLOG = 2048
 _ACCEPTED = 16  # at most, in one round of the event loop: less than a millisecond
 _ACCEPT_PAUSE_S = 0.1
@@ -56,10 +58,10 @@ class _Server(uvicorn.Server):
 
     asyncio accepts all waiting connections at once, begins TLS with each, and each may keep its memory for a minute
     without sending a byte. Here a connection costs a socket until its client has sent something. Then TLS begins, with
-    one connection in each round of the event loop, because a handshake takes a millisecond or two. If many are silent,
-    the oldest is closed, and so is the oldest of many handshakes: an honest client needs a moment for either, so under
-    attack the others go first. The newest and the oldest client are served in turns: behind a crowd a new one would
-    wait for all of them, and behind new ones an old one forever.
+    one connection in each round of the event loop (`callers`), because a handshake takes a millisecond, and two more
+    when the client's certificate arrives. While an address has several under way, its next one waits for their end, or
+    a moment: they may be far away. If many are silent, the oldest is closed, and so is the oldest of many handshakes:
+    an honest client needs a moment for either, so under attack the others go first.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
@@ -67,8 +69,10 @@ class _Server(uvicorn.Server):
         self.listening = asyncio.Event()
         self._accepting: asyncio.Task[None] | None = None
         self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # oldest first
-        self._speaking: deque[socket.socket] = deque()  # oldest first; they wait for their round
-        self._is_oldest_next = False
+        self._speaking = Callers()
+        self._next: asyncio.Handle | None = None  # the next handshake
+        self._crowd: asyncio.TimerHandle | None = None  # the next one of a crowd
+        self._under_way: Counter[str] = Counter()  # handshakes by address
         self._handshakes: dict[socket.socket, asyncio.Task[None]] = {}  # oldest first
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -88,7 +92,7 @@ class _Server(uvicorn.Server):
             self._drop_oldest_handshake()
         for connection in (*self._silent, *self._speaking):
             self._close(connection)
-        self._speaking.clear()
+        self._speaking = Callers()
         await super().shutdown(sockets)
 
     def _accepted_last(self, accepting: asyncio.Task[None]) -> None:
@@ -102,16 +106,17 @@ class _Server(uvicorn.Server):
         while True:
             try:
                 for _ in range(_ACCEPTED):
-                    self._await_speech((await loop.sock_accept(bound))[0])
+                    connection, address = await loop.sock_accept(bound)
+                    self._await_speech(connection, address[0])
             except OSError as error:  # out of descriptors, or the client is gone already
                 log.warning("cannot accept a connection: %s", error)
                 await asyncio.sleep(_ACCEPT_PAUSE_S)
             await asyncio.sleep(0)  # `sock_accept` does not wait where a connection is there
 
-    def _await_speech(self, connection: socket.socket) -> None:
+    def _await_speech(self, connection: socket.socket, address: str) -> None:
         loop = asyncio.get_running_loop()
         self._silent[connection] = loop.call_later(HANDSHAKE_S, self._close, connection)
-        loop.add_reader(connection, self._has_spoken, connection)
+        loop.add_reader(connection, self._has_spoken, connection, address)
         if len(self._silent) > SILENT:
             self._close(next(iter(self._silent)))
 
@@ -125,27 +130,48 @@ class _Server(uvicorn.Server):
         self._forget_silent(connection)
         connection.close()
 
-    def _has_spoken(self, connection: socket.socket) -> None:
+    def _has_spoken(self, connection: socket.socket, address: str) -> None:
         """It has sent something, or closed its end."""
         self._forget_silent(connection)
-        self._speaking.append(connection)
+        self._speaking.add(address, connection)
         if len(self._speaking) > SILENT:
-            self._speaking.popleft().close()
-        if len(self._speaking) == 1:
-            asyncio.get_running_loop().call_soon(self._begin_next)
+            self._speaking.take_surplus().close()
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Begin a handshake in the next round of the event loop."""
+        if self._next is None:
+            self._next = asyncio.get_running_loop().call_soon(self._begin_next)
 
     def _begin_next(self) -> None:
-        if not self._speaking:  # the server shuts down
-            return
-        loop = asyncio.get_running_loop()
-        connection = self._speaking.popleft() if self._is_oldest_next else self._speaking.pop()
-        self._is_oldest_next = not self._is_oldest_next
-        self._handshakes[connection] = task = loop.create_task(self._connect(connection))
-        task.add_done_callback(lambda _: self._handshakes.pop(connection, None))
+        self._next = None
+        taken = self._speaking.take([each for each, count in self._under_way.items() if count >= _TOGETHER])
+        if taken is not None:
+            self._begin(*taken)
+            self._schedule()
+        elif self._speaking and self._crowd is None:
+            self._crowd = asyncio.get_running_loop().call_later(_CROWD_PAUSE_S, self._begin_of_crowd)
+
+    def _begin_of_crowd(self) -> None:
+        self._crowd = None
+        taken = self._speaking.take()
+        if taken is not None:
+            self._begin(*taken)
+        self._schedule()
+
+    def _begin(self, address: str, connection: socket.socket) -> None:
+        self._under_way[address] += 1
+        self._handshakes[connection] = task = asyncio.get_running_loop().create_task(self._connect(connection))
+        task.add_done_callback(lambda _: self._end_handshake(address, connection))
         if len(self._handshakes) > HANDSHAKES:
             self._drop_oldest_handshake()
-        if self._speaking:
-            loop.call_soon(self._begin_next)
+
+    def _end_handshake(self, address: str, connection: socket.socket) -> None:
+        self._handshakes.pop(connection, None)
+        self._under_way[address] -= 1
+        if not self._under_way[address]:
+            del self._under_way[address]
+        self._schedule()
 
     def _drop_oldest_handshake(self) -> None:
         """By an end of the stream, at which asyncio closes its transport and then the socket.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from plimsoll.cli import console
 from plimsoll.cli.client import PodName, cluster_options
 from plimsoll.rules.profile import RELEASES
+
+if TYPE_CHECKING:
+    from plimsoll.attach.service import Mode
 
 MODES = ("observe", "canary", "enforce")
 NODE_FORM = "of the node form"
@@ -49,7 +52,7 @@ NODE_FORM = "of the node form"
 @console.option("--profile", type=console.Choice(RELEASES), help="The kubelet's release. [default: that of the Node]")
 @console.option("-o", "--output", type=console.Choice(["table", "json"]), default="table")
 @cluster_options
-def attach(pod: str | None, mode: str | None, status: bool, **options: Any) -> int:
+def attach(pod: str | None, mode: Mode | None, status: bool, **options: Any) -> int:
     """Attach to the process of a container (POD), or attach Plimsoll to this node (--mode).
 
     With POD, as kubectl attach: the output of the container's process from now on and, with -i, its input.
@@ -97,7 +100,7 @@ def attach(pod: str | None, mode: str | None, status: bool, **options: Any) -> i
 _POD_OPTIONS = ("container", "with_input", "tty", "kubeconfig", "context", "namespace")
 
 
-def _check(mode: str, options: dict[str, Any]) -> None:
+def _check(mode: Mode, options: dict[str, Any]) -> None:
     if options["container"] or options["with_input"] or options["tty"]:
         raise console.UsageError("-c, -i and -t are about a pod: they need POD")
     if options["once"] and mode != "observe":

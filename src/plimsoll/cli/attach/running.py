@@ -6,13 +6,14 @@ import asyncio
 import logging
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from plimsoll.aio import cancel_all
+from plimsoll.attach.detach import restored
 from plimsoll.attach.journal import AttachJournal
 from plimsoll.attach.pods import PodBook, follow_api, follow_files, follow_socket
 from plimsoll.attach.policy_file import PolicyFile
@@ -39,12 +40,10 @@ from plimsoll.rules.audit.view import NodeView
 from plimsoll.rules.model.objects import Node
 from plimsoll.rules.node.node_config import NodeConfig
 from plimsoll.rules.profile import OWN_BUILD
-from plimsoll.runtime.nri import messages as nri
-from plimsoll.runtime.nri.plugin import SOCKET, NriError, NriSession
+from plimsoll.runtime.nri.plugin import SOCKET, NriSession
 
 NAME = "plimsoll"
 ONCE_S = 10.0
-DETACH_NRI_S = 5.0
 
 log = logging.getLogger(__name__)
 
@@ -58,19 +57,15 @@ class _Source(msgspec.Struct):
     transport: HttpTransport | None = None
 
 
-def run_service(mode: str, options: Mapping[str, Any]) -> int:
+def run_service(mode: Mode, options: Mapping[str, Any]) -> int:
     log_to_stderr()
     try:
-        return asyncio.run(_serve(_mode(mode), options))
+        return asyncio.run(_serve(mode, options))
     except ExceptionGroup as group:
         errors = group.subgroup(PlimsollError)
         if errors is None or group.split(PlimsollError)[1] is not None:
             raise
         raise next(_leaves(errors)) from None
-
-
-def _mode(text: str) -> Mode:
-    return "observe" if text == "observe" else "canary" if text == "canary" else "enforce"
 
 
 def _leaves(group: BaseExceptionGroup[Any]) -> Any:
@@ -260,76 +255,11 @@ async def _detach(options: Mapping[str, Any]) -> tuple[list[Restored], str]:
     if not journal.directory.exists():
         return [], f"{journal.directory} does not exist: attach has not run since this machine was started"
     journal.open(_boot_id())
-    entries = list(journal.entries.values())
-    driver = open_driver("systemd" if any(".slice" in entry.path for entry in entries) else "cgroupfs")
-    writer = AttachWriter(driver, journal, this_machine().page_size)
+    driver = open_driver("systemd" if any(".slice" in each.path for each in journal.entries.values()) else "cgroupfs")
+    socket = Path(options["nri_socket"] or SOCKET)
     try:
-        if options["dry_run"]:
-            return [Restored(each.path, each.file, each.before, writer.outcome(each)) for each in entries], ""
-        if not any(entry.container_id for entry in entries):
-            return await writer.restore(entries), ""
-        return await _with_runtime(writer, Path(options["nri_socket"] or SOCKET), lambda: writer.restore(entries))
+        return await restored(journal, driver, this_machine().page_size, socket, dry_run=options["dry_run"])
     finally:
         journal.close()
         if isinstance(driver, SystemdCgroups):
             await driver.close()
-
-
-class SilentPlugin:
-    """A plugin that adjusts nothing: it is there to ask the runtime for updates."""
-
-    def __init__(self) -> None:
-        self.version = (0, 0)
-        self.runtime = ""
-
-    def configured(self, runtime: str, version: str) -> None:
-        from plimsoll.attach.plugin import release_of
-
-        self.runtime, self.version = runtime, release_of(version)
-
-    def synchronized(self, pods: Any, containers: Any) -> None:
-        """Nothing to do."""
-
-    async def created(self, pod: nri.PodSandbox, container: nri.Container) -> None:
-        return None
-
-    async def updated(self, pod: nri.PodSandbox, container: nri.Container, resources: nri.LinuxResources) -> None:
-        return None
-
-    def changed(self, event: int, pod: nri.PodSandbox | None, container: nri.Container | None) -> None:
-        """Nothing to do."""
-
-    def answered(self, method: str, seconds: float, late: bool) -> None:
-        """Nothing to do."""
-
-
-async def _with_runtime(writer: AttachWriter, socket: Path, work: Callable[[], Any]) -> tuple[list[Restored], str]:
-    """Do the work while the runtime is connected, if it can be."""
-    from plimsoll.attach.plugin import updates_unified
-
-    plugin = SilentPlugin()
-    session = NriSession(socket, f"{NAME}-detach", "96", plugin)
-    connecting = asyncio.create_task(session.once())
-    ready = asyncio.create_task(session.ready(DETACH_NRI_S))
-    await asyncio.wait({connecting, ready}, return_when=asyncio.FIRST_COMPLETED)
-    problem = ""
-    if session.connected:
-        writer.session = session
-        writer.runtime_updates_unified = updates_unified(plugin.runtime, plugin.version)
-    if not writer.runtime_updates_unified:
-        why = "it does not apply `unified` on updates" if session.connected else _why(connecting)
-        problem = (
-            f"the container runtime still has the values of attach in its record of running containers ({why}): "
-            "it writes them again when the kubelet resizes one of them"
-        )
-    try:
-        return await work(), problem
-    finally:
-        for task in (connecting, ready):
-            task.cancel()
-        await asyncio.gather(connecting, ready, return_exceptions=True)
-
-
-def _why(connecting: asyncio.Task[None]) -> str:
-    error = connecting.exception() if connecting.done() and not connecting.cancelled() else None
-    return str(error) if isinstance(error, NriError | OSError | PlimsollError) else "it does not answer"

@@ -46,8 +46,8 @@ authentication.TokenRequest v1.TokenRequest | Asks for a token of a service acco
   spec 2 authentication.TokenRequestSpec! required | Which token.
   status 3 authentication.TokenRequestStatus! | The token.
 authentication.TokenRequestSpec v1.TokenRequestSpec | Which token.
-  audiences 1 []string! required | Who shall accept it; empty means the API server.
-  expirationSeconds 4 int64* | How long it shall last.
+  audiences 1 []string! required | Who should accept it; empty means the API server.
+  expirationSeconds 4 int64* | How long it should last.
   boundObjectRef 3 authentication.BoundObjectReference | The token is valid as long as this object exists.
 authentication.BoundObjectReference v1.BoundObjectReference | An object that a token depends on.
   kind 1 string | Pod, Secret or Node.
@@ -156,8 +156,8 @@ certificates.CertificateSigningRequest v1.CertificateSigningRequest | Asks for a
   status 3 certificates.CertificateSigningRequestStatus! | The answer.
 certificates.CertificateSigningRequestSpec v1.CertificateSigningRequestSpec | What is requested, and by whom.
   request 1 bytes! required | The request itself, PKCS#10 in PEM.
-  signerName 7 string! required | Who shall sign it.
-  expirationSeconds 8 int32* | How long the certificate shall last.
+  signerName 7 string! required | Who should sign it.
+  expirationSeconds 8 int32* | How long the certificate should last.
   usages 5 []string/v1.KeyUsage | What the key is for.
   username 2 string | Who asks; written by the server.
   uid 3 string | Identity of who asks; written by the server.

@@ -8,9 +8,9 @@ reclaim and a write to a limit leave both as they are. The files of limits are s
 from __future__ import annotations
 
 import errno
-import resource
 from collections.abc import Iterable, Mapping
 
+from plimsoll.cgroups.stats.readers import OpenReaders
 from plimsoll.cgroups.stats.usage import CgroupOpener
 from plimsoll.codec.kernel.files import cpu_max, flat_keyed, number_or_max, pressure
 from plimsoll.codec.live_page import COLUMN, COLUMNS, NONE
@@ -175,42 +175,16 @@ def _amount(value: int | None) -> int:
     return NONE if value is None else value
 
 
-class CgroupReaders:
-    """One reader per cgroup. Without enough file descriptors, files are opened for each reading."""
+class CgroupReaders(OpenReaders[CgroupReader]):
+    """Of the cgroups that the dashboard shows."""
 
     def __init__(self, files: CgroupOpener | None) -> None:
+        super().__init__(1 / 3, _FDS_PER_CGROUP)
         self._files = files
-        self._open: dict[str, CgroupReader] = {}
-        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 3 // _FDS_PER_CGROUP
 
     def read(self, path: str, now_s: float) -> list[int] | None:
         """None where there is no such cgroup."""
-        if self._files is None or not path:
+        files = self._files
+        if files is None or not path:
             return None
-        try:
-            reader = self._open.get(path)
-            if reader is not None:
-                return reader.read(now_s)
-            reader = CgroupReader(self._files, path)
-            if len(self._open) < self._most:
-                self._open[path] = reader
-                return reader.read(now_s)
-            try:
-                return reader.read(now_s)
-            finally:
-                reader.close()
-        except CgroupGoneError:
-            self._drop(path)
-            return None
-
-    def keep_only(self, paths: Iterable[str]) -> None:
-        for path in self._open.keys() - set(paths):
-            self._drop(path)
-
-    def close(self) -> None:
-        self.keep_only(())
-
-    def _drop(self, path: str) -> None:
-        reader = self._open.pop(path, None)
-        if reader is not None:
-            reader.close()
+        return self.reading(path, lambda: CgroupReader(files, path), lambda reader: reader.read(now_s))

@@ -48,7 +48,7 @@ Observations = dict[str, Observation]
 
 
 class UsageThreshold(NamedTuple):
-    """A usage of a cgroup at which the kernel shall notify."""
+    """A usage of a cgroup at which the kernel should notify."""
 
     path: str
     usage_bytes: int

@@ -132,7 +132,7 @@ class PodCgroups:
         self._sized.discard(uid)
 
     def settled(self, uids: Iterable[str]) -> set[str]:
-        """Those whose cgroups have the size that they shall have: no start, resize or removal is under way."""
+        """Those whose cgroups have the size that they should have: no start, resize or removal is under way."""
         return {uid for uid in uids if uid in self._sized and uid not in self._queue}
 
     def sized_pod(self, uid: str) -> Pod | None:

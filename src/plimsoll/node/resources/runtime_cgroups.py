@@ -225,7 +225,7 @@ class RuntimeCgroups:
         *,
         unlimited: bool = False,
     ) -> None:
-        """`unlimited`: limits that the container shall not have are removed, whatever it had `before`."""
+        """`unlimited`: limits that the container should not have are removed, whatever it had `before`."""
         desired = self.with_lift(pod, container_id, self.cri_resources(pod, name, resources))
         had = None if before is None else self.with_lift(pod, container_id, self.cri_resources(pod, name, before))
         update = desired if had is None else cleared(with_every_limit(had) if unlimited else had, desired)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
+from plimsoll.cgroups.stats.readers import OpenReaders
 from plimsoll.cgroups.stats.usage import (
     CgroupOpener,
     CgroupUsage,
@@ -27,9 +27,7 @@ from plimsoll.cgroups.stats.usage import (
     Part,
     Pids,
     UsageReader,
-    usage,
 )
-from plimsoll.linux.cgroup_files import CgroupGoneError
 from plimsoll.linux.machine import meminfo_bytes
 from plimsoll.node.stats.disk_usage import MAX_AGE_S, DiskUsage, FileSystem, UsageRequest, WritableLayers, file_system
 from plimsoll.node.stats.process_usage import PROC, process_numbers, process_usage
@@ -284,13 +282,10 @@ class Stats:
         return Measured(current, None if counted is None else self._rates.nanocores(key, self._clock(), counted))
 
 
-class _Readers:
-    """One open reader per cgroup, within the limit of open files; beyond it files are opened for each read."""
-
+class _Readers(OpenReaders[UsageReader]):
     def __init__(self, files: CgroupOpener | None) -> None:
+        super().__init__(1 / 2, _FDS_PER_READER)
         self._files = files
-        self._open: dict[str, UsageReader] = {}
-        self._most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 // _FDS_PER_READER
 
     @property
     def real(self) -> bool:
@@ -298,27 +293,10 @@ class _Readers:
 
     def read(self, path: str, parts: Iterable[Part]) -> CgroupUsage | None:
         """None where there is no such cgroup."""
-        if not path or self._files is None:
+        files = self._files
+        if files is None or not path:
             return None
-        try:
-            reader = self._open.get(path)
-            if reader is None:
-                if len(self._open) >= self._most:
-                    return usage(self._files, path, parts)
-                reader = self._open[path] = UsageReader(self._files, path, parts)
-            return reader.read()
-        except CgroupGoneError:
-            self._drop(path)
-            return None
-
-    def keep_only(self, paths: Iterable[str]) -> None:
-        for path in self._open.keys() - set(paths):
-            self._drop(path)
-
-    def _drop(self, path: str) -> None:
-        reader = self._open.pop(path, None)
-        if reader is not None:
-            reader.close()
+        return self.reading(path, lambda: UsageReader(files, path, parts), UsageReader.read)
 
 
 class _Rates:

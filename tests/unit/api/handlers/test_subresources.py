@@ -102,6 +102,30 @@ async def test_eviction_of_an_unbound_pod_is_at_once(tmp_path: Path) -> None:
         assert (await evict(ask)).code == 404
 
 
+@pytest.mark.parametrize(("release", "named"), [("1.36", False), ("1.37", True)])
+async def test_a_budget_with_too_many_evictions_forbids_the_next(tmp_path: Path, release: str, named: bool) -> None:
+    async with api(tmp_path, profile=release) as ask:
+        sent = pod(nodeName="n1")
+        sent["metadata"]["labels"] = {"a": "b"}
+        await ask.ok("POST", PODS, sent)
+        ready = [{"type": "Ready", "status": "True"}]
+        await ask.ok("PATCH", f"{DEMO}/status", {"status": {"phase": "Running", "conditions": ready}}, MERGE)
+        spec = {"minAvailable": 0, "selector": {"matchLabels": {"a": "b"}}}
+        await ask.ok("POST", BUDGETS, {"metadata": {"name": "pdb"}, "spec": spec})
+        pending = {f"p{number}": "2026-01-01T00:00:00Z" for number in range(2001)}
+        counts = {"disruptionsAllowed": 1, "currentHealthy": 1, "desiredHealthy": 0, "expectedPods": 1}
+        status = {"observedGeneration": 1, "disruptedPods": pending, **counts}
+        await ask.ok("PATCH", f"{BUDGETS}/pdb/status", {"status": status}, MERGE)
+        said = await evict(ask)
+        assert (said.code, said.json["reason"]) == (403, "Forbidden")
+        assert said.message == (
+            'poddisruptionbudget.policy "pdb" is forbidden: DisruptedPods map too big - too many evictions not confirmed '
+            "by PDB controller"
+        )
+        causes = said.json["details"].get("causes", ())
+        assert [each["reason"] for each in causes] == ["DisruptionBudget"] * named
+
+
 async def test_budgets_protect(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
         sent = pod(nodeName="n1")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from plimsoll.api.machinery.kinds import ApiResource, resource_at
-from plimsoll.api.machinery.selectors import selection
+from plimsoll.api.machinery.selectors import FieldTerm, field_tests, selection
 from plimsoll.api.machinery.status import StatusError
 
 
@@ -151,3 +151,14 @@ def test_any_text_is_a_selector_or_a_400(labels: str, fields: str) -> None:
         holds(labels, fields)
     except StatusError as refusal:
         assert refusal.code == 400
+
+
+TERMS = st.lists(st.builds(FieldTerm, st.sampled_from(["a", "b"]), st.sampled_from(["x", "y", ""]), st.booleans()))
+
+
+@given(TERMS, st.fixed_dictionaries({"a": st.sampled_from(["x", "y", "z", ""]), "b": st.sampled_from(["x", ""])}))
+def test_terms_about_one_field_are_one_test(terms: list[FieldTerm], texts: dict[str, str]) -> None:
+    expected = all((texts[term.field] == term.value) == term.is_equal for term in terms)
+    tests = field_tests(terms)
+    assert all(test.matches(texts[test.field]) for test in tests) == expected
+    assert len(tests) == len({term.field for term in terms})
