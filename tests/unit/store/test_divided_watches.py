@@ -193,3 +193,38 @@ async def test_a_change_at_the_end_of_a_wait_is_not_lost(order: str, pushes: boo
     async with asyncio.timeout(10):
         found = taken or await watch.changes()
     assert [change.version for change in found] == [2]
+
+
+def _value_of(state: bytes) -> str:
+    value: str = json.loads(state)["value"]
+    return value
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["", *VALUES, None])), max_size=40), st.booleans())
+def test_a_part_has_the_records_with_its_value(steps: list[tuple[int, str | None]], is_replaced: bool) -> None:
+    cache = WatchCache((), (), History(), version=1, oldest=1)
+    cache.divide("/pods/", values_of, _value_of)
+    for number, value in steps:
+        key, version = f"/pods/{'ab'[number % 2]}/p{number}", cache.version + 1
+        before = cache.get(key)
+        if value is not None:
+            made = body(version, value)
+            old = None if before is None else before.body
+            change = Change(version, "ADDED" if before is None else "MODIFIED", key, made, old, 0, version)
+        elif before is None:
+            continue
+        else:
+            change = Change(version, "DELETED", key, before.body, before.body, before.version, before.created)
+        cache.apply([change], version)
+    if is_replaced:
+        cache.replace(cache.list("")[1], cache.version + 1)
+    for prefix in ("/pods/", "/pods/a/"):
+        for value in VALUES:
+            expected = [record for record in cache.list(prefix)[1] if _value_of(record.body) == value]
+            assert cache.list_part(prefix, value) == (cache.version, expected)
+
+
+def test_a_resource_that_is_not_divided_is_listed_whole() -> None:
+    cache = WatchCache((), (), History(), version=1, oldest=1)
+    cache.apply([Change(2, "ADDED", "/pods/a/p", body(2, "a"), None, 0, 2)], 2)
+    assert [record.key for record in cache.list_part("/pods/", "b")[1]] == ["/pods/a/p"]

@@ -84,14 +84,10 @@ def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Contr
     has set may have no time; then it counts from the moment when it was seen here.
     """
     seen: dict[str, float] = {}  # uid of a pod that may stay for a while → since when
-    pods_of: dict[str, set[str]] = {}  # by node: the keys of its pods, and of some that are gone
 
-    def of_pod(key: str, body: bytes) -> Iterable[str]:
+    def of_pod(_: str, body: bytes) -> Iterable[str]:
         name = _PLACED.decode(body).spec.node_name if b'"nodeName":' in body else ""
-        if not name:
-            return ()
-        pods_of.setdefault(name, set()).add(key)
-        return (f"/nodes//{name}",)
+        return (f"/nodes//{name}",) if name else ()
 
     async def reconcile(key: str) -> float | None:
         document = context.document(key)
@@ -122,17 +118,8 @@ def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Contr
         return min(waits, default=None)
 
     async def placed(node: str) -> list[Pod]:
-        """A node has few pods, the cluster many: each of them may have brought us here."""
-        found, keys = [], pods_of.get(node, set())
-        async for key in in_slices(sorted(keys)):
-            record = context.store.get(key)
-            if record is not None and _PLACED.decode(record.body).spec.node_name == node:
-                found.append(pod_from_json(record.body))
-            else:
-                keys.discard(key)
-        if not keys:
-            pods_of.pop(node, None)
-        return found
+        records = in_slices(context.store.list_part("/pods/", node)[1])
+        return [pod_from_json(each.body) async for each in records if _PLACED.decode(each.body).spec.node_name == node]
 
     async def evict(pod: Pod, now_s: float) -> None:
         name, namespace, uid = pod.metadata.name, pod.metadata.namespace, pod.metadata.uid

@@ -15,7 +15,7 @@ from functools import partial
 
 import msgspec
 
-from plimsoll.api.handlers.list import candidates, parse_version
+from plimsoll.api.handlers.list import DIVIDED_BY, candidates, parse_version
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, prefix
 from plimsoll.api.machinery.encoding import encoded
@@ -35,13 +35,6 @@ BOOKMARK_EVERY_S = 60.0
 LAST_BOOKMARK_S = 2.0  # before the end
 SHORTEST_S, LONGEST_S = 1800, 3600  # of a watch that names no timeout
 _PIECE_BYTES = 32 * 1024
-# By which field most watches of a resource select: a node watches its own pods, and what these refer to.
-DIVIDED_BY = {
-    "pods": "spec.nodeName",
-    "nodes": "metadata.name",
-    "secrets": "metadata.name",
-    "configmaps": "metadata.name",
-}
 
 
 class _Shared(msgspec.Struct):
@@ -227,15 +220,22 @@ def _pieces(lines: Iterable[bytes], pace: Pace) -> Iterator[bytes]:
 def divide_watches(cluster: Cluster) -> None:
     """A fleet has thousands of watches that select by one of these fields: a change is offered to the few it concerns.
 
-    kube-apiserver has the same indexes.
+    kube-apiserver has the same indexes. Lists by name need none.
     """
     for storage, field in DIVIDED_BY.items():
-        values_of = _name_of if field == "metadata.name" else partial(_values_of, storage, field)
-        cluster.store.divide(prefix(stored_resource(storage), ""), values_of)
+        where = prefix(stored_resource(storage), "")
+        if field == "metadata.name":
+            cluster.store.divide(where, _name_of)
+        else:
+            cluster.store.divide(where, partial(_values_of, storage, field), partial(_value_of, storage, field))
 
 
 def _name_of(change: Change) -> tuple[str]:
     return (change.key.rpartition("/")[2],)
+
+
+def _value_of(storage: str, field: str, body: bytes) -> str:
+    return field_text(selectable(storage, body), field)
 
 
 def _values_of(storage: str, field: str, change: Change) -> set[str]:
