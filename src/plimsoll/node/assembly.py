@@ -284,9 +284,9 @@ class NodeProcess:
             self._event("Warning", "LimitsNotEnforced", UNENFORCED)
         else:
             self._event("Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods")
-        for note in self._live.notes if self._live.setting.policy.io is not None else ():
-            if note.startswith("ioControl"):
-                self._event("Warning", "IOWeightsNotEnforced", note)
+        io = self._live.setting.policy.io
+        for problem in io.unweighted if io is not None else ():
+            self._event("Warning", "IOWeightsNotEnforced", problem)
         for reason, sentence in runtime_warnings(self._runtime) if isinstance(self._runtime, ProcessRuntime) else ():
             log.warning("%s", sentence)
             self._event("Warning", reason, sentence)

@@ -17,12 +17,11 @@ from pathlib import Path
 import msgspec
 
 from plimsoll.api.admission.hooks import check_connect
-from plimsoll.api.auth.authorizer import authorize
 from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPages, send_page
 from plimsoll.api.handlers.dispatch import Handler, Route
-from plimsoll.api.handlers.list import make_consistent, read_selection
+from plimsoll.api.handlers.list import make_consistent
 from plimsoll.api.handlers.watch import WatchStream, divide_watches
 from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
@@ -34,7 +33,6 @@ from plimsoll.api.machinery.metrics import RequestMetrics
 from plimsoll.api.machinery.negotiate import YAML, MediaType, accepted_form
 from plimsoll.api.machinery.request_info import RequestInfo, parsed_query, request_info
 from plimsoll.api.machinery.rounds import ClientLostError, Pace, Rounds
-from plimsoll.api.machinery.selectors import Selection
 from plimsoll.api.machinery.status import (
     StatusError,
     internal_error,
@@ -44,6 +42,7 @@ from plimsoll.api.machinery.status import (
     unauthorized,
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
+from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
@@ -68,7 +67,6 @@ log = logging.getLogger("plimsoll.api")
 
 _JSON_HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
 _SURPLUS_RETRY_S = 5
-_COLLECTION_VERBS = ("list", "watch", "deletecollection")
 _CLIENT_LOST = 499  # in metrics and the audit log, as nginx has it
 _NOT_FOUND = b"404 page not found\n"
 
@@ -254,7 +252,7 @@ class App:
             await check_connect(self.cluster, call)
             await streamer(self, call, scope, request.receive, request.send)
             return
-        is_list, has_views = info.verb in _COLLECTION_VERBS, info.resource.verbs != ("create",)
+        is_list, has_views = info.verb in COLLECTION_VERBS, info.resource.verbs != ("create",)
         form = accepted_form(request.header(b"accept"), is_list=is_list, has_views=has_views)
         if info.verb == "watch":
             async with self.fairness.watch(user):
@@ -283,7 +281,7 @@ class App:
 
     def _objects_read(self, info: RequestInfo) -> int:
         """How many objects the request reads, at most: an estimate of its cost."""
-        if info.verb not in _COLLECTION_VERBS:
+        if info.verb not in COLLECTION_VERBS:
             return 1
         if not info.resource.storage:
             return LONG_OBJECTS + 1  # computed from others: the metrics of all pods
@@ -391,25 +389,10 @@ class App:
         return await self._authorized_call(request, info)
 
     async def _authorized_call(self, request: Exchange, info: RequestInfo) -> ApiCall:
-        """Raises 403, and 400 for selectors that cannot be read."""
-        user, chosen, unreadable = request.user, Selection(info.resource.storage), None
-        if info.query and info.verb in _COLLECTION_VERBS:
-            try:
-                chosen = await read_selection(self.cluster, info, user)
-            except StatusError as error:
-                unreadable = error
-        try:
-            authorize(user, info, chosen, self.cluster)
-        except StatusError:
-            if not await became_newer(self.cluster):
-                raise
-            authorize(user, info, chosen, self.cluster)
-        if unreadable is not None:
-            raise unreadable
         return ApiCall(
             info,
-            user,
-            selection=chosen,
+            request.user,
+            selection=await authorized_selection(self.cluster, info, request.user),
             content_type=request.header(b"content-type"),
             user_agent=request.header(b"user-agent"),
             warnings=[],

@@ -54,7 +54,12 @@ def on_this_machine(setting: NodeConfig, driver: CgroupDriver, *, by_runtime: bo
     notes += [_no_weights(device, driver) for device in devices if not _weighs(device, driver)]
     by_systemd = driver.version == 2 and bool(has_bfq) and setting.driver == "systemd"
     policy = msgspec.structs.replace(
-        policy, devices=devices, weight_files=tuple(files), no_limits=without, bfq_by_systemd=by_systemd
+        policy,
+        devices=devices,
+        weight_files=tuple(files),
+        no_limits=without,
+        bfq_by_systemd=by_systemd,
+        unweighted=tuple(notes),
     )
     return msgspec.structs.replace(setting, policy=msgspec.structs.replace(setting.policy, io=policy)), notes
 

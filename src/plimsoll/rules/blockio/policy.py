@@ -79,6 +79,7 @@ class IoPolicy(msgspec.Struct, frozen=True):
     weight_files: tuple[str, ...] = ("io.weight",)
     no_limits: str = ""
     bfq_by_systemd: bool = False
+    unweighted: tuple[str, ...] = ()  # why weights have no effect on some devices
 
     @property
     def paths(self) -> tuple[str, ...]:

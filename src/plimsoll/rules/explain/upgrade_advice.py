@@ -26,7 +26,7 @@ ADVICE = {
     "memoryThrottlingFactor": "set it where throttling is wanted: without it no memory.high is written",
     "memoryReservationPolicy": "set TieredReservation if requests should protect memory",
     "evictionHard": "set evictionHard in full to keep the old thresholds",
-    "memory_min_from_requests": "set memoryReservationPolicy: TieredReservation if requests should still protect memory",
+    "memory_min_from_requests": "set memoryReservationPolicy: TieredReservation to protect requested memory",
     "memory_high_without_request": "give these containers a memory request and limit if they should not be throttled",
     "memory_high_of_pod": "check pods with spec.resources: the pod has one memory.high for all containers",
     "memory_high_reset": "nothing; max is the kernel's own default, and clears what an earlier kubelet left",
