@@ -150,8 +150,8 @@ def measure() -> None:
     ):
         if other in rates:
             ratio = medians[one, concurrency] / medians[other, concurrency]
-            told = "" if goal is None else f" ≥ {goal:g}: {'ok' if ratio >= goal else 'MISSED'}"
-            print(f"{one} / {other} at {concurrency}: {ratio:.2f}{told}", flush=True)
+            shown = "" if goal is None else f" ≥ {goal:g}: {'ok' if ratio >= goal else 'MISSED'}"
+            print(f"{one} / {other} at {concurrency}: {ratio:.2f}{shown}", flush=True)
 
 
 if __name__ == "__main__":

@@ -62,7 +62,7 @@ class Steps:
         until(lambda: not two("get", "pods", "-l", LABEL, "-o", "name").lines)
 
     def _without_a_server(self) -> None:
-        """The node talks to the first server; whoever led, the first one does now."""
+        """The node talks to the first server; it leads now, if it did not before."""
         one = self._kubectl[SERVERS[0]]
         self._cluster.servers[SERVERS[1]].kill()
         gone = one("get", "pods", "-l", LABEL, "-o", "name").lines[0]

@@ -105,7 +105,7 @@ class Move:
         return asyncio.run(one())
 
     def fill(self, count: int) -> None:
-        """Pods that nobody schedules, so that nothing changes them."""
+        """Pods that no scheduler binds, so that nothing changes them."""
         container = {"name": "c", "image": "busybox", "resources": {"requests": {"cpu": "10m", "memory": "1Mi"}}}
         spec = {"schedulerName": "none", "containers": [container]}
         bodies = iter([json.dumps({"metadata": {"name": f"s{each}"}, "spec": spec}).encode() for each in range(count)])

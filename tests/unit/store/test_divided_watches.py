@@ -73,7 +73,7 @@ class Reader:
             self._take(changes)
 
 
-async def _turns(count: int = 5) -> None:
+async def _rounds(count: int = 5) -> None:
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -84,10 +84,10 @@ async def test_a_change_reaches_only_the_watches_of_its_values(pushes: bool) -> 
     readers = [Reader(feed.cache.watch("/pods/", 1, value), value, pushes=pushes) for value in VALUES]
     for reader in readers:
         reader.start()
-    await _turns()
+    await _rounds()
     feed.apply([("a", "b")])
     feed.apply([("b", "b")])
-    await _turns()
+    await _rounds()
     assert [reader.seen for reader in readers] == [[2], [2, 3], []]
     assert readers[2].calls == 0  # it was not even asked
     for reader in readers:
@@ -103,7 +103,7 @@ async def test_a_watch_does_not_expire_while_it_waits() -> None:
             await watch.changes()
     for is_timed_out in (False, True):
         waiting = asyncio.create_task(watch.changes())
-        await _turns()
+        await _rounds()
         for _ in range(100):
             feed.apply([("b", "b")])
         if is_timed_out:  # as for a bookmark
@@ -111,7 +111,7 @@ async def test_a_watch_does_not_expire_while_it_waits() -> None:
             await asyncio.gather(waiting, return_exceptions=True)
             assert watch.version == feed.cache.version
             waiting = asyncio.create_task(watch.changes())
-            await _turns()
+            await _rounds()
         feed.apply([("b", "a")])
         assert [change.version for change in await waiting] == [feed.cache.version]
 
@@ -120,7 +120,7 @@ async def test_a_watch_expires_when_the_history_is_lost() -> None:
     feed = Feed()
     watch = feed.cache.watch("/pods/", 1, "a")
     waiting = asyncio.create_task(watch.changes())
-    await _turns()
+    await _rounds()
     feed.cache.replace((), 100)
     with pytest.raises(ExpiredError):
         await waiting
@@ -130,7 +130,7 @@ async def test_a_watch_expires_when_the_history_is_lost() -> None:
     st.lists(
         st.one_of(
             st.lists(st.tuples(st.sampled_from(VALUES), st.sampled_from(VALUES)), min_size=1, max_size=3),
-            st.sampled_from(["cancel", "again", "turn"]),
+            st.sampled_from(["cancel", "again", "round"]),
         ),
         max_size=60,
     )
@@ -153,7 +153,7 @@ def test_each_watch_sees_all_that_concerns_it(steps: list[Batch | str]) -> None:
             elif step == "cancel":
                 for reader in readers:
                     reader.cancel()
-            elif step == "turn":
+            elif step == "round":
                 await asyncio.sleep(0)
             else:
                 assert not isinstance(step, str)
@@ -161,7 +161,7 @@ def test_each_watch_sees_all_that_concerns_it(steps: list[Batch | str]) -> None:
         for reader in readers:
             await reader.stop()
             reader.start()
-        await _turns()
+        await _rounds()
         for reader in readers:
             expected = [change.version for change in feed.changes if reader.value in values_of(change)]
             assert reader.seen == expected
@@ -182,14 +182,14 @@ async def test_a_change_at_the_end_of_a_wait_is_not_lost(order: str, pushes: boo
         return True
 
     waiting = asyncio.create_task(watch.changes(push if pushes else None))
-    await _turns()
+    await _rounds()
     for step in order.split(", "):
         if step == "change":
             feed.apply([("b", "a")])
         else:
             waiting.cancel()
     await asyncio.gather(waiting, return_exceptions=True)
-    await _turns()
+    await _rounds()
     async with asyncio.timeout(10):
         found = taken or await watch.changes()
     assert [change.version for change in found] == [2]
