@@ -40,18 +40,25 @@ class FieldError(msgspec.Struct, frozen=True):
     type: ErrorType
     field: str
     detail: str = ""
-    value: str | int | None = None
+    value: str | int | Sequence[str] | None = None  # bool and lists are shown as in JSON
 
     def message(self) -> str:
         """The sentence without the path, as in `details.causes[].message`."""
         words = _WORDS[self.type]
         if self.type not in _WITHOUT_VALUE and self.value is not None:
-            shown = _quoted(self.value) if isinstance(self.value, str) else str(self.value)
-            words = f"{words}: {shown}"
+            words = f"{words}: {_shown(self.value)}"
         return f"{words}: {self.detail}" if self.detail else words
 
     def __str__(self) -> str:
         return f"{self.field}: {self.message()}"
+
+
+def _shown(value: str | int | Sequence[str]) -> str:
+    if isinstance(value, str):
+        return _quoted(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int) else f"[{','.join(map(_quoted, value))}]"
 
 
 def _quoted(text: str) -> str:

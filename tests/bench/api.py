@@ -11,16 +11,16 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1]))
 
+from tests.bench.api_client import CommandLine  # noqa: E402
+from tests.bench.api_writes import measure as measure_writes  # noqa: E402
 from tests.e2e.api_process import ApiProcess  # noqa: E402
 
 REFERENCE_US = 8.0
@@ -49,23 +49,6 @@ DELIVERY_GOAL_MS = 18.0
 RSS_GOAL_MB = 160
 
 
-class Client:
-    def __init__(self, server: ApiProcess) -> None:
-        command = [sys.executable, str(HERE / "api_client.py"), server.url, str(server.kubeconfig)]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def __call__(self, **job: Any) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps(job) + "\n")
-        self._process.stdin.flush()
-        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
-        return answer
-
-    def close(self) -> None:
-        self._process.communicate()
-
-
 def machine_factor() -> float:
     """How much slower this machine is right now than the one of the reference; other users of it count, too."""
     lines = gzip.decompress((HERE / "bench_pods.jsonl.gz").read_bytes()).splitlines()[:5000]
@@ -91,7 +74,7 @@ def verdict(is_met: bool) -> str:
     return "ok" if is_met else "MISSED"
 
 
-def measure(server: ApiProcess, client: Client) -> None:
+def measure(server: ApiProcess, client: CommandLine) -> None:
     empty_mb = resident_mb(server)
     client(do="fill", first=0, last=PODS)
     filled_mb = resident_mb(server)
@@ -139,12 +122,13 @@ def main() -> None:
         began = time.perf_counter()
         server = ApiProcess(state, Path(directory) / "api.log", "--no-scheduler").ready()
         print(f"API server, TLS, store in {directory}; ready after {time.perf_counter() - began:.2f} s")
-        client = Client(server)
+        client = CommandLine(server.url, server.kubeconfig)
         try:
             measure(server, client)
         finally:
             client.close()
             server.stop()
+    measure_writes()
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ import asyncio
 import itertools
 import json
 import ssl
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -206,6 +207,25 @@ def _quantiles(times_s: list[float]) -> dict[str, float]:
         "p50_ms": ordered[len(ordered) // 2] * 1000,
         "p99_ms": ordered[min(len(ordered) - 1, len(ordered) * 99 // 100)] * 1000,
     }
+
+
+class CommandLine:
+    """This client as a process of its own, for a benchmark."""
+
+    def __init__(self, url: str, kubeconfig: Path) -> None:
+        command = [sys.executable, str(Path(__file__)), url, str(kubeconfig)]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def __call__(self, **job: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._process.stdout.readline())
+        return answer
+
+    def close(self) -> None:
+        self._process.communicate()
 
 
 async def main(url: str, kubeconfig: str) -> None:

@@ -56,13 +56,16 @@ def now() -> str:
 
 
 class _Calls:
-    """The connection of a node, for one request at a time."""
+    """The connection of a node, for one request at a time; made for the first one, as the server drops silent ones."""
 
-    def __init__(self, fleet: Fleet, connection: Connection) -> None:
-        self._fleet, self._connection, self._free = fleet, connection, asyncio.Lock()
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet, self._free = fleet, asyncio.Lock()
+        self._connection: Connection | None = None
 
     async def patch(self, path: str, change: object) -> None:
         async with self._free:
+            if self._connection is None:
+                self._connection = await self._fleet.connect()
             code, _ = await self._connection.discarded(request_bytes("PATCH", path, _MERGE, body(change)))
             self._fleet.refused += code != 200
 
@@ -79,7 +82,7 @@ class Fleet:
         self.refused = 0
         self._tasks: list[asyncio.Task[None]] = []
 
-    async def _connect(self) -> Connection:
+    async def connect(self) -> Connection:
         return await Connection.open(self._server.url, self._tls)
 
     async def _send_all(self, requests: list[bytes]) -> float:
@@ -87,7 +90,7 @@ class Fleet:
         left, began = iter(requests), time.perf_counter()
 
         async def one() -> None:
-            connection = await self._connect()
+            connection = await self.connect()
             for data in left:
                 code, _ = await connection.discarded(data)
                 if code not in (200, 201):
@@ -121,9 +124,9 @@ class Fleet:
         slots = asyncio.Semaphore(CONNECTIONS)
         for number, name in enumerate(self.names):
             async with slots:
-                calls, watch = await self._connect(), await self._connect()
+                watch = await self.connect()
             delay_s = number / len(self.names)
-            shared = _Calls(self, calls)
+            shared = _Calls(self)
             self._tasks.append(asyncio.create_task(self._renew(name, shared, delay_s)))
             self._tasks.append(asyncio.create_task(self._watch(name, watch, shared)))
 
@@ -163,7 +166,7 @@ class Fleet:
                 self.reported_s.append(time.monotonic() - self.posted[made])
 
     async def measure(self, seconds: float) -> None:
-        reads, writes = await self._connect(), await self._connect()
+        reads, writes = await self.connect(), await self.connect()
         end = time.monotonic() + seconds
         for number in itertools.count():
             began = time.monotonic()

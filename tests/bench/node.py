@@ -44,6 +44,7 @@ PODS = "/api/v1/namespaces/default/pods"
 ENDS_AT_TERM = "trap 'exit 0' TERM; echo up; sleep 100000 & wait"
 RUNNING_GOAL_MS, GONE_GOAL_MS = 60.0, 150.0
 CPU_GOAL, MEMORY_GOAL_MIB, FURTHER_POD_GOAL_MIB = 1.0, 60.0, 0.1
+POSTED_GOAL_S = 0.16
 WAIT_S = 120.0
 Document = dict[str, Any]
 
@@ -134,17 +135,19 @@ class Bench:
             while not any(file.stat().st_size for file in self.node.state.glob(f"**/default_{name}_*/c/0.log")):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
-    async def at_once(self, count: int) -> float:
+    async def at_once(self, count: int) -> tuple[float, float]:
+        """Seconds until all are answered, while the agent starts the first of them, and until all are running."""
         names = [self.fresh() for _ in range(count)]
         begun = time.perf_counter()
         await asyncio.gather(*(self.post(name) for name in names))
+        answered = time.perf_counter() - begun
         await self.seen.until(lambda: all(name in self.seen.running for name in names))
         took = max(self.seen.running[name] for name in names) - begun
         for name in names:
             await self.up(name)
         await asyncio.gather(*(self.delete(name) for name in names))
         await self.seen.until(lambda: all(name in self.seen.gone for name in names))
-        return took
+        return answered, took
 
     async def idle(self) -> tuple[float, float, float, float]:
         """Percent of a core and MiB, of the agent and of the supervisor."""
@@ -248,8 +251,14 @@ async def measured(node: RealNode, sizes: list[int], *, quick: bool) -> None:
                 print(f"{shown}CPU of a pod that comes and goes: server {server:.1f}, agent {agent:.1f}, ", end="")
                 print(f"supervisor {supervisor:.1f} ms")
             if size == 1:
-                took = min([await bench.at_once(49) for _ in range(3)])
-                print(f"{size:4d} pods   49 more at once: all Running after {took:.2f} s, the best of 3")
+                tries = [await bench.at_once(49) for _ in range(5)]
+                answered, took = min(each[0] for each in tries), min(each[1] for each in tries)
+                median = statistics.median(each[0] for each in tries)
+                print(
+                    f"{size:4d} pods   49 more at once: answered after {median:.2f} s, {verdict(median, POSTED_GOAL_S)}, ",
+                    end="",
+                )
+                print(f"the best of 5 {answered:.2f} s; all Running after {took:.2f} s, the best of 5")
             agent, supervisor, agent_mib, supervisor_mib = await bench.idle()
             memory[size] = agent_mib + supervisor_mib
             goals = f"{verdict(agent + supervisor, CPU_GOAL)} {verdict(memory[size], MEMORY_GOAL_MIB)}"

@@ -54,7 +54,8 @@ class ControlPlane:
     def ca(self) -> Path:
         return self.authority.ca_file
 
-    def start(self) -> None:
+    def start_servers(self) -> None:
+        """Only etcd and kube-apiserver."""
         client, peer = (f"http://127.0.0.1:{port}" for port in self._ports[:2])
         self._run(
             self._etcd,
@@ -66,6 +67,9 @@ class ControlPlane:
             f"--initial-cluster=default={peer}",
         )
         self.start_api()
+
+    def start(self) -> None:
+        self.start_servers()
         pki = self.authority.directory
         self._run(
             "kube-controller-manager",

@@ -26,6 +26,7 @@ from tests.e2e.etcd_process import EtcdProcess
 MEMBERS, SERVERS = ("m1", "m2", "m3"), ("a1", "a2")
 HUB = "hub"
 _NETWORK = "10.213.77"
+HUB_ADDRESS = f"{_NETWORK}.254"
 
 
 def _ip(*words: str) -> None:
@@ -55,7 +56,7 @@ class Network:
             _ip("-n", self.namespace(node), "link", "set", "lo", "up")
         hub = self.namespace(HUB)
         _ip("-n", hub, "link", "add", "bridge", "type", "bridge")
-        _ip("-n", hub, "addr", "add", f"{_NETWORK}.254/24", "dev", "bridge")
+        _ip("-n", hub, "addr", "add", f"{HUB_ADDRESS}/24", "dev", "bridge")
         _ip("-n", hub, "link", "set", "bridge", "up")
         for node, address in self.addresses.items():
             own = self.namespace(node)

@@ -16,6 +16,7 @@ from typing import Any
 import httpx
 
 from plimsoll.codec.protobuf.structs import decode, encode
+from plimsoll.rules.timestamps import epoch_seconds
 from plimsoll.store.etcd.client import EtcdClient
 from plimsoll.store.etcd.location import location
 from plimsoll.store.etcd.messages import DELETE, WatchCreateRequest, WatchRequest, WatchResponse
@@ -29,8 +30,9 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 KEYS = [f"k{number}" for number in range(12)]
 WRITERS, WATCHERS = 16, 20
 ANSWER_S = 12.0
+FAIL_OVER_S = 5.0
 END = "k-end"
-NODE = "n1"
+HOLLOW = ("n1", "n2", "n3", "n4")  # several, so that a second binding would name another one
 
 
 class Load:
@@ -143,20 +145,23 @@ class Load:
             server = SERVERS[1 - SERVERS.index(server)]
             await asyncio.sleep(0.05)
 
-    async def keep_node(self) -> None:
-        """A node with room for all pods, which only renews its lease and its status."""
+    async def keep_nodes(self) -> None:
+        """Nodes with room for all pods, which only renew their leases and statuses."""
         amounts = {"cpu": "1000", "memory": "1000Gi", "pods": "10000"}
-        merge = {"content-type": "application/merge-patch+json"}
         while True:
             shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime())
             ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": f"{shown}Z"}
             status = {"status": {"capacity": amounts, "allocatable": amounts, "conditions": [ready]}}
-            lease = {"spec": {"holderIdentity": NODE, "leaseDurationSeconds": 40, "renewTime": f"{shown}.000000Z"}}
-            for path, change in ((f"{NODES}/{NODE}/status", status), (f"{LEASES}/{NODE}", lease)):
-                answer = await self.ask("PATCH", path, json=change, headers=merge)
-                if answer is not None and answer.status_code == 404:
-                    await self.ask("POST", path.split(f"/{NODE}")[0], json={"metadata": {"name": NODE}, **change})
+            lease = {"spec": {"leaseDurationSeconds": 40, "renewTime": f"{shown}.000000Z"}}
+            await asyncio.gather(*(self._keep(name, status, lease) for name in HOLLOW))
             await asyncio.sleep(2)
+
+    async def _keep(self, name: str, status: dict[str, Any], lease: dict[str, Any]) -> None:
+        merge = {"content-type": "application/merge-patch+json"}
+        for path, change in ((f"{NODES}/{name}/status", status), (f"{LEASES}/{name}", lease)):
+            answer = await self.ask("PATCH", path, json=change, headers=merge)
+            if answer is not None and answer.status_code == 404:
+                await self.ask("POST", path.split(f"/{name}")[0], json={"metadata": {"name": name}, **change})
 
     async def create_pods(self) -> None:
         while not self.stopping.is_set():
@@ -282,6 +287,19 @@ def binding_faults(history: list[tuple[int, str, dict[str, Any] | None]], pods: 
     return faults
 
 
+def slowest_binding_s(history: list[tuple[int, str, dict[str, Any] | None]], names: set[str]) -> float:
+    """From the creation of one of these pods until the scheduler bound it, in whole seconds."""
+    waited = [0.0]
+    for _, name, document in history:
+        for condition in (document or {}).get("status", {}).get("conditions") or ():
+            if document is not None and name in names and condition["type"] == "PodScheduled":
+                created = epoch_seconds(document["metadata"]["creationTimestamp"])
+                bound = epoch_seconds(condition["lastTransitionTime"])
+                if condition["status"] == "True" and created is not None and bound is not None:
+                    waited.append(bound - created)
+    return max(waited)
+
+
 async def prove(cluster: Cluster, seed: int, count: int) -> dict[str, Any]:
     chance = random.Random(seed)
     load = Load(cluster, chance)
@@ -289,9 +307,10 @@ async def prove(cluster: Cluster, seed: int, count: int) -> dict[str, Any]:
     watchers = [asyncio.create_task(load.watch(number)) for number in range(WATCHERS)]
     workers = [asyncio.create_task(load.write(number)) for number in range(WRITERS)]
     workers.append(asyncio.create_task(load.create_pods()))
-    node = asyncio.create_task(load.keep_node())
+    node = asyncio.create_task(load.keep_nodes())
     await asyncio.sleep(2)
     await faults.run(count)
+    before = {f"p{number}" for number in range(load.pods)}
     found = await faults.lose_majority()
     await asyncio.sleep(2)
     load.stopping.set()
@@ -320,8 +339,10 @@ async def prove(cluster: Cluster, seed: int, count: int) -> dict[str, Any]:
     found += linearizability_faults(history, load.operations)
     found += watch_faults(history, load.seen)
     found += binding_faults(pods, load.pods)
-    slow = [f"{what}: {outage:.2f} s" for what, outage in faults.outages.items() if outage >= 5.0]
-    found += [f"no write was acknowledged for 5 s or more: {each}" for each in slow]
+    bound_s = slowest_binding_s(pods, before)
+    found += [f"a pod waited {bound_s:g} s for the scheduler"] if bound_s > FAIL_OVER_S + 1 else []  # of whole seconds
+    slow = [f"{what}: {outage:.2f} s" for what, outage in faults.outages.items() if outage >= FAIL_OVER_S]
+    found += [f"no write was acknowledged for {FAIL_OVER_S:g} s or more: {each}" for each in slow]
     await load.close()
     print("\n".join(found[:30]))
     outages = sorted(faults.outages.values())
@@ -335,6 +356,7 @@ async def prove(cluster: Cluster, seed: int, count: int) -> dict[str, Any]:
         "changes": len(history),
         "watched": sum(len(events) for _, events in load.seen.values()),
         "pods_bound": load.pods,
+        "slowest_binding_s": round(bound_s),
         "longest_outage_ms": round(outages[-1] * 1000) if outages else 0,
         "median_outage_ms": round(outages[len(outages) // 2] * 1000) if outages else 0,
         "failed": len(found),

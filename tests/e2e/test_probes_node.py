@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from plimsoll.linux.machine import kernel_version
 from tests.e2e.kubectl import Kubectl
 from tests.e2e.real_node import NODE, PODS, Document, RealNode, kubectl_for, real_node, reasons, status_of
 from tests.e2e.waiting import until
@@ -50,7 +53,8 @@ EVERY_SECOND = {"periodSeconds": 1, "timeoutSeconds": 10}
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealNode]:
-    with real_node(tmp_path_factory.mktemp("probes") / "n", "1.36") as made:
+    gates = ("--feature-gates", "ContainerStopSignals=true")
+    with real_node(tmp_path_factory.mktemp("probes") / "n", "1.36", options=gates, api_options=gates) as made:
         yield made
 
 
@@ -173,6 +177,7 @@ def test_a_stop_signal_of_its_own(kube: Kubectl) -> None:
     create(kube, "signalled", script, lifecycle={"stopSignal": "SIGUSR1"}, readinessProbe=probe,
            spec={"os": {"name": "linux"}, "terminationGracePeriodSeconds": 600, "restartPolicy": "Never"})  # fmt: skip
     until(lambda: status_of(kube, "signalled", "c").get("ready"))
+    assert status_of(kube, "signalled", "c")["stopSignal"] == "SIGUSR1"
     kube.api("PATCH", f"{PODS}/signalled", {"spec": {"activeDeadlineSeconds": 1}})
     ended = until(lambda: status_of(kube, "signalled", "c").get("state", {}).get("terminated"))
     assert ended["exitCode"] == 7
@@ -226,3 +231,125 @@ def test_proc(kube: Kubectl) -> None:
                        f'{{"nodeName":"{NODE}","containers":[{{"name":"c","image":"busybox","command":["true"],'
                        f'"securityContext":{{"procMount":"Unmasked"}}}}]}}}}')  # fmt: skip
     assert "`hostUsers` must be false to use `Unmasked`" in refused.err
+
+
+def test_an_unmasked_proc(kube: Kubectl) -> None:
+    """e2e: Security Context procMount. Nothing is mounted over /proc, and it is writable as its own users allow."""
+    if kernel_version() < (6, 3):
+        pytest.skip("users of their own: Linux 6.3")
+    script = "grep -c ' /proc/' /proc/self/mountinfo; cat /proc/self/uid_map; sleep 1000"
+    create(kube, "plain-proc", script, spec={"hostUsers": False})
+    create(kube, "open-proc", script, spec={"hostUsers": False}, securityContext={"procMount": "Unmasked"})
+    for name in ("plain-proc", "open-proc"):
+        until(lambda name=name: len(kube("logs", name).lines) == 2)  # type: ignore[misc]
+    assert int(kube("logs", "plain-proc").lines[0]) > 5
+    assert kube("logs", "open-proc").lines[0] == "0"
+    assert kube("logs", "open-proc").lines[1].split()[0] == "0"
+
+
+def test_types_of_host_paths(kube: Kubectl, tmp_path: Path) -> None:
+    """e2e: HostPathType …: what is there must be what the type says; …OrCreate creates it."""
+    os.chmod(tmp_path, 0o755)
+    (tmp_path / "file").write_text("text")
+    (tmp_path / "directory").mkdir()
+    listening = socket.socket(socket.AF_UNIX)
+    listening.bind(str(tmp_path / "socket"))
+    fits = {
+        "Directory": "directory", "DirectoryOrCreate": "new-directory", "File": "file", "FileOrCreate": "new-file",
+        "Socket": "socket", "CharDevice": "/dev/null",
+    }  # fmt: skip
+    wrong = {
+        "Directory": "file", "DirectoryOrCreate": "file", "File": "directory", "FileOrCreate": "directory",
+        "Socket": "file", "CharDevice": "file", "BlockDevice": "file",
+    }  # fmt: skip
+    mounts, volumes = [], []
+    for number, (kind, name) in enumerate(fits.items()):
+        volumes.append({"name": f"v{number}", "hostPath": {"path": str(tmp_path / name), "type": kind}})
+        mounts.append({"name": f"v{number}", "mountPath": f"/mnt/{kind}"})
+    script = "stat -c '%n %F' /mnt/*; sleep 1000"
+    create(kube, "host-paths", script, spec={"volumes": volumes}, volumeMounts=mounts)
+    for kind, name in wrong.items():
+        volume = {"name": "v", "hostPath": {"path": str(tmp_path / name), "type": kind}}
+        mount = {"name": "v", "mountPath": "/mnt/v"}
+        create(kube, f"wrong-{kind.lower()}", "true", spec={"volumes": [volume]}, volumeMounts=[mount])
+    until(lambda: len(kube("logs", "host-paths").lines) == len(fits), lambda: kube("describe", "pod", "host-paths").out)
+    said = dict(line.removeprefix("/mnt/").split(" ", 1) for line in kube("logs", "host-paths").lines)
+    assert said == {
+        "Directory": "directory",
+        "DirectoryOrCreate": "directory",
+        "File": "regular file",
+        "FileOrCreate": "regular empty file",
+        "Socket": "socket",
+        "CharDevice": "character special file",
+    }
+    assert (tmp_path / "new-directory").is_dir() and (tmp_path / "new-file").is_file()
+    for kind in wrong:
+        name = f"wrong-{kind.lower()}"
+        until(lambda name=name: "FailedMount" in reasons(kube, name), lambda: kube("describe", "pod", name).out)  # type: ignore[misc] # noqa: B023
+        assert status_of(kube, name, "c")["state"]["waiting"]["reason"] == "ContainerCreating"
+        kube.api("DELETE", f"{PODS}/{name}?gracePeriodSeconds=0")
+    listening.close()
+
+
+def test_published_files(kube: Kubectl) -> None:
+    """e2e: Secrets, ConfigMap, Downward API volume, Projected …: as non-root with defaultMode and fsGroup set, with
+    mappings and item mode set, cpu and memory of a container, labels that are modified; in one pod."""
+    kube.api("POST", "/api/v1/namespaces/default/secrets", {"metadata": {"name": "s"}, "stringData": {"data-1": "one"}})
+    kube.api("POST", "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "m"}, "data": {"data-2": "two"}})
+    labels = {"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}
+    limit = {"path": "limit", "resourceFieldRef": {"containerName": "c", "resource": "limits.memory"}}
+    request = {"path": "request", "resourceFieldRef": {
+        "containerName": "c", "resource": "requests.cpu", "divisor": "1m"}}  # fmt: skip
+    name = {"path": "name", "fieldRef": {"fieldPath": "metadata.name"}, "mode": 0o400}
+    items = [{"key": "data-2", "path": "path/to/data-2", "mode": 0o400}]
+    volumes = [
+        {"name": "secret", "secret": {"secretName": "s", "defaultMode": 0o440}},
+        {"name": "downward", "downwardAPI": {"items": [labels, limit, request]}},
+        {"name": "projected", "projected": {"sources": [
+            {"configMap": {"name": "m", "items": items}}, {"downwardAPI": {"items": [name]}}]}},
+        {"name": "empty", "emptyDir": {}},
+    ]  # fmt: skip
+    script = """
+    stat -L -c '%a %u %g' /secret/data-1 /projected/path/to/data-2 /projected/name; cat /secret/data-1; echo
+    cat /projected/path/to/data-2; echo; cat /projected/name; echo; cat /downward/limit; echo; cat /downward/request; echo
+    touch /empty/f; stat -c '%a %u %g' /empty/f /empty; stat -f -c %T /empty | grep -c tmpfs; sleep 1000"""
+    context = {"runAsUser": 1000, "fsGroup": 1001}
+    spec = {"volumes": volumes, "securityContext": context}
+    mounts = [{"name": volume["name"], "mountPath": f"/{volume['name']}"} for volume in volumes]
+    resources = {"requests": {"cpu": "250m"}, "limits": {"memory": "64Mi"}}
+    create(kube, "files", script, spec=spec, volumeMounts=mounts, resources=resources)
+    kube.api("PATCH", f"{PODS}/files", {"metadata": {"labels": {"key": "value1"}}})
+    until(lambda: len(kube.run("logs", "files").lines) == 11, lambda: kube("describe", "pod", "files").out)
+    # An owner that is not in the pod may read by its group, as with a kubelet: 0400 becomes 0440.
+    assert kube("logs", "files").lines == [
+        "440 0 1001", "440 0 1001", "440 0 1001", "one", "two", "files", str(64 << 20), "250",
+        "644 1000 1001", "2777 0 1001", "0",
+    ]  # fmt: skip
+
+    def shown() -> str:
+        return kube("exec", "files", "--", "cat", "/downward/labels").out
+
+    until(lambda: shown().strip() == 'key="value1"', shown)
+    kube.api("PATCH", f"{PODS}/files", {"metadata": {"labels": {"key": "value2"}}})
+    until(lambda: shown().strip() == 'key="value2"', shown)
+
+
+def test_a_job_whose_tasks_fail_and_are_restarted_locally(kube: Kubectl) -> None:
+    """e2e: Job should run a job to completion when tasks sometimes fail and are locally restarted."""
+    script = "test -e /data/once && exit 0; touch /data/once; exit 1"
+    container = {"name": "c", "image": "busybox", "command": ["sh", "-c", script],
+                 "volumeMounts": [{"name": "data", "mountPath": "/data"}]}  # fmt: skip
+    spec = {"containers": [container], "volumes": [{"name": "data", "emptyDir": {}}], "restartPolicy": "OnFailure"}
+    template = {"spec": {**spec, "nodeName": NODE}}
+    job = {"metadata": {"name": "locally"}, "spec": {"completions": 2, "parallelism": 2, "template": template}}
+    jobs = "/apis/batch/v1/namespaces/default/jobs"
+    kube.api("POST", jobs, {"apiVersion": "batch/v1", "kind": "Job", **job})
+
+    def status() -> Document:
+        found: Document = kube.api("GET", f"{jobs}/locally").get("status", {})
+        return found
+
+    until(lambda: status().get("succeeded") == 2, lambda: str(status()))
+    assert not status().get("failed")
+    pods = kube.api("GET", f"{PODS}?labelSelector=job-name%3Dlocally")["items"]
+    assert [pod["status"]["containerStatuses"][0]["restartCount"] for pod in pods] == [1, 1]

@@ -23,6 +23,8 @@ from tests.e2e.kubectl import Kubectl, any_binary
 from tests.e2e.real_node import CONFIG, NODE, RealNode, pod_of, running, status_of
 from tests.e2e.stream_checks import attach_and_run, copy_both_ways, exec_and_its_streams, port_forward
 from tests.e2e.waiting import until
+from tests.unit.api.admission.test_pod_answers import pod as odd_pod
+from tests.unit.api.admission.test_pod_answers import rows
 
 pytestmark = pytest.mark.xdist_group("real control plane")  # one for all
 RELEASE = "1.36"
@@ -211,3 +213,25 @@ def test_restarts_of_both_sides_leave_the_containers_alone(plane: ControlPlane, 
 def _overrides(resources: dict[str, dict[str, str]]) -> str:
     container = {"name": "after", **SHELL, "resources": resources}
     return json.dumps({"spec": {"containers": [container]}})
+
+
+async def test_the_recorded_answers_about_odd_pods(plane: ControlPlane, kube: Kubectl) -> None:
+    """What `tests/unit/api/admission/test_pod_answers.py` expects of this project's API server is what this one says."""
+    until(lambda: kube.run("get", "serviceaccount", "default").code == 0)
+    if not json.loads(kube("version", "-o", "json").out)["serverVersion"]["gitVersion"].startswith(f"v{RELEASE}."):
+        pytest.skip(f"the answers are those of {RELEASE}")
+    transport, wrong = HttpTransport(load(plane.kubeconfig)), []
+    try:
+        for row in rows():
+            path = "/api/v1/namespaces/default/pods?dryRun=All&fieldValidation=Strict"
+            call = request.Request("POST", path, json.dumps(odd_pod(row)).encode(), request.JSON)
+            try:
+                await Client(transport).ask(call)
+                code, message = 201, None
+            except request.ApiError as error:
+                code, message = error.code, error.message
+            if (code, message) != (row["code"], row.get("message")):
+                wrong.append((row["name"], code, message))
+    finally:
+        await transport.close()
+    assert not wrong

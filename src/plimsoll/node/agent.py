@@ -135,6 +135,7 @@ class Agent:
         self.reporter = Reporter(client, versioned=setting.profile.resize_status_field)
         self.events = PodEvents(self.recorder)
         is_confined = not runtime.makes_cgroups or setting.config.seccomp_default
+        stop_signals = setting.config.gate("ContainerStopSignals")
         self.paths = NodePaths(
             state_dir,
             state_dir / "logs",
@@ -142,6 +143,7 @@ class Agent:
             makes_etc=not runtime.makes_cgroups,
             bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
+            stop_signals=stop_signals,
             abilities=Abilities(has_selinux(), applies_profiles=runtime.makes_cgroups),
         )
         covered = () if runtime.makes_cgroups else (state_dir, *hidden)
@@ -181,7 +183,7 @@ class Agent:
         in_place = setting.config.gate("InPlacePodVerticalScaling")
         self.reports = PodReports(
             self.reporter, self.cgroups.readings,
-            lambda: NodeView((node_ip,), runtime.name, setting.profile, in_place),
+            lambda: NodeView((node_ip,), runtime.name, setting.profile, in_place, stop_signals),
             setting.policy.gates, clock, self._mirror_of,
             "" if self.cgroups.enforced else unenforced or "cgroups of this machine cannot be written",
         )  # fmt: skip

@@ -150,7 +150,7 @@ class NodeProcess:
         self._stats = Stats(live.files, place, pods.places, clock=time.time, system=self._system_pids, layers=layers)
         self._pressure = self._build_pressure(place, state)
         self._shutdown: NodeShutdown | None = None
-        if (periods := shutdown_periods(live.setting.config)).is_enabled:
+        if periods := shutdown_periods(live.setting.config):
             from plimsoll.node.shutdown import NodeShutdown  # D-Bus takes memory that most nodes do not need
 
             self._shutdown = NodeShutdown(periods, self.agent.pods, self._event, self.registration.report_soon)

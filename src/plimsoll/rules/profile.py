@@ -226,6 +226,18 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "`volumeMounts` of container statuses")
     runtime_features_reported: bool = _row(False, {"1.27": False, "1.33": True}, "06 E2",
         "the Node shows what its container runtime supports, and container statuses show the user of the first process")
+    environment_names_relaxed: bool = _row(True, {"1.27": False, "1.32": True}, "05 B6",
+        "names of environment variables: any printable ASCII but `=`, or letters, digits, `_`, `-` and `.`")
+    environment_files: bool = _row(True, {"1.27": False, "1.35": True}, "05 B6",
+        "`fileKeyRef` is among the sources of environment variables that a message names")
+    dns_searches_relaxed: bool = _row(True, {"1.27": False, "1.33": True}, "05 B6",
+        "a DNS search domain may be `.` and may contain underscores")
+    zero_sleep_allowed: bool = _row(True, {"1.27": False, "1.33": True}, "05 B6",
+        "a lifecycle hook may sleep for 0 s")
+    selinux_mount_option: bool = _row(True, {"1.27": True, "1.36": False, "1.37": True}, "05 B6",
+        "`seLinuxChangePolicy` may be MountOption")
+    stop_signal_reported: bool = _row(False, {"1.27": False, "1.33": True}, "06 E2",
+        "container statuses show `stopSignal`, with the feature gate ContainerStopSignals")
     node_swap_reported: bool = _row(False, {"1.27": False, "1.33": True}, "05 B7",
         "`nodeInfo.swap` has the swap of the machine")
     user_namespace_reported: bool = _row(False, {"1.27": False, "1.37": True}, "05 B7",

@@ -5,11 +5,11 @@ Everything is called on one event loop. Reads are plain functions and see only w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from plimsoll.store.errors import ExpiredError
-from plimsoll.store.feed import Feeds, Watch
-from plimsoll.store.index import Index, key_range
+from plimsoll.store.feed import Feeds, ValuesOf, Watch
+from plimsoll.store.index import Index, Parts, bucket_of, key_range
 from plimsoll.store.records import Change, History, Record
 
 Records = list[Record]
@@ -33,6 +33,7 @@ class WatchCache:
         self._gaps = gaps
         self._version = version
         self._closing = False
+        self._parts: dict[str, Parts] = {}  # of divided resources
 
     @property
     def version(self) -> int:
@@ -81,14 +82,32 @@ class WatchCache:
         """Grows with every change of the resource that a prefix is of: what was computed at this number is valid."""
         return self._feeds.of(prefix).end
 
-    def watch(self, prefix: str, after: int) -> Watch:
+    def divide(self, prefix: str, values_of: ValuesOf, value_of: Callable[[bytes], str] | None = None) -> None:
+        """From now on watches of this resource may name a value: changes without it do not wake them.
+
+        With the value of an object's body, also lists may (`list_part`).
+        """
+        self._feeds.of(prefix).values_of = values_of
+        if value_of is not None:
+            self._parts[bucket_of(prefix)] = Parts(value_of, self.list(prefix)[1])
+
+    def list_part(self, prefix: str, value: str) -> tuple[int, Records]:
+        """As `list`, of a divided resource only the records with this value; of others, all."""
+        parts = self._parts.get(bucket_of(prefix))
+        if parts is None:
+            return self.list(prefix)
+        return self._version, [self._index.records[key] for key in parts.keys(value, prefix)]
+
+    def watch(self, prefix: str, after: int, value: str = "") -> Watch:
         """All changes of keys with this prefix after version `after`, those in the history first.
+
+        With a `value` only those that have it, and perhaps others (see `divide`).
 
         Between `list` and `watch` from its version nothing is lost. Raises `ExpiredError` at once where the history
         does not reach back; the watch raises it when its reader falls behind. An `after` in the future just waits.
         """
         self._check_known(after)
-        return Watch(self._feeds, prefix, after, lambda: None if self._closing else self._version)
+        return Watch(self._feeds, prefix, after, lambda: None if self._closing else self._version, value)
 
     def history_of(self, key: str, after: int) -> Sequence[Change] | None:
         """The changes of one key after a version; None where the history does not reach back to it."""
@@ -130,16 +149,21 @@ class WatchCache:
         self._version = version
         self._gaps = gaps
         for change in changes:
-            record = change.record_after()
+            record, parts = change.record_after(), self._parts.get(bucket_of(change.key))
             if record is not None:
                 self._index.put(record)
+                if parts is not None:
+                    parts.put(record)
             else:
                 self._index.remove(change.key)
+                if parts is not None:
+                    parts.remove(change.key)
         self._feeds.append(changes)
 
     def replace(self, records: Iterable[Record], version: int) -> None:
         """Start again from this state: what led to it is unknown, so every watch gets `ExpiredError`."""
         self._index = Index(records)
+        self._parts = {each: parts.again(self.list(each)[1]) for each, parts in self._parts.items()}
         self._version = version
         self._gaps = ()
         self._feeds.expire(version)

@@ -5,6 +5,9 @@ buffer, so a watcher that sends slowly costs nothing, and when the window has mo
 `ExpiredError`. A watch is registered with its feed only while it waits; a new change that concerns it wakes it, any
 other advances its position. Nothing has to be unregistered, and a cancelled wait loses nothing.
 
+Thousands of watches may each concern a small part of a resource, as those of nodes do, which watch their own pods. With
+a function that names the parts of a change (`values_of`), a change is offered only to the watches of its parts.
+
 A watcher that can take changes without waiting passes a `push`: it is called with them during the wait, and a change
 for thousands of watchers wakes no tasks. Other work of the event loop runs between a few milliseconds of such calls.
 """
@@ -15,12 +18,14 @@ import asyncio
 import time
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.index import bucket_of
 from plimsoll.store.records import Change, History
 
+# The parts of its resource that a change concerns, before it and after it: of a pod, its node.
+ValuesOf = Callable[[Change], Collection[str]]
 # Takes changes at once. False: not these, and the wait ends with them.
 Push = Callable[[list[Change]], bool]
 
@@ -39,7 +44,8 @@ class Feed:
     def __init__(self) -> None:
         self.changes: list[Change] = []
         self.base = 0
-        self.waiting: set[Watch] = set()
+        self.values_of: ValuesOf | None = None
+        self._waiting: dict[str, set[Watch]] = {}  # by their value; those of all changes have none
 
     @property
     def end(self) -> int:
@@ -49,11 +55,29 @@ class Feed:
         return self.base + bisect_right(self.changes, version, key=_version)
 
     def append(self, changes: Sequence[Change]) -> None:
+        start = self.end
         self.changes += changes
-        if self.waiting:
-            end = self.end
-            for watch in self.waiting:
-                watch.offer(changes, end)
+        end = self.end
+        for watch in self._waiting.get("", ()):
+            watch.offer(changes, end)
+        if self.values_of is not None and len(self._waiting) > ("" in self._waiting):
+            for change in changes:
+                for value in self.values_of(change):
+                    for watch in self._waiting.get(value, ()) if value else ():
+                        watch.offer_one(change, start)
+
+    def waiting(self) -> Iterator[Watch]:
+        for watches in self._waiting.values():
+            yield from watches
+
+    def wait(self, watch: Watch) -> None:
+        self._waiting.setdefault(watch.value, set()).add(watch)
+
+    def leave(self, watch: Watch) -> None:
+        watches = self._waiting[watch.value]
+        watches.discard(watch)
+        if not watches:
+            del self._waiting[watch.value]
 
     def drop(self, count: int) -> None:
         del self.changes[:count]
@@ -134,7 +158,7 @@ class Feeds:
         for feed in (self.all, *self.by_bucket.values()):
             feed.drop(len(feed.changes))
             feed.base += 1  # also behind a watch that has read everything
-            for watch in feed.waiting:
+            for watch in feed.waiting():
                 watch.end()
 
     def push_soon(self, watch: Watch) -> None:
@@ -157,7 +181,8 @@ class Feeds:
 
     def end_watches(self) -> None:
         for feed in (self.all, *self.by_bucket.values()):
-            for watch in feed.waiting:
+            for watch in feed.waiting():
+                watch.settle()
                 watch.end()
 
 
@@ -169,9 +194,13 @@ class Watch:
     store closes.
     """
 
-    def __init__(self, feeds: Feeds, prefix: str, after: int, newest: Callable[[], int | None]) -> None:
+    def __init__(
+        self, feeds: Feeds, prefix: str, after: int, newest: Callable[[], int | None], value: str = ""
+    ) -> None:
+        """With a `value` that the feed knows, changes without it may be left out."""
         self._feeds = feeds
         self._feed = feeds.of(prefix)
+        self.value = value if self._feed.values_of is not None else ""
         self._prefix = prefix
         self._after = after
         self._newest = newest
@@ -181,6 +210,7 @@ class Watch:
         self._woken: asyncio.Future[None] | None = None
         self._push: Push | None = None
         self._push_due = False
+        self._is_behind = False  # of a watch with a value: it was offered what it has not taken yet
         self._refused: list[Change] = []  # by `push`; they are returned next
 
     @property
@@ -202,11 +232,15 @@ class Watch:
                 return []
             self._woken = asyncio.get_running_loop().create_future()
             self._push = push
-            self._feed.waiting.add(self)
+            self._feed.wait(self)
             try:
                 await self._woken
+            except asyncio.CancelledError:
+                if self._woken.cancelled():
+                    self.settle()
+                raise
             finally:
-                self._feed.waiting.discard(self)
+                self._feed.leave(self)
                 self._woken = self._push = None
         self._seen = changes[-1].version
         return changes
@@ -266,6 +300,8 @@ class Watch:
                 changes.append(change)
                 if len(changes) == PIECE:
                     break
+        else:
+            self._is_behind = False
         return changes
 
     def offer(self, changes: Sequence[Change], end: int) -> None:
@@ -282,6 +318,24 @@ class Watch:
                 return
         if not self._push_due:  # else its position is where the due changes begin
             self._position = end
+
+    def offer_one(self, change: Change, start: int) -> None:
+        """The same for a watch with a value. All changes before `start` that it was not offered do not concern it."""
+        if self._is_behind or change.version <= self._after or not change.key.startswith(self._prefix):
+            return
+        self._position, self._is_behind = start, True
+        if self._woken is None or self._woken.done():
+            return  # the wait is ending
+        if self._push is None:
+            self._woken.set_result(None)
+        elif not self._push_due:
+            self._push_due = True
+            self._feeds.push_soon(self)
+
+    def settle(self) -> None:
+        """At the end of a wait: what a watch with a value was not offered does not concern it."""
+        if self.value and not self._is_behind:
+            self._position = self._feed.end
 
     def end(self) -> None:
         if self._woken is not None and not self._woken.done():

@@ -7,7 +7,7 @@ Python compares text by code points, which is the byte order of UTF-8, the order
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from plimsoll.store.records import Record
 
@@ -76,3 +76,37 @@ class Index:
         if start_after is not None:
             return len(self.keys(prefix, start_after))
         return sum(len(keys) for name, keys in self._buckets.items() if name.startswith(prefix))
+
+
+class Parts:
+    """The keys of one resource by a value of its objects: the pods of each node. Objects without one are left out."""
+
+    def __init__(self, value_of: Callable[[bytes], str], records: Iterable[Record]) -> None:
+        self._value_of = value_of
+        self._values: dict[str, str] = {}
+        self._keys: dict[str, set[str]] = {}
+        for record in records:
+            self.put(record)
+
+    def again(self, records: Iterable[Record]) -> Parts:
+        """The same of other records."""
+        return Parts(self._value_of, records)
+
+    def put(self, record: Record) -> None:
+        value = self._value_of(record.body)
+        if self._values.get(record.key, "") != value:
+            self.remove(record.key)
+            if value:
+                self._values[record.key] = value
+                self._keys.setdefault(value, set()).add(record.key)
+
+    def remove(self, key: str) -> None:
+        value = self._values.pop(key, "")
+        if value:
+            keys = self._keys[value]
+            keys.discard(key)
+            if not keys:
+                del self._keys[value]
+
+    def keys(self, value: str, prefix: str) -> list[str]:
+        return sorted(key for key in self._keys.get(value, ()) if key.startswith(prefix))

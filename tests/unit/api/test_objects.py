@@ -398,7 +398,7 @@ _CONFIG_KEY = (
         ({"data": {".": "x"}}, "data[.]: Invalid value: \".\": must not be '.'"),
         ({"data": {"..": "x"}}, "data[..]: Invalid value: \"..\": must not be '..'"),
         ({"data": {"..data": "x"}}, "data[..data]: Invalid value: \"..data\": must not start with '..'"),
-        ({"data": {"k" * 254: "x"}}, "must be no more than 253 bytes"),
+        ({"data": {"k" * 254: "x"}}, "must be no more than 253 characters"),
         ({"data": {"k": "x"}, "binaryData": {"k": "eA=="}}, "duplicate of key present in binaryData"),
         ({"data": {"k": "x" * (1 << 20), "l": "x"}}, "[]: Too long: may not be more than 1048576 bytes"),
         ({"data": {"k": "\u4e2d" * 349_526}}, "[]: Too long: may not be more than 1048576 bytes"),

@@ -15,19 +15,26 @@ from dbus_fast import BusType, Message, MessageType, Variant
 from dbus_fast.aio import MessageBus
 
 from plimsoll.codec.lean.runnable import run_pod
+from plimsoll.errors import InvalidConfigsError
 from plimsoll.node.shutdown import LOGIND, MANAGER, PATH, NodeShutdown
+from plimsoll.rules.config.kubelet import PriorityPeriod
+from plimsoll.rules.config.parse import reading
 from plimsoll.rules.lifecycle.shutdown import (
+    CRITICAL_PRIORITY,
     REJECTED_REASON,
     ShutdownPeriods,
     delay_warning,
     shutdown_groups,
+    shutdown_periods,
     shutdown_verdict,
 )
 from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.profile import profile_named
 from tests.unit.node.pods.one_pod_node import UID, PodNode, container
 from tests.unit.node.test_agent import eventually
 
-PERIODS = ShutdownPeriods(30.0, 10.0)
+PROFILE_1_36 = profile_named("1.36")
+PERIODS: ShutdownPeriods = (PriorityPeriod(0, 20), PriorityPeriod(CRITICAL_PRIORITY, 10))
 
 
 def pod(name: str, priority: int = 0, grace_s: int = 30) -> RunPod:
@@ -44,6 +51,49 @@ def test_critical_pods_end_last_and_no_pod_gets_more_than_its_own_time() -> None
     ]
     assert [shutdown_verdict(one, groups[0]).grace_s for one in groups[0].pods] == [20, 3]
     assert shutdown_groups([], PERIODS) == ()
+
+
+def configured(**settings: Any) -> ShutdownPeriods:
+    return shutdown_periods(reading(settings, PROFILE_1_36).config)
+
+
+def test_pods_end_by_priority() -> None:
+    """https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#pod-priority-graceful-node-shutdown"""
+    rows = [(100_000, 10), (10_000, 180), (1_000, 120), (0, 60)]
+    entries = [{"priority": priority, "shutdownGracePeriodSeconds": grace_s} for priority, grace_s in rows]
+    periods = configured(shutdownGracePeriodByPodPriority=entries)
+    pods = [
+        pod("a", 100_000, 600), pod("higher", 200_000), pod("b", 10_000, 600), pod("below-a", 99_999),
+        pod("c", 999), pod("negative", -5, 7),
+    ]  # fmt: skip
+    groups = shutdown_groups(pods, periods)
+    assert [(each.grace_s, [one.metadata.name for one in each.pods]) for each in groups] == [
+        (60, ["c", "negative"]),
+        (180, ["b", "below-a"]),
+        (10, ["a", "higher"]),
+    ]
+    assert [shutdown_verdict(one, groups[0]).grace_s for one in groups[0].pods] == [30, 7]
+    assert shutdown_verdict(pods[0], groups[2]).grace_s == 10
+    assert "InhibitDelayMaxSec=370" in delay_warning(5.0, periods)
+
+
+def test_the_settings() -> None:
+    assert configured() == ()
+    assert configured(shutdownGracePeriod="30s", shutdownGracePeriodCriticalPods="10s") == PERIODS
+    entries = [{"priority": 5, "shutdownGracePeriodSeconds": 10}]
+    refused: list[tuple[dict[str, Any], str]] = [
+        ({"shutdownGracePeriodByPodPriority": entries, "shutdownGracePeriod": "1m"}, "cannot be used together"),
+        ({"shutdownGracePeriodByPodPriority": [{"priority": "x"}]}, "[0].priority: must be a 32-bit integer"),
+        ({"shutdownGracePeriodByPodPriority": [{"prio": 1}]}, "[0].prio: unknown setting"),
+        ({"shutdownGracePeriodByPodPriority": [{"shutdownGracePeriodSeconds": -1}]}, "must not be negative"),
+        ({"shutdownGracePeriod": "500ms"}, "must be zero or at least 1s"),
+        ({"shutdownGracePeriod": "5s", "shutdownGracePeriodCriticalPods": "9s"}, "must be at most shutdownGracePeriod"),
+        ({"shutdownGracePeriod": "5s", "featureGates": {"GracefulNodeShutdown": False}}, "GracefulNodeShutdown"),
+    ]
+    for settings, words in refused:
+        with pytest.raises(InvalidConfigsError) as error:
+            configured(**settings)
+        assert words in str(error.value), settings
 
 
 def test_a_short_delay_of_logind_is_a_warning() -> None:

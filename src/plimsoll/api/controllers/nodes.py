@@ -118,7 +118,7 @@ def taint_eviction_controller(context: ControllerContext, clock: Clock) -> Contr
         return min(waits, default=None)
 
     async def placed(node: str) -> list[Pod]:
-        records = in_slices(context.store.list("/pods/")[1])
+        records = in_slices(context.store.list_part("/pods/", node)[1])
         return [pod_from_json(each.body) async for each in records if _PLACED.decode(each.body).spec.node_name == node]
 
     async def evict(pod: Pod, now_s: float) -> None:

@@ -25,6 +25,13 @@ from plimsoll.store.records import Record
 
 FUTURE_WAIT_S = 3.0
 PIECE = 64  # objects of a list that is made at once
+# By which field most lists and watches of a resource select: a node watches its own pods, and what these refer to.
+DIVIDED_BY = {
+    "pods": "spec.nodeName",
+    "nodes": "metadata.name",
+    "secrets": "metadata.name",
+    "configmaps": "metadata.name",
+}
 _SELECTOR_AT_ONCE = 1024  # characters, about a millisecond
 _POLL_S = 0.02
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
@@ -148,12 +155,15 @@ async def selected_records(cluster: Cluster, call: ApiCall) -> tuple[int, list[R
 
 
 def candidates(cluster: Cluster, info: RequestInfo, chosen: Selection) -> tuple[int, list[Record]]:
-    """The objects that may match: one if the selector names it, as `kubectl wait` does; else all."""
+    """The objects that may match: one that the selector names (`kubectl wait`), the pods of a node, or all."""
     resource, name = info.resource, chosen.required("metadata.name")
     namespace = info.namespace or chosen.required("metadata.namespace") or ""
     if name and bool(namespace) == resource.namespaced:
         record = cluster.store.get(key(resource, namespace, name))
         return cluster.store.version, [] if record is None else [record]
+    part = chosen.required(DIVIDED_BY.get(resource.storage, ""))
+    if part and resource.storage == "pods":
+        return cluster.store.list_part(prefix(resource, info.namespace), part)
     return cluster.store.list(prefix(resource, info.namespace))
 
 

@@ -11,7 +11,7 @@ from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.kinds import stored_resource
 from plimsoll.api.machinery.metadata import body_of, check_preconditions
-from plimsoll.api.machinery.request_info import delete_options, write_options
+from plimsoll.api.machinery.request_info import DeleteOptions, delete_options, write_options
 from plimsoll.api.machinery.status import (
     StatusError,
     bad_request,
@@ -32,6 +32,12 @@ from plimsoll.store.records import Decision, Record
 
 _PODS = stored_resource("pods")
 _BUDGETS = stored_resource("poddisruptionbudgets")
+_EVICTED = {
+    "type": "DisruptionTarget",
+    "status": "True",
+    "reason": "EvictionByEvictionAPI",
+    "message": "Eviction API: evicting",
+}
 
 
 # --- binding ---
@@ -117,8 +123,33 @@ async def evict(cluster: Cluster, call: ApiCall) -> Response:
         is_unready = await _disrupt(cluster, info.namespace, pod, dry_run=deletion.dry_run)
         if is_unready and not deletion.resource_version:  # it must not have become ready meanwhile
             deletion = msgspec.structs.replace(deletion, resource_version=pod["metadata"]["resourceVersion"])
+    if not deletion.dry_run:
+        deletion = await _announced(cluster, call, deletion)
     await delete_object(cluster, call, info.name, deletion)
     return Response(201, success(201), is_ready=True)
+
+
+async def _announced(cluster: Cluster, call: ApiCall, deletion: DeleteOptions) -> DeleteOptions:
+    """The pod says why it ends before it does: a Job may ignore such a failure (podFailurePolicy)."""
+    info = call.info
+
+    def decide(record: Record | None, version: int) -> Decision:
+        if record is None:
+            raise not_found(_PODS, info.name)
+        pod = decoded(record)
+        check_preconditions(_PODS, info.name, pod["metadata"], deletion.uid, deletion.resource_version)
+        status = dict(pod.get("status") or {})
+        conditions = status.get("conditions") or []
+        before: JsonObject = next((each for each in conditions if each.get("type") == _EVICTED["type"]), {})
+        since = before.get("lastTransitionTime") if before.get("status") == "True" else cluster.now()
+        condition = {**_EVICTED, "lastProbeTime": None, "lastTransitionTime": since}
+        status["conditions"] = [each for each in conditions if each is not before] + [condition]
+        return body_of({**pod, "status": status}, version)
+
+    changed = await cluster.store.change(key(_PODS, info.namespace, info.name), decide)
+    if changed is None or not deletion.resource_version:
+        return deletion
+    return msgspec.structs.replace(deletion, resource_version=str(changed.version))
 
 
 async def _disrupt(cluster: Cluster, namespace: str, pod: JsonObject, *, dry_run: bool) -> bool:

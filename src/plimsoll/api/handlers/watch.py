@@ -11,19 +11,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterable, Iterator
+from functools import partial
 
 import msgspec
 
-from plimsoll.api.handlers.list import candidates, parse_version
+from plimsoll.api.handlers.list import DIVIDED_BY, candidates, parse_version
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, prefix
 from plimsoll.api.machinery.encoding import encoded
 from plimsoll.api.machinery.exchange import Wire, framed
-from plimsoll.api.machinery.kinds import ApiResource
+from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.negotiate import MediaType
 from plimsoll.api.machinery.request_info import ListOptions, list_options
 from plimsoll.api.machinery.rounds import Pace
-from plimsoll.api.machinery.selectors import Selectable, Selection, selectable
+from plimsoll.api.machinery.selectors import Selectable, Selection, field_text, selectable
 from plimsoll.api.machinery.status import StatusError, expired, internal
 from plimsoll.api.tables.views import Viewer, bookmark, whole
 from plimsoll.store.errors import ExpiredError
@@ -91,7 +92,8 @@ class WatchStream:
             async for piece in self._initial():
                 yield piece
             self._after_initial()
-            watch = self._cluster.store.watch(self._prefix, self._after)
+            field = DIVIDED_BY.get(self._resource.storage, "")
+            watch = self._cluster.store.watch(self._prefix, self._after, self._chosen.required(field) or "")
             push = None if wire is None else self._pushing(wire)
             # Periodic bookmarks, and one shortly before the end.
             marks = [loop.time() + BOOKMARK_EVERY_S, end - LAST_BOOKMARK_S]
@@ -215,19 +217,48 @@ def _pieces(lines: Iterable[bytes], pace: Pace) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
+def divide_watches(cluster: Cluster) -> None:
+    """A fleet has thousands of watches that select by one of these fields: a change is offered to the few it concerns.
+
+    kube-apiserver has the same indexes. Lists by name need none.
+    """
+    for storage, field in DIVIDED_BY.items():
+        where = prefix(stored_resource(storage), "")
+        if field == "metadata.name":
+            cluster.store.divide(where, _name_of)
+        else:
+            cluster.store.divide(where, partial(_values_of, storage, field), partial(_value_of, storage, field))
+
+
+def _name_of(change: Change) -> tuple[str]:
+    return (change.key.rpartition("/")[2],)
+
+
+def _value_of(storage: str, field: str, body: bytes) -> str:
+    return field_text(selectable(storage, body), field)
+
+
+def _values_of(storage: str, field: str, change: Change) -> set[str]:
+    return {field_text(state, field) for state in _states(change, storage) if state is not None}
+
+
+def _states(change: Change, storage: str) -> tuple[Selectable | None, Selectable | None]:
+    """Before and after; a deleted object has no state after."""
+    shared = _shared(change)
+    if change.before is not None and shared.before is None:
+        shared.before = selectable(storage, change.before)
+    if change.kind != "DELETED" and shared.after is None:
+        shared.after = selectable(storage, change.body)
+    return shared.before, shared.after
+
+
 def event_kind(change: Change, chosen: Selection) -> str:
     """The type of event for a watcher with this selector; empty where there is none."""
     if not chosen:
         return change.kind
-    shared = _shared(change)
-    if change.before is not None and shared.before is None:
-        shared.before = selectable(chosen.storage, change.before)
-    was = shared.before is not None and chosen.matches_selectable(shared.before)
-    if change.kind == "DELETED":
-        return "DELETED" if was else ""
-    if shared.after is None:
-        shared.after = selectable(chosen.storage, change.body)
-    if chosen.matches_selectable(shared.after):
+    before, after = _states(change, chosen.storage)
+    was = before is not None and chosen.matches_selectable(before)
+    if after is not None and chosen.matches_selectable(after):
         return "MODIFIED" if was else "ADDED"
     return "DELETED" if was else ""
 

@@ -167,6 +167,10 @@ _FIELDS: dict[str, Callable[[Any], str]] = {
 _ALIASES = {"spec.host": "spec.nodeName", "reportingController": "reportingComponent"}
 
 
+def field_text(selectable: Selectable, field: str) -> str:
+    return selectable.text(field) if isinstance(selectable, _Custom) else _FIELDS[field](selectable)
+
+
 # --- a parsed selector ---
 
 
@@ -202,11 +206,7 @@ class Selection(msgspec.Struct, frozen=True):
 
     def matches_selectable(self, selectable: Selectable) -> bool:
         for test in self.fields:
-            if isinstance(selectable, _Custom):
-                text = selectable.text(test.field)
-            else:
-                text = _FIELDS[test.field](selectable)
-            if not test.matches(text):
+            if not test.matches(field_text(selectable, test.field)):
                 return False
         if self.labels:
             labels = selectable.metadata.labels or {}

@@ -22,7 +22,7 @@ from plimsoll.api.auth.roles import may_read_path
 from plimsoll.api.discovery.pages import StaticPages, send_page
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.handlers.list import make_consistent
-from plimsoll.api.handlers.watch import WatchStream
+from plimsoll.api.handlers.watch import WatchStream, divide_watches
 from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.bodies import YAML_AT_ONCE_BYTES
 from plimsoll.api.machinery.call import ApiCall, Response, warning_headers
@@ -60,7 +60,6 @@ from plimsoll.store.store import Store
 Service = Callable[["App"], AbstractAsyncContextManager[None]]
 # Handles what is not a single response: log -f, exec, proxy. (group, resource, subresource)
 Streamer = Callable[["App", ApiCall, Scope, Receive, Send], Awaitable[None]]
-
 # Answers everything below one component of the path, also to users who are not known yet: the dashboard.
 Mount = Callable[["App", Exchange], Awaitable[None]]
 
@@ -132,6 +131,7 @@ class App:
                 root_ca=options.root_ca,
                 pod_security=options.pod_security,
             )
+            divide_watches(self.cluster)
             if not (self.cluster.in_place and self.cluster.profile.resize_subresource):
                 self.pages.leave_out("pods/resize")
             if store.fault:

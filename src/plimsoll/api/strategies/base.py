@@ -131,5 +131,6 @@ def count_or_percent_errors(path: str, value: Any) -> list[FieldError]:
     if isinstance(value, int) and value < 0:
         return [invalid(path, value, "must be greater than or equal to 0")]
     if isinstance(value, str) and not _PERCENT.fullmatch(value):
-        return [invalid(path, value, "a valid percent string must be a numeric string followed by an ending '%'")]
+        rule = "a valid percent string must be a numeric string followed by an ending '%'"
+        return [invalid(path, value, f"{rule} (e.g. '1%',  or '93%', regex used for validation is '[0-9]+%')")]
     return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_network
 from typing import Any
 
 from plimsoll.api.machinery.event_versions import completed
@@ -68,7 +69,8 @@ class NodeStrategy(Strategy):
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         spec = document.get("spec") or {}
         owners = (spec.get("podPreemptionPolicy") or {}).get("disableResizePreemption") or []
-        return _taint_errors(spec.get("taints") or []) + _preemption_policy_errors(owners)
+        errors = _taint_errors(spec.get("taints") or []) + _preemption_policy_errors(owners)
+        return errors + _range_errors(spec.get("podCIDRs") or [])
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, context)
@@ -81,6 +83,23 @@ class NodeStrategy(Strategy):
 
     def prepared_for_status(self, old: JsonObject, new: JsonObject, context: WriteContext) -> JsonObject:
         return _with_allocatable(super().prepared_for_status(old, new, context))
+
+
+def _range_errors(ranges: list[str]) -> list[FieldError]:
+    path, families = "spec.podCIDRs", []
+    errors: list[FieldError] = []
+    for index, text in enumerate(ranges):
+        try:
+            families.append(ip_network(text, strict=False).version)
+            if "/" not in text:
+                raise ValueError
+        except ValueError:
+            reason = "must be a valid CIDR value, (e.g. 10.9.8.0/24 or 2001:db8::/64)"
+            errors.append(invalid(f"{path}[{index}]", text, reason))
+    if not errors and len(set(families)) < len(families):
+        reason = "may specify no more than one CIDR for each IP family"
+        errors.append(FieldError("FieldValueInvalid", path, reason, ranges))
+    return errors
 
 
 def _with_enabled_fields(spec: JsonObject, before: JsonObject, context: WriteContext) -> JsonObject:

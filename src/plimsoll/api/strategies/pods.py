@@ -15,10 +15,15 @@ from plimsoll.codec.defaults.resources import with_defaults
 from plimsoll.codec.lean.lean import from_document, quantity_hook
 from plimsoll.errors import FieldError, InvalidQuantityError
 from plimsoll.rules.admission.comparison import PodVersion
-from plimsoll.rules.admission.disabled_fields import without_resize_fields, without_restart_rules
+from plimsoll.rules.admission.disabled_fields import (
+    without_resize_fields,
+    without_restart_rules,
+    without_stop_signals,
+)
 from plimsoll.rules.admission.ephemeral_containers import ephemeral_container_errors
+from plimsoll.rules.admission.pod_spec.rules import spec_rules
+from plimsoll.rules.admission.pod_spec.spec import create_only_errors, spec_errors
 from plimsoll.rules.admission.resize import kept_for_resize, resize_errors, spec_changed
-from plimsoll.rules.admission.security_context import security_errors
 from plimsoll.rules.admission.update import plain_patch_errors, proposed
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.lifecycle.restarts import RESTARTING_ALL, is_restarted, may_restart_all
@@ -51,6 +56,8 @@ class PodStrategy(Strategy):
             document = without_resize_fields(document, None)
         if not context.gates.restart_rules:
             document = without_restart_rules(document)
+        if not context.gates.stop_signals:
+            document = without_stop_signals(document, None)
         pod = lean_pod(document)
         status: JsonObject = {"phase": "Pending"}
         if (document.get("spec") or {}).get("schedulingGates"):
@@ -64,7 +71,9 @@ class PodStrategy(Strategy):
 
     def create_errors(self, document: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = create_errors(lean_pod(document), gates=context.gates)
-        return errors + security_errors(document.get("spec") or {})
+        spec, name = document.get("spec") or {}, document["metadata"].get("name") or ""
+        errors += spec_errors(spec, spec_rules(context.profile), pod_name=name)
+        return [*errors, *create_only_errors(spec)]
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return plain_patch_errors(

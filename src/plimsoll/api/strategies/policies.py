@@ -34,6 +34,10 @@ _SCOPES = (
 )  # fmt: skip
 _COUNTED = OBJECT_COUNTS | {"requests.storage"}
 _BOUNDS = ("min", "max", "default", "defaultRequest", "maxLimitRequestRatio")
+_MUST_EXIST = (
+    "must be 'Exists' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
 _LIMIT_TYPES = ("Pod", "Container", "PersistentVolumeClaim")
 
 
@@ -59,12 +63,7 @@ class QuotaStrategy(Strategy):
                 errors.append(invalid(path, str(value), "must be greater than or equal to 0"))
             elif amount is not None and name in (*_COUNTED, "pods") and amount.milli % 1000:
                 errors.append(invalid(path, str(value), "must be an integer"))
-        for index, scope in enumerate(spec.get("scopes") or []):
-            if scope not in _SCOPES:
-                errors.append(invalid(f"spec.scopes[{index}]", scope, "unsupported scope"))
-            elif any(bounds_pods(name) and not scope_may_bound(scope, name) for name in spec.get("hard") or {}):
-                errors.append(invalid("spec.scopes", scope, "unsupported scope applied to resource"))
-        return errors
+        return errors + _scope_errors(spec)
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         errors = self.create_errors(new, context)
@@ -72,6 +71,43 @@ class QuotaStrategy(Strategy):
         if before != after:
             errors.append(immutable("spec.scopes", after))
         return errors
+
+
+def _scope_errors(spec: JsonObject) -> list[FieldError]:
+    errors: list[FieldError] = []
+    scopes, path = spec.get("scopes") or [], "spec.scopes"
+    for scope in scopes:
+        if scope not in _SCOPES:
+            errors.append(FieldError("FieldValueInvalid", path, "unsupported scope", scopes))
+        elif any(bounds_pods(name) and not scope_may_bound(scope, name) for name in spec.get("hard") or {}):
+            errors.append(FieldError("FieldValueInvalid", path, "unsupported scope applied to resource", scopes))
+    if _conflict(scopes):
+        errors.append(FieldError("FieldValueInvalid", path, "conflicting scopes", scopes))
+    path = "spec.scopeSelector.matchExpressions"
+    requirements = (spec.get("scopeSelector") or {}).get("matchExpressions") or []
+    for requirement in requirements:
+        scope, operator = requirement.get("scopeName") or "", requirement.get("operator") or ""
+        values = requirement.get("values") or []
+        if scope not in _SCOPES:
+            errors.append(invalid(f"{path}.scopeName", scope, "unsupported scope"))
+        elif scope not in ("PriorityClass", "VolumeAttributesClass") and operator != "Exists":
+            errors.append(invalid(f"{path}.operator", operator, _MUST_EXIST))
+        if operator in ("In", "NotIn"):
+            if not values:
+                reason = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                errors.append(required(f"{path}.values", reason))
+        elif operator not in ("Exists", "DoesNotExist"):
+            errors.append(invalid(f"{path}.operator", operator, "not a valid selector operator"))
+        elif values:
+            reason = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            errors.append(FieldError("FieldValueInvalid", f"{path}.values", reason, values))
+    if _conflict([requirement.get("scopeName") for requirement in requirements]):
+        errors.append(FieldError("FieldValueInvalid", path, "conflicting scopes", scopes))
+    return errors
+
+
+def _conflict(scopes: list[Any]) -> bool:
+    return any({scope, f"Not{scope}"} <= set(scopes) for scope in ("BestEffort", "Terminating"))
 
 
 class LimitRangeStrategy(Strategy):
@@ -92,6 +128,10 @@ class LimitRangeStrategy(Strategy):
                     for field in ("default", "defaultRequest")
                     if item.get(field)
                 ]
+            stores = [bound for field in ("min", "max") for bound in item.get(field) or {}]
+            if type_ == "PersistentVolumeClaim" and "storage" not in stores:
+                reason = "either minimum or maximum storage value is required, but neither was provided"
+                errors.append(required(f"{path}.limits", reason))
             errors += _item_errors(item, path)
         return errors
 
@@ -179,7 +219,10 @@ class DisruptionBudgetStrategy(Strategy):
         if policy is not None and policy not in EVICTION_POLICIES:
             errors.append(unsupported("spec.unhealthyPodEvictionPolicy", policy, EVICTION_POLICIES))
         for field, value in (("minAvailable", least), ("maxUnavailable", most)):
-            errors += count_or_percent_errors(f"spec.{field}", value)
+            found = count_or_percent_errors(f"spec.{field}", value)
+            if not found and isinstance(value, str) and int(value.removesuffix("%")) > 100:
+                found = [invalid(f"spec.{field}", value, "must not be greater than 100%")]
+            errors += found
         return errors
 
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:

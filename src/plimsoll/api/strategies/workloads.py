@@ -18,6 +18,8 @@ from plimsoll.api.strategies.base import (
 )
 from plimsoll.api.strategies.pods import lean_pod
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.pod_spec.rules import spec_rules
+from plimsoll.rules.admission.pod_spec.spec import spec_errors
 from plimsoll.rules.admission.validation import pod_errors
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems
@@ -36,10 +38,17 @@ class WorkloadStrategy(Strategy):
         spec = document.get("spec") or {}
         errors = number_errors(spec, "replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds")
         errors += self.own_errors(spec, context) + self.selector_errors(spec)
-        return errors + template_errors(spec.get("template") or {}, "spec.template", self.restart_policies, context)
+        return errors + template_errors(self.template(spec), "spec.template", self.restart_policies, context)
+
+    def template(self, spec: JsonObject) -> JsonObject:
+        """As its pods will be."""
+        template: JsonObject = spec.get("template") or {}
+        return template
 
     def own_errors(self, spec: JsonObject, context: WriteContext) -> list[FieldError]:
         """What only this kind has."""
+        if late := _deadline_errors(spec, "ReplicaSet"):
+            return late
         strategy = spec.get("strategy") or {}
         rolling, type_ = strategy.get("rollingUpdate"), strategy.get("type") or "RollingUpdate"
         path = "spec.strategy"
@@ -70,7 +79,7 @@ class DaemonSetStrategy(WorkloadStrategy):
         if type_ not in ("RollingUpdate", "OnDelete"):
             return [unsupported(f"{path}.type", type_, ("RollingUpdate", "OnDelete"))]
         rolling = (strategy.get("rollingUpdate") or {}) if type_ == "RollingUpdate" else {}
-        errors = _deadline_errors(spec)
+        errors = _deadline_errors(spec, "DaemonSet")
         for field in ("maxUnavailable", "maxSurge"):
             errors += count_or_percent_errors(f"{path}.rollingUpdate.{field}", rolling.get(field))
         surge, unavailable = rolling.get("maxSurge"), rolling.get("maxUnavailable")
@@ -95,8 +104,19 @@ class StatefulSetStrategy(WorkloadStrategy):
         "minReadySeconds",
     )
 
+    def template(self, spec: JsonObject) -> JsonObject:
+        """With a volume for each claim, which takes the place of one of the same name."""
+        names = [(each.get("metadata") or {}).get("name") for each in spec.get("volumeClaimTemplates") or ()]
+        template = super().template(spec)
+        if not names:
+            return template
+        claims = [{"name": name, "persistentVolumeClaim": {"claimName": name}} for name in names]
+        own = template.get("spec") or {}
+        volumes = [each for each in own.get("volumes") or () if each.get("name") not in names]
+        return {**template, "spec": {**own, "volumes": [*volumes, *claims]}}
+
     def own_errors(self, spec: JsonObject, context: WriteContext) -> list[FieldError]:
-        errors = _deadline_errors(spec)
+        errors = _deadline_errors(spec, "StatefulSet")
         policy = spec.get("podManagementPolicy") or ""
         if policy not in ("OrderedReady", "Parallel"):
             errors.append(invalid("spec.podManagementPolicy", policy, "must be 'OrderedReady' or 'Parallel'"))
@@ -210,12 +230,11 @@ def _is_zero(value: Any) -> bool:
     return value in (None, 0) or (isinstance(value, str) and not value.rstrip("%").strip("0"))
 
 
-def _deadline_errors(spec: JsonObject) -> list[FieldError]:
+def _deadline_errors(spec: JsonObject, kind: str) -> list[FieldError]:
     pod_spec = (spec.get("template") or {}).get("spec") or {}
     if pod_spec.get("activeDeadlineSeconds") is None:
         return []
     path = "spec.template.spec.activeDeadlineSeconds"
-    kind = "StatefulSet" if "podManagementPolicy" in spec else "DaemonSet"
     return [forbidden(path, f"activeDeadlineSeconds in {kind} is not Supported")]
 
 
@@ -264,7 +283,15 @@ def template_errors(
     pod = lean_pod(
         {"metadata": {"name": "template", **(template.get("metadata") or {})}, "spec": template.get("spec") or {}}
     )
-    findings = pod_errors(pod, gates=context.gates)
+    findings = [
+        *(
+            [forbidden("spec.ephemeralContainers", "ephemeral containers not allowed in pod template")]
+            if pod.spec.ephemeral_containers
+            else []
+        ),
+        *pod_errors(pod, gates=context.gates),
+        *spec_errors(template.get("spec") or {}, spec_rules(context.profile)),
+    ]
     errors = [msgspec.structs.replace(finding, field=f"{path}.{finding.field}") for finding in findings]
     policy = (template.get("spec") or {}).get("restartPolicy") or "Always"
     if policy == "Always" and policy not in policies:  # also where none is set

@@ -15,11 +15,13 @@ from plimsoll.codec.cel.environment import PER_CALL_LIMIT, Program, compile_expr
 from plimsoll.codec.cel.evaluator import Frame, Lazy
 from plimsoll.codec.cel.syntax import CompilationError
 from plimsoll.codec.cel.types import BOOL, DYN, STRING, Type, list_of, map_of
-from plimsoll.codec.cel.values import EvaluationError
+from plimsoll.codec.cel.values import CostError, EvaluationError
 from plimsoll.errors import FieldError
 from plimsoll.rules.model.json_object import JsonObject
 
-BUDGET = 3_000_000  # of all expressions of one policy on one request
+BUDGET = 3_000_000  # of all expressions of one policy on one request (Kubernetes: 10 million), see docs/api-server.md
+CONDITIONS_BUDGET = 2_500_000  # of all match conditions of one webhook or policy on one request
+_OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
 
 
@@ -194,12 +196,20 @@ def activation(
     }
 
 
-def failed_conditions(programs: tuple[tuple[str, Program], ...], variables: dict[str, Any]) -> tuple[bool, str]:
+def failed_conditions(
+    programs: tuple[tuple[str, Program], ...], variables: dict[str, Any], budget: int = CONDITIONS_BUDGET
+) -> tuple[bool, str]:
     """Whether all match conditions hold; and the first error, if one has an error and none is false."""
-    problem = ""
+    problem, left = "", budget
     for _, program in programs:
         try:
-            value, _ = program.evaluate(variables, PER_CALL_LIMIT)
+            value, cost = program.evaluate(variables, min(PER_CALL_LIMIT, left))
+            left -= cost
+        except CostError as error:
+            if left < PER_CALL_LIMIT:
+                return False, problem or _OUT_OF_BUDGET
+            problem = problem or f"expression '{program.text}' resulted in error: {error}"
+            continue
         except EvaluationError as error:
             problem = problem or f"expression '{program.text}' resulted in error: {error}"
             continue

@@ -22,7 +22,7 @@ from plimsoll.rules.gotext import quoted
 from plimsoll.rules.model.json_object import JsonObject
 
 RULES = "x-kubernetes-validations"
-BUDGET = 3_000_000  # of all rules of one write; some 2 s of CPU (Kubernetes: 10 million)
+BUDGET = 3_000_000  # of all rules of one write (Kubernetes: 10 million), see docs/api-server.md
 STATIC_LIMIT = 10_000_000  # of one rule, by its schema
 STATIC_TOTAL = 100_000_000  # of all rules of a schema
 REASONS = ("FieldValueRequired", "FieldValueForbidden", "FieldValueInvalid", "FieldValueDuplicate")

@@ -21,6 +21,7 @@ from plimsoll.codec.manifests.unknown_fields import unknown_fields
 from plimsoll.codec.schema.schema import KINDS
 from plimsoll.codec.yaml.reader import YamlError, read
 from plimsoll.errors import InvalidObjectError, PlimsollError, StructuredError
+from plimsoll.rules.admission.pod_spec.spec import spec_errors
 from plimsoll.rules.admission.validation import create_errors
 from plimsoll.rules.lifecycle.api_objects import references
 from plimsoll.rules.model.json_object import JsonObject
@@ -127,6 +128,8 @@ def _uid(document: JsonObject, where: str, source: Source, node_name: str) -> st
 def _check(document: JsonObject, body: bytes, where: str) -> None:
     pod, errors = read_as_far(document, Pod)
     errors += [each for each in create_errors(defaulted(pod)) if each not in errors]
+    if not errors:
+        errors = spec_errors(document["spec"], pod_name=document["metadata"]["name"])
     if errors:
         raise StaticPodError(where, "; ".join(map(str, errors)))
     wrong = [each for each in unknown_fields(document) if each.is_error]

@@ -101,7 +101,8 @@ class GrpcClient:
                 except TimeoutError:
                     raise GrpcUnavailableError(f"{self.name}: not connected within {self._connect_s:g} s") from None
                 except OSError as error:  # also of TLS
-                    raise GrpcUnavailableError(f"{self.name}: {error.strerror or error}") from error
+                    reason = error.strerror or str(error) or "the connection was reset"
+                    raise GrpcUnavailableError(f"{self.name}: {reason}") from error
             return self._connection
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> ClientConnection:

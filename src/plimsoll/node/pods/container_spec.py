@@ -57,7 +57,7 @@ GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 class NodePaths(msgspec.Struct, frozen=True):
     """The node's directories and names. `makes_etc`: the agent writes /etc/hostname and /etc/resolv.conf, because the
     embedded runtime does not; CRI runtimes create their own. `bounds_files`: what containers write to these files is
-    limited. `seccomp_default`: for containers without a profile."""
+    limited. `seccomp_default`: for containers without a profile. `stop_signals`: those of the manifests count."""
 
     state: Path
     logs: Path
@@ -65,6 +65,7 @@ class NodePaths(msgspec.Struct, frozen=True):
     makes_etc: bool = True
     bounds_files: bool = False
     seccomp_default: str = "RuntimeDefault"
+    stop_signals: bool = True
     abilities: Abilities = Abilities()
 
 
@@ -174,7 +175,7 @@ def container_spec(
         tty=container.tty,
         log_path=container_log(name, attempt),
         termination_message_path=message_path,
-        stop_signal=(lifecycle.stop_signal or "") if lifecycle is not None else "",
+        stop_signal=(lifecycle.stop_signal or "") if lifecycle is not None and paths.stop_signals else "",
         resources=CriResources() if resources is None else resources,
         cgroup=cgroup,
         target_id=target_id,

@@ -70,9 +70,9 @@ class PodStart:
         finally:
             await self._starter.images.cancel()
 
-    async def refresh_volumes(self, pod: RunPod, observed: ObservedPod) -> None:
-        """Update the files of a running pod to what the API server has now."""
-        await self._starter.prepare(pod, self._node.pod_ips(pod, observed), fresh=True)
+    async def refresh_volumes(self, pod: RunPod, observed: ObservedPod, *, fresh: bool) -> None:
+        """Update the files of a running pod; `fresh`: to what the API server has now of other objects, too."""
+        await self._starter.prepare(pod, self._node.pod_ips(pod, observed), fresh=fresh)
 
     async def _sandbox(self, pod: RunPod, actions: PodActions, spec: SandboxSpec) -> str:
         if actions.sandbox_attempt is None:

@@ -29,7 +29,7 @@ from plimsoll.node.pods.services import NodeServices
 from plimsoll.node.pods.start import PodStart
 from plimsoll.node.pods.stop import PodEnd
 from plimsoll.node.resize.actuator import PodResize
-from plimsoll.rules.lifecycle.api_objects import NO_REFERENCES, references
+from plimsoll.rules.lifecycle.api_objects import NO_REFERENCES, publishes_itself, references
 from plimsoll.rules.lifecycle.backoff import ERR_IMAGE_PULL, backoff_key
 from plimsoll.rules.lifecycle.conditions import OWN_CONDITIONS, PASSING_CONDITIONS
 from plimsoll.rules.lifecycle.events import deadline_exceeded, sync_failed
@@ -79,6 +79,7 @@ class PodWorker:
         self._timer: asyncio.TimerHandle | None = None
         self._backoff = ExponentialBackoff(RETRY_FIRST_S, RETRY_MAX_S)
         self._retries: dict[str, tuple[float, float]] = {}  # container → not before, next pause
+        self._is_published = True  # what its volumes show of the pod is what the API server has
         self.is_removed = False  # by the API server; it may still have to end here
         self._is_gone = self._is_finished = False
         self.released = asyncio.Event()  # none of its processes runs, and its resources are free
@@ -107,6 +108,7 @@ class PodWorker:
         if _must_end_sooner(before, pod):
             self.interrupt()
         elif not _is_own_status(before, pod):
+            self._is_published = not publishes_itself(pod)
             self._wake.set()
 
     def remove(self) -> None:
@@ -193,6 +195,9 @@ class PodWorker:
             for event in actions.events:
                 self._node.events.emit_lifecycle(pod, event)
             if actions.is_done(observed):
+                if not self._is_published:
+                    await self.refresh_volumes(fresh=False)
+                    self._is_published = True
                 self._actuator.settle(pod, observed)
                 status = self._report(observed)
                 if status.phase in (SUCCEEDED, FAILED):
@@ -295,12 +300,14 @@ class PodWorker:
             self.uid, backoffs=dict(self._state.backoffs), image_backoffs=dict(self._state.image_backoffs)
         )
 
-    async def refresh_volumes(self) -> None:
-        """Update the files of a running pod to what the API server has now."""
+    async def refresh_volumes(self, *, fresh: bool = True) -> None:
+        """Update the files of a running pod; `fresh`: to what the API server has now of other objects, too."""
         pod = self._allocated()
-        if self._is_ending() or not self.observed.live() or references(pod) == NO_REFERENCES:
+        if self._is_ending() or not self.observed.live():
             return
-        await self._start.refresh_volumes(pod, self.observed)
+        if references(pod) == NO_REFERENCES and not publishes_itself(pod):
+            return
+        await self._start.refresh_volumes(pod, self.observed, fresh=fresh)
 
     async def _terminate(self, pod: RunPod, observed: ObservedPod) -> None:
         verdict = self._node.checkpoint.get(self.uid).verdict

@@ -5,6 +5,8 @@ Kubernetes: dropDisabledFields in pkg/api/pod/util.go.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from plimsoll.rules.model.json_object import JsonObject
 
 _LISTS = ("initContainers", "containers", "ephemeralContainers")
@@ -35,6 +37,29 @@ def without_restart_rules(new: JsonObject) -> JsonObject:
     }
     dropped = {name: [_without(each, ("restartPolicyRules",)) for each in found] for name, found in lists.items()}
     return {**new, "spec": {**spec, **dropped}} if dropped else new
+
+
+def without_stop_signals(new: JsonObject, stored: JsonObject | None) -> JsonObject:
+    """The pod with the gate ContainerStopSignals off: a stored signal keeps the fields."""
+    if stored is not None and any(True for _ in _signalled(stored)):
+        return new
+    spec = new.get("spec") or {}
+    lists = {name for name, _ in _signalled(new)}
+    dropped = {name: [_without_signal(each) for each in spec[name]] for name in lists}
+    return {**new, "spec": {**spec, **dropped}} if dropped else new
+
+
+def _signalled(pod: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+    spec = pod.get("spec") or {}
+    for name in _LISTS:
+        for each in spec.get(name) or ():
+            if (each.get("lifecycle") or {}).get("stopSignal"):
+                yield name, each
+
+
+def _without_signal(container: JsonObject) -> JsonObject:
+    lifecycle = _without(container.get("lifecycle") or {}, ("stopSignal",))
+    return {**container, "lifecycle": lifecycle} if lifecycle else _without(container, ("lifecycle",))
 
 
 def _uses_resize(pod: JsonObject) -> bool:

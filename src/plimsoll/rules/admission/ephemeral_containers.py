@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import PodVersion, containers_of, same
+from plimsoll.rules.admission.pod_spec.spec import spec_errors
 from plimsoll.rules.admission.validation import pod_errors, relaxation
 from plimsoll.rules.model.gates import DEFAULT_GATES, Gates
 from plimsoll.rules.model.json_object import JsonObject
@@ -23,6 +24,7 @@ def ephemeral_container_errors(old: PodVersion, new: PodVersion, gates: Gates = 
     if MIRROR_ANNOTATION in (old.pod.metadata.annotations or {}):
         return [_forbidden("", "static pods do not support ephemeral containers")]
     errors = pod_errors(new.pod, gates=gates, relaxed=relaxation(old.pod))
+    errors += [each for each in spec_errors(new.document.get("spec") or {}) if each.field.startswith(PATH)]
     spec = new.pod.spec
     targets = {container.name for container in (*spec.containers, *spec.init_containers)}
     wanted = containers_of(new.document, EPHEMERAL)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal
 
 from plimsoll.errors import InvalidConfigError, InvalidQuantityError
+from plimsoll.rules.config.kubelet import PriorityPeriod
 from plimsoll.rules.config.reserved_memory import ReservedMemory
 from plimsoll.rules.config.thresholds import flag_map
 from plimsoll.rules.cpuset import cpu_numbers
@@ -29,6 +30,7 @@ RESERVABLE = (CPU, MEMORY, EPHEMERAL_STORAGE, "pid")  # N-4
 Kind = Literal[
     "text", "boolean", "integer", "long", "number", "duration", "period", "texts", "map", "amounts", "thresholds",
     "quantities", "percentages", "cpus", "gates", "object", "list", "quantity", "headers", "reserved", "taints",
+    "priorities",
 ]  # fmt: skip
 KIND_WORDS: dict[Kind, str] = {
     "text": "a text",
@@ -52,6 +54,7 @@ KIND_WORDS: dict[Kind, str] = {
     "headers": "a map from header to a list of texts",
     "taints": "a list of taints",
     "reserved": "a list of NUMA nodes with limits",
+    "priorities": "a list of priorities with seconds",
 }
 
 
@@ -205,6 +208,33 @@ def _reserved(value: Any, path: str, problems: Problems) -> Any:
     return tuple(entries)
 
 
+def _priorities(value: Any, path: str, problems: Problems) -> Any:
+    """`[{"priority": 100000, "shutdownGracePeriodSeconds": 10}]`."""
+    if not isinstance(value, (list, tuple)):
+        return _mistyped("priorities", value, path, problems)
+    entries = []
+    for index, item in enumerate(value):
+        at = f"{path}[{index}]"
+        if not isinstance(item, Mapping):
+            problems.append(
+                InvalidConfigError(at, f"must have priority and shutdownGracePeriodSeconds, not {shown(item)}")
+            )
+            continue
+        priority = READERS["integer"](item.get("priority", 0), f"{at}.priority", problems)
+        seconds = READERS["long"](
+            item.get("shutdownGracePeriodSeconds", 0), f"{at}.shutdownGracePeriodSeconds", problems
+        )
+        if seconds is not None and seconds < 0:
+            problems.append(InvalidConfigError(f"{at}.shutdownGracePeriodSeconds", "must not be negative"))
+        problems += [
+            InvalidConfigError(f"{at}.{name}", "unknown setting")
+            for name in item
+            if name not in ("priority", "shutdownGracePeriodSeconds")
+        ]
+        entries.append(PriorityPeriod(priority, seconds))
+    return tuple(entries)
+
+
 def _percentages(value: Any, path: str, problems: Problems) -> Any:
     shares: dict[str, int] = {}
     for name, item, at in _entries("percentages", value, path, problems):
@@ -270,6 +300,7 @@ READERS: dict[Kind, Reader] = {
     "headers": _map_of("headers", _texts),
     "taints": _taints,
     "reserved": _reserved,
+    "priorities": _priorities,
 }
 
 

@@ -39,10 +39,13 @@ class Gate(msgspec.Struct, frozen=True):
 
 GATES = (
     Gate("ContainerRestartRules", True, "Containers may have a restart policy and restart rules of their own."),
+    Gate("ContainerStopSignals", True, "`lifecycle.stopSignal` of a container counts, and statuses show it."),
     Gate("CPUManagerPolicyAlphaOptions", True, "Options of the CPU manager of alpha quality may be set."),
     Gate("CPUManagerPolicyBetaOptions", True, "Options of the CPU manager of beta quality may be set."),
     Gate("CustomCPUCFSQuotaPeriod", False, "cpuCFSQuotaPeriod may differ from 100ms."),
     Gate("DRANodeAllocatableResources", False, "Devices may replace cpu and memory in a pod's requests."),
+    Gate("GracefulNodeShutdown", True, "A shutdown of the machine waits for the pods, by shutdownGracePeriod."),
+    Gate("GracefulNodeShutdownBasedOnPodPriority", True, "shutdownGracePeriodByPodPriority may be set."),
     Gate("HugepageAwareEviction", False, "memory.available is reduced by the node's huge pages."),
     Gate("InPlacePodLevelResourcesVerticalScaling", True, "Pod-level resources may be resized."),
     Gate("InPlacePodVerticalScaling", True, "Resources of a running pod may change."),

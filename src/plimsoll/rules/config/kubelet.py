@@ -23,6 +23,13 @@ from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
 
 
+class PriorityPeriod(msgspec.Struct, frozen=True):
+    """At shutdown: time for pods of this priority and above, up to the next entry."""
+
+    priority: int
+    grace_s: int
+
+
 class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One attribute per setting with an effect; `table` has its name in a user's file."""
 
@@ -91,6 +98,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Shutdown of the machine
     shutdown_grace_s: float
     shutdown_critical_grace_s: float
+    shutdown_by_priority: tuple[PriorityPeriod, ...] | None
     # Images
     serialize_image_pulls: bool
     max_parallel_image_pulls: int | None
@@ -173,6 +181,7 @@ def config_errors(config: KubeletConfig, profile: Profile) -> list[InvalidConfig
         *_topology_errors(config, profile),
         *_memory_errors(config, profile),
         *_duration_errors(config),
+        *_shutdown_errors(config),
     ]
 
 
@@ -279,3 +288,31 @@ def _duration_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
         yield InvalidConfigError("cpuManagerReconcilePeriod", "must be greater than zero")
     if config.eviction_pressure_transition_period_s < 0:
         yield InvalidConfigError("evictionPressureTransitionPeriod", "must not be negative")
+
+
+TOTAL, CRITICAL, BY_PRIORITY = (
+    "shutdownGracePeriod",
+    "shutdownGracePeriodCriticalPods",
+    "shutdownGracePeriodByPodPriority",
+)
+
+
+def _shutdown_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
+    total_s, critical_s, periods = (
+        config.shutdown_grace_s,
+        config.shutdown_critical_grace_s,
+        config.shutdown_by_priority,
+    )
+    is_set = total_s > 0 or critical_s > 0
+    if config.gate("GracefulNodeShutdown"):
+        if critical_s > total_s:
+            yield InvalidConfigError(CRITICAL, f"must be at most {TOTAL}, {total_s:g} s")
+        for path, value in ((TOTAL, total_s), (CRITICAL, critical_s)):
+            if value < 0 or 0 < value < 1:
+                yield InvalidConfigError(path, "must be zero or at least 1s")
+    elif is_set:
+        yield InvalidConfigError(TOTAL if total_s > 0 else CRITICAL, "needs the feature gate GracefulNodeShutdown")
+    if periods and not config.gate("GracefulNodeShutdownBasedOnPodPriority"):
+        yield InvalidConfigError(BY_PRIORITY, "needs the feature gate GracefulNodeShutdownBasedOnPodPriority")
+    elif periods and is_set:
+        yield InvalidConfigError(BY_PRIORITY, f"cannot be used together with {TOTAL}: remove one of them")

@@ -277,6 +277,8 @@ ROWS: tuple[Row, ...] = (
         "shutdown_grace_s"),
     Row("shutdownGracePeriodCriticalPods", "duration", "0s", "",
         "The part of shutdownGracePeriod for critical pods.", "shutdown_critical_grace_s"),
+    Row("shutdownGracePeriodByPodPriority", "priorities", None, "",
+        "In place of shutdownGracePeriod: time for pods, by their priority.", "shutdown_by_priority"),
 
     # Images of a CRI runtime
     Row("serializeImagePulls", "boolean", True, "--serialize-image-pulls", "Pull one image at a time.",
@@ -338,7 +340,6 @@ ROWS: tuple[Row, ...] = (
     Row("contentType", "text", "application/vnd.kubernetes.protobuf", "--kube-api-content-type",
         "Encoding of requests to the API server."),
     Row("configMapAndSecretChangeDetectionStrategy", "text", "Watch", "", "How changes of Secrets are detected."),
-    Row("shutdownGracePeriodByPodPriority", "list", None, "", "Time for pods at shutdown, by pod priority."),
     Row("maxOpenFiles", "long", 1_000_000, "--max-open-files", "Files the node agent may open."),
     Row("runOnce", "boolean", False, "--runonce", "Run static pods once and end."),
     Row("showHiddenMetricsForVersion", "text", "", "", "Show metrics that this version hid."),

@@ -108,6 +108,13 @@ def references(pod: RunPod) -> References:
     )
 
 
+def publishes_itself(pod: RunPod) -> bool:
+    """Whether a volume shows fields of the pod: labels, annotations, resources."""
+    return any(volume.downward_api is not None for volume in pod.spec.volumes) or any(
+        projection.downward_api is not None for projection in _projections(pod)
+    )
+
+
 def _projections(pod: RunPod) -> Iterator[Projection]:
     for volume in pod.spec.volumes:
         if volume.projected is not None:

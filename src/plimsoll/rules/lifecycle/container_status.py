@@ -66,6 +66,7 @@ class StatusContext(msgspec.Struct, frozen=True):
     is_ending: bool  # being stopped: no container is ready or waits to be started
     allocated: Mapping[str, Resources]
     shows_allocated: bool = True
+    shows_stop_signal: bool = True
     is_restarting_all: bool = False  # records are removed because a rule restarts all containers
 
 
@@ -158,7 +159,13 @@ def _from_run(
         allocated_resources=allocated.requests if context.shows_allocated else None,
         volume_mounts=_mounts(context, container),
         user=_user(run) if context.profile.runtime_features_reported else None,
+        stop_signal=_stop_signal(context, run),
     )
+
+
+def _stop_signal(context: StatusContext, run: ObservedContainer) -> str | None:
+    shows = context.shows_stop_signal and context.profile.stop_signal_reported
+    return run.stop_signal if shows and run.stop_signal else None
 
 
 def _user(run: ObservedContainer) -> dict[str, object] | None:

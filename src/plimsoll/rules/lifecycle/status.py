@@ -62,6 +62,7 @@ class NodeView(msgspec.Struct, frozen=True):
     runtime_name: str = "plimsoll"  # of `runtime://id`
     profile: Profile = DEFAULT_PROFILE
     shows_allocated: bool = True  # gate InPlacePodVerticalScaling: `resources`, `allocatedResources` of containers
+    shows_stop_signal: bool = True  # gate ContainerStopSignals
 
 
 def pod_status(
@@ -90,7 +91,16 @@ def pod_status(
     ending = is_final or is_ending(pod, before, verdict)
     restarting = not ending and _is_restarting_all(pod, seen, before)
     context = StatusContext(
-        pod, seen, memory, node.profile, node.runtime_name, ending, allocated or {}, node.shows_allocated, restarting
+        pod,
+        seen,
+        memory,
+        node.profile,
+        node.runtime_name,
+        ending,
+        allocated or {},
+        node.shows_allocated,
+        node.shows_stop_signal,
+        restarting,
     )
     spec = pod.spec
     count = len(spec.containers) + len(spec.init_containers) + len(spec.ephemeral_containers)

@@ -26,6 +26,7 @@ class Gates(msgspec.Struct, frozen=True):
     in_place: bool = True  # InPlacePodVerticalScaling
     restart_rules: bool = True  # ContainerRestartRules
     restart_all: bool = True  # RestartAllContainersOnContainerExits
+    stop_signals: bool = True  # ContainerStopSignals
     # Rows of the profile
     class_from_status: bool = True
     class_per_container: bool = False
@@ -68,5 +69,6 @@ def resolved_gates(feature_gates: Mapping[str, bool], profile: Profile) -> Gates
         fixed_class=feature_gates["PodLevelResourcesFixKubeletQOSClass"],
         restart_rules=feature_gates["ContainerRestartRules"],
         restart_all=feature_gates["RestartAllContainersOnContainerExits"],
+        stop_signals=feature_gates["ContainerStopSignals"],
         **{row: getattr(profile, row) for row in _ROWS},
     )

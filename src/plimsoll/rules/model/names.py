@@ -37,8 +37,9 @@ _EMPTY = "must be non-empty"
 _DOTS = "must not contain dots"
 
 
-def _too_long(bound: int) -> str:
-    return f"must be no more than {bound} bytes"
+def _too_long(bound: int, unit: str = "bytes") -> str:
+    """Bytes are counted. Kubernetes says so of label keys and values since 1.35, and "characters" of other names."""
+    return f"must be no more than {bound} {unit}"
 
 
 def _mismatch(rule: str, pattern: str, *examples: str) -> str:
@@ -112,7 +113,7 @@ def decoded_bytes(text: str) -> int:
 @lru_cache(4096)
 def dns_label_problems(text: str) -> Problems:
     """A container's or namespace's name."""
-    found = (_too_long(MAX_LABEL_BYTES),) if size_bytes(text) > MAX_LABEL_BYTES else ()
+    found = (_too_long(MAX_LABEL_BYTES, "characters"),) if size_bytes(text) > MAX_LABEL_BYTES else ()
     if re.fullmatch(_LABEL, text):
         return found
     return (*found, _DOTS if re.fullmatch(_SUBDOMAIN, text) else _LABEL_RULE)
@@ -121,7 +122,11 @@ def dns_label_problems(text: str) -> Problems:
 @lru_cache(4096)
 def dns_subdomain_problems(text: str) -> Problems:
     """A pod's or node's name."""
-    found = (_too_long(MAX_SUBDOMAIN_BYTES),) if size_bytes(text) > MAX_SUBDOMAIN_BYTES else ()
+    return _subdomain_problems(text, "characters")
+
+
+def _subdomain_problems(text: str, unit: str) -> Problems:
+    found = (_too_long(MAX_SUBDOMAIN_BYTES, unit),) if size_bytes(text) > MAX_SUBDOMAIN_BYTES else ()
     return found if re.fullmatch(_SUBDOMAIN, text) else (*found, _SUBDOMAIN_RULE)
 
 
@@ -133,7 +138,7 @@ def qualified_name_problems(text: str) -> Problems:
         return (_SLASHES_RULE,)
     found: list[str] = []
     if slash:
-        problems = dns_subdomain_problems(prefix) if prefix else (_EMPTY,)
+        problems = _subdomain_problems(prefix, "bytes") if prefix else (_EMPTY,)
         found.extend(f"prefix part {problem}" for problem in problems)
     if not name:
         found.append(f"name part {_EMPTY}")
@@ -153,7 +158,7 @@ def label_value_problems(text: str) -> Problems:
 @lru_cache(4096)
 def config_map_key_problems(text: str) -> Problems:
     """A key of a ConfigMap, which becomes the name of a file."""
-    found = [_too_long(MAX_SUBDOMAIN_BYTES)] if size_bytes(text) > MAX_SUBDOMAIN_BYTES else []
+    found = [_too_long(MAX_SUBDOMAIN_BYTES, "characters")] if size_bytes(text) > MAX_SUBDOMAIN_BYTES else []
     if not re.fullmatch(_CONFIG_MAP_KEY, text):
         found.append(_CONFIG_MAP_KEY_RULE)
     if text in (".", ".."):

@@ -83,6 +83,7 @@ class ObservedContainer(msgspec.Struct, frozen=True):
     annotations: Mapping[str, str] = {}
     cri_resources: CriResources | None = None  # when first observed in this phase, if the runtime reports them
     user: ContainerUser | None = None  # if the runtime reports it
+    stop_signal: str = ""  # that asks it to end, such as SIGTERM; "" if the runtime does not report it
 
 
 class ObservedPod(msgspec.Struct, frozen=True):

@@ -296,6 +296,9 @@ def status_patch(node: Mapping[str, Any], status: Mapping[str, Any]) -> JsonObje
             change[field] = status[field]
     if (have.get("declaredFeatures") or []) != (declared := status.get("declaredFeatures") or []):
         change["declaredFeatures"] = declared or None
+    if have.get("volumesInUse"):
+        # No volume here is attachable, so none is in use: a list that a kubelet left would prevent their detachment.
+        change["volumesInUse"] = None
     if (have.get("images") or []) != status["images"]:
         change["images"] = status["images"]
     if have.get("addresses") != status["addresses"]:

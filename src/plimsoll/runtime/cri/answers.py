@@ -159,6 +159,7 @@ def container_seen(listed: m.Container, answer: m.ContainerStatusResponse) -> Ob
         annotations=listed.annotations,
         cri_resources=resources_from(status),
         user=_user(status),
+        stop_signal=m.SIGNAL_NAMES.get(status.stop_signal, ""),
     )
 
 

@@ -23,7 +23,11 @@ _IN_ORDER = (
     "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT SEGV STKFLT STOP SYS TERM TRAP "
     "TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ"
 )
-SIGNALS = {f"SIG{name}": number for number, name in enumerate(_IN_ORDER.split(), start=1)}  # 0: the runtime's default
+_REAL_TIME = ("RTMIN", *(f"RTMIN+{n}" for n in range(1, 16)), *(f"RTMAX-{n}" for n in range(14, 0, -1)), "RTMAX")
+SIGNALS = {  # 0: the runtime's default
+    f"SIG{name}": number for number, name in enumerate((*_IN_ORDER.split(), *_REAL_TIME), start=1)
+}
+SIGNAL_NAMES = {number: name for name, number in SIGNALS.items()}
 
 
 # What the runtime is
@@ -418,6 +422,7 @@ class ContainerStatus(Message, frozen=True):
     log_path: Annotated[str, 15] = ""
     resources: Annotated[ContainerResources | None, 16] = None
     user: Annotated[ContainerUser | None, 18] = None
+    stop_signal: Annotated[int, 19] = 0
 
 
 class ContainerStatusResponse(Message, frozen=True):

@@ -20,6 +20,7 @@ from plimsoll.runtime.supervisor.settings import Settings
 from plimsoll.runtime.supervisor.spawn import Failure
 from plimsoll.runtime.supervisor.state import ContainerRecord, JournalRecord, Register, Sandbox
 
+_REAL_TIME_MOST = 15  # Kubernetes names SIGRTMIN+1 … SIGRTMIN+15 and SIGRTMAX-14 … SIGRTMAX-1
 OOM_WANTED, OOM_HAVE = "plimsoll.io/oom-score-adj-wanted", "plimsoll.io/oom-score-adj-have"
 
 
@@ -54,7 +55,8 @@ class Containers:
         if sandbox is None or not sandbox.ready:
             raise RequestError(f"sandbox {record['sandbox_id']} is not there, or was stopped")
         container = ContainerRecord(record | {"created_s": time.time(), "phase": "created"})
-        container.stop_signal = signal_number(plan_from(plan).stop_signal)  # also checks that it is a plan
+        container.stop_signal = plan_from(plan).stop_signal or "SIGTERM"  # also checks that it is a plan
+        signal_number(container.stop_signal)
         if container.log_file:
             log_place(*_log_place(container, sandbox))
         container.plan = json.dumps(plan, separators=(",", ":")).encode()
@@ -97,7 +99,7 @@ class Containers:
         if grace_s <= 0:
             self.kill(container)
             return
-        self._signal(container, container.stop_signal)
+        self._signal(container, signal_number(container.stop_signal))
         at_s = time.monotonic() + grace_s
         if container.stop_timer is not None:
             at_s = min(at_s, container.stop_timer.at_s)
@@ -354,13 +356,18 @@ def _log_place(container: ContainerRecord, sandbox: Sandbox) -> tuple[str, str]:
 
 
 def signal_number(name: str) -> int:
-    """`SIGQUIT`, `QUIT`, `3`; TERM without one."""
+    """`SIGQUIT`, `QUIT`, `SIGRTMIN+3`, `SIGRTMAX-1`, `3`; TERM without one."""
     if not name:
         return signal.SIGTERM
     if name.isdigit():
         return int(signal.Signals(int(name)))
+    short = name.upper().removeprefix("SIG")
+    for base, sign, number in (("RTMIN+", 1, signal.SIGRTMIN), ("RTMAX-", -1, signal.SIGRTMAX)):
+        away = short.removeprefix(base)
+        if away != short and away.isdecimal() and int(away) <= _REAL_TIME_MOST:
+            return int(number + sign * int(away))
     try:
-        return int(signal.Signals["SIG" + name.upper().removeprefix("SIG")])
+        return int(signal.Signals[f"SIG{short}"])
     except KeyError:
         raise RequestError(f"no signal {name!r}") from None
 

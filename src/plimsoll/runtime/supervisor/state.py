@@ -29,6 +29,7 @@ _SANDBOX_SEEN = ("id", "pod_uid", "name", "namespace", "attempt", "ready", "crea
 _CONTAINER_SEEN = (
     "id", "sandbox_id", "pod_uid", "name", "attempt", "phase", "image", "image_id", "created_s", "started_s",
     "finished_s", "exit_code", "reason", "message", "pid", "log_file", "annotations",
+    "stop_signal",
 )  # fmt: skip
 
 
@@ -102,7 +103,6 @@ class ContainerRecord:
         "readers",
         "start_ticks",
         "stdin",
-        "stop_signal",
         "stop_timer",
         "log_pace",
         "streams",
@@ -127,6 +127,7 @@ class ContainerRecord:
         self.pid: int = record.get("pid", 0)
         self.log_file: str = record.get("log_file", "")
         self.annotations: dict[str, str] = record.get("annotations", {})
+        self.stop_signal: str = record.get("stop_signal", "")
         self.start_ticks: int = record.get("start_ticks", 0)
         self.cgroup: str = record.get("cgroup", "")
         self.target_id: str = record.get("target_id", "")  # whose pid namespace it is in; not needed once it runs
@@ -140,7 +141,6 @@ class ContainerRecord:
         self.stdin = -1
         self.cgroup_fd = -1  # only where there is no pid namespace whose end kills what is left
         self.stop_timer: Timer | None = None
-        self.stop_signal = 15
         self.on_start: list[Callable[[str], None]] = []
         self.on_end: list[Callable[[], None]] = []
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterable
 from typing import TypeVar
 
 import msgspec
@@ -85,7 +86,7 @@ class EtcdClient:
                 reasons[endpoint] = error.message
                 self._leave(error, switches, began)
             if loop.time() >= end:
-                raise LogUnreachableError(self.where, "; ".join(dict.fromkeys(reasons.values())))
+                raise self._unreachable(reasons.values())
             await asyncio.sleep(_PAUSE_S)
 
     async def write_once(self, method: str, request: msgspec.Struct, kind: type[R], deadline_s: float = ATTEMPT_S) -> R:
@@ -120,6 +121,10 @@ class EtcdClient:
         break their calls and the watch, which costs a loaded machine more."""
         if error.code != status.DEADLINE_EXCEEDED or self._answered <= began:
             self.switch(seen)
+
+    def _unreachable(self, reasons: Iterable[str]) -> LogUnreachableError:
+        advice = [self.location.tls_advice(reason) for reason in reasons]
+        return LogUnreachableError(self.where, "; ".join(filter(None, dict.fromkeys([*reasons, *advice]))))
 
     def renew_token(self) -> None:
         self._token = ""

@@ -61,6 +61,22 @@ class Location(msgspec.Struct, frozen=True):
         context.set_alpn_protocols(["h2"])
         return context
 
+    def tls_advice(self, reason: str) -> str:
+        """What to do about a connection that failed for this reason, where it may be due to TLS; else empty."""
+        if "CERTIFICATE_VERIFY_FAILED" in reason:
+            return "etcd's certificate is not trusted: ca=FILE has to be its CA, and each endpoint a name in it"
+        if not (self.tls or self.ca or self.cert):
+            is_unclear = "connection was closed" in reason or "connection broke" in reason
+            return "if etcd serves TLS, add ca=FILE to --store" if is_unclear else ""
+        if "ALERT" in reason and "CERTIFICATE" in reason:
+            return "etcd requires a client certificate that its --trusted-ca-file has signed: cert=FILE and key=FILE"
+        if "connection" in reason:
+            return (
+                "etcd may not accept the client certificate (cert=FILE, key=FILE; its --trusted-ca-file has to have "
+                "signed it), or may serve without TLS (then remove ca, cert and tls from --store)"
+            )
+        return ""
+
 
 def location(text: str) -> Location:
     """Raises InvalidConfigError with what is wrong."""

@@ -91,7 +91,28 @@ async def test_eviction(tmp_path: Path, version: str) -> None:
         assert (await evict(ask, version, "x")).message == "name in URL does not match name in Eviction object"
         said = await evict(ask, version, gracePeriodSeconds=5)
         assert (said.code, said.json["status"]) == (201, "Success")
-        assert (await ask.ok("GET", DEMO))["metadata"]["deletionGracePeriodSeconds"] == 5
+        evicted = await ask.ok("GET", DEMO)
+        assert evicted["metadata"]["deletionGracePeriodSeconds"] == 5
+        (condition,) = evicted["status"]["conditions"]
+        assert condition.pop("lastTransitionTime")
+        assert condition == {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "lastProbeTime": None,
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+        }
+
+
+async def test_an_eviction_with_another_version_changes_nothing(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        made = await ask.ok("POST", PODS, pod(nodeName="n1"))
+        assert (await evict(ask, preconditions={"resourceVersion": "1"})).code == 409
+        assert (await evict(ask, dryRun=["All"])).code == 201
+        assert await ask.ok("GET", DEMO) == made
+        version = made["metadata"]["resourceVersion"]
+        assert (await evict(ask, preconditions={"resourceVersion": version})).code == 201
+        assert (await ask.ok("GET", DEMO))["metadata"]["deletionTimestamp"]
 
 
 async def test_eviction_of_an_unbound_pod_is_at_once(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from plimsoll.codec.cel.policies import condition_programs, failed_conditions
 from plimsoll.codec.cel.rules import compiled_rules, definition_rule_errors, rule_errors
 
 INT = {"type": "integer"}
@@ -178,3 +179,12 @@ def test_transition_rules_below_lists_without_keys_are_refused() -> None:
 def test_a_bounded_list_is_cheap_enough() -> None:
     bounded = {"type": "array", "maxItems": 50, "items": {"type": "string", "maxLength": 20}}
     assert definition_rule_errors(schema({"rule": "self.l.all(x, self.l.all(y, x == y))"}, l=bounded), "p") == []
+
+
+def test_match_conditions_share_a_budget() -> None:
+    """RuntimeCELCostBudgetMatchConditions: what the conditions before it cost is missing for the last one."""
+    programs = condition_programs([{"name": f"c{n}", "expression": "object.l.all(x, x >= 0)"} for n in range(3)])
+    variables = {"object": {"l": list(range(100))}, "oldObject": None}
+    assert failed_conditions(programs, variables) == (True, "")
+    holds, problem = failed_conditions(programs, variables, budget=1_000)
+    assert not holds and problem.startswith("validation failed due to running out of cost budget")

@@ -75,6 +75,22 @@ async def test_only_changes_by_others_wake_it(tmp_path: Path) -> None:
         assert worker._wake.is_set()
 
 
+async def test_labels_are_published_at_once(tmp_path: Path) -> None:
+    """In a pod whose volumes need nothing from the API server, too, such as a token."""
+    items = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+    mount = {"name": "about", "mountPath": "/about"}
+    volume = {"name": "about", "downwardAPI": {"items": items}}
+    node = PodNode(tmp_path, container("a", volumeMounts=[mount]), volumes=[volume])
+    async with node.running():
+        await node.until_running()
+        assert node.api.pod is not None
+        document = node.api.pod
+        metadata = {**document["metadata"], "resourceVersion": "1000", "labels": {"a": "b"}}
+        body = msgspec.json.encode({**document, "metadata": metadata})
+        node.worker.update(run_pod_from_json(body), document["status"], body)
+        await eventually(lambda: any(path.read_text() == 'a="b"' for path in tmp_path.glob("pods/*/volumes/**/labels")))
+
+
 async def test_a_deletion_interrupts_a_start(tmp_path: Path) -> None:
     node = PodNode(tmp_path, container("a"), terminationGracePeriodSeconds=1)
     node.runtime.blocked = {"make a": asyncio.Event()}

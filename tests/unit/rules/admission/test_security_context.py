@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.rules.admission.security_context import security_errors
+from plimsoll.rules.admission.pod_spec.spec import spec_errors
 
 AT = "spec.containers[0]"
 
@@ -36,10 +36,10 @@ def spec(context: Any = None, mount: Any = None, own: Any = None, **others: Any)
         (spec(own={"privileged": True, "allowPrivilegeEscalation": False}), [f'{AT}.securityContext: Invalid value: "": cannot set `allowPrivilegeEscalation` to false and `privileged` to true']),
         (spec(hostUsers=False, hostPID=True), ["spec.HostPID: Forbidden: when `hostUsers` is false"]),
         (spec(mount={"name": "w"}), [f'{AT}.volumeMounts[0].name: Not found: "w"']),
-        (spec(mount={"mountPropagation": "Bidirectional"}), [f"{AT}.volumeMounts[0].mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers"]),
+        (spec(mount={"mountPropagation": "Bidirectional"}), [f"{AT}.volumeMounts.mountPropagation: Forbidden: Bidirectional mount propagation is available only to privileged containers"]),
         (spec(mount={"mountPropagation": "Bidirectional"}, own={"privileged": True}), []),
-        (spec(mount={"recursiveReadOnly": "Enabled"}), [f"{AT}.volumeMounts[0].recursiveReadOnly: Forbidden: may only be specified when readOnly is true"]),
-        (spec(mount={"subPath": "../x"}), [f"{AT}.volumeMounts[0].subPath: Invalid value: \"../x\": must not contain '..'"]),
+        (spec(mount={"recursiveReadOnly": "Enabled"}), [f"{AT}.volumeMounts.recursiveReadOnly: Forbidden: may only be specified when readOnly is true"]),
+        (spec(mount={"subPath": "../x"}), [f"{AT}.volumeMounts.subPath: Invalid value: \"../x\": must not contain '..'"]),
         (spec(mount={"subPath": "x", "subPathExpr": "$(A)"}), [f'{AT}.volumeMounts[0].subPathExpr: Invalid value: "$(A)": subPathExpr and subPath are mutually exclusive']),
         (spec(hostnameOverride="a.b"), []),
         (spec(hostnameOverride="a.b", hostNetwork=True), ["spec.hostnameOverride: Forbidden: may not be specified when hostNetwork is true"]),
@@ -47,9 +47,9 @@ def spec(context: Any = None, mount: Any = None, own: Any = None, **others: Any)
     ],
 )  # fmt: skip
 def test_errors(given: dict[str, Any], expected: list[str]) -> None:
-    assert [str(error) for error in security_errors(given)] == expected
+    assert [str(error) for error in spec_errors(given)] == expected
 
 
 def test_a_host_name_that_is_none() -> None:
-    (error,) = security_errors(spec(hostnameOverride="A_B"))
+    (error,) = spec_errors(spec(hostnameOverride="A_B"))
     assert str(error).startswith('spec.hostnameOverride: Invalid value: "A_B": a lowercase RFC 1123 subdomain')

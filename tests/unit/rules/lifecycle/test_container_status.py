@@ -67,6 +67,16 @@ def test_an_ephemeral_container_is_never_ready_and_shows_no_later_failure() -> N
         assert (status.state.waiting.reason if status.state.waiting else "") == reason
 
 
+def test_the_stop_signal_by_release_and_gate() -> None:
+    what = seen(msgspec.structs.replace(run("a"), stop_signal="SIGUSR1"))
+    for release, gate, expected in (("1.32", True, None), ("1.33", True, "SIGUSR1"), ("1.36", False, None)):
+        context = StatusContext(
+            a_pod("a"), what, NO_MEMORY, profile_named(release), "rt", False, {}, shows_stop_signal=gate
+        )
+        (status,) = container_statuses(context, a_pod("a").spec.containers, ())
+        assert status.stop_signal == expected, release
+
+
 def one(*args: Any, **options: Any) -> RunContainerStatus:
     (status,) = shown(*args, **options)
     return status

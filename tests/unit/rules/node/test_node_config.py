@@ -61,7 +61,7 @@ POLICY = [
     ("02 §7 pids", "1.36", {"podPidsLimit": 1024}, 2, {"pod_pids_limit": 1024}),
     ("02 §10 static", "1.36", {"cpuManagerPolicy": "static", "systemReserved": {"cpu": "1"}}, 2, {"static_cpus": True, "quota_with_exclusive_cpus": False}),
     ("01 O-6 rules of documents", "documents", {}, 2, {"pod_level_oom_share": False, "sidecar_oom_rule": False}),
-    ("01 gate off", "1.36", {"featureGates": {"PodLevelResources": False}}, 2, {"gates": Gates(pod_level=False)}),
+    ("01 gate off", "1.36", {"featureGates": {"PodLevelResources": False}}, 2, {"gates": Gates(pod_level=False, stop_signals=False)}),
 ]  # fmt: skip
 
 

@@ -225,6 +225,15 @@ def test_only_heartbeats() -> None:
     assert status_patch(node, node["status"]) is None
 
 
+def test_volumes_in_use_of_a_kubelet_are_cleared() -> None:
+    """No volume here is attachable. What the kubelet before left would keep its volumes from being detached."""
+    node = made()
+    status = node["status"]
+    left = {"status": {**status, "volumesInUse": ["kubernetes.io/csi/x^1"], "volumesAttached": [{"name": "y"}]}}
+    assert status_patch(left, status) == {"status": {"volumesInUse": None}}
+    assert says_more_than_alive(left, status)
+
+
 MORE: list[tuple[str, Any, Any, set[str]]] = [
     ("pressure", lambda status: status["conditions"][0].update(status="True"), None, {"conditions"}),
     ("unknown", lambda status: status["conditions"][3].update(status="Unknown"), None, {"conditions"}),

@@ -61,7 +61,19 @@ def test_exit_code(status: int, code: int) -> None:
     assert exit_code(status) == code
 
 
-@pytest.mark.parametrize(("name", "number"), [("", 15), ("SIGQUIT", 3), ("quit", 3), ("9", 9), ("SIGUSR1", 10)])
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("", 15),
+        ("SIGQUIT", 3),
+        ("quit", 3),
+        ("9", 9),
+        ("SIGUSR1", 10),
+        ("SIGRTMIN+3", 37),
+        ("SIGRTMAX-2", 62),
+        ("SIGRTMIN", 34),
+    ],
+)
 def test_signal_number(name: str, number: int) -> None:
     assert signal_number(name) == number
 

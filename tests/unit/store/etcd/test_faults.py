@@ -69,11 +69,15 @@ async def test_tls_with_client_certificates(tmp_path: Path) -> None:
         async with opened(f"{server.url}?ca={files['own.ca']}&{pair}") as store:
             assert await store.change(POD, put(1)) is not None
         foreign = f"cert={files['other.crt']}&key={files['other.key']}"
-        for query in (f"ca={files['own.ca']}", f"ca={files['own.ca']}&{foreign}", f"ca={files['other.ca']}&{pair}", ""):
-            client = EtcdClient(location(f"{server.url}?{query}"))
-            with pytest.raises(LogUnreachableError, match="Check that the endpoints"):
-                await client.read(STATUS, StatusRequest(), StatusResponse, 0.2)
-            client.close()
+        refused = (
+            (f"ca={files['own.ca']}", "client certificate"),
+            (f"ca={files['own.ca']}&{foreign}", "client certificate"),
+            (f"ca={files['other.ca']}&{pair}", "etcd's certificate is not trusted: ca=FILE has to be its CA"),
+            ("tls=true", "etcd's certificate is not trusted: ca=FILE has to be its CA"),
+            ("", "if etcd serves TLS, add ca=FILE"),
+        )
+        errors = await asyncio.gather(*(_unreachable(f"{server.url}?{query}") for query, _ in refused))
+        assert [advice for (_, advice), error in zip(refused, errors, strict=True) if advice not in error] == [], errors
     finally:
         server.kill()
 
@@ -102,6 +106,24 @@ async def test_users_and_tokens(tmp_path: Path) -> None:
                 await Store.open_etcd(location(f"{server.url}?{query}"))
     finally:
         server.kill()
+
+
+async def test_tls_to_an_etcd_without_it(where: Location, tmp_path: Path) -> None:
+    authority = Authority(private_directory(tmp_path))
+    authority.prepare(["127.0.0.1"])
+    error = await _unreachable(f"{str(where).partition('?')[0]}?ca={authority.ca_file}")
+    assert "may serve without TLS" in error
+
+
+async def _unreachable(text: str) -> str:
+    """Why no connection is made."""
+    client = EtcdClient(location(text))
+    try:
+        with pytest.raises(LogUnreachableError) as caught:
+            await client.read(STATUS, StatusRequest(), StatusResponse, 2.0)
+    finally:
+        client.close()
+    return str(caught.value)
 
 
 async def test_an_etcd_without_users_says_so(where: Location, tmp_path: Path) -> None:
