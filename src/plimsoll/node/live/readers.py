@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import time
 from collections.abc import Iterable, Mapping
 
 from plimsoll.cgroups.stats.readers import OpenReaders
@@ -202,10 +203,19 @@ class CgroupReaders(OpenReaders[CgroupReader]):
     def __init__(self, files: CgroupOpener | None) -> None:
         super().__init__(1 / 3, _FDS_PER_CGROUP)
         self._files = files
+        self.opening_s = 0.0  # CPU time in which files were opened that stay open
 
     def read(self, path: str, now_s: float) -> list[int] | None:
         """None where there is no such cgroup."""
         files = self._files
         if files is None or not path:
             return None
-        return self.reading(path, lambda: CgroupReader(files, path), lambda reader: reader.read(now_s))
+        return self.reading(path, lambda: self._opened(files, path), lambda reader: reader.read(now_s))
+
+    def _opened(self, files: CgroupOpener, path: str) -> CgroupReader:
+        began_s = time.thread_time()
+        try:
+            return CgroupReader(files, path)
+        finally:
+            if len(self._open) < self._most:
+                self.opening_s += time.thread_time() - began_s
