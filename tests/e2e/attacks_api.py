@@ -2,8 +2,8 @@
 
 `attack` runs one way of attacking for some seconds and measures how long the administrator's GETs take meanwhile and
 how much memory the server uses. The server and the attackers are processes of their own, the attackers with a low
-priority, as if they were on another machine. A GET is measured on a connection that the administrator keeps, and in one
-of ten cases on a new one, with its TCP and TLS handshakes. `wall_p99_ms` and `new_p99_ms` are the times that the
+priority, as if they were on another machine. A GET is measured on a connection that the administrator keeps, and every
+fourth one on a new one, with its TCP and TLS handshakes. `wall_p99_ms` and `new_p99_ms` are the times that the
 administrator waits for these two; the other times are CPU time of the server and of the measurement between a request
 and its answer, which is what the GET takes on a machine that does nothing else.
 
