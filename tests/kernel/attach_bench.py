@@ -44,7 +44,12 @@ class NriContainerd(Containerd):
         super().prepare(plugins)
         config = self.directory / "config.toml"
         text = config.read_text().replace("/usr/bin/crun", shutil.which("crun") or "/usr/bin/crun")
-        config.write_text(text + _NRI.format(directory=self.directory))
+        config.write_text(text + nri_section(self.directory))
+
+
+def nri_section(directory: Path) -> str:
+    """For a configuration of containerd: NRI with all its files in this directory."""
+    return _NRI.format(directory=directory)
 
 
 def containerd_release() -> tuple[int, int]:

@@ -45,8 +45,8 @@ def daemon(exercised: Callable[[str, str], None]) -> Iterator[NriContainerd]:
 
 
 @pytest.fixture
-async def bench(daemon: NriContainerd, tmp_path: Path) -> AsyncIterator[AttachBench]:
-    runtime = CriRuntime(f"unix://{daemon.socket}")
+async def bench(daemon: NriContainerd, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[AttachBench]:
+    runtime = CriRuntime(f"unix://{daemon.socket}", handler=getattr(request, "param", ""))
     await runtime.open()
     with cgroup_parent() as root, ending(AttachBench(daemon, runtime, root, tmp_path)) as made:
         yield made
@@ -59,6 +59,7 @@ async def bench(daemon: NriContainerd, tmp_path: Path) -> AsyncIterator[AttachBe
         await runtime.close()
 
 
+@pytest.mark.parametrize("bench", ["runc", pytest.param("crun", marks=pytest.mark.long)], indirect=True)
 async def test_values_at_create_on_update_after_restarts_and_after_detach(bench: AttachBench) -> None:
     """One story, because each step needs the node of the one before."""
     policy = {"cpuBurstPercent": 20, "repairOomScoreAdj": True}
