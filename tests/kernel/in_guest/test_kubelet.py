@@ -58,7 +58,14 @@ def node() -> Iterator[KubeletNode]:
         for name in ("guaranteed", "burstable", "besteffort", "sidecar", "podlevel", "hostpid"):
             made.running(name)
         until(lambda: made.pod("ended")["status"]["phase"] == "Succeeded")
+        gone(made, "ended")
         yield made
+
+
+def gone(node: KubeletNode, name: str) -> None:
+    """Until the kubelet has removed the cgroup of a pod that has ended."""
+    path = directory(pod_cgroup(node, name), LIMIT)
+    until(lambda: not path.exists(), node.log)
 
 
 def findings(node: KubeletNode, *words: str) -> list[tuple[str, str, str]]:
@@ -216,6 +223,7 @@ def test_an_oom_kill_is_told(node: KubeletNode) -> None:
     uid = node.pod("eats")["metadata"]["uid"]
     told = json.loads(node.plimsoll("oom", "--here", "-o", "json"))
     assert uid in json.dumps(told), told
+    gone(node, "eats")
     node.delete("eats")
 
 
@@ -296,6 +304,8 @@ def test_attach_observes_enforces_holds_a_resize_and_detaches(node: KubeletNode,
 def test_exclusive_cpus_are_compared_with_the_kubelets_own_state(node: KubeletNode) -> None:
     if len(os.sched_getaffinity(0)) < 2 or not (directory("/", "cpuset.") / "cpuset.cpus").exists():
         pytest.skip("needs two CPUs and cpuset")
+    for name in ("guaranteed", "burstable", "sidecar", "podlevel"):  # they request CPUs, of which one is reserved
+        node.delete(name)
     node.stop_kubelet()
     (node.root / "cpu_manager_state").unlink()
     node.start_kubelet(cpuManagerPolicy="static", reservedSystemCPUs="0")
