@@ -62,6 +62,13 @@ def containerd_release() -> tuple[int, int]:
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
+def crun_release() -> tuple[int, int]:
+    """Older ones refuse the version of the OCI specification that containerd 2 writes."""
+    said = subprocess.run(["crun", "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"crun version (\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
 class Pod:
     """A pod as the API shows it, and its sandbox."""
 

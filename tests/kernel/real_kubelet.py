@@ -227,6 +227,10 @@ def _own_place(directory: Path) -> None:
         cover = directory / name.replace("/", ".")
         cover.write_text(f"{value}\n")
         subprocess.run(["mount", "--bind", cover, f"/proc/sys/{name}"], check=True)
+    known = Path("/proc/cpuinfo").read_text()
+    if "cpu MHz" not in known:  # user-mode Linux; the kubelet does not start without it
+        (directory / "cpuinfo").write_text(known.replace("model name", "cpu MHz\t\t: 2000.000\nmodel name"))
+        subprocess.run(["mount", "--bind", directory / "cpuinfo", "/proc/cpuinfo"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/var/log"], check=True)  # it makes links in /var/log/containers
 
 
