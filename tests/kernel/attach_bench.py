@@ -44,7 +44,10 @@ class NriContainerd(Containerd):
         super().prepare(plugins)
         config = self.directory / "config.toml"
         text = config.read_text().replace("/usr/bin/crun", shutil.which("crun") or "/usr/bin/crun")
-        config.write_text(text + nri_section(self.directory))
+        config.write_text(text)
+
+    def _nri_section(self) -> str:
+        return nri_section(self.directory)
 
 
 def nri_section(directory: Path) -> str:
@@ -196,6 +199,8 @@ class AttachBench(Bench):
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        with open(self.work / "attach.log", "a", encoding="utf-8") as log:
+            log.write(f"detach: {done.stderr}\n")
         return list(json.loads(done.stdout))
 
     # the kernel

@@ -63,12 +63,15 @@ class NriDaemon(OwnContainerd):
         super().prepare(plugins)
         config = self.directory / "config.toml"
         text = config.read_text().replace("/usr/bin/crun", shutil.which("crun") or "/usr/bin/crun")
-        config.write_text(text + nri_section(self.directory))
+        config.write_text(text)
+
+    def _nri_section(self) -> str:
+        return nri_section(self.directory)
 
 
 class KubeletNode:
     def __init__(self, directory: Path, cgroup_root: str, *, systemd: bool = False) -> None:
-        """`directory`: short, because of sockets. `cgroup_root`: of the kubelet."""
+        """`directory`: short, because of sockets. `cgroup_root`: of the kubelet; `/` in a guest."""
         self.directory, self.cgroup_root, self.systemd = directory, cgroup_root, systemd
         self.daemon = NriDaemon(directory / "c", systemd=systemd)
         (directory / "plane").mkdir(parents=True)
@@ -97,9 +100,8 @@ class KubeletNode:
         self.plane.start_servers()
         account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
         self.api("POST", "/api/v1/namespaces/default/serviceaccounts", account)
-        for mount in cgroup_mounts():
-            if not self.systemd:
-                (mount / self.cgroup_root.strip("/")).mkdir(exist_ok=True)
+        for root in self._roots():
+            root.mkdir(exist_ok=True)
         self.start_kubelet()
 
     def start_kubelet(self, **settings: Any) -> None:
@@ -213,10 +215,14 @@ class KubeletNode:
             self._api.close()
         self.plane.close()
         left = self.daemon.end()
-        for mount in cgroup_mounts():
-            if not self.systemd:
-                remove_tree(mount / self.cgroup_root.strip("/"))
+        for root in self._roots():
+            remove_tree(root)
         assert left == []
+
+    def _roots(self) -> list[Path]:
+        """Its cgroupRoot in every hierarchy; none in a guest, where it has the whole tree."""
+        name = self.cgroup_root.strip("/")
+        return [mount / name for mount in cgroup_mounts()] if name else []
 
 
 def _own_place(directory: Path) -> None:
@@ -250,7 +256,7 @@ def hold() -> None:
     """By hand: `unshare … python -m tests.kernel.real_kubelet DIR`; ends when DIR/hold is removed."""
     directory = Path(sys.argv[1])
     systemd = "systemd" in sys.argv[2:]
-    with kubelet_node(directory, "/plimsolltest" if systemd else f"/plimsoll-test-{os.getpid()}", systemd=systemd):
+    with kubelet_node(directory, "/" if systemd else f"/plimsoll-test-{os.getpid()}", systemd=systemd):
         (directory / "hold").write_text(str(os.getpid()))
         while (directory / "hold").exists():
             time.sleep(0.5)

@@ -139,7 +139,7 @@ async def test_every_level_holds_and_detach_restores(bench: AttachBench) -> None
     done = await asyncio.to_thread(bench.detach)
     assert {each["outcome"] for each in done} <= {"restored", "already"}, done
     before = {"min": "0", "low": "0", "high": "max", "oom.group": "0"}
-    assert {path: memory(bench, path) for path in levels} == dict.fromkeys(levels, before)
+    assert {path: memory(bench, path) for path in levels} == dict.fromkeys(levels, before), bench.said()
     # … and a later resize does not bring them back: the runtime has forgotten them too.
     await bench.runtime.update_container(burstable.container.id, CriResources(memory_limit_bytes=144 * MIB))
     left = memory(bench, burstable.container_path)

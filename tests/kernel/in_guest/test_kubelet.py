@@ -42,7 +42,7 @@ POLICY = {"memoryQoS": "tiered", "cpuBurstPercent": 20, "oomGroup": "process", "
 @pytest.fixture(scope="module")
 def node() -> Iterator[KubeletNode]:
     below = "/scratch" if GUEST else None
-    root = "/plimsolltest" if GUEST else f"/plimsoll-test-{os.getpid()}"
+    root = "/" if GUEST else f"/plimsoll-test-{os.getpid()}"
     directory = Path(tempfile.mkdtemp(prefix="k-", dir=below))
     with kubelet_node(directory, root, systemd=SYSTEMD) as made:
         made.make("guaranteed", {"name": "main", "resources": {"limits": {"cpu": "100m", "memory": "64Mi"}}})
@@ -92,9 +92,8 @@ def directory(path: str, file: str) -> Path:
 
 
 def level(node: KubeletNode, *names: str) -> str:
-    return cgroup_path(
-        (node.cgroup_root.strip("/"), "kubepods", *names), "systemd" if node.systemd else "cgroupfs"
-    )
+    above = [each for each in (node.cgroup_root.strip("/"), "kubepods") if each]
+    return cgroup_path((*above, *names), "systemd" if node.systemd else "cgroupfs")
 
 
 def pod_cgroup(node: KubeletNode, name: str) -> str:
