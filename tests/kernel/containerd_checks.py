@@ -189,7 +189,8 @@ async def check_commands(bench: Bench) -> None:
 async def check_oom(bench: Bench, *, sees_reason: bool = True) -> None:
     """One container of two has too little memory: it alone is killed, its pod is named, and the runtime says why.
 
-    `sees_reason` is False where the cgroup may be gone before containerd's shim reads the reason (systemd).
+    The shim of containerd reads the reason from the cgroup, which may be gone by then: always with systemd
+    (`sees_reason`), now and then elsewhere, so of a few kills one must have it.
     """
     runtime, spec = bench.runtime, bench.sandbox()
     sandbox_id = await runtime.make_sandbox(spec)
@@ -200,25 +201,37 @@ async def check_oom(bench: Bench, *, sees_reason: bool = True) -> None:
         async for uid in runtime.changes():
             await woken.put(uid)
 
-    listening = asyncio.create_task(listen())
-    try:
-        assert await asyncio.wait_for(woken.get(), SOON_S) == ""
+    async def killed(attempt: int) -> ObservedContainer:
         # It waits for a file, so that the kill comes after every watcher has started.
         limits = CriResources(cpu_shares=512, memory_limit_bytes=24 * MIB, memory_swap_limit_bytes=0, oom_score_adj=500)
         hungry = ("sh", "-c", "while [ ! -e /tmp/go ]; do sleep 0.05; done; exec tail /dev/zero")
-        hog = await bench.run(spec, sandbox_id, "hog", hungry, resources=limits)
+        hog = await bench.run(spec, sandbox_id, "hog", hungry, resources=limits, attempt=attempt)
         while not woken.empty():
             woken.get_nowait()
         await runtime.run_in(hog.id, ("touch", "/tmp/go"), 30)
         ended = await bench.ended(hog.id)
         assert ended.exit_code == 137
-        if sees_reason:
-
-            async def explained() -> bool:
-                return (await bench.seen(hog.id)).reason == "OOMKilled"
-
-            await until(explained)
         assert await asyncio.wait_for(woken.get(), SOON_S) == spec.pod_uid
+        return ended
+
+    async def explained(container_id: str) -> bool:
+        async def found() -> bool:
+            return (await bench.seen(container_id)).reason == "OOMKilled"
+
+        try:
+            return await until(found, 10)
+        except AssertionError:
+            return False
+
+    listening = asyncio.create_task(listen())
+    try:
+        assert await asyncio.wait_for(woken.get(), SOON_S) == ""
+        for attempt in range(5):
+            ended = await killed(attempt)
+            if not sees_reason or await explained(ended.id):
+                break
+        else:
+            raise AssertionError("none of the killed containers is OOMKilled")
         assert (await bench.seen(fellow.id)).phase == "running"
         assert (await bench.seen(fellow.id)).pid == fellow.pid
     finally:

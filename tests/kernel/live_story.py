@@ -73,7 +73,8 @@ async def shows_the_kernel(place: Place) -> None:
     (high,) = (line for line in container["lines"] if line["name"] == "high" and not line.get("of"))
     assert high["declaredBytes"] == expected and "0.9" in high["formula"], high
 
-    change = {"spec": {"containers": [{"name": "app", "resources": {"limits": {"memory": "48Mi"}}}]}}
+    larger = {"requests": {"memory": "24Mi"}, "limits": {"memory": "48Mi"}}  # only a new request is Proposed
+    change = {"spec": {"containers": [{"name": "app", "resources": larger}]}}
     path, kind = f"{PODS}/steady", "application/strategic-merge-patch+json"
     answer = await place.transport.send(Request("PATCH", path, json.dumps(change).encode(), kind))
     assert answer.status == 200, answer

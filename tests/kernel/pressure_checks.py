@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import select
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -376,13 +377,19 @@ def a_kill_at_the_limit_of_all_pods_is_reported_as_such(node: PressureNode) -> N
 
 
 def kills_are_found_after_a_restart_and_reported_if_they_were_missed(node: PressureNode) -> None:
-    late = CHILD.replace("time.sleep(0.5)", "time.sleep(4)")
-    node.create(pod("unseen", container("c", ["/usr/bin/python3", "-S", "-I", "-c", late], **LIMIT), fellow()))
-    node.running("unseen")
-    before = node.kills()
-    node.kill_node()
-    node.said("unseen", "died")
-    node.start_again()
+    """The container waits for a file, so that the kill comes after the end of the agent."""
+    late = CHILD.replace("time.sleep(0.5)", "while not os.path.exists('/shared/go'): time.sleep(0.05)")
+    mount = {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]}
+    with tempfile.TemporaryDirectory(prefix="plimsoll-unseen-") as shared:
+        volumes = [{"name": "shared", "hostPath": {"path": shared, "type": "Directory"}}]
+        hungry = container("c", ["/usr/bin/python3", "-S", "-I", "-c", late], **LIMIT, **mount)
+        node.create(pod("unseen", hungry, fellow(), volumes=volumes))
+        node.running("unseen")
+        before = node.kills()
+        node.kill_node()
+        (Path(shared) / "go").touch()
+        node.said("unseen", "died")
+        node.start_again()
     (event,) = node.until(lambda: node.events("OOMKilling", "unseen"))
     assert "while no agent was running" in event["message"]
     found = node.kills()

@@ -15,7 +15,7 @@ from tests.e2e.attacks_api import HarmedError, Target, attack, attacks
 from tests.kernel import attacks_node
 from tests.outcomes import outcomes
 
-PODS, SECONDS = 5_000, 4.0
+PODS, SECONDS, GETS = 5_000, 4.0, 200
 GOAL_P99_MS, GOAL_RSS_MB = 100.0, 300.0
 
 
@@ -66,7 +66,7 @@ async def _attacked(server: ApiProcess, scratch: Path) -> dict[str, int]:
     for name in attacks():
         counts["attacks"] += 1
         try:
-            found = await attack(target, server.process.pid, name, SECONDS, PODS)
+            found = await attack(target, server.process.pid, name, SECONDS, PODS, GETS)
         except HarmedError as error:
             print(f"{name:22}FAILED: {error}", flush=True)
             counts["failed"] += 1

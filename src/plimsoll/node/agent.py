@@ -144,6 +144,7 @@ class Agent:
             bounds_files=not runtime.makes_cgroups and not driver.simulated,
             seccomp_default="RuntimeDefault" if is_confined else "Unconfined",
             stop_signals=stop_signals,
+            default_sysctls=setting.config.default_pod_sysctls,
             abilities=Abilities(has_selinux(), applies_profiles=runtime.makes_cgroups),
         )
         covered = () if runtime.makes_cgroups else (state_dir, *hidden)

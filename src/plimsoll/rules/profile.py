@@ -118,6 +118,17 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "memory is reclaimed before a pod is evicted, unless evictionReclaimFirst says otherwise")
     memory_pressure_tolerated: bool = _row(True, {"1.27": False}, "04 §8",
         "only BestEffort pods are kept from a node under memory pressure")
+    cgroup_v1_support: str = _row("", {
+            "1.27": "", "1.31": "in maintenance mode", "1.35": "unsupported and will be removed in a future release"},
+        "02 §3", "what the error of failCgroupV1 says about cgroup v1")
+    cgroup_v1_warning: str = _row("", {
+            "1.27": "",
+            "1.31": "Cgroup v1 support is in maintenance mode, please migrate to Cgroup v2.",
+            "1.32": "cgroup v1 support is in maintenance mode, please migrate to cgroup v2",
+            "1.35": "cgroup v1 detected. cgroup v1 support is deprecated and will be removed in a future release. "
+            "Please migrate to cgroup v2. More information at "
+            "https://git.k8s.io/enhancements/keps/sig-node/5573-remove-cgroup-v1"},
+        "02 §3", "the event CgroupV1 of a node that starts on cgroup v1")
     node_grace_s: int = _row(40, {"1.27": 40, "1.32": 50}, "05 B9",
         "seconds after the last heartbeat until a node is unknown")
 

@@ -21,6 +21,7 @@ import uvicorn
 from plimsoll.api.server.app import App
 from plimsoll.api.server.callers import Callers
 from plimsoll.api.server.connection import KEEP_ALIVE_S, limited
+from plimsoll.api.server.silent import SilentConnections
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.listeners import listening_process
 
@@ -57,18 +58,17 @@ class _Server(uvicorn.Server):
     """Leaves signals to the caller, accepts connections itself, and sets `listening` when it does.
 
     asyncio accepts all waiting connections at once, begins TLS with each, and each may keep its memory for a minute
-    without sending a byte. Here a connection costs a socket until its client has sent something. Then TLS begins, with
-    one connection in each round of the event loop (`callers`), because a handshake takes a millisecond, and two more
-    when the client's certificate arrives. While an address has several under way, its next one waits for their end, or
-    a moment: they may be far away. If many are silent, the oldest is closed, and so is the oldest of many handshakes:
-    an honest client needs a moment for either, so under attack the others go first.
+    without sending a byte. Here TLS begins when a client has sent something (`silent`), with one connection in each
+    round of the event loop (`callers`), because a handshake takes a millisecond, and two more when the client's
+    certificate arrives. While an address has several under way, its next one waits for their end, or a moment: they
+    may be far away. If many are silent, the oldest is closed, and so is the oldest of many handshakes: an honest client
+    needs a moment for either, so under attack the others go first.
     """
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
         self._accepting: asyncio.Task[None] | None = None
-        self._silent: dict[socket.socket, asyncio.TimerHandle] = {}  # oldest first
         self._speaking = Callers()
         self._next: asyncio.Handle | None = None  # the next handshake
         self._crowd: asyncio.TimerHandle | None = None  # the next one of a crowd
@@ -90,8 +90,8 @@ class _Server(uvicorn.Server):
             self._accepting.cancel()
         while self._handshakes:
             self._drop_oldest_handshake()
-        for connection in (*self._silent, *self._speaking):
-            self._close(connection)
+        for connection in self._speaking:
+            connection.close()
         self._speaking = Callers()
         await super().shutdown(sockets)
 
@@ -103,36 +103,18 @@ class _Server(uvicorn.Server):
 
     async def _accept(self, bound: socket.socket) -> None:
         loop = asyncio.get_running_loop()
-        while True:
-            try:
-                for _ in range(_ACCEPTED):
-                    connection, address = await loop.sock_accept(bound)
-                    self._await_speech(connection, address[0])
-            except OSError as error:  # out of descriptors, or the client is gone already
-                log.warning("cannot accept a connection: %s", error)
-                await asyncio.sleep(_ACCEPT_PAUSE_S)
-            await asyncio.sleep(0)  # `sock_accept` does not wait where a connection is there
+        with contextlib.closing(SilentConnections(self._has_spoken, SILENT, HANDSHAKE_S)) as silent:
+            while True:
+                try:
+                    for _ in range(_ACCEPTED):
+                        connection, address = await loop.sock_accept(bound)
+                        silent.add(address[0], connection)
+                except OSError as error:  # out of descriptors, or the client is gone already
+                    log.warning("cannot accept a connection: %s", error)
+                    await asyncio.sleep(_ACCEPT_PAUSE_S)
+                await asyncio.sleep(0)  # `sock_accept` does not wait where a connection is there
 
-    def _await_speech(self, connection: socket.socket, address: str) -> None:
-        loop = asyncio.get_running_loop()
-        self._silent[connection] = loop.call_later(HANDSHAKE_S, self._close, connection)
-        loop.add_reader(connection, self._has_spoken, connection, address)
-        if len(self._silent) > SILENT:
-            self._close(next(iter(self._silent)))
-
-    def _forget_silent(self, connection: socket.socket) -> None:
-        timer = self._silent.pop(connection, None)
-        if timer is not None:
-            timer.cancel()
-            asyncio.get_running_loop().remove_reader(connection)
-
-    def _close(self, connection: socket.socket) -> None:
-        self._forget_silent(connection)
-        connection.close()
-
-    def _has_spoken(self, connection: socket.socket, address: str) -> None:
-        """It has sent something, or closed its end."""
-        self._forget_silent(connection)
+    def _has_spoken(self, address: str, connection: socket.socket) -> None:
         self._speaking.add(address, connection)
         if len(self._speaking) > SILENT:
             self._speaking.take_surplus().close()

@@ -57,7 +57,8 @@ GRACE_PERIOD = "io.kubernetes.pod.terminationGracePeriod"
 class NodePaths(msgspec.Struct, frozen=True):
     """The node's directories and names. `makes_etc`: the agent writes /etc/hostname and /etc/resolv.conf, because the
     embedded runtime does not; CRI runtimes create their own. `bounds_files`: what containers write to these files is
-    limited. `seccomp_default`: for containers without a profile. `stop_signals`: those of the manifests count."""
+    limited. `seccomp_default`: for containers without a profile. `stop_signals`: those of the manifests count.
+    `default_sysctls`: of pods that have the namespace of their own."""
 
     state: Path
     logs: Path
@@ -66,6 +67,7 @@ class NodePaths(msgspec.Struct, frozen=True):
     bounds_files: bool = False
     seccomp_default: str = "RuntimeDefault"
     stop_signals: bool = True
+    default_sysctls: dict[str, str] = {}
     abilities: Abilities = Abilities()
 
 
@@ -96,7 +98,7 @@ def sandbox_spec(pod: RunPod, attempt: int, cgroup_parent: str, paths: NodePaths
         annotations=metadata.annotations or {},
         privileged=any(_is_privileged(container) for container in (*spec.init_containers, *spec.containers)),
         security=Security(**msgspec.structs.asdict(sandbox_values(pod))),
-        sysctls=sysctls(pod),
+        sysctls=sysctls(pod, paths.default_sysctls),
         dns=pod_dns(pod, paths.names),
         ports=() if spec.host_network else _port_mappings(pod),
     )

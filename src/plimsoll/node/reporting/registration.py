@@ -103,6 +103,10 @@ class Registration:
     async def run(self) -> None:
         """Until cancelled."""
         self._record("Normal", "Starting", "Starting kubelet.")
+        warning = self.setting.profile.cgroup_v1_warning if self.setting.policy.cgroup_version == 1 else ""
+        if warning:
+            _log.warning("%s", warning)
+            self._record("Warning", "CgroupV1", warning)
         if self.facts.declared_capacity:
             self._record("Normal", "DeclaredCapacity", self._declared())
         await self._retry(self.register, "register")

@@ -121,7 +121,7 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
             f"static: the capacity says {setting.machine.cores} CPUs and the machine has {len(topology.cpus)}; "
             "a pod cannot own a CPU that does not exist",
         )
-    for error in host_errors(config, setting.policy.cgroup_version, topology.cpus):
+    for error in host_errors(config, setting.profile, setting.policy.cgroup_version, topology.cpus):
         if error.path == "reservedSystemCPUs":
             raise error
     count = reserved_cpus(config)

@@ -120,18 +120,13 @@ def _nanos(kind: Kind, value: Any, path: str, problems: Problems) -> Any:
 
 
 def _texts(value: Any, path: str, problems: Problems) -> Any:
-    if not isinstance(value, (list, tuple)):
-        return _mistyped("texts", value, path, problems)
-    return tuple(_text(item, f"{path}[{index}]", problems) for index, item in enumerate(value))
+    return tuple(_text(item, at, problems) for item, at in _items("texts", value, path, problems))
 
 
 def _taints(value: Any, path: str, problems: Problems) -> Any:
     """Each with a key and an effect; timeAdded is the API server's."""
-    if not isinstance(value, (list, tuple)):
-        return _mistyped("taints", value, path, problems)
     taints = []
-    for index, item in enumerate(value):
-        at = f"{path}[{index}]"
+    for item, at in _items("taints", value, path, problems):
         if not isinstance(item, Mapping):
             problems.append(InvalidConfigError(at, f"must be a taint with key and effect, not {shown(item)}"))
             continue
@@ -190,11 +185,8 @@ def _quantity(value: Any, path: str, problems: Problems) -> Any:
 
 def _reserved(value: Any, path: str, problems: Problems) -> Any:
     """`[{"numaNode": 0, "limits": {"memory": "1Gi"}}]`."""
-    if not isinstance(value, (list, tuple)):
-        return _mistyped("reserved", value, path, problems)
     entries = []
-    for index, item in enumerate(value):
-        at = f"{path}[{index}]"
+    for item, at in _items("reserved", value, path, problems):
         node = _whole(item.get("numaNode", 0), 2**31) if isinstance(item, Mapping) else None
         if node is None or node < 0 or not isinstance(item, Mapping):
             problems.append(InvalidConfigError(at, "must have numaNode, the number of a NUMA node, and limits"))
@@ -210,11 +202,8 @@ def _reserved(value: Any, path: str, problems: Problems) -> Any:
 
 def _priorities(value: Any, path: str, problems: Problems) -> Any:
     """`[{"priority": 100000, "shutdownGracePeriodSeconds": 10}]`."""
-    if not isinstance(value, (list, tuple)):
-        return _mistyped("priorities", value, path, problems)
     entries = []
-    for index, item in enumerate(value):
-        at = f"{path}[{index}]"
+    for item, at in _items("priorities", value, path, problems):
         if not isinstance(item, Mapping):
             problems.append(
                 InvalidConfigError(at, f"must have priority and shutdownGracePeriodSeconds, not {shown(item)}")
@@ -257,6 +246,14 @@ def _entries(kind: Kind, value: Any, path: str, problems: Problems) -> Iterator[
             yield name, item, f"{path}[{name}]"
         else:
             problems.append(InvalidConfigError(path, f"names must be texts, not {shown(name)}"))
+
+
+def _items(kind: Kind, value: Any, path: str, problems: Problems) -> Iterator[tuple[Any, str]]:
+    if not isinstance(value, (list, tuple)):
+        _mistyped(kind, value, path, problems)
+        return
+    for index, item in enumerate(value):
+        yield item, f"{path}[{index}]"
 
 
 def _mistyped(kind: Kind, value: object, path: str, problems: Problems) -> None:

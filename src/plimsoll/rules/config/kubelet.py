@@ -19,6 +19,7 @@ from plimsoll.rules.config.manager_options import TRUE, cpu_option_errors, topol
 from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_errors
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.model.objects import CPU, ResourceList, Taint
+from plimsoll.rules.model.sysctls import is_name, namespace_of, normalized
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
 
@@ -42,6 +43,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     system_cgroups: str
     seccomp_default: bool
     allowed_unsafe_sysctls: tuple[str, ...]
+    default_pod_sysctls: dict[str, str]
     user_ids_per_pod: int
     # Reserved resources
     system_reserved: ResourceList
@@ -149,13 +151,15 @@ def on_host(config: KubeletConfig, cgroup_version: CgroupVersion) -> KubeletConf
 
 
 def host_errors(
-    config: KubeletConfig, cgroup_version: CgroupVersion, online_cpus: Iterable[int] | None = None
+    config: KubeletConfig, profile: Profile, cgroup_version: CgroupVersion, online_cpus: Iterable[int] | None = None
 ) -> list[InvalidConfigError]:
     """Why the kubelet would not start on this machine; `config` is the parsed one, before `on_host`."""
     errors = []
     if cgroup_version == 1:
         if config.fail_cgroup_v1:
-            errors.append(InvalidConfigError("failCgroupV1", "this host uses cgroup v1; set it to false to run"))
+            support = f". cgroup v1 support is {profile.cgroup_v1_support}" if profile.cgroup_v1_support else ""
+            sentence = f"kubelet is configured to not run on a host using cgroup v1{support}; set it to false to run"
+            errors.append(InvalidConfigError("failCgroupV1", sentence))
         if config.single_process_oom_kill is False:
             errors.append(
                 InvalidConfigError(
@@ -182,6 +186,7 @@ def config_errors(config: KubeletConfig, profile: Profile) -> list[InvalidConfig
         *_memory_errors(config, profile),
         *_duration_errors(config),
         *_shutdown_errors(config),
+        *_sysctl_errors(config),
     ]
 
 
@@ -316,3 +321,23 @@ def _shutdown_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
         yield InvalidConfigError(BY_PRIORITY, "needs the feature gate GracefulNodeShutdownBasedOnPodPriority")
     elif periods and is_set:
         yield InvalidConfigError(BY_PRIORITY, f"cannot be used together with {TOTAL}: remove one of them")
+
+
+def _sysctl_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
+    """The texts are the kubelet's."""
+    field = "defaultPodSysctls"
+    if config.default_pod_sysctls and not config.gate("DefaultPodSysctls"):
+        sentence = f"DefaultPodSysctls feature gate is required for Kubelet configuration option {field}"
+        yield InvalidConfigError(field, sentence)
+        return
+    seen: set[str] = set()
+    for name in config.default_pod_sysctls:
+        path = f"{field}[{name}]"
+        if not is_name(name):
+            yield InvalidConfigError(path, f'"{name}" is not a valid sysctl name for {field}')
+            continue
+        if not namespace_of(normalized(name)):
+            yield InvalidConfigError(path, f'"{name}" is not known to be namespaced for {field}')
+        if normalized(name) in seen:
+            yield InvalidConfigError(path, f'duplicate sysctl "{normalized(name)}" found in {field}')
+        seen.add(normalized(name))

@@ -306,6 +306,9 @@ ROWS: tuple[Row, ...] = (
     Row("allowedUnsafeSysctls", "texts", [], "--allowed-unsafe-sysctls",
         "Sysctls that pods may set besides the safe ones; a name, or a prefix that ends with *.",
         "allowed_unsafe_sysctls"),
+    Row("defaultPodSysctls", "map", {}, "",
+        "Sysctls of every pod, unless it shares the namespace with the host; its own win.", "default_pod_sysctls",
+        gate="DefaultPodSysctls"),
     Row("userNamespaces.idsPerPod", "long", 65536, "",
         "Users and groups of a pod with hostUsers: false; a multiple of 65536.", "user_ids_per_pod"),
 

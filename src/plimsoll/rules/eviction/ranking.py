@@ -30,8 +30,9 @@ INODES = "inodes"
 PIDS = "pids"
 
 RankReason = Literal[
-    "no statistics", "exceeds its request", "lower priority", "larger excess", "more processes", "equal"
-]
+    "no statistics", "exceeds its request", "lower priority", "larger excess", "closer to its request",
+    "more processes", "equal",
+]  # fmt: skip
 
 
 class Ranked(msgspec.Struct, frozen=True):
@@ -93,11 +94,10 @@ def victim(order: Iterable[Ranked]) -> Ranked | None:
 
 def reason_before(first: Ranked, second: Ranked, signal: str) -> RankReason:
     """The key that puts `first` before `second`."""
-    reasons: tuple[RankReason, RankReason, RankReason] = (
-        ("lower priority", "no statistics", "more processes")
-        if signal == PID_AVAILABLE
-        else ("exceeds its request" if first.has_usage else "no statistics", "lower priority", "larger excess")
-    )
+    reasons: tuple[RankReason, RankReason, RankReason] = ("lower priority", "no statistics", "more processes")
+    if signal != PID_AVAILABLE:
+        beyond: RankReason = "exceeds its request" if first.has_usage else "no statistics"
+        reasons = beyond, "lower priority", "larger excess" if first.exceeds else "closer to its request"
     for own, other, reason in zip(first.key, second.key, reasons, strict=True):
         if own != other:
             return reason

@@ -82,6 +82,7 @@ _PRESSURE = (
 )
 _NODE = (
     EventReason("Starting", "Normal", "The node agent has started."),
+    EventReason("CgroupV1", "Warning", "The node has cgroup v1, which newer releases of Kubernetes do not support."),
     EventReason("NodeReady", "Normal", "The node has become ready."),
     EventReason("NodeNotReady", "Normal", "The node has ceased to be ready."),
     EventReason("NodeHasSufficientMemory", "Normal", "There is no shortage of memory (any more)."),

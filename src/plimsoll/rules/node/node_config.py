@@ -90,7 +90,7 @@ def resolved(
     profile_reason: str = "",
 ) -> NodeConfig:
     """Raises InvalidConfigError if a kubelet would not start."""
-    for error in [*host_errors(config, cgroup_version), *_path_errors(config)]:
+    for error in [*host_errors(config, profile, cgroup_version), *_path_errors(config)]:
         raise error
     config = on_host(config, cgroup_version)
     max_pods, pods_per_core = (config.max_pods, config.pods_per_core) if machine.pods is None else (machine.pods, 0)

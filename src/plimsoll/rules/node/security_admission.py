@@ -7,12 +7,13 @@ A sysctl is safe if it belongs to a namespace of the pod and affects nothing out
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
 from plimsoll.errors import InvalidConfigError
 from plimsoll.rules.model.runnable import RunPod
+from plimsoll.rules.model.sysctls import BEGINNINGS, MAX_LENGTH, namespace_of, normalized
 from plimsoll.rules.node.admission import NO_APP_ARMOR, AdmissionRefusal
 
 # Safe sysctls, and the first kernel that has them for each network namespace.
@@ -32,12 +33,6 @@ SAFE_SYSCTLS = {
     "net.ipv4.tcp_slow_start_after_idle": (4, 15),
     "net.ipv4.tcp_notsent_lowat": (4, 6),
 }
-_IPC_NAMES = frozenset((
-    "kernel.sem", "kernel.shmall", "kernel.shmmax", "kernel.shmmni", "kernel.shm_rmid_forced", "kernel.shm",
-    "kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg",
-))  # fmt: skip
-_UTS_NAMES = frozenset(("kernel.domainname",))
-_PREFIXES = (("net.", "Net"), ("fs.mqueue.", "IPC"), ("user.", "User"))
 _PATTERN = re.compile(r"([a-z0-9][-_a-z0-9]*[./])*[a-z0-9][-_a-z0-9.*/]*\*?", re.ASCII)
 
 
@@ -65,25 +60,39 @@ def sysctl_refusal(pod: RunPod, node: NodeSecurity) -> str:
     """The kubelet's sentence about the first sysctl that the pod may not set; "" if there is none."""
     context = pod.spec.security_context
     safe = {name for name, since in SAFE_SYSCTLS.items() if since <= node.kernel}
-    shared = {
-        "IPC": pod.spec.host_ipc,
-        "Net": pod.spec.host_network,
-        "User": pod.spec.host_users is not False,
-    }
+    shared = _host_namespaces(pod)
     for sysctl in context.sysctls if context is not None else ():
         name = normalized(sysctl.name)
         if name not in safe and not any(_matches(name, pattern) for pattern in node.unsafe_sysctls):
             return f'"{name}" not allowlisted'
         namespace = namespace_of(name)
-        if shared.get(namespace, False):
+        if namespace in shared:
             return f'"{name}" not allowed with host {namespace} enabled'
     return ""
 
 
-def sysctls(pod: RunPod) -> dict[str, str]:
-    """The pod's, by normalized name."""
+def sysctls(pod: RunPod, defaults: Mapping[str, str]) -> dict[str, str]:
+    """By normalized name: the pod's, and of the node's `defaultPodSysctls` those that affect only this pod.
+
+    A pod in the host's network also has the host's UTS namespace. `kernel.shm` and `kernel.msg` are beginnings of
+    names: the kubelet starts with such a default and never sets it.
+    """
+    shared = _host_namespaces(pod) | ({"UTS"} if pod.spec.host_network else set())
+    chosen = {
+        name: value
+        for name, value in ((normalized(name), value) for name, value in defaults.items())
+        if namespace_of(name) not in shared and name not in BEGINNINGS
+    }
     context = pod.spec.security_context
-    return {normalized(each.name): each.value for each in context.sysctls} if context is not None else {}
+    own = {normalized(each.name): each.value for each in context.sysctls} if context is not None else {}
+    return chosen | own
+
+
+def _host_namespaces(pod: RunPod) -> set[str]:
+    """The namespaces that the pod shares with the host, as far as sysctls have them."""
+    spec = pod.spec
+    shared = {"IPC": spec.host_ipc, "Net": spec.host_network, "User": spec.host_users is not False}
+    return {namespace for namespace, is_shared in shared.items() if is_shared}
 
 
 def _matches(name: str, pattern: str) -> bool:
@@ -92,25 +101,10 @@ def _matches(name: str, pattern: str) -> bool:
     return name.startswith(prefix) if star else name == plain
 
 
-def namespace_of(name: str) -> str:
-    """Of a normalized sysctl: IPC, Net, UTS, User; "" if it has none and would change the whole machine."""
-    if name in _IPC_NAMES:
-        return "IPC"
-    if name in _UTS_NAMES:
-        return "UTS"
-    return next((namespace for prefix, namespace in _PREFIXES if name.startswith(prefix)), "")
-
-
-def normalized(name: str) -> str:
-    """With dots between its parts; a dot inside a part, as in the name of a VLAN, becomes a slash."""
-    first = next((letter for letter in name if letter in "./"), ".")
-    return name if first == "." else name.translate(str.maketrans("./", "/."))
-
-
 def check_unsafe_sysctls(patterns: tuple[str, ...]) -> None:
     """Raises InvalidConfigError for a pattern of `allowedUnsafeSysctls` that a kubelet does not start with."""
     for pattern in patterns:
-        if not _PATTERN.fullmatch(pattern) or len(pattern) > 253:
+        if not _PATTERN.fullmatch(pattern) or len(pattern) > MAX_LENGTH:
             raise InvalidConfigError("allowedUnsafeSysctls", f"sysctl {pattern!r} is not a name or a prefix with *")
         prefix = normalized(pattern).partition("*")[0]
         if not namespace_of(prefix):

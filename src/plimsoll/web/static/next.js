@@ -35,7 +35,7 @@ export function NextView({ state, table, onTable }) {
   return html`${head}
     <div class="rails">
       <section class="card"><h2>Evicted by the node</h2>
-        <p class="muted small">First the pods that use more than they request, then lower priority, then the larger excess. The QoS class does not decide.</p>
+        <p class="muted small">First the pods that use more than they request, then lower priority, then the larger excess, or those closer to their request. The QoS class does not decide.</p>
         <${Rail} rows=${orders.eviction} empty="No pods." text=${(each) => html`
           <div><strong><bdi>${shortened(each.pod, 36)}</bdi></strong> ${each.namespace !== 'default' && html`<span class="muted small"><bdi>${shortened(each.namespace, 20)}</bdi></span>`}</div>
           <div class="small muted">${bytes(used(each.id))} of ${bytes(each.request)} requested, priority ${each.priority}</div>`}

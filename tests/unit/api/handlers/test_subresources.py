@@ -123,16 +123,21 @@ async def test_eviction_of_an_unbound_pod_is_at_once(tmp_path: Path) -> None:
         assert (await evict(ask)).code == 404
 
 
+async def a_protected_pod(ask: ApiClient, min_available: int) -> None:
+    """`demo`, running and ready, and its disruption budget `pdb`."""
+    sent = pod(nodeName="n1")
+    sent["metadata"]["labels"] = {"a": "b"}
+    await ask.ok("POST", PODS, sent)
+    ready = [{"type": "Ready", "status": "True"}]
+    await ask.ok("PATCH", f"{DEMO}/status", {"status": {"phase": "Running", "conditions": ready}}, MERGE)
+    spec = {"minAvailable": min_available, "selector": {"matchLabels": {"a": "b"}}}
+    await ask.ok("POST", BUDGETS, {"metadata": {"name": "pdb"}, "spec": spec})
+
+
 @pytest.mark.parametrize(("release", "named"), [("1.36", False), ("1.37", True)])
 async def test_a_budget_with_too_many_evictions_forbids_the_next(tmp_path: Path, release: str, named: bool) -> None:
     async with api(tmp_path, profile=release) as ask:
-        sent = pod(nodeName="n1")
-        sent["metadata"]["labels"] = {"a": "b"}
-        await ask.ok("POST", PODS, sent)
-        ready = [{"type": "Ready", "status": "True"}]
-        await ask.ok("PATCH", f"{DEMO}/status", {"status": {"phase": "Running", "conditions": ready}}, MERGE)
-        spec = {"minAvailable": 0, "selector": {"matchLabels": {"a": "b"}}}
-        await ask.ok("POST", BUDGETS, {"metadata": {"name": "pdb"}, "spec": spec})
+        await a_protected_pod(ask, min_available=0)
         pending = {f"p{number}": "2026-01-01T00:00:00Z" for number in range(2001)}
         counts = {"disruptionsAllowed": 1, "currentHealthy": 1, "desiredHealthy": 0, "expectedPods": 1}
         status = {"observedGeneration": 1, "disruptedPods": pending, **counts}
@@ -149,13 +154,7 @@ async def test_a_budget_with_too_many_evictions_forbids_the_next(tmp_path: Path,
 
 async def test_budgets_protect(tmp_path: Path) -> None:
     async with api(tmp_path) as ask:
-        sent = pod(nodeName="n1")
-        sent["metadata"]["labels"] = {"a": "b"}
-        await ask.ok("POST", PODS, sent)
-        ready = [{"type": "Ready", "status": "True"}]
-        await ask.ok("PATCH", f"{DEMO}/status", {"status": {"phase": "Running", "conditions": ready}}, MERGE)
-        spec = {"minAvailable": 1, "selector": {"matchLabels": {"a": "b"}}}
-        await ask.ok("POST", BUDGETS, {"metadata": {"name": "pdb"}, "spec": spec})
+        await a_protected_pod(ask, min_available=1)
         said = await evict(ask)
         assert (said.code, said.json["reason"], said.headers["retry-after"]) == (429, "TooManyRequests", "10")
         assert said.json["details"]["causes"] == [

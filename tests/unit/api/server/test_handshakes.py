@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -123,6 +124,31 @@ async def test_a_silent_connection_ends_in_time(tmp_path: Path, monkeypatch: pyt
     async with _secured(tmp_path) as server:
         reader, _ = await server.opened()
         assert await reader.read() == b""
+
+
+async def test_a_connection_that_says_nothing_and_ends_begins_no_handshake(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[str] = []
+    begin = server_module._Server._begin
+
+    def noted(server: server_module._Server, address: str, connection: socket.socket) -> None:
+        begun.append(address)
+        begin(server, address, connection)
+
+    monkeypatch.setattr(server_module._Server, "_begin", noted)
+    async with _secured(tmp_path) as server:
+        for abruptly in (True, False):
+            _, writer = await server.opened()
+            if abruptly:
+                writer.transport.abort()
+            else:
+                writer.close()
+                await writer.wait_closed()
+        last = SlowHandshake(server.client("root", MASTERS), *await server.opened())
+        await last.hello()
+        assert await last.answered(REQUEST) == b"HTTP/1.1 200 OK"
+    assert len(begun) == 1
 
 
 async def test_a_crowd_of_handshakes_drops_its_oldest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def test_the_order_of_eviction_counts_working_sets() -> None:
     }
     order = eviction_order(pods, vessels("within", "cached", "loose", "over"), rows, "single", DEFAULT_GATES)
     assert [each["pod"] for each in order] == ["loose", "over", "within", "cached"]
-    assert [each["key"] for each in order] == ["larger excess", "exceeds its request", "larger excess", ""]
+    assert [each["key"] for each in order] == ["larger excess", "exceeds its request", "closer to its request", ""]
     assert [each["exceeds"] for each in order] == [True, True, False, False]
 
 

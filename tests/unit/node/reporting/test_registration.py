@@ -18,6 +18,7 @@ from plimsoll.kube.request import ApiResponse, Request, UnreachableError
 from plimsoll.node.reporting import registration
 from plimsoll.node.reporting.registration import Registration
 from plimsoll.rules.config.parse import default_config
+from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
 from plimsoll.rules.node.node_object import DECLARED_CAPACITY, MachineIdentity, NodeFacts, NodeHealth
 from plimsoll.rules.profile import profile_named
@@ -27,9 +28,9 @@ NODE, LEASE = "/api/v1/nodes/n1", "/apis/coordination.k8s.io/v1/namespaces/kube-
 FACTS = NodeFacts("n1", "n1", "127.0.0.1", 10250, MachineIdentity("m"), "process://1", "v1.27.0+plimsoll.1")
 
 
-def the_setting(profile: str, cores: int = 4) -> NodeConfig:
+def the_setting(profile: str, cores: int = 4, cgroup_version: CgroupVersion = 2) -> NodeConfig:
     named = profile_named(profile)
-    return resolved(Machine(cores, 8 << 30, {}), default_config(named), named)
+    return resolved(Machine(cores, 8 << 30, {}), default_config(named), named, cgroup_version=cgroup_version)
 
 
 class Recorded:
@@ -262,6 +263,33 @@ async def test_run_survives_an_api_that_is_not_there(tmp_path: Path, monkeypatch
         assert here.reasons()[:2] == ["Starting", "DeclaredCapacity"]
         node = await here.ask.ok("GET", NODE)
         assert node["metadata"]["annotations"][DECLARED_CAPACITY] == "cpu=8,memory=4Gi"
+
+
+@pytest.mark.parametrize(
+    ("profile", "cgroup_version", "words"),
+    [
+        ("documents", 1, ""),
+        ("1.34", 1, "cgroup v1 support is in maintenance mode, please migrate to cgroup v2"),
+        ("1.37", 1, "cgroup v1 support is deprecated and will be removed in a future release"),
+        ("1.37", 2, ""),
+    ],
+)
+async def test_a_start_on_cgroup_v1(
+    tmp_path: Path, profile: str, cgroup_version: CgroupVersion, words: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with present(tmp_path, profile) as here:
+        here.node.setting = the_setting(profile, cgroup_version=cgroup_version)
+        running = asyncio.create_task(here.node.run())
+        try:
+            async with asyncio.timeout(10):
+                await here.node.registered.wait()
+        finally:
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+        said = [text for kind, reason, text in here.events if (kind, reason) == ("Warning", "CgroupV1")]
+        assert len(said) == bool(words)
+        assert all(words in text and text in caplog.text for text in said)
 
 
 async def test_another_node_may_not_be_registered(tmp_path: Path) -> None:

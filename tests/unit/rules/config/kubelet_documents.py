@@ -25,12 +25,12 @@ def problems(text: str, profile: Any = PROFILE_DOCUMENTS, **flags: Any) -> dict[
     return {error.path: error.reason for error in raised.value.errors}
 
 
-# What kubelet.config.k8s.io/v1beta1 has at its top level in 1.36.
+# What kubelet.config.k8s.io/v1beta1 has at its top level in 1.37.
 NAMES = """
 address allowedUnsafeSysctls authentication authorization cgroupDriver cgroupRoot cgroupsPerQOS clusterDNS
 clusterDomain configMapAndSecretChangeDetectionStrategy containerLogMaxFiles containerLogMaxSize containerLogMaxWorkers
 containerLogMonitorInterval containerRuntimeEndpoint contentType cpuCFSQuota cpuCFSQuotaPeriod cpuManagerPolicy
-cpuManagerPolicyOptions cpuManagerReconcilePeriod crashLoopBackOff draManagerReconcilePeriod
+cpuManagerPolicyOptions cpuManagerReconcilePeriod crashLoopBackOff defaultPodSysctls draManagerReconcilePeriod
 enableContentionProfiling enableControllerAttachDetach enableDebugFlagsHandler enableDebuggingHandlers
 enableProfilingHandler enableServer enableSystemLogHandler enableSystemLogQuery enforceNodeAllocatable eventBurst
 eventRecordQPS evictionHard evictionMaxPodGracePeriod evictionMinimumReclaim evictionPressureTransitionPeriod

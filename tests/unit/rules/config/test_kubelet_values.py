@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,7 +12,7 @@ from hypothesis import strategies as st
 from plimsoll.codec.lean.lean import NumberText
 from plimsoll.errors import InvalidConfigError, InvalidConfigsError
 from plimsoll.rules.config.field_types import READERS
-from plimsoll.rules.config.kubelet import config_errors, host_errors, on_host
+from plimsoll.rules.config.kubelet import config_errors
 from plimsoll.rules.config.parse import default_config, flag_value, reading
 from plimsoll.rules.config.table import BY_NAME, ROWS, WITH_FLAG, Row
 from plimsoll.rules.profile import PROFILE_DOCUMENTS, PROFILE_NAMES, profile_named
@@ -333,37 +332,6 @@ def test_locked_gates() -> None:
     assert problems(off, profile_named("1.36")) == {"featureGates[InPlacePodVerticalScaling]": locked}
     swap = "{featureGates: {NodeSwap: false}, memorySwap: {swapBehavior: LimitedSwap}}"
     assert problems(swap) == {"memorySwap.swapBehavior": "needs the feature gate NodeSwap"}
-
-
-@pytest.mark.parametrize(
-    ("text", "version", "paths"),
-    [
-        ("{}", 1, []),
-        ("{failCgroupV1: true}", 1, ["failCgroupV1"]),
-        ("{failCgroupV1: true}", 2, []),
-        ("{singleProcessOOMKill: false}", 1, ["singleProcessOOMKill"]),
-        ("{singleProcessOOMKill: true}", 1, []),
-        ("{singleProcessOOMKill: false}", 2, []),
-        ("{memorySwap: {swapBehavior: LimitedSwap}}", 1, ["memorySwap.swapBehavior"]),
-        ("{memorySwap: {swapBehavior: LimitedSwap}}", 2, []),
-        ("{reservedSystemCPUs: 2-5}", 2, ["reservedSystemCPUs"]),
-        ("{reservedSystemCPUs: 0-1}", 2, []),
-    ],
-)
-def test_what_the_host_cannot_do(text: str, version: Any, paths: list[str]) -> None:
-    assert [error.path for error in host_errors(read(text).config, version, online_cpus=range(4))] == paths
-
-
-def test_missing_cpus_are_named() -> None:
-    (error,) = host_errors(read("{reservedSystemCPUs: 2-5}").config, 2, range(4))
-    assert error.reason == "not among the online CPUs: 4, 5"
-
-
-@pytest.mark.parametrize(("configured", "v1", "v2"), [(None, True, False), (True, True, True), (False, False, False)])
-def test_single_process_oom_kill_follows_the_host(configured: bool | None, v1: bool, v2: bool) -> None:
-    """02 §5: config defaulting sets an unset field to false on v2 and true on v1."""
-    config = msgspec.structs.replace(default_config(profile_named("1.36")), single_process_oom_kill=configured)
-    assert (on_host(config, 1).single_process_oom_kill, on_host(config, 2).single_process_oom_kill) == (v1, v2)
 
 
 # Properties

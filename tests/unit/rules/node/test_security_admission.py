@@ -70,7 +70,36 @@ def test_a_sysctl_of_later_kernels() -> None:
 )
 def test_names(name: str, expected: str) -> None:
     assert normalized(name) == expected
-    assert sysctls(pod(name)) == {expected: "1"}
+    assert sysctls(pod(name), {}) == {expected: "1"}
+
+
+# pkg/kubelet/kuberuntime/kuberuntime_sandbox.go of 1.37, applyPodSysctls
+DEFAULTS = {
+    "net/core/somaxconn": "9",
+    "kernel.shmmax": "9",
+    "fs.mqueue.msg_max": "9",
+    "kernel.domainname": "9",
+    "user.max_user_namespaces": "9",
+    "kernel.shm": "9",
+}
+
+
+@pytest.mark.parametrize(
+    ("it", "expected"),
+    [
+        (pod(), {"net.core.somaxconn", "kernel.shmmax", "fs.mqueue.msg_max", "kernel.domainname"}),
+        (pod(hostNetwork=True), {"kernel.shmmax", "fs.mqueue.msg_max"}),
+        (pod(hostIPC=True), {"net.core.somaxconn", "kernel.domainname"}),
+        (pod(hostNetwork=True, hostUsers=False), {"kernel.shmmax", "fs.mqueue.msg_max", "user.max_user_namespaces"}),
+        (pod(hostNetwork=True, hostIPC=True), set()),
+    ],
+)
+def test_default_sysctls_by_namespace(it: RunPod, expected: set[str]) -> None:
+    assert sysctls(it, DEFAULTS) == dict.fromkeys(expected, "9")
+
+
+def test_a_pods_own_sysctl_wins_over_the_default() -> None:
+    assert sysctls(pod("net.core.somaxconn"), {"net.core.somaxconn": "9"}) == {"net.core.somaxconn": "1"}
 
 
 def test_groups_and_app_armor() -> None:

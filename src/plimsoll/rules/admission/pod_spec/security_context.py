@@ -5,7 +5,6 @@ Kubernetes: pkg/apis/core/validation, validatePodSpecSecurityContext and Validat
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 
 from plimsoll.errors import FieldError
@@ -20,14 +19,11 @@ from plimsoll.rules.admission.pod_spec.field_errors import (
 )
 from plimsoll.rules.admission.pod_spec.operating_systems import windows_option_errors
 from plimsoll.rules.admission.pod_spec.rules import SpecRules
+from plimsoll.rules.model import sysctls
 from plimsoll.rules.model.json_object import JsonObject
 
 _MAX_ID = 2**31 - 1
 _MAX_PROFILE = 4095
-_MAX_SYSCTL = 253
-_SEGMENT = "[a-z0-9]([-_a-z0-9]*[a-z0-9])?"
-_SYSCTL = rf"^({_SEGMENT}[\./])*{_SEGMENT}$"
-_SYSCTL_NAME = re.compile(_SYSCTL, re.ASCII)
 _PROFILES = ("Localhost", "RuntimeDefault", "Unconfined")
 _OF_POD = {
     "fsGroupChangePolicy": ("Always", "OnRootMismatch"),
@@ -63,8 +59,9 @@ def pod_context_errors(spec: JsonObject, at: str, rules: SpecRules) -> Iterator[
         path, name = f"{at}.sysctls[{index}].name", sysctl.get("name") or ""
         if not name:
             yield required(path)
-        elif len(name) > _MAX_SYSCTL or not _SYSCTL_NAME.match(name):
-            yield invalid(path, name, f"must have at most {_MAX_SYSCTL} characters and match regex {_SYSCTL}")
+        elif not sysctls.is_name(name):
+            words = f"must have at most {sysctls.MAX_LENGTH} characters and match regex {sysctls.NAME_REGEX}"
+            yield invalid(path, name, words)
         elif name in names:
             yield duplicate(path, name)
         names.add(name)
