@@ -27,7 +27,7 @@ from tests.e2e.api_client import ApiClient
 from tests.e2e.control_plane import ControlPlane, programs
 from tests.e2e.waiting import until
 from tests.kernel.attach_bench import nri_section
-from tests.kernel.containerd import IMAGE, remove_tree, cgroup_mounts
+from tests.kernel.containerd import IMAGE, cgroup_mounts, remove_tree
 
 NODE, ADDRESS, PORT = "n1", "10.77.0.1", 10250
 OWN_PLACE = ("unshare", "--net", "--mount", "--propagation", "private")
@@ -141,7 +141,9 @@ class KubeletNode:
         words = [f"--config={self.config}", f"--kubeconfig={kubeconfig}", f"--root-dir={self.root}"]
         words += [f"--hostname-override={NODE}", f"--node-ip={ADDRESS}", "--v=2"]
         with open(self.directory / "kubelet.log", "ab") as log:
-            self.process = subprocess.Popen([kubelet_program(), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                [kubelet_program(), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
         until(self.is_ready, self.log)
 
     def is_ready(self) -> bool:

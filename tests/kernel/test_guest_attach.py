@@ -14,7 +14,6 @@ from tests.kernel.attach_bench import crun_release, skip_reason
 from tests.kernel.guest import Guest, GuestMissingError, required
 from tests.kernel.kinds import inner_tests, pytest_argv
 
-
 CASES = [
     pytest.param(False, "runc", id="cgroupfs-runc", marks=pytest.mark.long),
     pytest.param(True, "runc", id="systemd-runc", marks=pytest.mark.long),

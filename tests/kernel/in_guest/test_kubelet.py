@@ -190,7 +190,7 @@ def test_scores_and_strays_are_found(node: KubeletNode) -> None:
     finally:
         sleep.kill()
         sleep.wait()
-        until(lambda: all([_removed(each) for each in strays]))
+        until(lambda: all(_removed(each) for each in strays))
     assert [each[:2] for each in found] == [("A12", f"default/besteffort / {'a' * 12}")]
 
 
@@ -241,9 +241,7 @@ def test_attach_observes_enforces_holds_a_resize_and_detaches(node: KubeletNode,
     policy, state = tmp_path / "policy.json", tmp_path / "state"
     policy.write_text(json.dumps(POLICY))
     before = snapshot(node)
-    status = json.loads(
-        node.plimsoll("attach", "--mode", "observe", "--once", "--policy", str(policy), "-o", "json")
-    )
+    status = json.loads(node.plimsoll("attach", "--mode", "observe", "--once", "--policy", str(policy), "-o", "json"))
     wanted = {(each["subject"], each["file"]): each["wanted"] for each in status["pending"]}
     assert wanted["default/burstable / main", BURST] == "10000"
     if VERSION == 2:
@@ -288,9 +286,7 @@ def test_attach_observes_enforces_holds_a_resize_and_detaches(node: KubeletNode,
         attached.send_signal(signal.SIGTERM)
         attached.wait(60)
     done = json.loads(
-        node.plimsoll(
-            "detach", "-o", "json", "--state-dir", str(state), "--nri-socket", str(node.daemon.nri_socket)
-        )
+        node.plimsoll("detach", "-o", "json", "--state-dir", str(state), "--nri-socket", str(node.daemon.nri_socket))
     )
     assert {each["outcome"] for each in done} <= {"restored", "already"}, done
     node.delete("late")
@@ -312,7 +308,9 @@ def test_exclusive_cpus_are_compared_with_the_kubelets_own_state(node: KubeletNo
     node.running("pinned")
     path = container_cgroup(node, "pinned")
     until(lambda: read(path, "cpuset.cpus") == "1", node.log)
-    until(lambda: findings(node, "--rule", "A08") == [], lambda: node.plimsoll("audit", "--rule", "A08", codes=(0, 1, 2)))
+    until(
+        lambda: findings(node, "--rule", "A08") == [], lambda: node.plimsoll("audit", "--rule", "A08", codes=(0, 1, 2))
+    )
     (answer,) = json.loads(node.plimsoll("audit", "-o", "json", "--rule", "A08", codes=(0,)))["nodes"][0]["answers"]
     assert answer["verdict"] == "clean"
     (directory(path, "cpuset.") / "cpuset.cpus").write_text("0")
