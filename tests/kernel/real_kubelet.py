@@ -1,7 +1,7 @@
 """A node that a real kubelet runs: etcd, kube-apiserver, containerd with NRI and the kubelet, all on this machine.
 
 The programs are not part of the project: `KUBELET` and `KUBE_APISERVER` name them, `ETCD` names etcd unless it is in
-PATH. Whoever starts it must be in network and mount namespaces of its own (`OWN_PLACE`), or in a guest: the kubelet
+PATH. The process that starts it must be in network and mount namespaces of its own (`OWN_PLACE`), or in a guest: the kubelet
 sets sysctls, so those it would change are covered with files, and it makes chains of iptables.
 """
 

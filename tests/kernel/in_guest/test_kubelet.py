@@ -77,7 +77,7 @@ def findings(node: KubeletNode, *words: str) -> list[tuple[str, str, str]]:
 
 
 def usual(node: KubeletNode) -> list[tuple[str, str, str]]:
-    """What is true of this machine, whoever runs the node."""
+    """What is true of this machine, with any kubelet."""
     found = []
     if VERSION == 1:
         found.append(("A18", "n1", "cgroup version"))
@@ -215,13 +215,13 @@ def test_what_the_other_commands_show(node: KubeletNode) -> None:
     assert "memory.available" in node.plimsoll("pressure", "--here")
 
 
-def test_an_oom_kill_is_told(node: KubeletNode) -> None:
+def test_an_oom_kill_is_shown(node: KubeletNode) -> None:
     eats = {"name": "main", "command": ["sh", "-c", "tail /dev/zero"], "resources": {"limits": {"memory": "16Mi"}}}
     node.make("eats", eats, restartPolicy="Never")
     until(lambda: node.pod("eats")["status"]["phase"] in ("Failed", "Succeeded"), node.log)
     uid = node.pod("eats")["metadata"]["uid"]
-    told = json.loads(node.plimsoll("oom", "--here", "-o", "json"))
-    assert uid in json.dumps(told), told
+    shown = json.loads(node.plimsoll("oom", "--here", "-o", "json"))
+    assert uid in json.dumps(shown), shown
     gone(node, "eats")
     node.delete("eats")
 

@@ -44,7 +44,7 @@ def _unreadable(view: ComparedNode) -> Iterator[Unknown]:
 
 
 def _has_huge_pages(view: ComparedNode) -> bool:
-    """Whether limits of huge pages mean anything: nobody writes them on a kernel without their controller."""
+    """Whether limits of huge pages mean anything: a kernel without their controller has no such files."""
     kernel, node = view.record.kernel, view.evidence.node
     if kernel is None or node is None or "hugetlb" in kernel.controllers:
         return True

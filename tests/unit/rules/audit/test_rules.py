@@ -311,8 +311,8 @@ def test_no_huge_pages_and_no_controller_for_them_is_clean() -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_container_that_somebody_pinned_to_a_cpu(version: int) -> None:
-    """On v1 a new cgroup has a copy of its parent's CPUs, on v2 nothing; without a CPU manager nobody writes the file."""
+def test_a_container_that_was_pinned_to_a_cpu_by_hand(version: int) -> None:
+    """On v1 a new cgroup has a copy of its parent's CPUs, on v2 nothing; without a CPU manager the file is not written."""
     driver = "systemd" if version == 2 else "cgroupfs"
     above = "0-3" if version == 1 else ""
     evidence = bent(
