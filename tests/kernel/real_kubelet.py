@@ -142,7 +142,7 @@ class KubeletNode:
         words += [f"--hostname-override={NODE}", f"--node-ip={ADDRESS}", "--v=2"]
         with open(self.directory / "kubelet.log", "ab") as log:
             self.process = subprocess.Popen(
-                [kubelet_program(), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                [*_in_a_cgroup(), kubelet_program(), *words], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         until(self.is_ready, self.log)
 
@@ -240,6 +240,19 @@ def _own_place(directory: Path) -> None:
         (directory / "cpuinfo").write_text(known.replace("model name", "cpu MHz\t\t: 2000.000\nmodel name"))
         subprocess.run(["mount", "--bind", directory / "cpuinfo", "/proc/cpuinfo"], check=True)
     subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "/var/log"], check=True)  # it makes links in /var/log/containers
+
+
+def _in_a_cgroup() -> list[str]:
+    """Words that put the kubelet into a cgroup, as a service is. In the root of v2 it finds no memory.swap.max, takes
+    the swap controller for absent, and writes no swap limits.
+    """
+    own = Path("/proc/self/cgroup").read_text().strip()
+    if own != "0::/":  # v1, or a service of systemd
+        return []
+    Path("/sys/fs/cgroup/cgroup.subtree_control").write_text("+memory +cpu +pids")
+    place = Path("/sys/fs/cgroup/kubelet")
+    place.mkdir(exist_ok=True)
+    return ["/bin/sh", "-c", f'echo $$ > {place}/cgroup.procs && exec "$@"', "-"]
 
 
 @contextlib.contextmanager
