@@ -134,6 +134,7 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
         NO_CPUS,
         cpu_options(config.cpu_manager_policy_options),
         smt_by_cause=setting.profile.smt_error_by_cause,
+        even_by_socket=setting.profile.distribution_by_socket,
     )
     return msgspec.structs.replace(plan, reserved=reserved_set(plan, config.reserved_system_cpus, count))
 
