@@ -64,7 +64,8 @@ def distributed(
 
 def _share(count: int, nodes: Nodes, group: int, sizes: Mapping[int, int]) -> int:
     """CPUs that each of the nodes gives; at most the whole groups of the smallest one, if `sizes` has it."""
-    return min([count // len(nodes) // group * group, *(sizes[each] // group * group for each in nodes if each in sizes)])
+    share = count // len(nodes) // group * group
+    return min([share, *(sizes[node] // group * group for node in nodes if node in sizes)])
 
 
 def _taken(
