@@ -6,9 +6,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from plimsoll.rules.config.manager_options import CpuOptions
+from plimsoll.rules.cpumanager.assignment import CpuPlan
 from plimsoll.rules.cpumanager.distribution import DistributionError, distributed, standard_deviation
 from plimsoll.rules.cpumanager.packing import NotEnoughCpusError, packed
-from plimsoll.rules.cpumanager.topology import CpuTopology, LogicalCpu
+from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology, LogicalCpu
 from tests.examples import examples
 from tests.unit.rules.cpumanager.machines import SIX, D, E, M, N, T, U, cpus, plan, text
 
@@ -212,3 +214,22 @@ def test_a_cpu_of_another_container_is_never_taken() -> None:
     assert text(plan(seven).kubelet_choice(available, 2)) == "0,4"  # as a kubelet does
     found = plan(seven).take(available, 2)
     assert len(found) == 2 and found <= available
+
+
+@pytest.mark.parametrize(
+    ("available", "count", "even_by_socket", "align_by_socket", "expected"),
+    [
+        ("0-2,4-5", 3, False, True, "1-2,5"),  # 1.36: nodes 1 and 2 are left most balanced
+        ("0-2,4-5", 3, True, True, "0-1,4"),  # 1.37: nodes 0 and 1 are of one socket; node 0 gives what it has
+        ("0-2,4-5", 3, True, False, "1-2,5"),
+        ("0-1,4-5", 2, True, True, "1,4"),
+    ],
+)
+def test_nodes_of_one_socket_win_since_1_37(
+    available: str, count: int, even_by_socket: bool, align_by_socket: bool, expected: str
+) -> None:
+    """CM-13, 07 §8: nodes 0 and 1 are socket 0, node 2 is socket 1; one core of two threads each."""
+    machine = CpuTopology({cpu: LogicalCpu(cpu % 3, cpu % 3 // 2, cpu % 3) for cpu in range(6)})
+    options = CpuOptions(distribute_cpus_across_numa=True, align_by_socket=align_by_socket)
+    asked = CpuPlan(machine, NO_CPUS, options, even_by_socket=even_by_socket)
+    assert text(asked.take(cpus(available), count)) == expected
