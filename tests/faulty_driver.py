@@ -7,7 +7,7 @@ nothing but the state directory and the kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from plimsoll.cgroups.drivers.interface import CgroupDriver, CgroupError
 from plimsoll.rules.cgroups.steps import Make, ObservedCgroup, Remove, Step, Write
@@ -35,6 +35,9 @@ class FaultyDriver:
 
     def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         return self.inner.read(path, files)
+
+    def texts(self, path: str, files: Iterable[str]) -> Mapping[str, str] | None:
+        return self.inner.texts(path, files)
 
     def children(self, path: str) -> list[str]:
         return self.inner.children(path)

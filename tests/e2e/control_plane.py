@@ -47,7 +47,8 @@ class ControlPlane:
         self.authority.prepare(("127.0.0.1", "localhost", "kubernetes.default.svc", "10.97.0.1"))
         self._ports = _free_ports(3)
         self.url = f"https://127.0.0.1:{self._ports[2]}"
-        self.kubeconfig = self._kubeconfig("admin", (ADMIN_GROUP,))
+        self.kubeconfig = self.client_kubeconfig("admin", (ADMIN_GROUP,))
+        self.api_options: tuple[str, ...] = ()  # further ones, of kube-apiserver
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
 
     @property
@@ -73,7 +74,7 @@ class ControlPlane:
         pki = self.authority.directory
         self._run(
             "kube-controller-manager",
-            f"--kubeconfig={self._kubeconfig('system:kube-controller-manager')}",
+            f"--kubeconfig={self.client_kubeconfig('system:kube-controller-manager')}",
             f"--cluster-signing-cert-file={self.ca}",
             f"--cluster-signing-key-file={pki / 'ca.key'}",
             f"--root-ca-file={self.ca}",
@@ -84,7 +85,7 @@ class ControlPlane:
             "--bind-address=127.0.0.1",
             "--secure-port=0",
         )
-        scheduler = self._kubeconfig("system:kube-scheduler")
+        scheduler = self.client_kubeconfig("system:kube-scheduler")
         self._run("kube-scheduler", f"--kubeconfig={scheduler}", "--leader-elect=false", "--secure-port=0")
 
     def start_api(self) -> None:
@@ -111,6 +112,7 @@ class ControlPlane:
             f"--service-account-key-file={pki / 'server.crt'}",
             "--service-cluster-ip-range=10.97.0.0/16",
             "--allow-privileged",
+            *self.api_options,
         )
         deadline = time.monotonic() + START_S
         while not self._answers():
@@ -167,7 +169,7 @@ class ControlPlane:
             write_private(path.with_suffix(".key"), issued.key)
         return path
 
-    def _kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
+    def client_kubeconfig(self, user: str, groups: Sequence[str] = ()) -> Path:
         return self._written(user, kubeconfig(self.url, self.ca.read_bytes(), user, self._issued(user, groups)))
 
     def _written(self, name: str, text: bytes) -> Path:

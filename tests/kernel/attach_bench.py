@@ -44,7 +44,15 @@ class NriContainerd(Containerd):
         super().prepare(plugins)
         config = self.directory / "config.toml"
         text = config.read_text().replace("/usr/bin/crun", shutil.which("crun") or "/usr/bin/crun")
-        config.write_text(text + _NRI.format(directory=self.directory))
+        config.write_text(text)
+
+    def _nri_section(self) -> str:
+        return nri_section(self.directory)
+
+
+def nri_section(directory: Path) -> str:
+    """For a configuration of containerd: NRI with all its files in this directory."""
+    return _NRI.format(directory=directory)
 
 
 def containerd_release() -> tuple[int, int]:
@@ -54,6 +62,13 @@ def containerd_release() -> tuple[int, int]:
         return 0, 0
     said = subprocess.run([program, "--version"], capture_output=True, text=True, check=False).stdout
     found = re.search(r" v?(\d+)\.(\d+)", said)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
+
+
+def crun_release() -> tuple[int, int]:
+    """Older ones refuse the version of the OCI specification that containerd 2 writes."""
+    said = subprocess.run(["crun", "--version"], capture_output=True, text=True, check=False).stdout
+    found = re.search(r"crun version (\d+)\.(\d+)", said)
     return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
@@ -184,6 +199,8 @@ class AttachBench(Bench):
             check=False,
         )
         assert done.returncode == 0, done.stderr
+        with open(self.work / "attach.log", "a", encoding="utf-8") as log:
+            log.write(f"detach: {done.stderr}\n")
         return list(json.loads(done.stdout))
 
     # the kernel

@@ -102,6 +102,7 @@ def read_file(driver: Cgroupfs, path: str, file: str) -> str:
 def life_of_a_cgroup(driver: Cgroupfs, root: str) -> None:
     path = f"{root}/pod1"
     assert driver.read(path, []) is None
+    assert driver.texts(path, ["pids.max"]) is None
     assert isinstance(refused(errno.ENOENT, lambda: run_make(driver, f"{path}/child")), CgroupGoneError)
     run_make(driver, path)
     refused(errno.EEXIST, lambda: run_make(driver, path))
@@ -111,7 +112,7 @@ def life_of_a_cgroup(driver: Cgroupfs, root: str) -> None:
     assert driver.members(path, deep=True) == []
     first = driver.read(f"{path}/a", ["no.such_file", "pids.max"])
     assert first is not None
-    assert dict(first.files) == {"pids.max": "max"}
+    assert dict(first.files) == {"pids.max": "max"} == driver.texts(f"{path}/a", ["no.such_file", "pids.max"])
     refused(errno.EBUSY, lambda: run_remove(driver, path))
     assert driver.children(path) == ["a", "b"], "a refused remove has removed nothing, in no hierarchy"
     run_remove(driver, f"{path}/a")

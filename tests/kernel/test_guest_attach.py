@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
-import subprocess
 from collections.abc import Callable
 
 import pytest
 
 from plimsoll.runtime.cri.private_containerd.daemon import PROGRAMS
 from tests.kernel import uml
-from tests.kernel.attach_bench import skip_reason
+from tests.kernel.attach_bench import crun_release, skip_reason
 from tests.kernel.guest import Guest, GuestMissingError, required
 from tests.kernel.kinds import inner_tests, pytest_argv
-
-
-def crun_release() -> tuple[int, int]:
-    """Older ones refuse the version of the OCI specification that containerd 2 writes."""
-    said = subprocess.run(["crun", "--version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"crun version (\d+)\.(\d+)", said)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
-
 
 CASES = [
     pytest.param(False, "runc", id="cgroupfs-runc", marks=pytest.mark.long),

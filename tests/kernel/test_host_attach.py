@@ -18,7 +18,7 @@ from plimsoll.cgroups.drivers.detect import this_host
 from plimsoll.linux.processes import oom_score_adj
 from plimsoll.runtime.cri.runtime import CriRuntime
 from plimsoll.runtime.interface import CriResources
-from tests.kernel.attach_bench import AttachBench, NriContainerd, ending, skip_reason
+from tests.kernel.attach_bench import AttachBench, NriContainerd, containerd_release, crun_release, ending, skip_reason
 from tests.kernel.attach_kills import KillBench, check_kills, pod_document
 from tests.kernel.containerd import cgroup_parent, running
 from tests.kernel.containerd_checks import MIB
@@ -44,9 +44,21 @@ def daemon(exercised: Callable[[str, str], None]) -> Iterator[NriContainerd]:
     exercised("runtime", f"attach, containerd with NRI, Linux {os.uname().release}, host, cgroup v1, cgroupfs")
 
 
+def crun_problem() -> str:
+    """Why crun cannot run here, if it cannot."""
+    if crun_release() < (1, 9):
+        return "attach with crun: containerd 2 needs crun 1.9 or newer on PATH"
+    unified = Path("/sys/fs/cgroup/unified/cgroup.controllers")
+    left = unified.read_text().split() if unified.exists() else []
+    return f"attach with crun: it refuses a v1 host with {', '.join(left)} on cgroup v2" if left else ""
+
+
 @pytest.fixture
-async def bench(daemon: NriContainerd, tmp_path: Path) -> AsyncIterator[AttachBench]:
-    runtime = CriRuntime(f"unix://{daemon.socket}")
+async def bench(daemon: NriContainerd, tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[AttachBench]:
+    handler = getattr(request, "param", "")
+    if handler == "crun" and (reason := crun_problem()):
+        pytest.skip(reason)
+    runtime = CriRuntime(f"unix://{daemon.socket}", handler=handler)
     await runtime.open()
     with cgroup_parent() as root, ending(AttachBench(daemon, runtime, root, tmp_path)) as made:
         yield made
@@ -59,6 +71,7 @@ async def bench(daemon: NriContainerd, tmp_path: Path) -> AsyncIterator[AttachBe
         await runtime.close()
 
 
+@pytest.mark.parametrize("bench", ["runc", pytest.param("crun", marks=pytest.mark.long)], indirect=True)
 async def test_values_at_create_on_update_after_restarts_and_after_detach(bench: AttachBench) -> None:
     """One story, because each step needs the node of the one before."""
     policy = {"cpuBurstPercent": 20, "repairOomScoreAdj": True}
@@ -69,7 +82,10 @@ async def test_values_at_create_on_update_after_restarts_and_after_detach(bench:
     capacity = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     wanted = 1000 - 1000 * 32 * MIB // capacity
     assert first.container is not None
-    assert oom_score_adj(first.container.pid) == wanted
+    # The NRI of containerd 1.7 has no score: there it is corrected right after the start.
+    at_create = containerd_release() >= (2, 0)
+    assert not at_create or oom_score_adj(first.container.pid) == wanted
+    await bench.settled(lambda: oom_score_adj(first.container.pid) == wanted)  # type: ignore[union-attr]
     await bench.settled(lambda: bench.read(first.container_path, BURST) == "10000")
     assert bench.read(first.cgroup, BURST) in ("0", "10000")  # a pod's cgroup has its quota from the kubelet
 
@@ -86,7 +102,7 @@ async def test_values_at_create_on_update_after_restarts_and_after_detach(bench:
     second = bench.pod("second", LIMITED)
     await bench.start(second, SLEEPS, GIVEN)
     assert second.container is not None
-    assert oom_score_adj(second.container.pid) == wanted
+    assert not at_create or oom_score_adj(second.container.pid) == wanted
 
     # attach is killed: pods start and resize as without it; the next attach continues.
     bench.end(signal.SIGKILL)
@@ -106,7 +122,8 @@ async def test_values_at_create_on_update_after_restarts_and_after_detach(bench:
     assert {each["outcome"] for each in done} <= {"restored", "already"}
     for pod in (first, second, third):
         assert bench.read(pod.container_path, BURST) == "0"
-    assert [oom_score_adj(each.container.pid) for each in (first, third)] == [wanted, 500]  # type: ignore[union-attr]
+    kept = [wanted if at_create else 500, 500]
+    assert [oom_score_adj(each.container.pid) for each in (first, third)] == kept  # type: ignore[union-attr]
 
     # … and so does the end of the process, if the policy says so.
     await asyncio.to_thread(bench.attach, "enforce", {**policy, "restoreOnExit": True})

@@ -14,7 +14,9 @@ from plimsoll.errors import PlimsollError
 from plimsoll.runtime.nri import messages as nri
 from plimsoll.runtime.nri.plugin import NriError, NriSession
 
-_NRI_S = 5.0
+# For the runtime to take us in. It does so after the updates that an attach which was killed has asked for: were they
+# carried out afterwards, they would bring the values back. A socket without a runtime refuses at once.
+_NRI_S = 30.0
 
 
 async def restored(

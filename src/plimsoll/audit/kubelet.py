@@ -45,6 +45,12 @@ def kubelet_facts() -> tuple[KubeletFacts | None, str]:
     return KubeletFacts(document, source, False, flags), ""
 
 
+def kubelet_root(arguments: Sequence[str] | None = None) -> str:
+    """The directory of its state files: that of the running kubelet, else the usual one."""
+    _, own = flags_of(_arguments() if arguments is None else arguments)
+    return own.get("--root-dir", ROOT_DIR).rstrip("/") or "/"
+
+
 def flags_of(arguments: Sequence[str]) -> tuple[dict[str, list[str]], dict[str, str]]:
     """Flags that are settings, by the name of the setting; and those that say where files are."""
     flags: dict[str, list[str]] = {}

@@ -8,7 +8,7 @@ import msgspec
 
 from plimsoll.audit.attached import attached_values
 from plimsoll.audit.cgroups import kernel_facts, observed_tree
-from plimsoll.audit.kubelet import cpu_manager_facts, kubelet_facts, memory_manager_policy, oci_runtime
+from plimsoll.audit.kubelet import cpu_manager_facts, kubelet_facts, kubelet_root, memory_manager_policy, oci_runtime
 from plimsoll.audit.processes import container_processes
 from plimsoll.cgroups.drivers.detect import CgroupsUnusableError, open_cgroupfs, this_host
 from plimsoll.linux.cgroup_files import CgroupError
@@ -31,11 +31,12 @@ def this_node(kubelet: KubeletFacts | None = None, *, runtime: str = "", process
         kubelet, why = kubelet_facts()
         if why:
             unread["configuration"] = why
-    cpus, why = cpu_manager_facts()
+    root = kubelet_root()
+    cpus, why = cpu_manager_facts(root)
     if why:
         unread["cpu manager state"] = why
     record = msgspec.structs.replace(
-        record, kubelet=kubelet, cpu_manager=cpus, memory_manager_policy=memory_manager_policy(), unread=unread
+        record, kubelet=kubelet, cpu_manager=cpus, memory_manager_policy=memory_manager_policy(root), unread=unread
     )
     try:
         host = this_host()

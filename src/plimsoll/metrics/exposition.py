@@ -17,6 +17,7 @@ LATENCY_BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.
 
 Labels = tuple[str, ...]
 Sample = tuple[Labels, float]
+TextSample = tuple[str, float]  # with `label_text`, where many metrics of a page have the same labels
 
 
 class Metric:
@@ -103,11 +104,20 @@ class Histogram(Metric):
 
 
 def family(
-    kind: str, name: str, help_text: str, labels: Sequence[str], samples: Iterable[Sample], at_ms: int | None = None
+    kind: str,
+    name: str,
+    help_text: str,
+    labels: Sequence[str],
+    samples: Iterable[Sample | TextSample],
+    at_ms: int | None = None,
 ) -> str:
     """The text of one metric that was read at `at_ms`; empty without samples."""
     names, end = tuple(labels), "\n" if at_ms is None else f" {at_ms}\n"
-    lines = [f"{name}{_labelled(names, values)} {_number(number)}{end}" for values, number in samples]
+    lines = [
+        f"{name}{values if isinstance(values, str) else _labelled(names, values)} "
+        f"{number if type(number) is int else _number(number)}{end}"
+        for values, number in samples
+    ]
     return f"# HELP {name} {_help(help_text)}\n# TYPE {name} {kind}\n{''.join(lines)}" if lines else ""
 
 
@@ -119,7 +129,7 @@ class Family(NamedTuple):
     text: str
     labels: Labels
 
-    def written(self, samples: Iterable[Sample], at_ms: int | None = None) -> str:
+    def written(self, samples: Iterable[Sample | TextSample], at_ms: int | None = None) -> str:
         return family(self.kind, self.name, self.text, self.labels, samples, at_ms)
 
 
@@ -141,6 +151,11 @@ class Registry:
     @property
     def metrics(self) -> tuple[Metric, ...]:
         return tuple(self._metrics.values())
+
+
+def label_text(names: Sequence[str], values: Labels) -> str:
+    """`{name="value",…}`"""
+    return _labelled(tuple(names), values)
 
 
 @lru_cache(maxsize=65536)

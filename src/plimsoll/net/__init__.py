@@ -1,1 +1,1 @@
-"""Connections that several packages share: the HTTP/1.1 client, both sides of a WebSocket, and gRPC."""
+"""Connections that several packages share: the HTTP/1.1 client, both sides of a WebSocket, gRPC, buffers of TLS."""

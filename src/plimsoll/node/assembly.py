@@ -31,6 +31,7 @@ from plimsoll.linux.identity import internal_ip, machine_identity
 from plimsoll.linux.mlock import lock_memory, return_large_blocks
 from plimsoll.linux.nice import raise_priority
 from plimsoll.linux.numa import this_numa
+from plimsoll.net.tls import use_small_buffers
 from plimsoll.node.agent import Agent
 from plimsoll.node.agent_lock import take_agent_lock
 from plimsoll.node.embedded_runtime import embedded_runtime, end_supervisor, runtime_warnings
@@ -95,6 +96,7 @@ class AgentOptions(msgspec.Struct, frozen=True):
 async def run_node(live: LiveNode, options: AgentOptions, stop: asyncio.Event, announce: Callable[[str], None]) -> None:
     """Run the node until `stop` is set. `announce` gets one line once the node is ready."""
     return_large_blocks()
+    use_small_buffers()
     gc.set_threshold(*GARBAGE)
     lock = take_agent_lock(options.state_dir, UNENFORCED if live.driver.simulated else "", options.described)
     try:

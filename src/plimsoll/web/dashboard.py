@@ -33,7 +33,6 @@ from plimsoll.errors import PlimsollError
 from plimsoll.kube.request import ApiError
 from plimsoll.rules.access.rbac import Attributes
 from plimsoll.web.hub import Hub
-from plimsoll.web.incident import incident_page
 from plimsoll.web.live_nodes import NodeUnreadableError, node_page
 from plimsoll.web.site import SECURITY, Headers, headers_of, static_file
 from plimsoll.web.views import VIEWS, view
@@ -196,6 +195,8 @@ class Dashboard:
         query = _query(request)
         node = query.get("node") or await self._first_node(app)
         data = await node_page(self._calls, app.cluster, node, _history_target(query))
+        from plimsoll.web.incident import incident_page  # with html's table of entities, half a megabyte
+
         page = incident_page(node, data, app.cluster.clock())
         name = f'attachment; filename="incident-{node}.html"'.encode("latin-1", "replace")
         headers = [(b"content-type", b"text/html; charset=utf-8"), (b"content-disposition", name), *_JSON[1:]]

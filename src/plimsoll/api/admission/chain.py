@@ -12,10 +12,10 @@ from __future__ import annotations
 from plimsoll.api.machinery.cluster import Cluster, decoded
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.status import StatusError, forbidden, not_found
-from plimsoll.api.strategies.pods import lean_pod, version_of
+from plimsoll.api.strategies.pods import version_of
 from plimsoll.codec.defaults.resources import written
 from plimsoll.codec.defaults.runtime_class import with_class
-from plimsoll.codec.lean.lean import from_document
+from plimsoll.codec.lean.lean import from_document, lean_pod
 from plimsoll.rules.admission.limit_range import is_limited, limit_range_refusal, limit_ranged
 from plimsoll.rules.admission.node_restriction import is_mirror
 from plimsoll.rules.admission.resize import capacity_verdict

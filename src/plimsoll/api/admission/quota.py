@@ -12,8 +12,7 @@ from plimsoll.api.machinery.cluster import Cluster, decoded, key
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.metadata import body_of
 from plimsoll.api.machinery.status import forbidden
-from plimsoll.api.strategies.pods import lean_pod
-from plimsoll.codec.lean.lean import from_document
+from plimsoll.codec.lean.lean import from_document, lean_pod
 from plimsoll.rules.admission.quota import (
     SERVICE_COUNTS,
     Charge,

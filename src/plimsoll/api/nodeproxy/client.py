@@ -12,6 +12,7 @@ import ipaddress
 import os
 import ssl
 from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -23,10 +24,11 @@ from plimsoll.api.machinery.status import StatusError, not_found
 from plimsoll.kube.http import HttpTransport
 from plimsoll.kube.kubeconfig import Access
 from plimsoll.kube.request import UnreachableError
-from plimsoll.kube.websocket import connect
-from plimsoll.net.websocket import WebSocket
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_subdomain_problems
+
+if TYPE_CHECKING:
+    from plimsoll.net.websocket import WebSocket
 
 CONNECT_S = 10.0
 _NODES, _PODS = stored_resource("nodes"), stored_resource("pods")
@@ -65,6 +67,8 @@ class NodeCalls:
             await transport.close()
 
     async def websocket(self, endpoint: NodeAddress, target: str, subprotocols: Sequence[str]) -> WebSocket:
+        from plimsoll.kube.websocket import connect
+
         return await connect(
             endpoint.host,
             endpoint.port,

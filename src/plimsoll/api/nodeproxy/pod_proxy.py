@@ -9,7 +9,7 @@ rewritten.
 from __future__ import annotations
 
 import secrets
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote
 
 from plimsoll.api.machinery.call import ApiCall
@@ -22,8 +22,10 @@ from plimsoll.api.server.app import App
 from plimsoll.kube.request import ApiError as NodeRefused
 from plimsoll.kube.request import UnreachableError, with_query
 from plimsoll.net.http import HttpClientConnection
-from plimsoll.net.websocket import WebSocket
 from plimsoll.rules.model.json_object import JsonObject
+
+if TYPE_CHECKING:
+    from plimsoll.net.websocket import WebSocket
 
 CHANNELS = "v4.channel.k8s.io"
 _SERVICES = stored_resource("services")

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from asyncio.sslproto import SSLProtocol
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -25,6 +24,7 @@ from plimsoll.api.machinery.exchange import CLAIM, HIJACK, SURPLUS, WIRE, Stream
 from plimsoll.api.machinery.users import certificate_user
 from plimsoll.api.server.fairness import is_exempt
 from plimsoll.api.server.inbox import Inbox
+from plimsoll.net.tls import use_small_buffers
 
 KEEP_ALIVE_S = 120
 HEAD_BYTES, HEAD_S = 64 * 1024, 32.0  # of a request's line and headers
@@ -35,9 +35,7 @@ UNREAD_BYTES, USER_UNREAD_BYTES = 128 * 1024 * 1024, 32 * 1024 * 1024
 UNKNOWN = 256  # connections without a user
 SPILL_BYTES = 8 * 1024 * 1024  # of a body after its response, which most clients read only when they have sent all
 RESERVE = 1024  # connections beyond the limit that still get an answer
-# asyncio keeps a buffer of 256 KiB for each TLS connection, also for a watcher that sends nothing more. Two of
-# TLS's records are enough: 200 watchers cost 50 MB otherwise.
-SSLProtocol.max_size = 32 * 1024
+use_small_buffers()
 
 
 class TooManyPipelinedError(Exception):

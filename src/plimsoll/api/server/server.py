@@ -185,6 +185,13 @@ class _Server(uvicorn.Server):
         yield
 
 
+def _websocket(**arguments: Any) -> asyncio.Protocol:
+    """wsproto needs more than a megabyte: it is imported when a client opens the first WebSocket."""
+    from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
+
+    return WSProtocol(**arguments)
+
+
 def _config(app: App, listener: Listener) -> uvicorn.Config:
     tls = listener.tls
     return uvicorn.Config(
@@ -192,7 +199,7 @@ def _config(app: App, listener: Listener) -> uvicorn.Config:
         host=listener.host,
         port=listener.port,
         http=limited(app.options.limits.connections),
-        ws="wsproto",
+        ws=_websocket,  # type: ignore[arg-type]  # uvicorn only calls it
         loop="asyncio",
         lifespan="off",
         log_config=None,

@@ -8,12 +8,10 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-import msgspec
-
 from plimsoll.api.strategies.base import Strategy, WriteContext, forbidden, immutable, invalid, with_old
 from plimsoll.codec.defaults.resources import with_defaults
-from plimsoll.codec.lean.lean import from_document, quantity_hook
-from plimsoll.errors import FieldError, InvalidQuantityError
+from plimsoll.codec.lean.lean import lean_pod
+from plimsoll.errors import FieldError
 from plimsoll.rules.admission.comparison import PodVersion
 from plimsoll.rules.admission.disabled_fields import (
     without_resize_fields,
@@ -33,14 +31,6 @@ from plimsoll.rules.quantity import QUANTITIES
 from plimsoll.rules.resources.qos import computed_qos_class
 
 GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
-
-
-def lean_pod(document: JsonObject) -> Pod:
-    """The lean view of a decoded document."""
-    try:
-        return msgspec.convert(document, Pod, dec_hook=quantity_hook)
-    except (msgspec.ValidationError, InvalidQuantityError):
-        return from_document(document, Pod)
 
 
 def version_of(document: JsonObject) -> PodVersion:

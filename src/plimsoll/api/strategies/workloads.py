@@ -16,7 +16,7 @@ from plimsoll.api.strategies.base import (
     required,
     unsupported,
 )
-from plimsoll.api.strategies.pods import lean_pod
+from plimsoll.codec.lean.lean import lean_pod
 from plimsoll.errors import FieldError
 from plimsoll.rules.admission.pod_spec.rules import spec_rules
 from plimsoll.rules.admission.pod_spec.spec import spec_errors

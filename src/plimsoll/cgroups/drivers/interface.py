@@ -7,7 +7,7 @@ calls on open directory fds; changes are `async`, because the systemd driver cal
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from plimsoll.linux.cgroup_files import CgroupError, CgroupGoneError
@@ -25,6 +25,10 @@ class CgroupDriver(Protocol):
 
     def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         """The stripped texts of those `files` that exist; None where there is no such cgroup."""
+
+    def texts(self, path: str, files: Iterable[str]) -> Mapping[str, str] | None:
+        """As `read`, only the texts. On v1 only the hierarchies of these `files` are opened, so a cgroup that another
+        hierarchy lacks is read as well."""
 
     def incomplete(self, path: str) -> list[str]:
         """v1: the directories that are missing, where a cgroup exists in some hierarchies only; otherwise empty."""

@@ -79,6 +79,10 @@ class SimulatedKernel:
         texts = {file: self._text(path, group, file) for file in files}
         return ObservedCgroup({file: text for file, text in texts.items() if text is not None}, group.inode)
 
+    def texts(self, path: str, files: Iterable[str]) -> Mapping[str, str] | None:
+        cgroup = self.read(path, files)
+        return None if cgroup is None else cgroup.files
+
     def incomplete(self, path: str) -> list[str]:
         return []  # a simulated cgroup is in all hierarchies
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
 from dbus_fast import Variant
@@ -68,6 +68,9 @@ class SystemdCgroups:
 
     def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         return self.files.read(path, files)
+
+    def texts(self, path: str, files: Iterable[str]) -> Mapping[str, str] | None:
+        return self.files.texts(path, files)
 
     def incomplete(self, path: str) -> list[str]:
         return self.files.incomplete(path)

@@ -118,6 +118,24 @@ class CgroupsV1:
             for directory in opened.values():
                 directory.close()
 
+    def texts(self, path: str, files: Iterable[str]) -> Mapping[str, str] | None:
+        opened: dict[CgroupMount, Directory] = {}
+        texts = {}
+        try:
+            for file in files:
+                if (mount := self.mount_of(file)) is None:
+                    continue
+                if mount not in opened:
+                    opened[mount] = mount.directory(path)
+                if (text := opened[mount].read_if_there(file)) is not None:
+                    texts[file] = text
+            return texts
+        except CgroupGoneError:
+            return None
+        finally:
+            for directory in opened.values():
+                directory.close()
+
     def incomplete(self, path: str) -> list[str]:
         needed = self._distinct(name for name in NEEDED if name not in self.refused)
         missing = [mount.shown(path) for mount in needed if not mount.has(path)]

@@ -12,7 +12,7 @@ import asyncio
 import errno
 import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
 from plimsoll.cgroups.drivers.write import is_slow, until, write_checked
@@ -59,8 +59,12 @@ class CgroupsV2:
 
     def read(self, path: str, files: Iterable[str]) -> ObservedCgroup | None:
         with suppress(CgroupGoneError), self.mount.directory(path) as directory:
-            texts = {file: text for file in files if (text := directory.read_if_there(file)) is not None}
-            return ObservedCgroup(texts, directory.inode)
+            return ObservedCgroup(_texts(directory, files), directory.inode)
+        return None
+
+    def texts(self, path: str, files: Iterable[str]) -> Mapping[str, str] | None:
+        with suppress(CgroupGoneError), self.mount.directory(path) as directory:
+            return _texts(directory, files)
         return None
 
     def incomplete(self, path: str) -> list[str]:
@@ -266,6 +270,10 @@ def lacking(directory: Directory, file: str) -> str | None:
     if file.endswith(".pressure") and directory.read_if_there(file) is None:
         return f"{file} is disabled: boot with psi=1"
     return None
+
+
+def _texts(directory: Directory, files: Iterable[str]) -> dict[str, str]:
+    return {file: text for file in files if (text := directory.read_if_there(file)) is not None}
 
 
 def refuse_root(path: str, op: str) -> None:

@@ -163,8 +163,8 @@ def usage_bytes(driver: CgroupDriver, path: str, *, swap_too: bool = False) -> i
     file = "memory.current" if driver.version == 2 else "memory.usage_in_bytes"
     if swap_too:
         file = "memory.memsw.usage_in_bytes"
-    cgroup = driver.read(path, (file,))
-    return int(cgroup.files.get(file, 0)) if cgroup is not None else 0
+    texts = driver.texts(path, (file,))
+    return int(texts.get(file, 0)) if texts is not None else 0
 
 
 def check_as_kubernetes(driver: CgroupDriver, steps: Iterable[Step], plan: DesiredFiles) -> None:

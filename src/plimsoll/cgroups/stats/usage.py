@@ -185,7 +185,7 @@ class UsageReader:
 
     def read(self) -> CgroupUsage:
         """Raises CgroupGoneError once the cgroup is removed."""
-        return from_texts({name: file.read() for name, file in self._files.items()}, self.version)
+        return from_texts({name: file.read() for name, file in self._files.items()}, self.version, self._parts)
 
 
 def usage(driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> CgroupUsage | None:
@@ -195,18 +195,19 @@ def usage(driver: CgroupOpener, path: str, parts: Iterable[Part] = PARTS) -> Cgr
     return None
 
 
-def from_texts(texts: Mapping[str, bytes], version: CgroupVersion) -> CgroupUsage:
+def from_texts(texts: Mapping[str, bytes], version: CgroupVersion, parts: frozenset[Part] = PARTS) -> CgroupUsage:
     """From the contents of the files that exist."""
+    is_v2, events = version == 2, "events" in parts
     return CgroupUsage(
-        _memory_v2(texts) if version == 2 else _memory_v1(texts),
-        _events(texts.get("memory.events")),
-        _events(texts.get("memory.events.local")) if version == 2 else _events_v1(texts),
-        _cpu_v2(texts) if version == 2 else _cpu_v1(texts),
-        _pressures(texts),
-        _pids(texts),
-        _hugetlb(texts),
-        _lines(texts),
-        _cpu_limit_v2(texts) if version == 2 else _cpu_limit_v1(texts),
+        None if "memory" not in parts else _memory_v2(texts) if is_v2 else _memory_v1(texts),
+        _events(texts.get("memory.events")) if events else None,
+        None if not events else _events(texts.get("memory.events.local")) if is_v2 else _events_v1(texts),
+        None if "cpu" not in parts else _cpu_v2(texts) if is_v2 else _cpu_v1(texts),
+        _pressures(texts) if "pressure" in parts else None,
+        _pids(texts) if "pids" in parts else None,
+        _hugetlb(texts) if "hugetlb" in parts else None,
+        _lines(texts) if "lines" in parts else None,
+        None if "cpu_limit" not in parts else _cpu_limit_v2(texts) if is_v2 else _cpu_limit_v1(texts),
     )
 
 

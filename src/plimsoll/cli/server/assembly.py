@@ -16,7 +16,7 @@ from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.handlers.reviews import REVIEWS
 from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.cluster import DEFAULT_LIMITS, Limits
-from plimsoll.api.machinery.users import NODE_PREFIX
+from plimsoll.api.machinery.users import NODE_PREFIX, User
 from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
 from plimsoll.api.nodeproxy.pod_proxy import PodProxy
@@ -24,9 +24,9 @@ from plimsoll.api.nodeproxy.streams import SUBPROTOCOLS, NodeStreams
 from plimsoll.api.server.app import App, Options, Service
 from plimsoll.api.server.metrics import metrics_service
 from plimsoll.api.server.services import accounts, client_of, controllers, running
-from plimsoll.cli.server.dashboard_questions import explain_question, forecast_question
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
+from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
 from plimsoll.scheduler.loop import Scheduler
 from plimsoll.web.dashboard import PREFIX, Dashboard
@@ -56,7 +56,7 @@ def control_plane(
     calls = NodeCalls(authority)
     streams, metrics, proxy = NodeStreams(calls), NodeMetrics(calls), PodProxy(calls)
     credentials = Credentials(state)
-    dashboard = Dashboard(calls, credentials.sessions, explain_question, forecast_question)
+    dashboard = Dashboard(calls, credentials.sessions, _explained, _forecast)
     parts: list[Service] = [
         accounts(credentials),
         metrics_service,
@@ -102,6 +102,18 @@ def control_plane(
             limits=Limits(event_ttl_s=event_ttl_s),
         )
     )
+
+
+def _explained(question: JsonObject) -> JsonObject:
+    from plimsoll.cli.server.dashboard_questions import explain_question  # with all of `explain`, only where asked
+
+    return explain_question(question)
+
+
+async def _forecast(app: App, user: User, question: JsonObject) -> JsonObject:
+    from plimsoll.cli.server.dashboard_questions import forecast_question
+
+    return await forecast_question(app, user, question)
 
 
 async def _schedule(app: App) -> None:

@@ -30,8 +30,10 @@ class NumberText(str):
     """A JSON number as written: `1.10` and `1.1` are the same number but not the same quantity text."""
 
 
-def quantity_hook(_: type, value: Any) -> Quantity:
-    return QUANTITIES[value]
+def quantity_hook(kind: type, value: Any) -> Any:
+    """msgspec also asks about `object`, a part that is not decoded: without it, no pod with a running container would
+    be decoded fast."""
+    return QUANTITIES[value] if kind is Quantity else value
 
 
 @cache

@@ -70,10 +70,9 @@ class CgroupReadings:
 
     def _read(self, path: str, files: tuple[str, ...]) -> Mapping[str, str] | None:
         try:
-            seen = self._driver.read(path, files)
+            return self._driver.texts(path, files)
         except CgroupError:
             return None
-        return None if seen is None else seen.files
 
     def memory_used(self, uid: str, container: str = "") -> int | None:
         """By one container, or by the whole pod."""

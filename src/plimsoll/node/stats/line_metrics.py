@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from plimsoll.cgroups.stats.usage import CgroupUsage
+from plimsoll.cgroups.stats.usage import CgroupUsage, Pressures
 from plimsoll.codec.kernel.files import PressureStall
-from plimsoll.metrics.exposition import Family, Labels, Sample
+from plimsoll.metrics.exposition import Family, Labels, Sample, TextSample, label_text
 from plimsoll.node.stats.stats import StatsSnapshot
 from plimsoll.rules.explain.effective_lines import Lines, Slope, effective_lines, seconds_to
 from plimsoll.rules.model.objects import QoSClass
@@ -97,6 +97,11 @@ class LineMetrics:
         known = [place for place in places(snapshot, class_paths) if place.path in scraped]
         declared = {place.path: _lines(scraped[place.path]) for place in known}
         holding = effective_lines(declared)
+        stalled = [
+            (label_text(_PRESSURE_LABELS, _cadvisor_labels(place)), pressure)
+            for place in known
+            if place.level != "class" and (pressure := scraped[place.path].pressure) is not None
+        ]
         distances = list(distances)
         times = [*self._times(snapshot, known, scraped, holding), *self._node_time(snapshot, distances)]
         return "".join(
@@ -104,7 +109,7 @@ class LineMetrics:
                 LINE_BYTES.written(_line_samples(known, declared, holding), at_ms),
                 TIME_TO_LINE.written(times, at_ms),
                 THRESHOLD_DISTANCE.written([((kind, signal), away) for signal, kind, away, _ in distances], at_ms),
-                *(each.written(_stalls(known, scraped, what, share), at_ms) for what, share, each in PRESSURE),
+                *(each.written(_stalls(stalled, what, share), at_ms) for what, share, each in PRESSURE),
             ]
         )
 
@@ -174,13 +179,12 @@ def _line_samples(
                 yield (place.container, "effective", place.level, line, *rest), amount
 
 
-def _stalls(known: Iterable[Place], scraped: Mapping[str, CgroupUsage], resource: str, share: str) -> Iterator[Sample]:
-    for place in known:
-        pressure = scraped[place.path].pressure
-        stall: PressureStall | None = None if pressure is None else getattr(pressure, resource)
+def _stalls(stalled: Iterable[tuple[str, Pressures]], resource: str, share: str) -> Iterator[TextSample]:
+    for labels, pressure in stalled:
+        stall: PressureStall | None = getattr(pressure, resource)
         part = None if stall is None else getattr(stall, share)
-        if part is not None and place.level != "class":
-            yield _cadvisor_labels(place), part.total_us / 1_000_000
+        if part is not None:
+            yield labels, part.total_us / 1_000_000
 
 
 def _cadvisor_labels(place: Place) -> Labels:

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Mapping
 from typing import Literal, NamedTuple
 
 from plimsoll.cgroups.stats.usage import CgroupUsage
-from plimsoll.metrics.exposition import Family, Labels, Sample, family
+from plimsoll.metrics.exposition import Family, Labels, Sample, TextSample, family, label_text
 from plimsoll.node.stats.stats import ContainerSample, Measured, PodSample, StatsSnapshot
 
-Rows = list[tuple[Labels, Measured]]
+Row = tuple[str, Measured]  # with the text of its labels: most metrics of a page have the same
 
 
 class _Metric(NamedTuple):
@@ -24,7 +24,7 @@ class _Metric(NamedTuple):
     field: str
     text: str
 
-    def samples(self, rows: Rows) -> Iterable[Sample]:
+    def samples(self, rows: Iterable[Row]) -> Iterable[TextSample]:
         in_seconds = self.field.endswith("_us")
         for labels, measured in rows:
             part = getattr(measured.usage, self.part)
@@ -68,9 +68,15 @@ def resource_page(snapshot: StatsSnapshot) -> str:
     """The metrics that metrics-server reads."""
     at_ms, pods = int(snapshot.at_s * 1000), snapshot.pods
     of_container, of_pod = ("container", "namespace", "pod"), ("namespace", "pod")
-    containers: Rows = [(_short_labels(pod, one), one.measured) for pod in pods for one in pod.containers]
-    own: Rows = [((pod.place.namespace, pod.place.name), pod.measured) for pod in pods if pod.measured is not None]
-    node: Rows = [((), snapshot.node.measured)]
+    containers = [
+        (label_text(of_container, _short_labels(pod, one)), one.measured) for pod in pods for one in pod.containers
+    ]
+    own = [
+        (label_text(of_pod, (pod.place.namespace, pod.place.name)), pod.measured)
+        for pod in pods
+        if pod.measured is not None
+    ]
+    node = [("", snapshot.node.measured)]
     parts = [
         family(metric.kind, f"{level}_{metric.name}", metric.text, labels, metric.samples(rows), at_ms)
         for metric in _RESOURCE
@@ -106,18 +112,22 @@ def cadvisor_page(
 ) -> str:
     """The node (`id="/"`), all pods together, each pod and each container. `scraped`: by cgroup path. `kills`: by
     container, namespace and pod."""
-    at_ms, rows = int(snapshot.at_s * 1000), list(_cgroups(snapshot))
+    at_ms, cgroups = int(snapshot.at_s * 1000), list(_cgroups(snapshot))
+    rows = [(label_text(_CADVISOR_LABELS, labels), measured) for labels, measured in cgroups]
     parts = [family(one.kind, one.name, one.text, _CADVISOR_LABELS, one.samples(rows), at_ms) for one in _CADVISOR]
-    text, labels = _FAULTS_TEXT, (*_CADVISOR_LABELS, "failure_type", "scope")
-    parts.append(family("counter", "container_memory_failures_total", text, labels, _faults(rows), at_ms))
+    faults = (*_CADVISOR_LABELS, "failure_type", "scope")
+    parts.append(family("counter", "container_memory_failures_total", _FAULTS_TEXT, faults, _faults(rows), at_ms))
     starts = [(_long_labels(pod, one), one.place.started_s) for pod in snapshot.pods for one in pod.containers]
     parts.append(family("gauge", *_STARTED, _CADVISOR_LABELS, starts, at_ms))
     parts.append(OOM_EVENTS.written(_oom_events(snapshot, kills), at_ms))
-    limits = ((labels, scraped[labels[1]].cpu_limit) for labels, _ in rows if labels[4] and labels[1] in scraped)
-    limited = [(labels, limit) for labels, limit in limits if limit is not None]
-    for field, name, text in _CPU_SPEC:
-        samples = [(labels, value) for labels, limit in limited if (value := getattr(limit, field)) is not None]
-        parts.append(family("gauge", name, text, _CADVISOR_LABELS, samples, at_ms))
+    limited = [
+        (text, limit)
+        for (labels, _), (text, _) in zip(cgroups, rows, strict=True)
+        if labels[4] and labels[1] in scraped and (limit := scraped[labels[1]].cpu_limit) is not None
+    ]
+    for field, name, help_text in _CPU_SPEC:
+        samples = [(text, value) for text, limit in limited if (value := getattr(limit, field)) is not None]
+        parts.append(family("gauge", name, help_text, _CADVISOR_LABELS, samples, at_ms))
     return "".join(parts)
 
 
@@ -169,9 +179,9 @@ def _long_labels(pod: PodSample, container: ContainerSample) -> Labels:
     return place.name, place.cgroup, place.image, place.id, pod.place.namespace, pod.place.name
 
 
-def _faults(rows: Rows) -> Iterable[Sample]:
-    for labels, measured in rows:
+def _faults(rows: Iterable[Row]) -> Iterable[TextSample]:
+    for text, measured in rows:
         for field, kind in _FAULTS:
             number = getattr(measured.usage.memory, field, None)
             if number is not None:
-                yield (*labels, kind, "hierarchy"), number
+                yield f'{text[:-1]},failure_type="{kind}",scope="hierarchy"}}', number

@@ -30,8 +30,10 @@ import msgspec
 
 from plimsoll.errors import FieldError, InvalidObjectError, InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
+from plimsoll.rules.model.names import dns_label_problems
 from plimsoll.rules.oom.throttling import Policy as Watchdog
 from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.resources.node_policy import MEMORY_QOS, OFF, OOM_GROUP, asked_oom_group
 
 MemoryQoS = Literal["off", "tiered", "hard"]
 OomGroup = Literal["keep", "container", "process"]
@@ -102,8 +104,11 @@ def attach_policy(document: JsonObject) -> AttachPolicy:
         errors.append(FieldError("FieldValueTooMany", "namespaces", f"must have at most {MOST_NAMESPACES} items"))
         given = {}
     for name, each in given.items():
-        path = f"namespaces[{name}]"
-        if isinstance(each, dict):
+        path = f"namespaces[{str(name)[:63]}]"
+        problems = dns_label_problems(str(name))
+        if problems:
+            errors.append(_invalid(path, str(name)[:63], f"cannot be the name of a namespace: {problems[0]}"))
+        elif isinstance(each, dict):
             namespaces[name] = _switches(each, f"{path}.", default, errors)
         else:
             errors.append(_invalid(path, each, "must be a map of switches"))
@@ -210,3 +215,14 @@ def burst_percent(annotations: Mapping[str, str] | None, switches: Switches) -> 
     if int(asked) > ceiling:
         return ceiling, f"{CPU_BURST}: {asked} is above the ceiling of the namespace, {ceiling} is used"
     return int(asked), ""
+
+
+def annotation_problems(annotations: Mapping[str, str] | None) -> tuple[str, ...]:
+    """Values of the other annotations of attach that mean nothing."""
+    given = annotations or {}
+    found = []
+    if given.get(MEMORY_QOS, OFF) != OFF:
+        found.append(f"{MEMORY_QOS}: {given[MEMORY_QOS][:40]!r} is ignored: a pod can only turn it {OFF}")
+    if OOM_GROUP in given and asked_oom_group(given) is None:
+        found.append(f"{OOM_GROUP}: {given[OOM_GROUP][:40]!r} is ignored: neither true nor false")
+    return tuple(found)

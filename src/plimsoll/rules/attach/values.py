@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from plimsoll.errors import PlimsollError
-from plimsoll.rules.attach.policy import AttachPolicy, Switches, burst_percent
+from plimsoll.rules.attach.policy import AttachPolicy, Switches, annotation_problems, burst_percent
 from plimsoll.rules.cgroups.desired import Workload, defaulted_on, pod_totals, sized
 from plimsoll.rules.model.cgroup_names import cgroup_path, class_name, container_component, pod_name, uid_errors
 from plimsoll.rules.model.objects import Pod
@@ -72,7 +72,7 @@ class SizedPod(msgspec.Struct, frozen=True):
     burst: int
     min_bytes: int
     low_bytes: int
-    problem: str = ""  # of an annotation
+    problems: tuple[str, ...] = ()  # of annotations
     demoted: bool = False
 
 
@@ -122,7 +122,7 @@ def decided(
             found.append(_sized_pod(each, policy, setting, known))
         except PlimsollError as error:
             notes.append(f"{each.title}: left as it is: {error}")
-    notes += [f"{pod.attached.title}: {pod.problem}" for pod in found if pod.problem]
+    notes += [f"{pod.attached.title}: {problem}" for pod in found for problem in pod.problems]
     found = _fitting(found, policy, setting, notes)
     targets = [*_upper(found, setting)]
     for pod in found:
@@ -145,7 +145,8 @@ def _sized_pod(each: AttachedPod, policy: AttachPolicy, setting: NodeConfig, kno
     burst, problem = burst_percent(desired.metadata.annotations, switches)
     min_bytes = _capped(work.values.memory_min_bytes, switches.most_min_bytes)
     low_bytes = _capped(work.values.memory_low_bytes, switches.most_low_bytes)
-    found = known[each.pod.metadata.uid] = SizedPod(each, work, switches, burst, min_bytes, low_bytes, problem)
+    problems = ((problem,) if problem else ()) + annotation_problems(desired.metadata.annotations)
+    found = known[each.pod.metadata.uid] = SizedPod(each, work, switches, burst, min_bytes, low_bytes, problems)
     return found
 
 

@@ -27,6 +27,8 @@ KERNEL_DEFAULTS = {"memory.min": "0", "memory.low": "0", "memory.high": "max", "
 PROTECTIONS = ("memory.min", "memory.low")
 LIMITS = frozenset({"memory.max", "cpu.max", "memory.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us"})
 SWAP = frozenset({"memory.swap.max", "memory.memsw.limit_in_bytes"})
+_DEFAULT = "the kernel's default"
+_UNWRITTEN = {"cpuset.cpus": "the CPUs of its pod"}
 QUOTAS = frozenset({"cpu.max", "cpu.cfs_quota_us", "cpu.cfs_period_us"})
 
 
@@ -79,6 +81,16 @@ def _differing(view: NodeView, place: Place) -> Iterator[Difference]:
         if place.level == "node" and file in PROTECTIONS and _sum_below(view, place.path, file) == have:
             continue  # it makes the protection below effective
         yield Difference(place, file, value, kept(file, have, view.page_size), written=False)
+    if place.level == "container" and view.parsed.config.cpu_manager_policy == "none":
+        yield from _pinned(view, place)
+
+
+def _pinned(view: NodeView, place: Place) -> Iterator[Difference]:
+    """Without a CPU manager a container has the CPUs of its pod: on v1 the file is a copy, on v2 it is empty."""
+    have = (place.observed or {}).get("cpuset.cpus", "")
+    above = view.observed.get(parent_path(place.path), {}).get("cpuset.cpus", "")
+    if have and have != above:
+        yield Difference(place, "cpuset.cpus", above or "empty", have, written=False)
 
 
 def _sum_below(view: NodeView, path: str, file: str) -> str:
@@ -151,7 +163,7 @@ def found_difference(
         declared=(reason.source if reason is not None else "") or "nothing",
         expected=(each.expected + (f"  ({reason.formula})" if reason is not None and reason.formula else ""))
         if each.written
-        else f"{each.expected} (the kernel's default: neither kubelet nor runtime writes it here)",
+        else f"{each.expected} ({_UNWRITTEN.get(each.file, _DEFAULT)}: neither kubelet nor runtime writes it here)",
         effective=effective_text(place, each.file),
         observed=each.observed,
         path=place.path,
@@ -195,7 +207,7 @@ def owner_and_overwrite(view: NodeView, place: Place, file: str) -> tuple[Owner,
             return "kubelet", f"within a minute, by the kubelet{reload}"
         case "pod":
             return "kubelet", f"at the next resize of the pod, not before{reload}"
-        case _ if file == "cpuset.cpus":
+        case _ if file == "cpuset.cpus" and view.parsed.config.cpu_manager_policy != "none":
             return "kubelet", "at the CPU manager's next reconciliation (cpuManagerReconcilePeriod)"
         case _:
             return "container runtime", f"at the next resize or restart of the container{reload}"

@@ -16,6 +16,7 @@ Level = Literal["node", "class", "pod", "container", "process"]
 Severity = Literal["error", "warning", "note"]
 Verdict = Literal["found", "clean", "cannot tell", "does not apply"]
 Owner = Literal["kubelet", "container runtime", "systemd", "kernel", "application", "person"]
+KUBELET: Owner = "kubelet"
 
 
 class Finding(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -31,7 +32,7 @@ class Finding(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
     effective: str = ""
     observed: str = ""
     path: str = ""  # of the cgroup
-    owner: Owner = "kubelet"
+    owner: Owner = msgspec.field(default_factory=lambda: KUBELET)  # so that it is in the output in any case
     next_overwrite: str = ""
     advice: str = ""
     note: str = ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from plimsoll.rules.audit.differences import ComparedNode, found_difference
 from plimsoll.rules.audit.finding import Finding, Rule, Unknown
 from plimsoll.rules.cgroups.rounding import kept
+from plimsoll.rules.model.objects import HUGEPAGES_PREFIX
 
 _RECREATE = "recreate the container (delete the pod), or resize it, so that the runtime writes the value again"
 _ADVICE = {
@@ -33,12 +34,22 @@ def _unreadable(view: ComparedNode) -> Iterator[Unknown]:
     for title, reason in view.unreadable.items():
         yield Unknown(title, f"its values cannot be computed: {reason}")
     missing: dict[str, str] = {}
+    huge_pages = _has_huge_pages(view)
     for place in places:
         for file in place.cgroup.files if place.observed is not None else ():
-            if not view.has_file(file.name):
+            if not view.has_file(file.name) and (huge_pages or not file.name.startswith("hugetlb.")):
                 missing.setdefault(file.name, place.subject)
     for name, subject in missing.items():
         yield Unknown(subject, f"{name} is in none of the observed cgroups: this kernel or this dump does not have it")
+
+
+def _has_huge_pages(view: ComparedNode) -> bool:
+    """Whether limits of huge pages mean anything: a kernel without their controller has no such files."""
+    kernel, node = view.record.kernel, view.evidence.node
+    if kernel is None or node is None or "hugetlb" in kernel.controllers:
+        return True
+    capacity = node.status.capacity or {}
+    return any(amount.value for name, amount in capacity.items() if name.startswith(HUGEPAGES_PREFIX))
 
 
 def _oom_group(view: ComparedNode) -> Iterator[Finding]:

@@ -350,12 +350,27 @@ class NodeView:
 
     @cached_property
     def sandboxes(self) -> frozenset[str]:
-        """Cgroups of pause containers: a container's cgroup whose only process has their score or name."""
-        return frozenset(
-            path
-            for path, processes in self.processes_in.items()
-            if len(processes) == 1 and (processes[0].oom_score_adj == SANDBOX_SCORE or processes[0].name == "pause")
-        )
+        """Cgroups of pause containers: a container's cgroup whose only process has their score or name.
+
+        A runtime without CAP_SYS_RESOURCE cannot set that score, and a pause image may have a program of another name.
+        Then one unknown container of a pod, the oldest one with the least weight, is its sandbox. CRI-O has no pause
+        container for most pods, so there nothing is guessed.
+        """
+        single = {path: processes[0] for path, processes in self.processes_in.items() if len(processes) == 1}
+        named = {path for path, each in single.items() if each.oom_score_adj == SANDBOX_SCORE or each.name == "pause"}
+        if self.runtime != "containerd":
+            return frozenset(named)
+        done = {owner_of(path).pod_uid for path in named}
+        known = {facts.id for each in self.evidence.pods or () for facts in each.containers.values()}
+        for path in sorted(single, key=lambda path: single[path].pid):
+            owner = owner_of(path)
+            if owner.pod_uid in done or owner.container_id in known or owner.kind != "container":
+                continue
+            files = self.observed.get(path, {})
+            if files.get("cpu.weight") == "1" or files.get("cpu.shares") == "2":
+                named.add(path)
+                done.add(owner.pod_uid)
+        return frozenset(named)
 
 
 def _is_id(text: str) -> bool:

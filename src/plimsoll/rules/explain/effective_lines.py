@@ -42,8 +42,10 @@ def effective_lines(declared: Mapping[str, Lines]) -> dict[str, Lines]:
         else:
             roots.append(path)
     tree = Cgroup("node", "", "/", children=tuple(_cgroup(path, declared, below) for path in roots))
+    if any(lines.min_bytes or lines.low_bytes for lines in declared.values()):  # otherwise nothing is divided
+        tree = with_effective(tree, 1)
     found: dict[str, Lines] = {}
-    _collect(with_effective(tree, 1).children, declared, NO_LINES, found)
+    _collect(tree.children, declared, NO_LINES, found)
     return found
 
 

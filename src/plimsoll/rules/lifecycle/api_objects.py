@@ -23,6 +23,7 @@ Keyed = ConfigMap | Secret
 NOTHING_MATCHES = "!*"  # in place of a label selector
 REFRESH_AT = 0.8  # of the life of a token
 REFRESH_AFTER_S = 24 * 3600.0
+_CONSTANT_FIELDS = frozenset({"metadata.name", "metadata.namespace", "metadata.uid"})
 
 
 class TokenWanted(msgspec.Struct, frozen=True):
@@ -109,10 +110,14 @@ def references(pod: RunPod) -> References:
 
 
 def publishes_itself(pod: RunPod) -> bool:
-    """Whether a volume shows fields of the pod: labels, annotations, resources."""
-    return any(volume.downward_api is not None for volume in pod.spec.volumes) or any(
-        projection.downward_api is not None for projection in _projections(pod)
-    )
+    """Whether a volume shows fields of the pod that may change: labels, annotations, resources.
+
+    The namespace, which the volume of every service account token shows, never does.
+    """
+    volumes = (volume.downward_api for volume in pod.spec.volumes)
+    projections = (projection.downward_api for projection in _projections(pod))
+    items = (item for shown in (*volumes, *projections) if shown is not None for item in shown.items)
+    return any(item.field_ref is None or item.field_ref.field_path not in _CONSTANT_FIELDS for item in items)
 
 
 def _projections(pod: RunPod) -> Iterator[Projection]:

@@ -11,9 +11,9 @@ import msgspec
 import pytest
 
 from plimsoll.audit.dump import DumpError, read_dump, write_dump
-from plimsoll.audit.kubelet import flags_of
+from plimsoll.audit.kubelet import ROOT_DIR, flags_of, kubelet_root
 from plimsoll.rules.audit.evidence import KubeletFacts, NodeEvidence, NodeRecord
-from plimsoll.rules.audit.table import RULES
+from plimsoll.rules.audit.table import RULES, audit
 from tests.unit.console import run
 from tests.unit.rules.audit.nodes import bent, container, healthy, pod, with_file
 
@@ -82,6 +82,13 @@ def test_json(drifted: Path) -> None:
         "advice",
     } <= finding.keys()
     assert document["rules"].keys() == RULES.keys()
+
+
+def test_json_names_the_owner_also_if_it_is_the_kubelet() -> None:
+    evidence = bent(healthy(), with_file("pod", "memory.max", "max"))
+    written = msgspec.json.decode(msgspec.json.encode(audit(evidence, ["A01"])))
+    (finding,) = [each for answer in written["answers"] for each in answer["findings"]]
+    assert finding["owner"] == "kubelet"
 
 
 def test_sarif(drifted: Path) -> None:
@@ -201,3 +208,8 @@ def test_flags_of_a_running_kubelet() -> None:
     flags, own = flags_of(words)
     assert own == {"--config": "/etc/k.yaml"}
     assert flags == {"cgroupDriver": ["systemd"], "maxPods": ["50"]}
+
+
+def test_the_state_files_are_where_the_running_kubelet_keeps_them() -> None:
+    assert kubelet_root(["--root-dir", "/data/kubelet/", "--v=2"]) == "/data/kubelet"
+    assert kubelet_root(["--config=/etc/k.yaml"]) == ROOT_DIR

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from plimsoll.codec.lean.lean import NumberText, from_document, json_document, pod_from_json, quantity_text
+from plimsoll.codec.lean.lean import NumberText, from_document, json_document, lean_pod, pod_from_json, quantity_text
 from plimsoll.errors import FieldError, InvalidObjectError
 from plimsoll.rules.model.objects import Node, Pod
 from plimsoll.rules.quantity import parse
@@ -95,6 +95,21 @@ def test_unknown_fields_are_passed_over() -> None:
         {"kind": "Pod", "x": [1], "spec": {"y": {}, "containers": [{"name": "c", "env": [{"name": "A"}]}]}}, Pod
     )
     assert found.spec.containers[0].name == "c"
+
+
+def test_a_running_pod_is_decoded_by_the_fast_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its status and volumes have parts that are not decoded further, and texts there that are no quantities."""
+    state = {"running": {"startedAt": "2026-01-01T00:00:00Z"}}
+    document = pod(requests={"cpu": "1"})
+    document["spec"]["volumes"] = [{"name": "v", "hostPath": {"path": "/srv", "type": "Directory"}}]
+    document["status"] = {
+        "conditions": [{"type": "Ready", "status": "True", "lastProbeTime": None}],
+        "containerStatuses": [{"name": "c", "state": state, "resources": {"requests": {"cpu": "1"}}}],
+    }
+    expected = from_document(document, Pod)
+    monkeypatch.setattr("plimsoll.codec.lean.lean.from_document", None)
+    assert pod_from_json(json.dumps(document)) == lean_pod(document) == expected
+    assert expected.status.container_statuses[0].state.running == state["running"]
 
 
 def test_names_on_the_wire() -> None:

@@ -54,6 +54,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"namespaces": {"a": "hard"}}, "namespaces[a]: Invalid value"),
     ({"namespaces": {"a": {"memoryReserve": "1Gi"}}}, "namespaces[a].memoryReserve: Invalid value"),
     ({"namespaces": {"a": {"oomGroup": "all"}}}, "namespaces[a].oomGroup: Unsupported value"),
+    ({"namespaces": {"../../etc": {}}}, "namespaces[../../etc]: Invalid value"),
+    ({"namespaces": {"Payments": {}}}, "namespaces[Payments]: Invalid value"),
     ({"ioWeight": 100}, "ioWeight: Forbidden: attach does not write io.weight"),
     ({"namespaces": {str(n): {} for n in range(10_001)}}, "namespaces: Too many"),
 ]

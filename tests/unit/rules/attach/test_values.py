@@ -66,6 +66,21 @@ def test_annotations(
     assert found.get("/kubepods/burstable/poduid-b/b0") == files_of_container
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value", "says"),
+    [
+        ("memory-qos", "hard", "'hard' is ignored: a pod can only turn it off"),
+        ("oom-group", "x" * 9999, f"'{'x' * 40}' is ignored: neither true nor false"),
+        ("oom-group", "true", ""),
+        ("memory-qos", "off", ""),
+    ],
+)
+def test_a_value_that_means_nothing_is_noted(annotation: str, value: str, says: str) -> None:
+    given = {f"plimsoll.dev/{annotation}": value}
+    notes = decided([attached("b", BURSTABLE, annotations=given)], AttachPolicy(), node()).notes
+    assert [note.partition(": ")[2] for note in notes] == ([f"plimsoll.dev/{annotation}: {says}"] if says else [])
+
+
 def test_a_ceiling_bounds_every_level() -> None:
     policy = AttachPolicy(Switches("hard", most_min_bytes=100 * MIB))
     found = files_of(decided([attached("b", BURSTABLE, BURSTABLE)], policy, node()))

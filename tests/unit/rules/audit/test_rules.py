@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from plimsoll.rules.audit.evidence import Application, CpuManagerFacts, NodeEvidence, Overwrite
+from plimsoll.rules.audit.evidence import Application, CpuManagerFacts, NodeEvidence, Overwrite, ProcessFacts
 from plimsoll.rules.audit.finding import CLEAN, DRIFT, UNDECIDED, exit_code
 from plimsoll.rules.audit.table import RULES, audit
 from tests.unit.rules.audit.nodes import (
@@ -270,3 +270,57 @@ def test_unknown_ids_are_sandboxes_only_once() -> None:
     both = bent(evidence, *(with_cgroup(path, pids_max="max") for path in strange), with_record(processes=None))
     assert [each.observed for each in found(both, "A12")] == strange[1:]
     assert container_id("web", "app") not in strange[0]
+
+
+def sandboxed(name: str, *, score: int = 0, weight: str = "1", runtime: str = "containerd") -> NodeEvidence:
+    """A pod with two containers that its status does not have; the first is the older one."""
+    evidence = healthy()
+    at = path_of(evidence, "pod")
+    paths = [f"{at}/cri-containerd-{letter * 64}.scope" for letter in "ed"]
+    processes = [ProcessFacts(50 + i, path, name, score, True, 1, False) for i, path in enumerate(paths)]
+    made = [with_cgroup(path, cpu_weight=weight, pids_max="max") for path in paths]
+    known = evidence.record.processes or ()
+    return bent(evidence, *made, with_record(processes=(*known, *processes), runtime=f"{runtime}://2"))
+
+
+def test_a_pause_container_without_its_score_and_name_is_no_stray() -> None:
+    """containerd without CAP_SYS_RESOURCE, and a pause image whose program is `sleep`; a second one is a stray."""
+    (stray,) = found(sandboxed("sleep"), "A12")
+    assert stray.observed.endswith(f"{'d' * 64}.scope")
+    assert len(found(sandboxed("sleep", weight="39"), "A12")) == 2  # a sandbox has the least weight
+    crio = found(sandboxed("sleep", runtime="cri-o"), "A12")
+    assert len([each for each in crio if each.expected == "a container of the pod's status"]) == 2
+    assert found(sandboxed("pause"), "A12") == ()
+
+
+def test_no_huge_pages_and_no_controller_for_them_is_clean() -> None:
+    given = healthy(node=node_object(hugepages_2Mi="0"))
+    lacks = with_kernel(controllers=("cpu", "cpuset", "io", "memory", "pids"))
+
+    def unlimited(evidence: NodeEvidence) -> NodeEvidence:
+        cgroups = {
+            path: {name: text for name, text in files.items() if not name.startswith("hugetlb.")}
+            for path, files in (evidence.record.cgroups or {}).items()
+        }
+        return with_record(cgroups=cgroups)(evidence)
+
+    assert answer(bent(given, unlimited, lacks), "A01").verdict == "clean"
+    assert answer(bent(given, unlimited), "A01").verdict == "cannot tell"
+    some = healthy(node=node_object(hugepages_2Mi="64Mi"))
+    assert answer(bent(some, unlimited, lacks), "A01").verdict == "cannot tell"
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_container_that_was_pinned_to_a_cpu_by_hand(version: int) -> None:
+    """On v1 a new cgroup has a copy of its parent's CPUs, on v2 nothing; without a CPU manager the file is not written."""
+    driver = "systemd" if version == 2 else "cgroupfs"
+    above = "0-3" if version == 1 else ""
+    evidence = bent(
+        healthy(version=version, driver=driver),
+        with_file("pod", "cpuset.cpus", above),
+        with_file("container", "cpuset.cpus", above),
+    )
+    assert found(evidence, "A01") == ()
+    (finding,) = found(bent(evidence, with_file("container", "cpuset.cpus", "1")), "A01")
+    assert (finding.field, finding.observed, finding.owner) == ("cpuset.cpus", "1", "container runtime")
+    assert finding.expected.startswith("0-3 (the CPUs of its pod" if version == 1 else "empty (the CPUs of its pod")

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from plimsoll.codec.lean.runnable import run_pod
-from plimsoll.rules.lifecycle.api_objects import BundleWanted, PodObjects, TokenWanted, certificates, is_token_due
+from plimsoll.rules.lifecycle.api_objects import (
+    BundleWanted,
+    PodObjects,
+    TokenWanted,
+    certificates,
+    is_token_due,
+    publishes_itself,
+)
 from plimsoll.rules.lifecycle.environment import Surroundings
 from plimsoll.rules.lifecycle.volumes import (
     VolumeError,
@@ -242,3 +249,26 @@ def test_unsupported_kinds(volume: dict[str, Any], shown: str) -> None:
 
 def test_only_mounted_volumes_are_set_up() -> None:
     assert [volume.name for volume in mounted_volumes(pod(emptyDir={}))] == ["v"]
+
+
+def shown(path: str) -> dict[str, Any]:
+    return {"path": "f", "fieldRef": {"fieldPath": path}}
+
+
+PUBLISHES = [
+    ("a label", {"downwardAPI": {"items": [shown("metadata.labels['a']")]}}, True),
+    ("annotations", {"projected": {"sources": [{"downwardAPI": {"items": [shown("metadata.annotations")]}}]}}, True),
+    ("a limit", {"downwardAPI": {"items": [{"path": "f", "resourceFieldRef": {"resource": "limits.cpu"}}]}}, True),
+    ("one of two", {"downwardAPI": {"items": [shown("metadata.name"), shown("metadata.labels")]}}, True),
+    (
+        "as in the volume of a token: the namespace never changes",
+        {"projected": {"sources": [{"downwardAPI": {"items": [shown("metadata.namespace")]}}]}},
+        False,
+    ),
+    ("nothing of the pod", {"configMap": {"name": "m"}}, False),
+]
+
+
+@pytest.mark.parametrize(("volume", "publishes"), [row[1:] for row in PUBLISHES], ids=[row[0] for row in PUBLISHES])
+def test_volumes_that_follow_the_pod(volume: dict[str, Any], publishes: bool) -> None:
+    assert publishes_itself(pod(**volume)) == publishes

@@ -67,6 +67,12 @@ disabled_plugins = [
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{plugins}"
     conf_dir = "{directory}/cni"
+{nri}"""
+# containerd 2 has NRI on by default, with the machine's socket and the machine's plugins. Those belong to the machine's
+# own containerd: this one has neither.
+NO_NRI = """\
+[plugins."io.containerd.nri.v1.nri"]
+  disable = true
 """
 
 # containerd calls `loopback` first, then the configured plugin, which must report an address of eth0.
@@ -122,8 +128,12 @@ class OwnContainerd:
             restrict=str(not has_capability("SYS_RESOURCE")).lower(),
             systemd=str(self._systemd).lower(),
             plugins=plugins or own_plugins,
+            nri=self._nri_section(),
         )
         (self.directory / "config.toml").write_text(config)
+
+    def _nri_section(self) -> str:
+        return NO_NRI
 
     def start(self, *before: str) -> None:
         """Returns when it answers. `before`: the words of a program that starts it, such as `unshare --mount`.
