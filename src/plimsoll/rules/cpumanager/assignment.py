@@ -54,13 +54,16 @@ CPU_ERRORS = (NotEnoughCpusError, NotWholeCoresError, DistributionError)
 class CpuPlan(msgspec.Struct, frozen=True):
     """A machine's CPUs, the reserved ones, and the options of the policy. `keeps_assigned`: what a container owns stays
     when its request changes; `smt_by_cause`: the text of the SMT error names the cause even if no CPU is free;
-    `even_by_socket`: distribute-cpus-across-numa takes account of sockets, and of nodes with few CPUs (1.37)."""
+    `even_by_socket`: distribute-cpus-across-numa takes account of sockets, and of nodes with few CPUs (1.37);
+    `odd_uncore`: a part of a core may share a cache as well; `counts_shortage`: errors have the numbers of CPUs."""
 
     topology: CpuTopology
     reserved: Cpus
     options: CpuOptions = NO_CPU_OPTIONS
     smt_by_cause: bool = True
     even_by_socket: bool = False
+    odd_uncore: bool = True
+    counts_shortage: bool = True
 
     @property
     def reserved_physical(self) -> Cpus:
@@ -79,7 +82,10 @@ class CpuPlan(msgspec.Struct, frozen=True):
 
     def take(self, available: Cpus, count: int, free: Cpus = NO_CPUS) -> Cpus:
         """Only available CPUs, or others that are free, never one of another container. Raises one of CPU_ERRORS."""
-        found = self.kubelet_choice(available, count)
+        try:
+            found = self.kubelet_choice(available, count)
+        except NotEnoughCpusError as error:
+            raise NotEnoughCpusError(error.requested, error.available, self.counts_shortage) from None
         if found <= available | free and len(found) == count:
             return found
         # [quirk] CM-2: with an offline CPU the real allocator takes a core as free of which one thread is in use; with
@@ -97,7 +103,8 @@ class CpuPlan(msgspec.Struct, frozen=True):
                 self.topology, available, count, group, spread=spread, capped=capped, by_socket=by_socket
             )
         by_uncore = options.prefer_align_cpus_by_uncorecache
-        return packed(self.topology, available, count, spread=spread, by_uncore=by_uncore)
+        odd = self.odd_uncore
+        return packed(self.topology, available, count, spread=spread, by_uncore=by_uncore, odd_uncore=odd)
 
     def near(self, pool: Cpus, count: int, mask: int | None) -> Cpus:
         """CPUs of the mask's NUMA nodes first, then others: the mask does not confine (CM-14, CM-17). If the others are

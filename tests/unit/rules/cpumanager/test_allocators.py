@@ -233,3 +233,16 @@ def test_nodes_of_one_socket_win_since_1_37(
     options = CpuOptions(distribute_cpus_across_numa=True, align_by_socket=align_by_socket)
     asked = CpuPlan(machine, NO_CPUS, options, even_by_socket=even_by_socket)
     assert text(asked.take(cpus(available), count)) == expected
+
+
+def test_odd_counts_in_a_cache_since_1_34() -> None:
+    """CM-12: socket 0 has cores {0, 1}, {2, 3}, {4, 5}, socket 1 {6, 7}, {8, 9}; all share one cache."""
+    machine = CpuTopology({cpu: LogicalCpu(cpu // 2 * 2, cpu // 6, 0, 1000) for cpu in range(10)})
+    options = CpuOptions(prefer_align_cpus_by_uncorecache=True)
+    found = [CpuPlan(machine, NO_CPUS, options, odd_uncore=odd).take(machine.cpus, 3) for odd in (False, True)]
+    assert list(map(text, found)) == ["6-8", "0-2"]
+
+
+def test_the_error_of_1_28_has_no_numbers() -> None:
+    with pytest.raises(NotEnoughCpusError, match=r"satisfy request, which is unexpected$"):
+        CpuPlan(T, NO_CPUS, counts_shortage=False).take(cpus("0"), 2)
