@@ -179,6 +179,12 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "a resize passes through the resource managers once more, and is deferred if one of them refuses")
     smt_error_by_cause: bool = _row(True, {"1.27": False, "1.32": True}, "CM-16",
         "full-pcpus-only: the error names the lack of free CPUs even if none is free")
+    cpu_shortage_counted: bool = _row(True, {"1.27": False, "1.29": True}, "CM-14",
+        "CPU manager: the error of too few CPUs says how many are requested and available")
+    uncore_odd_counts: bool = _row(True, {"1.27": False, "1.34": True}, "CM-12",
+        "prefer-align-cpus-by-uncorecache: also for a number of CPUs that is not a multiple of a core")
+    distribution_by_socket: bool = _row(True, {"1.27": False, "1.37": True}, "CM-13",
+        "distribute-cpus-across-numa: with align-by-socket, NUMA nodes of one socket win; a node gives what it has")
     memory_groups_checked: bool = _row(True, {"1.27": False, "1.32": True}, "MM-11",
         "memory manager: a hint over several NUMA nodes that breaks a group is refused")
     device_hints_of_used_nodes: bool = _row(True, {"1.27": False, "1.36": True}, "DM-7",

@@ -134,6 +134,9 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
         NO_CPUS,
         cpu_options(config.cpu_manager_policy_options),
         smt_by_cause=setting.profile.smt_error_by_cause,
+        even_by_socket=setting.profile.distribution_by_socket,
+        odd_uncore=setting.profile.uncore_odd_counts,
+        counts_shortage=setting.profile.cpu_shortage_counted,
     )
     return msgspec.structs.replace(plan, reserved=reserved_set(plan, config.reserved_system_cpus, count))
 

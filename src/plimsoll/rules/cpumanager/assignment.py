@@ -53,12 +53,17 @@ CPU_ERRORS = (NotEnoughCpusError, NotWholeCoresError, DistributionError)
 
 class CpuPlan(msgspec.Struct, frozen=True):
     """A machine's CPUs, the reserved ones, and the options of the policy. `keeps_assigned`: what a container owns stays
-    when its request changes; `smt_by_cause`: the text of the SMT error names the cause even if no CPU is free."""
+    when its request changes; `smt_by_cause`: the text of the SMT error names the cause even if no CPU is free;
+    `even_by_socket`: distribute-cpus-across-numa takes account of sockets, and of nodes with few CPUs (1.37);
+    `odd_uncore`: a part of a core may share a cache as well; `counts_shortage`: errors have the numbers of CPUs."""
 
     topology: CpuTopology
     reserved: Cpus
     options: CpuOptions = NO_CPU_OPTIONS
     smt_by_cause: bool = True
+    even_by_socket: bool = False
+    odd_uncore: bool = True
+    counts_shortage: bool = True
 
     @property
     def reserved_physical(self) -> Cpus:
@@ -75,12 +80,16 @@ class CpuPlan(msgspec.Struct, frozen=True):
     def assignable(self, owned: Owned) -> Cpus:
         return self.topology.cpus - taken_by(owned) - self.reserved
 
-    def take(self, available: Cpus, count: int) -> Cpus:
-        """Only available CPUs, never one of another container. Raises one of CPU_ERRORS."""
-        found = self.kubelet_choice(available, count)
-        if found <= available and len(found) == count:
+    def take(self, available: Cpus, count: int, free: Cpus = NO_CPUS) -> Cpus:
+        """Only available CPUs, or others that are free, never one of another container. Raises one of CPU_ERRORS."""
+        try:
+            found = self.kubelet_choice(available, count)
+        except NotEnoughCpusError as error:
+            raise NotEnoughCpusError(error.requested, error.available, self.counts_shortage) from None
+        if found <= available | free and len(found) == count:
             return found
-        # [quirk] CM-2: with an offline CPU the real allocator takes a core as free of which one thread is in use.
+        # [quirk] CM-2: with an offline CPU the real allocator takes a core as free of which one thread is in use; with
+        # sockets of several sizes it takes a socket as free that is not.
         return single_threads(self.topology, available, count)
 
     def kubelet_choice(self, available: Cpus, count: int) -> Cpus:
@@ -88,16 +97,22 @@ class CpuPlan(msgspec.Struct, frozen=True):
         options, spread = self.options, self.options.distribute_cpus_across_cores
         if options.distribute_cpus_across_numa:
             group = self.topology.threads_per_core if options.full_pcpus_only else 1
-            return distributed(self.topology, available, count, group, spread=spread)
+            capped = self.even_by_socket
+            by_socket = capped and options.align_by_socket
+            return distributed(
+                self.topology, available, count, group, spread=spread, capped=capped, by_socket=by_socket
+            )
         by_uncore = options.prefer_align_cpus_by_uncorecache
-        return packed(self.topology, available, count, spread=spread, by_uncore=by_uncore)
+        odd = self.odd_uncore
+        return packed(self.topology, available, count, spread=spread, by_uncore=by_uncore, odd_uncore=odd)
 
     def near(self, pool: Cpus, count: int, mask: int | None) -> Cpus:
-        """CPUs of the mask's NUMA nodes first, then others: the mask does not confine (CM-14, CM-17)."""
+        """CPUs of the mask's NUMA nodes first, then others: the mask does not confine (CM-14, CM-17). If the others are
+        too few, the error counts them only. Raises one of CPU_ERRORS."""
         near: Cpus = NO_CPUS
         if mask is not None:
             aligned = pool & self._aligned(mask)
-            near = self.take(aligned, min(count, len(aligned)))
+            near = self.take(aligned, min(count, len(aligned)), pool)
         return near | self.take(pool - near, count - len(near))
 
     def _aligned(self, mask: int) -> Cpus:
@@ -219,7 +234,7 @@ class CpuAllocation:
         owned = self._all_owned()
         self._plan.check_whole_cores(count, self._plan.shared(owned) | own)
         pool = (self._plan.assignable(owned) | self._reusable) - own
-        if len(pool) + len(own) < count:
+        if own and len(pool) + len(own) < count:
             raise NotEnoughCpusError(count, len(pool) + len(own))
         return own | self._plan.near(pool, count - len(own), hint.mask)
 

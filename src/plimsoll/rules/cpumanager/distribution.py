@@ -30,8 +30,19 @@ class DistributionError(StructuredError):
     )
 
 
-def distributed(topology: CpuTopology, available: Cpus, count: int, group: int = 1, *, spread: bool = False) -> Cpus:
-    """Raises NotEnoughCpusError or DistributionError."""
+def distributed(
+    topology: CpuTopology,
+    available: Cpus,
+    count: int,
+    group: int = 1,
+    *,
+    spread: bool = False,
+    capped: bool = False,
+    by_socket: bool = False,
+) -> Cpus:
+    """`capped`: every node gives at most the whole groups that it has, the others give the rest; `by_socket`: nodes of
+    one socket win over nodes of several, and the share of a combination is capped when it is compared (both since
+    1.37, the second with `align-by-socket`). Raises NotEnoughCpusError or DistributionError."""
     if count % group or count < 1:
         return packed(topology, available, count, spread=spread)
     if len(available) < count:
@@ -43,15 +54,29 @@ def distributed(topology: CpuTopology, available: Cpus, count: int, group: int =
     all_groups = -(-len(topology.cpus) // group)
     per_node = -(-all_groups // topology.numa_nodes)
     for number in range(-(-groups // per_node), min(groups, len(order)) + 1):
-        winner = _best(order, number, sizes, count, group)
+        winner = _best(order, number, sizes, count, group, topology.sockets_of if by_socket else None)
         if winner is None:
             continue
-        return _taken(topology, available, winner, count, group, spread=spread)
+        each = _share(count, winner[0], group, sizes if capped else {})
+        return _taken(topology, available, winner, count, group, each, spread=spread)
     return packed(topology, available, count, spread=spread)
 
 
+def _share(count: int, nodes: Nodes, group: int, sizes: Mapping[int, int]) -> int:
+    """CPUs that each of the nodes gives; at most the whole groups of the smallest one, if `sizes` has it."""
+    share = count // len(nodes) // group * group
+    return min([share, *(sizes[node] // group * group for node in nodes if node in sizes)])
+
+
 def _taken(
-    topology: CpuTopology, available: Cpus, winner: tuple[Nodes, Nodes], count: int, group: int, *, spread: bool
+    topology: CpuTopology,
+    available: Cpus,
+    winner: tuple[Nodes, Nodes],
+    count: int,
+    group: int,
+    each: int,
+    *,
+    spread: bool,
 ) -> Cpus:
     nodes, extra = winner
     taken, needed = NO_CPUS, count
@@ -63,7 +88,6 @@ def _taken(
             found = packed(topology, here, number, spread=spread)
             taken, needed = taken | found, needed - len(found)
 
-    each = count // len(nodes) // group * group
     for node in nodes:
         take(node, each)
     left = count - each * len(nodes)
@@ -81,14 +105,19 @@ def _taken(
 
 
 def _best(
-    order: Sequence[int], number: int, sizes: Mapping[int, int], count: int, group: int
+    order: Sequence[int],
+    number: int,
+    sizes: Mapping[int, int],
+    count: int,
+    group: int,
+    sockets_of: Callable[[Nodes], frozenset[int]] | None,
 ) -> tuple[Nodes, Nodes] | None:
     """The winning combination of so many nodes, and the nodes that give the rest."""
-    each = count // number // group * group
 
     def score(nodes: Nodes) -> tuple[float, Nodes] | None:
         if sum(sizes[node] for node in nodes) < count or sum(sizes[node] // group * group for node in nodes) < count:
             return None
+        each = _share(count, nodes, group, {} if sockets_of is None else sizes)
         if any(sizes[node] < each for node in nodes):
             return None
         left = {**sizes, **{node: sizes[node] - each for node in nodes}}
@@ -97,7 +126,7 @@ def _best(
             return standard_deviation(list(left.values())), ()
         return _best_rest([node for node in nodes if left[node] >= group], left, remainder, group)
 
-    return _smallest(order, number, score)
+    return _smallest(order, number, score, sockets_of)
 
 
 def _best_rest(members: list[int], left: Mapping[int, int], remainder: int, group: int) -> tuple[float, Nodes] | None:
@@ -127,16 +156,22 @@ def _balance(subset: Nodes, left: Mapping[int, int], remainder: int, group: int)
 
 
 def _smallest(
-    order: Sequence[int], number: int, score: Callable[[Nodes], tuple[float, Nodes] | None]
+    order: Sequence[int],
+    number: int,
+    score: Callable[[Nodes], tuple[float, Nodes] | None],
+    sockets_of: Callable[[Nodes], frozenset[int]] | None,
 ) -> tuple[Nodes, Nodes] | None:
-    best: tuple[float, Nodes, Nodes] | None = None
+    best: tuple[tuple[bool, float], Nodes, Nodes] | None = None  # of several sockets, balance; nodes; of the rest
     for combination in combinations(order, number):
-        if best is not None and best[0] == 0:  # the search ends here, after this combination was put into the buffer
+        if best is not None and best[0] == (False, 0):  # the search ends after this combination is in the buffer
             fixed = _fixed(number)
             return (combination if combination[:fixed] == best[1][:fixed] else best[1]), best[2]
         found = score(combination)
-        if found is not None and (best is None or found[0] < best[0]):
-            best = found[0], combination, found[1]
+        if found is None:
+            continue
+        rank = sockets_of is not None and len(sockets_of(combination)) > 1, found[0]
+        if best is None or rank < best[0]:
+            best = rank, combination, found[1]
     return None if best is None else (_overwritten(best[1], order), best[2])
 
 

@@ -17,26 +17,36 @@ UNEXPECTED = "UnexpectedAdmissionError"
 
 
 class NotEnoughCpusError(StructuredError):
+    """`counted`: the text has the numbers (since 1.29)."""
+
     reason = UNEXPECTED
 
     requested: int
     available: int
-    template = (
-        "Allocate failed due to not enough cpus available to satisfy request: requested={requested}, "
-        "available={available}, which is unexpected"
-    )
+    counted: bool = True
+
+    def __str__(self) -> str:
+        counts = f": requested={self.requested}, available={self.available}" if self.counted else ""
+        return f"Allocate failed due to not enough cpus available to satisfy request{counts}, which is unexpected"
 
 
 def packed(
-    topology: CpuTopology, available: Cpus, count: int, *, spread: bool = False, by_uncore: bool = False
+    topology: CpuTopology,
+    available: Cpus,
+    count: int,
+    *,
+    spread: bool = False,
+    by_uncore: bool = False,
+    odd_uncore: bool = True,
 ) -> Cpus:
     """`count` of the available CPUs. `spread`: single threads of different cores (`distribute-cpus-across-cores`);
-    `by_uncore`: CPUs that share a cache. Raises NotEnoughCpusError."""
+    `by_uncore`: CPUs that share a cache; `odd_uncore`: also for a part of a core (since 1.34). Raises
+    NotEnoughCpusError."""
     if count < 1:
         return NO_CPUS
     if len(available) < count:
         raise NotEnoughCpusError(count, len(available))
-    return _Packing(topology, available, count).result(spread=spread, by_uncore=by_uncore)
+    return _Packing(topology, available, count, odd_uncore=odd_uncore).result(spread=spread, by_uncore=by_uncore)
 
 
 def single_threads(topology: CpuTopology, available: Cpus, count: int) -> Cpus:
@@ -50,8 +60,8 @@ def numa_order(topology: CpuTopology, available: Cpus) -> list[int]:
 
 
 class _Packing:
-    def __init__(self, topology: CpuTopology, available: Cpus, count: int) -> None:
-        self._topology, self._left, self._needed = topology, available, count
+    def __init__(self, topology: CpuTopology, available: Cpus, count: int, *, odd_uncore: bool = True) -> None:
+        self._topology, self._left, self._needed, self._odd_uncore = topology, available, count, odd_uncore
         self._taken: Cpus = NO_CPUS
 
     def result(self, *, spread: bool, by_uncore: bool) -> Cpus:
@@ -147,10 +157,11 @@ class _Packing:
     def _take_part_of(self, uncore: int) -> None:
         per_core = self._topology.threads_per_core
         in_cache = self._topology.by_uncore[uncore] & self._left
-        cores = sorted(self._topology.parts(in_cache, "core"))[: -(-self._needed // per_core)]
+        number = -(-self._needed // per_core) if self._odd_uncore else self._needed // per_core
+        cores = sorted(self._topology.parts(in_cache, "core"))[:number]
         # All available CPUs of these cores, as real kubelets count them.
         found = sorted(cpu for core in cores for cpu in self._topology.by_core[core] & self._left)
-        if self._needed % 2 and per_core > 1 and len(found) > self._needed:
+        if self._odd_uncore and self._needed % 2 and per_core > 1 and len(found) > self._needed:
             found.pop()
         if len(found) == self._needed:
             self._take(frozenset(found))

@@ -8,7 +8,7 @@ Kubernetes: pkg/kubelet/cm/devicemanager/manager.go, topology_hints.go.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -71,8 +71,13 @@ class DeviceError(StructuredError):
 
 def device_limits(container: Container, resources: Iterable[str]) -> dict[str, int]:
     """Limits of a container on device resources that are not zero."""
+    return {name: count for name, count in _limits(container, set(resources)).items() if count}
+
+
+def _limits(container: Container, resources: Collection[str]) -> dict[str, int]:
+    """[quirk] DM-6: a limit of zero takes part in hints, and is refused while no device is healthy."""
     limits = container.resources.limits or {}
-    return {name: limits[name].value for name in limits if name in set(resources) and limits[name].value}
+    return {name: quantity.value for name, quantity in limits.items() if name in resources}
 
 
 def pod_device_limits(pod: Pod, resources: Iterable[str]) -> dict[str, int]:
@@ -81,13 +86,13 @@ def pod_device_limits(pod: Pod, resources: Iterable[str]) -> dict[str, int]:
     inits: dict[str, int] = {}
     running: dict[str, int] = {}
     for container in pod.spec.init_containers:
-        for name, count in device_limits(container, names).items():
+        for name, count in _limits(container, names).items():
             if is_sidecar(container):
                 running[name] = running.get(name, 0) + count
             else:
                 inits[name] = max(inits.get(name, 0), running.get(name, 0) + count)
     for container in pod.spec.containers:
-        for name, count in device_limits(container, names).items():
+        for name, count in _limits(container, names).items():
             running[name] = running.get(name, 0) + count
     return {name: max(running.get(name, 0), inits.get(name, 0)) for name in dict.fromkeys([*running, *inits])}
 
@@ -163,7 +168,7 @@ class DeviceAllocation:
 
     def hints(self, container: Container) -> HintLists:
         found: dict[str, Hints | None] = {}
-        for resource, count in device_limits(container, self.resources).items():
+        for resource, count in _limits(container, self.resources).items():
             own = self._before.get(container.name, {}).get(resource, NO_IDS)
             reusable = self._reusable.get(resource, NO_IDS)
             found[resource] = self._hints(resource, count, own, reusable)
@@ -193,9 +198,11 @@ class DeviceAllocation:
 
     def allocate(self, container: Container, hint: Hint = NO_HINT) -> None:
         """Raises DeviceError."""
-        for resource, count in device_limits(container, self.resources).items():
+        for resource, count in _limits(container, self.resources).items():
             own = self._before.get(container.name, {}).get(resource, NO_IDS)
             ids = self._chosen(container, resource, count, own, hint)
+            if not ids:
+                continue
             self.result.setdefault(container.name, {})[resource] = ids
             if not own:
                 self.new.setdefault(container.name, {})[resource] = ids

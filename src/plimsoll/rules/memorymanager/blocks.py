@@ -64,7 +64,8 @@ def fresh_machine(nodes: Mapping[int, NodeMemory], reserved: Mapping[int, NodeMe
         tables = {}
         for name, total in types.items():
             withheld = reserved.get(node, {}).get(name, 0)
-            allocatable = total - withheld - (huge if name == MEMORY else 0)
+            # [quirk] MM-4: a kubelet wraps around where huge pages and reserved memory exceed the memory.
+            allocatable = max(0, total - withheld - (huge if name == MEMORY else 0))
             tables[name] = MemoryTable(total, withheld, allocatable, 0, allocatable)
         machine[node] = NumaNode(0, tables, (node,))
     return machine

@@ -6,9 +6,11 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from plimsoll.rules.config.manager_options import CpuOptions
+from plimsoll.rules.cpumanager.assignment import CpuPlan
 from plimsoll.rules.cpumanager.distribution import DistributionError, distributed, standard_deviation
 from plimsoll.rules.cpumanager.packing import NotEnoughCpusError, packed
-from plimsoll.rules.cpumanager.topology import CpuTopology, LogicalCpu
+from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology, LogicalCpu
 from tests.examples import examples
 from tests.unit.rules.cpumanager.machines import SIX, D, E, M, N, T, U, cpus, plan, text
 
@@ -212,3 +214,35 @@ def test_a_cpu_of_another_container_is_never_taken() -> None:
     assert text(plan(seven).kubelet_choice(available, 2)) == "0,4"  # as a kubelet does
     found = plan(seven).take(available, 2)
     assert len(found) == 2 and found <= available
+
+
+@pytest.mark.parametrize(
+    ("available", "count", "even_by_socket", "align_by_socket", "expected"),
+    [
+        ("0-2,4-5", 3, False, True, "1-2,5"),  # 1.36: nodes 1 and 2 are left most balanced
+        ("0-2,4-5", 3, True, True, "0-1,4"),  # 1.37: nodes 0 and 1 are of one socket; node 0 gives what it has
+        ("0-2,4-5", 3, True, False, "1-2,5"),
+        ("0-1,4-5", 2, True, True, "1,4"),
+    ],
+)
+def test_nodes_of_one_socket_win_since_1_37(
+    available: str, count: int, even_by_socket: bool, align_by_socket: bool, expected: str
+) -> None:
+    """CM-13, 07 §8: nodes 0 and 1 are socket 0, node 2 is socket 1; one core of two threads each."""
+    machine = CpuTopology({cpu: LogicalCpu(cpu % 3, cpu % 3 // 2, cpu % 3) for cpu in range(6)})
+    options = CpuOptions(distribute_cpus_across_numa=True, align_by_socket=align_by_socket)
+    asked = CpuPlan(machine, NO_CPUS, options, even_by_socket=even_by_socket)
+    assert text(asked.take(cpus(available), count)) == expected
+
+
+def test_odd_counts_in_a_cache_since_1_34() -> None:
+    """CM-12: socket 0 has cores {0, 1}, {2, 3}, {4, 5}, socket 1 {6, 7}, {8, 9}; all share one cache."""
+    machine = CpuTopology({cpu: LogicalCpu(cpu // 2 * 2, cpu // 6, 0, 1000) for cpu in range(10)})
+    options = CpuOptions(prefer_align_cpus_by_uncorecache=True)
+    found = [CpuPlan(machine, NO_CPUS, options, odd_uncore=odd).take(machine.cpus, 3) for odd in (False, True)]
+    assert list(map(text, found)) == ["6-8", "0-2"]
+
+
+def test_the_error_of_1_28_has_no_numbers() -> None:
+    with pytest.raises(NotEnoughCpusError, match=r"satisfy request, which is unexpected$"):
+        CpuPlan(T, NO_CPUS, counts_shortage=False).take(cpus("0"), 2)

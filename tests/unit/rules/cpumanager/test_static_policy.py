@@ -16,7 +16,7 @@ from plimsoll.rules.cpumanager.assignment import (
     taken_by,
 )
 from plimsoll.rules.cpumanager.packing import NotEnoughCpusError
-from plimsoll.rules.cpumanager.topology import NO_CPUS
+from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology, LogicalCpu
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.numa import Hint, mask_of
 from plimsoll.rules.resources.defaulting import defaulted
@@ -109,6 +109,26 @@ def test_25_the_mask_does_not_confine() -> None:
     machine = plan(D, "0")
     assert text(near(machine, taken, 2, 1)) == "1,7"
     assert text(near(machine, taken, 7, 1)) == "2-3,5-6,8-9,11"
+
+
+def test_25_too_few_beside_the_mask() -> None:
+    """CM-14: CPUs of the mask's nodes are taken first; the error counts only what is missing then."""
+    with pytest.raises(NotEnoughCpusError, match="requested=7, available=6,"):
+        near(plan(D, "0"), {}, 12, 0)
+    with pytest.raises(NotEnoughCpusError, match="requested=12, available=11,"):
+        assigned(pod("a", 12), {}, plan(D, "0"), POLICY)
+
+
+def test_a_socket_counts_as_free_by_the_average() -> None:
+    """CM-2, CM-14: nodes of 6, 2, 2, 2 CPUs, sockets of 8 and 4, so 6 on average: a hint of nodes 0 and 3 offers 6
+    CPUs of socket 0, which is taken as a whole, node 1 included."""
+    sizes = {0: (0, 6), 1: (6, 8), 2: (8, 10), 3: (10, 12)}
+    machine = CpuTopology(
+        {cpu: LogicalCpu(cpu // 2 * 2, node // 2, node) for node, span in sizes.items() for cpu in range(*span)}
+    )
+    assert text(near(plan(machine, "8-9"), {}, 8, 0, 3)) == "0-7"
+    taken = {"x": {"c0": cpus("7")}}  # … but never a CPU of another container
+    assert text(near(plan(machine, "8-9"), taken, 8, 0, 3)) == "0-5,10-11"
 
 
 def test_26_align_by_socket() -> None:

@@ -79,6 +79,18 @@ def test_44_hints(count: int, expected: str) -> None:
     assert hints(FOUR, count) == expected
 
 
+def test_a_limit_of_zero_takes_part() -> None:
+    """DM-6, DM-11: no device is needed, but every mask is a hint, and a dead plugin refuses the pod."""
+    assert hints(FOUR, 0) == "{[0] T}{[1] T}{[0 1] F}"
+    asked = pod("a", container("c", 0))
+    allocation = DeviceAllocation(asked, {GPU: FOUR}, {}, (0, 1))
+    assert list(map(str, allocation.pod_hints()[GPU] or ())) == ["{[0] T}", "{[1] T}", "{[0 1] F}"]
+    allocation.allocate(asked.spec.containers[0])
+    assert allocation.result == {}
+    with pytest.raises(DeviceError, match="no healthy devices present; cannot allocate unhealthy devices"):
+        DeviceAllocation(asked, {GPU: pool(d0=(0,), stopped=True)}, {}, (0, 1)).allocate(asked.spec.containers[0])
+
+
 def test_45_the_mask_does_not_confine() -> None:
     records: Records = {}
     assert [given_to(FOUR, records, 2, ONE) for _ in range(2)] == ["d2 d3", "d0 d1"]

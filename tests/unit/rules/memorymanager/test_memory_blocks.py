@@ -83,6 +83,12 @@ def hint(*nodes: int, preferred: bool = True) -> Hint:
     return Hint(mask_of(nodes), preferred)
 
 
+def test_more_reserved_than_memory() -> None:
+    """MM-4: 4Gi, 3Gi of them huge pages, and 2Gi reserved leave nothing, not less."""
+    machine = fresh_machine({0: {"memory": 4 * GI, HUGE: 3 * GI}}, {0: {"memory": 2 * GI}})
+    assert (machine[0].memory["memory"].allocatable, machine[0].memory[HUGE].free) == (0, 3 * GI)
+
+
 def test_38() -> None:
     two = node(2, huge=2)
     assert (two.free(), two.free(HUGE)) == ([7, 7], [2, 2])

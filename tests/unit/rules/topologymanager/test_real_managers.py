@@ -1,0 +1,246 @@
+"""Answers of the real CPU, memory, device and topology managers for random machines, settings and pods (07).
+
+`real_managers.jsonl.gz` has one life of a node per line: `release`; `nodes` (id, `mem` in bytes, `huge`: KiB of a page →
+number, `dist`: distances, `cores`: threads `t`, socket `s`, cache `u`); `cpu`, `memory`, `devices`: the settings of the
+managers, or null; `mock`: hints of providers instead of managers; `tm`: policy, scope and options of the topology
+manager; `fixed`: the hint of each container is given, and the policy is not asked; `ops`: what happens, each with
+`real`, the answer of the release: admitted or the refusal, the hints that every manager gave, the hint stored for each
+container, and afterwards all exclusive CPUs, the shared pool, memory blocks, free memory and devices.
+
+Lives whose answer depends on Go's random order of maps, and those with a quirk that is not copied (docs/quirks.md:
+CM-2, CM-16, CM-28, AD-2), are left out.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from plimsoll.rules.config.manager_options import cpu_options, topology_options
+from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_by_node
+from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuAllocation, CpuPlan, reserved_set
+from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology, LogicalCpu
+from plimsoll.rules.cpuset import cpu_numbers, cpu_text
+from plimsoll.rules.devices.allocation import Device, DeviceAllocation, DeviceError, Ids, Pool
+from plimsoll.rules.memorymanager.allocation import MemoryAllocation, MemoryAssignmentError, finished_inits
+from plimsoll.rules.memorymanager.blocks import Blocks, fresh_machine, release
+from plimsoll.rules.model.objects import Container, Pod
+from plimsoll.rules.numa import NO_HINT, Hint, HintLists, mask_of
+from plimsoll.rules.profile import profile_named
+from plimsoll.rules.quantity import parse
+from plimsoll.rules.resources.defaulting import defaulted
+from plimsoll.rules.resources.node_policy import NodePolicy
+from plimsoll.rules.topologymanager.admission import HintProvider, TopologyAffinityError, TopologySetting, allocate
+from plimsoll.rules.topologymanager.merge import NumaLayout
+from tests.unit.strategies import Json, lean
+
+SAMPLE = Path(__file__).with_name("real_managers.jsonl.gz")
+ERRORS = (*CPU_ERRORS, DeviceError, MemoryAssignmentError, TopologyAffinityError)
+PAGES = {"1048576": "hugepages-1Gi", "2048": "hugepages-2Mi"}
+
+
+def hint(given: Json) -> Hint:
+    return Hint(None if given["m"] is None else mask_of(given["m"]), given["p"])
+
+
+def texts(hints: HintLists) -> Json:
+    return {name: None if each is None else "".join(map(str, each)) for name, each in hints.items()}
+
+
+def containers(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+class Recorded:
+    """A manager, or only hints; what it says is kept."""
+
+    def __init__(self, name: str, manager: HintProvider | None, said: list[Any], hints: HintLists) -> None:
+        self._name, self._manager, self._said, self._hints = name, manager, said, hints
+
+    def hints(self, container: Container) -> HintLists:
+        found = self._hints if self._manager is None else self._manager.hints(container)
+        self._said.append([self._name, container.name, texts(found)])
+        return found
+
+    def pod_hints(self) -> HintLists:
+        found = self._hints if self._manager is None else self._manager.pod_hints()
+        self._said.append([self._name, "", texts(found)])
+        return found
+
+    def allocate(self, container: Container, hint: Hint = NO_HINT) -> None:
+        if self._manager is not None:
+            self._manager.allocate(container, hint)
+
+
+class Node:
+    def __init__(self, life: Json) -> None:
+        self.life, self.profile = life, profile_named(life["release"])
+        nodes, topology = life["nodes"], life["tm"]
+        layout = NumaLayout(tuple(each["id"] for each in nodes), {each["id"]: tuple(each["dist"]) for each in nodes})
+        options = topology_options(topology["options"])
+        self.setting = TopologySetting(topology["policy"], topology["scope"], options, layout)
+        self.policy = NodePolicy(1 << 40, static_cpus=True)
+        self.pods: dict[str, Pod] = {}
+        self.cpus: dict[str, dict[str, frozenset[int]]] = {}
+        self.blocks: dict[str, dict[str, Blocks]] = {}
+        self.devices: dict[str, dict[str, dict[str, Ids]]] = {}
+        self.plan = self._plan() if life["cpu"] else None
+        self.machine = self._machine() if life["memory"] else None
+        self.pools: dict[str, Pool] = {}
+        for name, each in (life["devices"] or {}).items():
+            self.list_devices(name, each["devices"])
+
+    def _plan(self) -> CpuPlan:
+        places = {
+            cpu: LogicalCpu(min(core["t"]), core["s"], node["id"], core["u"])
+            for node in self.life["nodes"]
+            for core in node["cores"]
+            for cpu in core["t"]
+        }
+        asked = self.life["cpu"]
+        by_cause, even = self.profile.smt_error_by_cause, self.profile.distribution_by_socket
+        plan = CpuPlan(CpuTopology(places), NO_CPUS, cpu_options(asked["options"]), by_cause, even)
+        reserved = reserved_set(plan, cpu_numbers(asked["explicit"]) or (), asked["count"])
+        return msgspec.structs.replace(plan, reserved=reserved)
+
+    def _machine(self) -> Any:
+        sizes = {
+            node["id"]: {"memory": node["mem"]}
+            | {PAGES[size]: int(size) * 1024 * number for size, number in node["huge"].items()}
+            for node in self.life["nodes"]
+        }
+        asked = self.life["memory"]
+        entries = [
+            ReservedMemory(each["node"], {kind: parse(size) for kind, size in each["limits"].items()})
+            for each in asked["reserved"]
+        ]
+        expected = {kind: parse(size) for kind, size in asked["expected"].items()}
+        return fresh_machine(sizes, reserved_by_node(entries, sizes, expected))
+
+    def list_devices(self, name: str, devices: Sequence[Json]) -> None:
+        found = {
+            each["id"]: Device(each["id"], each["h"], None if each["n"] is None else tuple(each["n"]))
+            for each in devices
+        }
+        self.pools[name] = Pool(found, asks=bool(self.life["devices"][name]["prefer"]))
+
+    def _preferred(self, resource: str, available: Ids, must: Ids, size: int) -> Sequence[str]:
+        """The plugins of the sample prefer the highest names, say nothing, or name devices as they come."""
+        asked = self.life["devices"][resource]
+        if asked["prefer"] == "high":
+            return [*sorted(must), *sorted(available - must, reverse=True)][: max(size, len(must))]
+        named = ["nothing", *(each["id"] for each in asked["devices"])]
+        return [] if asked["prefer"] == "empty" else named[: size + 1]
+
+    def admit(self, op: Json) -> Json:
+        pod, said, providers = defaulted(lean(op["pod"])), list[Any](), list[HintProvider]()
+        for hints in self.life.get("mock") or ():
+            lists = {name: None if each is None else tuple(map(hint, each)) for name, each in (hints or {}).items()}
+            providers.append(Recorded("", None, [], lists))
+        devices = cpus = memory = None
+        if self.pools:
+            nodes, narrow = self.setting.layout.nodes, self.profile.device_hints_of_used_nodes
+            devices = DeviceAllocation(pod, self.pools, self.devices, nodes, self._preferred, narrow=narrow)
+            providers.append(Recorded("devices", devices, said, {}))
+        if self.plan is not None:
+            cpus = CpuAllocation(pod, self.cpus, self.plan, self.policy)
+            providers.append(Recorded("cpu", cpus, said, {}))
+        if self.machine is not None:
+            checks = self.profile.memory_groups_checked
+            memory = MemoryAllocation(pod, self.blocks, self.machine, self.policy, checks_groups=checks)
+            providers.append(Recorded("memory", memory, said, {}))
+        uid, answer = pod.metadata.uid, {"said": said, "stored": {}}
+        try:
+            if self.life["fixed"]:
+                for each in containers(pod):
+                    for provider in providers:
+                        provider.hints(each)
+                    for provider in providers:
+                        provider.allocate(each, hint(op["hints"][each.name]))
+            else:
+                stored = allocate(pod, providers, self.setting)
+                answer["stored"] = {name: str(each) for name, each in stored.items()}
+        except ERRORS as error:
+            self.remove(uid)
+            return answer | {"refused": [error.reason, str(error)]}
+        self.pods[uid] = pod
+        if devices is not None:
+            self.devices[uid] = devices.result
+        if cpus is not None:
+            self.cpus[uid] = cpus.result
+        if memory is not None:
+            self.machine, self.blocks[uid] = memory.machine, memory.result
+        return answer
+
+    def remove(self, uid: str) -> None:
+        for owned in (self.pods, self.cpus, self.devices):
+            owned.pop(uid, None)
+        for blocks in self.blocks.pop(uid, {}).values():
+            self.machine = release(self.machine, blocks)
+
+    def start(self, uid: str, container: str) -> None:
+        if uid in self.pods and uid in self.blocks:
+            for name in finished_inits(self.pods[uid], container, self.blocks[uid]):
+                self.machine = release(self.machine, self.blocks[uid].pop(name))
+
+    def owned(self) -> Json:
+        found: Json = {}
+        if self.plan is not None:
+            found["shared"] = cpu_text(self.plan.shared(self.cpus))
+            found["cpus"] = {
+                f"{uid}/{name}": cpu_text(each) for uid, owned in self.cpus.items() for name, each in owned.items()
+            }
+        if self.machine is not None:
+            found["blocks"] = {
+                f"{uid}/{name}": sorted([each.type, each.size, list(each.nodes)] for each in blocks)
+                for uid, owned in self.blocks.items()
+                for name, blocks in owned.items()
+            }
+            found["free"] = {
+                str(node): {
+                    "assignments": each.assignments,
+                    "cells": list(each.cells),
+                    **{kind: table.free for kind, table in each.memory.items()},
+                }
+                for node, each in self.machine.items()
+            }
+        if self.pools:
+            found["devices"] = {
+                f"{uid}/{name}/{resource}": sorted(ids)
+                for uid, owned in self.devices.items()
+                for name, resources in owned.items()
+                for resource, ids in resources.items()
+            }
+        return found
+
+
+def after(node: Node, op: Json) -> Json:
+    """What the managers answer, and what pods own afterwards."""
+    answer: Json = {}
+    match op["op"]:
+        case "admit":
+            answer = node.admit(op)
+        case "remove":
+            node.remove(op["uid"])
+        case "start":
+            node.start(op["uid"], op["container"])
+        case "devices":
+            node.list_devices(op["resource"], op["devices"])
+    return answer | node.owned()
+
+
+@pytest.mark.parametrize("release", ["1.36"])
+def test_lives_of_nodes(release: str) -> None:
+    with gzip.open(SAMPLE, "rt") as lines:
+        lives = [life for line in lines if (life := json.loads(line))["release"] == release]
+    assert len(lives) >= 200
+    for life in lives:
+        node = Node(life)
+        for number, op in enumerate(life["ops"]):
+            assert after(node, op) == op["real"], f"life {life['id']}, step {number}"
