@@ -28,8 +28,9 @@ class _Status(Message, frozen=True):
 
 
 class Plugin:
-    def __init__(self, node: RealNode) -> None:
-        self._words = ["-m", "tests.unit.node.devices.example_plugin", str(node.state / "node" / "device-plugins")]
+    def __init__(self, node: RealNode, cdi_kind: str = "") -> None:
+        directory = str(node.state / "node" / "device-plugins")
+        self._words = ["-m", "tests.unit.node.devices.example_plugin", directory, "4", cdi_kind]
         self.start()
 
     def start(self) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import re
+import secrets
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -37,6 +39,7 @@ SLEEPS = "trap 'exit 0' TERM; while :; do sleep 0.05; done"
 STATIC = {**CONFIG, "cpuManagerPolicy": "static", "reservedSystemCPUs": "0"}
 RUNTIMES = ("embedded", "containerd")
 ENDPOINT = "--container-runtime-endpoint"
+CDI = Path("/var/run/cdi")
 
 
 @pytest.fixture(
@@ -234,3 +237,43 @@ def test_devices_mounts_variables_and_annotations(node: RealNode, kube: Kubectl)
         assert kube("exec", "third", "--", "sh", "-c", "echo $NULL_DEVICES").out == "d2,d3\n"
     finally:
         plugin.kill()
+
+
+@pytest.fixture
+def cdi_kind() -> Iterator[str]:
+    """Of devices d0 to d3, in a CDI file of this machine."""
+    kind = f"plimsoll-test-{secrets.token_hex(4)}.example.com/null"
+    devices = [
+        {
+            "name": f"d{number}",
+            "containerEdits": {
+                "env": [f"CDI_{number}=yes"],
+                "deviceNodes": [{"path": f"/dev/cdi{number}", "hostPath": "/dev/null"}],
+            },
+        }
+        for number in range(4)
+    ]
+    file = CDI / f"{kind.partition('.')[0]}.json"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": kind, "devices": devices}))
+    yield kind
+    file.unlink()
+
+
+def test_cdi_devices(node: RealNode, kube: Kubectl, cdi_kind: str) -> None:
+    if endpoint_of(node) and not _has_cdi():
+        pytest.skip("CDI: needs containerd 2, which has it on by default")
+    plugin = Plugin(node, cdi_kind)
+    try:
+        until(lambda: allocatable(kube) == "4")
+        kube("create", "-f", "-", stdin=device_pod("cdi", 2))
+        running(kube, "cdi")
+        reads = "echo $CDI_0 $CDI_1 $CDI_2; [ -c /dev/cdi0 ] && echo x >/dev/cdi1 && [ ! -e /dev/cdi2 ] && echo there"
+        assert kube("exec", "cdi", "--", "sh", "-c", reads).out == "yes yes\nthere\n"
+    finally:
+        plugin.kill()
+
+
+def _has_cdi() -> bool:
+    version = subprocess.run(["containerd", "--version"], capture_output=True, text=True, check=True).stdout
+    return int((re.search(r"v?(\d+)\.\d+\.\d+", version) or ["", "0"])[1]) >= 2

@@ -16,6 +16,7 @@ import msgspec
 
 from plimsoll.errors import ContainerConfigError
 from plimsoll.linux.machine import text_or_empty
+from plimsoll.node.devices.cdi_files import DIRECTORIES, host_edits
 from plimsoll.node.devices.messages import ContainerAllocateResponse
 from plimsoll.node.volumes.pod_dirs import (
     checked_label,
@@ -27,6 +28,7 @@ from plimsoll.node.volumes.pod_dirs import (
     write_file,
 )
 from plimsoll.rules.config.kubelet import KubeletConfig
+from plimsoll.rules.devices.cdi import CdiEdits, CdiError
 from plimsoll.rules.lifecycle.environment import expanded
 from plimsoll.rules.lifecycle.host_files import Dns, NodeNames, dns_of, hostname, hosts_text, pod_dns, resolv_text
 from plimsoll.rules.lifecycle.security_context import LOCALHOST, Abilities, sandbox_values, security_values
@@ -58,7 +60,7 @@ class NodePaths(msgspec.Struct, frozen=True):
     """The node's directories and names. `makes_etc`: the agent writes /etc/hostname and /etc/resolv.conf, because the
     embedded runtime does not; CRI runtimes create their own. `bounds_files`: what containers write to these files is
     limited. `seccomp_default`: for containers without a profile. `stop_signals`: those of the manifests count.
-    `default_sysctls`: of pods that have the namespace of their own."""
+    `default_sysctls`: of pods that have the namespace of their own. `cdi`: directories of CDI files."""
 
     state: Path
     logs: Path
@@ -68,6 +70,7 @@ class NodePaths(msgspec.Struct, frozen=True):
     seccomp_default: str = "RuntimeDefault"
     stop_signals: bool = True
     default_sysctls: dict[str, str] = {}
+    cdi: tuple[str, ...] = DIRECTORIES
     abilities: Abilities = Abilities()
 
 
@@ -147,11 +150,11 @@ def container_spec(
         raise ContainerConfigError("command, args and workingDir must not contain a zero byte")
     message_path = container.termination_message_path or DEFAULT_MESSAGE_PATH
     own = _own_mounts(pod, name, attempt, message_path, pod_ips, paths, read_only=security.read_only_root)
-    if devices.cdi_devices and paths.makes_etc:
-        raise ContainerConfigError(
-            f"device {devices.cdi_devices[0].name}: CDI devices need a CRI runtime; set containerRuntimeEndpoint"
-        )
-    plugged = tuple(ContainerMount(each.host_path, each.container_path, each.read_only) for each in devices.mounts)
+    edits = _cdi_edits(devices, paths)
+    plugged = (
+        *(ContainerMount(each.host_path, each.container_path, each.read_only) for each in devices.mounts),
+        *(ContainerMount(each.host_path, each.container_path, each.read_only) for each in edits.mounts),
+    )
     everything = mounts
     for more in (own, plugged):
         taken = {mount.container_path for mount in everything}
@@ -165,13 +168,14 @@ def container_spec(
         command=command,
         args=args,
         working_dir=container.working_dir,
-        environment={**devices.envs, **environment},
-        devices=tuple(
-            ContainerDevice(each.host_path, each.container_path, each.permissions) for each in devices.devices
+        environment={**devices.envs, **environment, **edits.environment},
+        devices=(
+            *(ContainerDevice(each.host_path, each.container_path, each.permissions) for each in devices.devices),
+            *(ContainerDevice(each.host_path, each.container_path, each.permissions) for each in edits.nodes),
         ),
         cdi_devices=tuple(each.name for each in devices.cdi_devices),
         mounts=tuple(sorted(everything, key=lambda mount: mount.container_path.count("/"))),
-        security=Security(**msgspec.structs.asdict(security)),
+        security=Security(**msgspec.structs.asdict(security) | {"groups": (*security.groups, *edits.groups)}),
         stdin=container.stdin,
         stdin_once=container.stdin_once,
         tty=container.tty,
@@ -191,6 +195,17 @@ def container_spec(
             GRACE_PERIOD: str(grace_period_s(pod)),
         },
     )
+
+
+def _cdi_edits(devices: ContainerAllocateResponse, paths: NodePaths) -> CdiEdits:
+    """CRI runtimes read the machine's CDI files themselves; for the embedded one the agent does. Raises
+    ContainerConfigError."""
+    if not devices.cdi_devices or not paths.makes_etc:
+        return CdiEdits()
+    try:
+        return host_edits((each.name for each in devices.cdi_devices), paths.cdi)
+    except CdiError as error:
+        raise ContainerConfigError(str(error)) from error
 
 
 def _seccomp(profile: str, paths: NodePaths) -> str:

@@ -45,6 +45,7 @@ class ExamplePlugin:
         self.pre_start = False
         self.fails: GrpcError | None = None
         self.answers_nothing = False
+        self.cdi_kind = ""  # its devices have CDI names of this kind
         self.hangs = asyncio.Event()
         self.hangs.set()  # cleared: Allocate waits
         self._changed = asyncio.Event()
@@ -100,6 +101,7 @@ class ExamplePlugin:
             mounts=(m.PluginMount("/null/info", "/etc/hostname", True),),
             devices=tuple(m.DeviceSpec(f"/dev/{name}", "/dev/null", "rw") for name in asked.devices_ids),
             annotations={"example.com/given": "yes"},
+            cdi_devices=tuple(m.CDIDevice(f"{self.cdi_kind}={name}") for name in asked.devices_ids if self.cdi_kind),
         )
         return encode(m.AllocateResponse((encode(answer),)))
 
@@ -127,8 +129,9 @@ async def registered(directory: Path, count: int = 4, **fields: object) -> Async
         await plugin.stop()
 
 
-async def _serve(directory: Path, count: int) -> None:
+async def _serve(directory: Path, count: int, cdi_kind: str) -> None:
     plugin = ExamplePlugin(directory, count)
+    plugin.cdi_kind = cdi_kind
     known = (0, 0)
     while True:
         with contextlib.suppress(OSError, GrpcError):
@@ -143,4 +146,5 @@ async def _serve(directory: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(Path(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 4))
+    given = dict(enumerate(sys.argv))
+    asyncio.run(_serve(Path(sys.argv[1]), int(given.get(2, 4)), given.get(3, "")))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -204,6 +205,29 @@ def test_what_a_device_plugin_says_reaches_a_cri_runtime(place: NodePaths) -> No
     assert found.annotations["example.com/gpu"] == "g0"
 
 
-def test_cdi_devices_need_a_cri_runtime(place: NodePaths) -> None:
-    with pytest.raises(ContainerConfigError, match=r"example.com/gpu=g0: CDI devices need a CRI runtime"):
-        spec_of(pod(), place, devices=PLUGGED)
+def test_cdi_devices_with_the_embedded_runtime(place: NodePaths, tmp_path: Path) -> None:
+    """The agent applies their edits; a CRI runtime gets the names only."""
+    edits = {
+        "env": ["GPU=cdi", "CARD=1"],
+        "deviceNodes": [{"path": "/dev/card", "hostPath": "/dev/null"}],
+        "mounts": [{"hostPath": "/opt/card", "containerPath": "/card", "options": ["ro"]}],
+        "additionalGids": [44],
+    }
+    device = {"name": "g0", "containerEdits": edits}
+    (tmp_path / "gpu.json").write_text(json.dumps({"kind": "example.com/gpu", "devices": [device]}))
+    here = msgspec.structs.replace(place, cdi=(str(tmp_path),))
+    spec = spec_of(pod(), here, devices=PLUGGED)
+    assert (spec.environment["GPU"], spec.environment["CARD"]) == ("cdi", "1")
+    assert [(each.host_path, each.container_path, each.permissions) for each in spec.devices] == [
+        ("/dev/null", "/dev/gpu", "rw"),
+        ("/dev/null", "/dev/card", "rwm"),
+    ]
+    assert ContainerMount("/opt/card", "/card", read_only=True) in spec.mounts
+    assert 44 in spec.security.groups
+    there = spec_of(pod(), msgspec.structs.replace(here, makes_etc=False), devices=PLUGGED)
+    assert "CARD" not in there.environment and there.cdi_devices == ("example.com/gpu=g0",)
+
+
+def test_a_cdi_device_that_nothing_describes(place: NodePaths, tmp_path: Path) -> None:
+    with pytest.raises(ContainerConfigError, match=r"device example\.com/gpu=g0: no CDI file describes it"):
+        spec_of(pod(), msgspec.structs.replace(place, cdi=(str(tmp_path),)), devices=PLUGGED)
