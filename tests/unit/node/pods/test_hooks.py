@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ssl
 import time
 from collections.abc import AsyncIterator
@@ -63,9 +64,18 @@ class WebServer:
 
 @contextlib.asynccontextmanager
 async def both(status: int = 200) -> AsyncIterator[tuple[WebServer, WebServer]]:
-    """The pod's server, and the machine's on the same port."""
-    async with WebServer(POD_IP, 0, status) as in_pod, WebServer(MACHINE, in_pod.port) as on_machine:
-        yield in_pod, on_machine
+    """The pod's server, and the machine's on the same port, which must be free at both addresses."""
+    while True:
+        async with contextlib.AsyncExitStack() as stack:
+            in_pod = await stack.enter_async_context(WebServer(POD_IP, 0, status))
+            try:
+                on_machine = await stack.enter_async_context(WebServer(MACHINE, in_pod.port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+                continue
+            yield in_pod, on_machine
+            return
 
 
 def target(result: ExecResult | None = None) -> ProbeTarget:
