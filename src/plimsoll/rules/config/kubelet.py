@@ -19,7 +19,6 @@ from plimsoll.rules.config.manager_options import TRUE, cpu_option_errors, topol
 from plimsoll.rules.config.reserved_memory import ReservedMemory, reserved_errors
 from plimsoll.rules.model.kernel import DEFAULT_PERIOD_US, CgroupVersion
 from plimsoll.rules.model.objects import CPU, ResourceList, Taint
-from plimsoll.rules.model.sysctls import is_name, namespace_of, normalized
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.quantity import ZERO
 
@@ -326,10 +325,14 @@ def _shutdown_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
 def _sysctl_errors(config: KubeletConfig) -> Iterator[InvalidConfigError]:
     """The texts are the kubelet's."""
     field = "defaultPodSysctls"
-    if config.default_pod_sysctls and not config.gate("DefaultPodSysctls"):
+    if not config.default_pod_sysctls:
+        return
+    if not config.gate("DefaultPodSysctls"):
         sentence = f"DefaultPodSysctls feature gate is required for Kubelet configuration option {field}"
         yield InvalidConfigError(field, sentence)
         return
+    from plimsoll.rules.model.sysctls import is_name, namespace_of, normalized  # few configurations have them
+
     seen: set[str] = set()
     for name in config.default_pod_sysctls:
         path = f"{field}[{name}]"
