@@ -12,12 +12,15 @@ from __future__ import annotations
 import argparse
 import asyncio
 import errno
+import fcntl
 import json
 import os
 import shutil
 import signal
+import struct
 import sys
 import tempfile
+import termios
 from collections import Counter
 from collections.abc import Coroutine
 from pathlib import Path
@@ -42,6 +45,7 @@ from tests.node_scenarios import (
     tree_now,
 )
 
+LEAST_READS = 20
 ERRNOS = (errno.EBUSY, errno.EINVAL, errno.ENOENT, errno.EACCES, errno.EIO)
 KILLING = ("pods-replaced", "pod-removed", "teardown")
 LIMITS = {2: "memory.max", 1: "memory.limit_in_bytes"}
@@ -191,7 +195,8 @@ async def _recovered(node: Node, old: Tree, what: str) -> None:
 
 
 async def watched(node: Node, rounds: int) -> int:
-    """A pod to and fro between two sizes, with a concurrent reader; returns how often it read."""
+    """A pod to and fro between two sizes, with a concurrent reader, at least `rounds` times and until it has read a few
+    times; returns how often."""
     node.start()
     await node.tree.setup()
     await node.tree.add([BURSTABLE])
@@ -201,8 +206,11 @@ async def watched(node: Node, rounds: int) -> int:
     if reader == 0:
         _read_until_killed(node, paths, file, reads[1])
     try:
-        for number in range(rounds):
-            await node.tree.resize((RESIZED, BURSTABLE)[number % 2])
+        done = 0
+        while done < rounds or (_unread(reads[0]) < LEAST_READS and done < 100 * rounds):
+            await node.tree.resize(RESIZED)
+            await node.tree.resize(BURSTABLE)
+            done += 2
     finally:
         os.kill(reader, signal.SIGTERM)
         await asyncio.to_thread(os.waitpid, reader, 0)
@@ -213,6 +221,11 @@ async def watched(node: Node, rounds: int) -> int:
     if bad:
         raise BrokenPromiseError(f"a reader saw {bad[0]}")
     return len(lines)
+
+
+def _unread(pipe: int) -> int:
+    """How many lines are in the pipe, if each is a dot."""
+    return int(struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)))[0]) // len(".\n")
 
 
 def _read_until_killed(node: Node, paths: dict[str, str], file: str, report: int) -> None:
