@@ -263,6 +263,7 @@ def cdi_kind() -> Iterator[str]:
 def test_cdi_devices(node: RealNode, kube: Kubectl, cdi_kind: str) -> None:
     if endpoint_of(node) and not _has_cdi():
         pytest.skip("CDI: needs containerd 2, which has it on by default")
+    until(lambda: allocatable(kube) != "4")  # the plugin of another test has ended
     plugin = Plugin(node, cdi_kind)
     try:
         until(lambda: allocatable(kube) == "4")
