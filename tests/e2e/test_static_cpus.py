@@ -9,7 +9,6 @@ import json
 import os
 import re
 import secrets
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -32,6 +31,7 @@ from tests.e2e.real_node import (
     status_of,
 )
 from tests.e2e.waiting import until
+from tests.kernel.attach_bench import containerd_release
 from tests.unit.console import run
 from tests.unit.node.devices.example_plugin import RESOURCE
 
@@ -261,7 +261,7 @@ def cdi_kind() -> Iterator[str]:
 
 
 def test_cdi_devices(node: RealNode, kube: Kubectl, cdi_kind: str) -> None:
-    if endpoint_of(node) and not _has_cdi():
+    if endpoint_of(node) and containerd_release() < (2, 0):
         pytest.skip("CDI: needs containerd 2, which has it on by default")
     until(lambda: allocatable(kube) != "4")  # the plugin of another test has ended
     plugin = Plugin(node, cdi_kind)
@@ -273,8 +273,3 @@ def test_cdi_devices(node: RealNode, kube: Kubectl, cdi_kind: str) -> None:
         assert kube("exec", "cdi", "--", "sh", "-c", reads).out == "yes yes\nthere\n"
     finally:
         plugin.kill()
-
-
-def _has_cdi() -> bool:
-    version = subprocess.run(["containerd", "--version"], capture_output=True, text=True, check=True).stdout
-    return int((re.search(r"v?(\d+)\.\d+\.\d+", version) or ["", "0"])[1]) >= 2

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from plimsoll.rules.model.cgroup_names import CgroupName, cgroup_path
+from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd
 from plimsoll.runtime.interface import CriResources, ObservedContainer, SandboxSpec
 from tests.kernel.containerd import Containerd
 from tests.kernel.containerd_checks import MIB, SOON_S, Bench
@@ -35,7 +36,9 @@ _NRI = """
 NEEDS = "needs containerd 1.7 or newer on PATH, which has NRI"
 
 
-class NriContainerd(Containerd):
+class NriFiles(OwnContainerd):
+    """NRI is on, with all its files in the directory of this containerd; crun is the one in PATH."""
+
     @property
     def nri_socket(self) -> Path:
         return self.directory / "nri.sock"
@@ -47,12 +50,11 @@ class NriContainerd(Containerd):
         config.write_text(text)
 
     def _nri_section(self) -> str:
-        return nri_section(self.directory)
+        return _NRI.format(directory=self.directory)
 
 
-def nri_section(directory: Path) -> str:
-    """For a configuration of containerd: NRI with all its files in this directory."""
-    return _NRI.format(directory=directory)
+class NriContainerd(NriFiles, Containerd):
+    """With the images of the tests."""
 
 
 def containerd_release() -> tuple[int, int]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,11 +21,10 @@ from typing import Any
 import pytest
 
 from plimsoll.linux.files.state_dir import write_private
-from plimsoll.runtime.cri.private_containerd.daemon import OwnContainerd
 from tests.e2e.api_client import ApiClient
 from tests.e2e.control_plane import ControlPlane, programs
 from tests.e2e.waiting import until
-from tests.kernel.attach_bench import nri_section
+from tests.kernel.attach_bench import NriFiles
 from tests.kernel.containerd import IMAGE, cgroup_mounts, remove_tree
 
 NODE, ADDRESS, PORT = "n1", "10.77.0.1", 10250
@@ -54,26 +52,11 @@ def kubelet_program() -> str:
     return path
 
 
-class NriDaemon(OwnContainerd):
-    @property
-    def nri_socket(self) -> Path:
-        return self.directory / "nri.sock"
-
-    def prepare(self, plugins: Path | None = None) -> None:
-        super().prepare(plugins)
-        config = self.directory / "config.toml"
-        text = config.read_text().replace("/usr/bin/crun", shutil.which("crun") or "/usr/bin/crun")
-        config.write_text(text)
-
-    def _nri_section(self) -> str:
-        return nri_section(self.directory)
-
-
 class KubeletNode:
     def __init__(self, directory: Path, cgroup_root: str, *, systemd: bool = False) -> None:
         """`directory`: short, because of sockets. `cgroup_root`: of the kubelet; `/` in a guest."""
         self.directory, self.cgroup_root, self.systemd = directory, cgroup_root, systemd
-        self.daemon = NriDaemon(directory / "c", systemd=systemd)
+        self.daemon = NriFiles(directory / "c", systemd=systemd)
         (directory / "plane").mkdir(parents=True)
         self.plane = ControlPlane(directory / "plane", *programs())
         self.plane.api_options = (f"--advertise-address={ADDRESS}",)  # there is no default route to find one by

@@ -57,10 +57,8 @@ def read_policy(path: Path) -> AttachPolicy:
         raise PlimsollError(f"the policy {path} is larger than {MOST_BYTES >> 20} MiB")
     documents = list(read(data))
     if len(documents) != 1 or isinstance(documents[0], YamlError) or not isinstance(documents[0].value, dict):
-        problem = next((str(each) for each in documents if isinstance(each, YamlError)), "expected one map of switches")
-        if data.lstrip()[:1] in (b"-", b"[") and b"\n---" not in data:  # the reader's own words are about objects
-            problem = "a list: expected one map of switches"
-        raise PlimsollError(f"the policy {path}: {problem}")
+        unreadable = next((f": {each}" for each in documents if isinstance(each, YamlError)), "")
+        raise PlimsollError(f"the policy {path}: expected one map of switches{unreadable}")
     try:
         return attach_policy(documents[0].value)
     except InvalidObjectError as error:

@@ -116,7 +116,7 @@ def test_the_policy_is_read_again_and_an_invalid_one_is_not_used(tmp_path: Path)
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("- a\n", "a list: expected one map of switches"),
+        ("- a\n", "expected one map of switches"),
         ("a: 1\n---\nb: 2\n", "expected one map"),
         ("a: [", "line"),
         ("x" * (2 << 20), "MiB"),

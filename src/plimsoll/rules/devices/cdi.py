@@ -84,7 +84,7 @@ def _found(name: str, kind: str, device: str, files: list[CdiFile]) -> tuple[Cdi
         if isinstance(each, dict) and each.get("name") == device
     ]
     if not found:
-        raise CdiError(f"device {name}: no CDI file describes it")
+        raise CdiError(f"device {name}: no CDI file describes it; add the vendor's to /etc/cdi")
     highest = max(file.priority for file, _ in found)
     chosen = [(file, each) for file, each in found if file.priority == highest]
     if len(chosen) > 1:
