@@ -40,7 +40,7 @@ def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise:
 
 
 def _names(cgroup: Cgroup) -> Iterator[str]:
-    """Names of files that set the width of their column. Those of huge pages do not: they are long, and often unused."""
+    """Names of files that set the width of their column. Those of huge pages, which are long, do not."""
     yield from (file.name for file in cgroup.files if not file.name.startswith(HUGETLB))
     for child in cgroup.children:
         yield from _names(child)
