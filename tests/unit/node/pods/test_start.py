@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from plimsoll.rules.model.objects import MEMORY
+from plimsoll.runtime.interface import RuntimeFeatures
 from tests.unit.node.pods.one_pod_node import UID, Document, PodNode, container
 from tests.unit.node.test_agent import eventually
 
@@ -78,6 +79,22 @@ async def test_a_failed_sandbox_is_reported_and_counted(tmp_path: Path) -> None:
         assert node.agent.meters.started_pods_errors.values[()] >= 1
         node.runtime.failing.clear()
         await node.until_running()
+
+
+@pytest.mark.parametrize("failing", ["make sandbox", "make a", f"start {A}"])
+async def test_a_pod_with_users_of_its_own_is_counted(tmp_path: Path, failing: str) -> None:
+    """As the kubelet: whatever fails in the sync that makes the sandbox is an error of a pod with users of its own."""
+    node = PodNode(tmp_path, container("a"), hostUsers=False)
+    node.runtime.features = RuntimeFeatures(user_namespaces=frozenset({""}))
+    meters = node.agent.meters
+    node.runtime.failing = {failing}
+    async with node.running():
+        await eventually(lambda: meters.started_user_namespaces_errors.values.get((), 0) >= 1)
+        node.runtime.failing.clear()
+        await node.until_running()
+    syncs = node.runtime.calls.count("make sandbox")
+    assert meters.started_user_namespaces.values[()] == syncs
+    assert meters.started_user_namespaces_errors.values[()] == (syncs - 1 or 1)
 
 
 async def test_metrics_count_containers_by_kind(tmp_path: Path) -> None:
