@@ -107,6 +107,24 @@ async def test_metrics_count_containers_by_kind(tmp_path: Path) -> None:
     assert not node.agent.meters.start_errors.values
 
 
+async def test_metrics_count_the_ends_of_containers(tmp_path: Path) -> None:
+    """Each end once, however often the status is reported again."""
+    node = PodNode(tmp_path, container("a"), container("b"), initContainers=[container("i")], restartPolicy="Never")
+    async with node.running():
+        await eventually(lambda: INIT in node.runtime.containers)
+        node.runtime.end(INIT, 0)
+        await node.until_running()
+        node.runtime.end(A, 139)
+        await eventually(lambda: "terminated" in node.status["containerStatuses"][0]["state"])
+        node.runtime.end(B, 0)
+        await eventually(lambda: node.status["phase"] == "Failed")
+    assert dict(node.agent.meters.ended_containers.values) == {
+        ("init_container", "0", "Completed"): 1,
+        ("container", "139", "Error"): 1,
+        ("container", "0", "Completed"): 1,
+    }
+
+
 CLASS = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"}, "handler": "kata-qemu"}
 
 
