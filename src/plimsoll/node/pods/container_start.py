@@ -96,7 +96,7 @@ class Starter:
         try:
             await self._node.runtime.start_container(container_id)
         except RuntimeCallError as error:
-            return self._failure(pod, events, "RunContainerError", error.reason)
+            return self._failure(pod, events, "RunContainerError", error.description)
         self._node.events.emit_lifecycle(pod, events.started())
         if not self._node.is_remote:  # the embedded runtime may lack the capability to set it
             await self._check_score(pod, container, events, container_id, what.resources.oom_score_adj)
@@ -221,4 +221,6 @@ class Starter:
 
 
 def _text(error: PlimsollError | OSError) -> str:
+    if isinstance(error, RuntimeCallError):
+        return error.description
     return str(error) or type(error).__name__

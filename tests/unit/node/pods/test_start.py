@@ -6,7 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.net.grpc.status import UNKNOWN, GrpcError
 from plimsoll.rules.model.objects import MEMORY
+from plimsoll.runtime.cri.calls import CallRefusedError
 from plimsoll.runtime.interface import RuntimeFeatures
 from tests.unit.node.pods.one_pod_node import UID, Document, PodNode, container
 from tests.unit.node.test_agent import eventually
@@ -95,6 +97,25 @@ async def test_a_pod_with_users_of_its_own_is_counted(tmp_path: Path, failing: s
     syncs = node.runtime.calls.count("make sandbox")
     assert meters.started_user_namespaces.values[()] == syncs
     assert meters.started_user_namespaces_errors.values[()] == (syncs - 1 or 1)
+
+
+@pytest.mark.parametrize("refused", ["make a", f"start {A}"])
+async def test_an_event_has_the_words_of_the_runtime_alone(tmp_path: Path, refused: str) -> None:
+    """As the kubelet's: neither the call nor the code of its answer."""
+    node = PodNode(tmp_path, container("a"))
+
+    def refuse(call: str) -> None:
+        if call == refused:
+            raise CallRefusedError("Call", GrpcError(UNKNOWN, 'exec: "x": executable file not found in $PATH'))
+
+    node.runtime.before = refuse
+    async with node.running():
+        await eventually(lambda: "Failed" in node.reasons())
+        event = next(each for each in node.events if each["reason"] == "Failed")
+        assert event["message"] == 'Error: exec: "x": executable file not found in $PATH'
+        await eventually(lambda: node.status.get("containerStatuses"))
+        waiting = node.status["containerStatuses"][0]["state"]["waiting"]
+        assert waiting["message"] == 'exec: "x": executable file not found in $PATH'
 
 
 async def test_metrics_count_containers_by_kind(tmp_path: Path) -> None:
