@@ -1,7 +1,7 @@
 """/metrics of the API server: requests, durations, watchers, the store; named as in kube-apiserver.
 
-/metrics/slis has the results of health checks, /metrics/objects the objects, named as in kube-state-metrics, and /metrics/targets the nodes as targets for
-Prometheus' HTTP service discovery (`object_metrics`).
+/metrics/slis has the results of health checks, /metrics/objects the objects, named as in kube-state-metrics, and
+/metrics/targets the nodes as targets for Prometheus' HTTP service discovery (`object_metrics`).
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ class PodStart:
     def _counted_users(
         self, sandbox: SandboxSpec, actions: PodActions, failures: Collection[StartFailure]
     ) -> Iterator[None]:
-        """The kubelet counts whatever fails in the sync that makes the sandbox: most errors are those of a container."""
+        """The kubelet counts whatever fails in the sync that makes the sandbox, and most errors are a container's."""
         if sandbox.users is None or actions.sandbox_attempt is None:
             yield
             return

@@ -2,7 +2,8 @@
 
     /containerLogs/NAMESPACE/POD/CONTAINER   /pods   /runningpods   /allocatedPods[/NAMESPACE/POD[/UID]]
     /exec/NAMESPACE/POD/CONTAINER   /attach/NAMESPACE/POD/CONTAINER   /portForward/NAMESPACE/POD (`streams`)
-    /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /metrics/slis   /configz   /healthz
+    /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /metrics/slis
+    /configz   /healthz
     and four that only Plimsoll has: /oom   /pressure   /live   /history
 
 Names in a path are looked up among the agent's pods and never become file names. The server knows the agent only by the
