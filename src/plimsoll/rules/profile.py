@@ -195,6 +195,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "the pod's limit is lowered before its shares")
     memory_qos_metrics: bool = _row(False, {"1.27": False, "1.36": True}, "02 §6.1",
         "metrics: the sums of memory.min and memory.low of the node, while MemoryQoS is on")
+    terminated_containers_metric: bool = _row(False, {"1.27": False, "1.36": True}, "04 §7",
+        "metrics: the ends of containers by type, exit code and reason")
     resize_metrics_by_priority: bool = _row(False, {"1.27": False, "1.37": True}, "03 §8",
         "metrics: pending resizes by priority, how long they are deferred, admissions by how resources are specified")
     sandbox_updated_first: bool = _row(False, {"1.27": False, "1.36": True}, "03 §10",

@@ -2,7 +2,8 @@
 
     /containerLogs/NAMESPACE/POD/CONTAINER   /pods   /runningpods   /allocatedPods[/NAMESPACE/POD[/UID]]
     /exec/NAMESPACE/POD/CONTAINER   /attach/NAMESPACE/POD/CONTAINER   /portForward/NAMESPACE/POD (`streams`)
-    /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /configz   /healthz
+    /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /metrics/slis
+    /configz   /healthz
     and four that only Plimsoll has: /oom   /pressure   /live   /history
 
 Names in a path are looked up among the agent's pods and never become file names. The server knows the agent only by the
@@ -23,6 +24,7 @@ import msgspec
 
 from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
+from plimsoll.metrics.health import HealthMeters
 from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.http import (
@@ -121,6 +123,7 @@ class NodeServer:
         self._tls, self._streams = tls, StreamRequests(pods, containers, idle_s)
         self._watch = DirectoryWatch()
         self._server = HttpServer(self, tls)
+        self._health = HealthMeters(clock())
 
     async def start(self, host: str = "127.0.0.1", port: int = PORT, *, or_another: bool = True) -> int:
         """Returns the port it listens on: another one where the given one is in use."""
@@ -153,6 +156,7 @@ class NodeServer:
         pages = self._pages
         match request.path:
             case ("healthz", *_):
+                self._health.observe("healthz", {"ping": ""})
                 return Reply(200, b"ok")
             case ("containerLogs", namespace, name, container):
                 return self._log(request, namespace, name, container)
@@ -180,6 +184,8 @@ class NodeServer:
                 return Reply(200, await pages.own[name](), JSON)
             case ("metrics",):
                 return _page(pages.metrics)
+            case ("metrics", "slis"):
+                return _page(self._health.registry.text)
             case ("metrics", "resource" | "cadvisor" | "probes" as name):
                 return _page(getattr(pages, name))
             case _:

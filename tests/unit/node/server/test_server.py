@@ -56,6 +56,14 @@ async def test_pages(world: World, path: str, status: int, body: str) -> None:
     assert (answer.status, answer.body.decode()) == (status, body)
 
 
+async def test_health_checks_are_counted(world: World) -> None:
+    for _ in range(2):
+        await _get(world, "/healthz")
+    lines = (await _get(world, "/metrics/slis")).body.decode().splitlines()
+    assert 'kubernetes_healthcheck{name="ping",type="healthz"} 1' in lines
+    assert 'kubernetes_healthchecks_total{name="ping",type="healthz",status="success"} 2' in lines
+
+
 async def test_pods_are_listed(world: World) -> None:
     world.pods.pods["default", "done"] = pod("done", {"terminated": {}})
     everything = msgspec.json.decode((await _get(world, "/pods")).body)
