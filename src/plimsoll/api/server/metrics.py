@@ -70,6 +70,12 @@ def registry(meter: RequestMetrics, store: Store) -> Registry:
             "Transactions that failed.",
             lambda: store.meter.failed_commits,
         ),
+        _single(
+            "counter",
+            "plimsoll_store_failed_checkpoints_total",
+            "Attempts to move SQLite's write-ahead log into the database that failed.",
+            lambda: store.meter.failed_checkpoints,
+        ),
         _commits(store),
     )
     return metrics
