@@ -100,6 +100,7 @@ class GateStage(msgspec.Struct, frozen=True):
         return f"{'on' if self.default else 'off'} {self.stage}{', locked' if self.locked else ''}"
 
 
+@cache
 def gate_in(name: str, release: str) -> GateStage | None:
     """None if the release does not have the gate."""
     return _stage(_histories().get(name, ""), minor(release))
