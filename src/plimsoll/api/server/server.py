@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import socket
 import ssl
@@ -23,7 +22,7 @@ from plimsoll.api.server.callers import Callers
 from plimsoll.api.server.connection import KEEP_ALIVE_S, limited
 from plimsoll.api.server.silent import SilentConnections
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.listeners import listening_process
+from plimsoll.linux.listeners import listen_problem
 
 SHUTDOWN_S = 5
 SILENT = 1024  # connections that have sent nothing, and as many that wait for their handshake
@@ -230,12 +229,6 @@ def _bound_socket(listener: Listener) -> socket.socket:
         bound.close()
         raise ServerStartError(listen_problem(listener.host, listener.port, error)) from error
     return bound
-
-
-def listen_problem(host: str, port: int, error: OSError) -> str:
-    used_by = listening_process(port) if error.errno == errno.EADDRINUSE else None
-    who = f" by process {used_by[0]} ({used_by[1]})" if used_by is not None else ""
-    return f"cannot listen on {host}:{port}: {error.strerror}{who}; choose another with --listen HOST:PORT"
 
 
 def _address(host: str, port: int) -> str:

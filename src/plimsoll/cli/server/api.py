@@ -375,9 +375,8 @@ def create_token(
     server: str | None,
 ) -> None:
     """Create an identity and print its kubeconfig, which is secret."""
-    from plimsoll.api.auth.ca import Authority, kubeconfig
+    from plimsoll.api.auth.ca import Authority, kubeconfig, node_kubeconfig
     from plimsoll.api.machinery.users import MASTERS, VIEWERS, Tokens
-    from plimsoll.cli.server.assembly import node_kubeconfig
     from plimsoll.rules.model.names import dns_subdomain_problems
 
     if (node is None) == (user is None):
