@@ -133,7 +133,7 @@ class Starter:
             prepared.objects,
             prepared.surroundings,
             services=services,
-            files=environment_files(container, ready) if self._node.config.config.feature_gates["EnvFiles"] else None,
+            files=environment_files(container, ready) if self._node.config.config.gate("EnvFiles") else None,
             profile=self._node.profile,
         )
         for note in variables.notes:

@@ -3,7 +3,7 @@
     /containerLogs/NAMESPACE/POD/CONTAINER   /pods   /runningpods   /allocatedPods[/NAMESPACE/POD[/UID]]
     /exec/NAMESPACE/POD/CONTAINER   /attach/NAMESPACE/POD/CONTAINER   /portForward/NAMESPACE/POD (`streams`)
     /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /metrics/slis
-    /configz   /healthz
+    /logs/   /configz   /healthz
     and four that only Plimsoll has: /oom   /pressure   /live   /history
 
 Names in a path are looked up among the agent's pods and never become file names. The server knows the agent only by the
@@ -27,6 +27,7 @@ from plimsoll.metrics.exposition import CONTENT_TYPE
 from plimsoll.metrics.health import HealthMeters
 from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import EndpointAccess
+from plimsoll.node.server.host_logs import host_logs
 from plimsoll.node.server.http import (
     JSON,
     HttpError,
@@ -81,6 +82,7 @@ class NodePages(msgspec.Struct, frozen=True):
     probes: Callable[[], str] | None = None
     configuration: Callable[[], Mapping[str, Any]] | None = None  # a KubeletConfiguration
     allocated: Callable[[], Iterable[JsonObject]] | None = None  # pods with what is allocated, without their status
+    logs: str = ""  # the machine's log directory; empty: it is not served
     own: Mapping[str, Callable[[], Awaitable[bytes]]] = {}  # pages that the kubelet does not have, JSON
     asked: Mapping[str, Callable[[Query], Awaitable[bytes]]] = {}  # the same, with parameters
 
@@ -176,6 +178,10 @@ class NodeServer:
                 return _named_pod(pages.allocated(), namespace, name, *uid)
             case ("stats", "summary") if pages.summary is not None:
                 return Reply(200, await pages.summary(), JSON)
+            case ("logs", *_) if not pages.logs:
+                return text(405, "logs endpoint is disabled.")
+            case ("logs", *names):
+                return host_logs(pages.logs, names, is_directory=request.target.partition("?")[0].endswith("/"))
             case ("configz",) if pages.configuration is not None:
                 return Reply(200, msgspec.json.encode({"kubeletconfig": pages.configuration()}), JSON)
             case (name,) if name in pages.asked:

@@ -45,6 +45,7 @@ GATES = (
     Gate("CustomCPUCFSQuotaPeriod", False, "cpuCFSQuotaPeriod may differ from 100ms."),
     Gate("DefaultPodSysctls", False, "defaultPodSysctls may be set."),
     Gate("DRANodeAllocatableResources", False, "Devices may replace cpu and memory in a pod's requests."),
+    Gate("EnvFiles", True, "Variables may come from a file of a volume (`fileKeyRef`)."),
     Gate("GracefulNodeShutdown", True, "A shutdown of the machine waits for the pods, by shutdownGracePeriod."),
     Gate("GracefulNodeShutdownBasedOnPodPriority", True, "shutdownGracePeriodByPodPriority may be set."),
     Gate("HugepageAwareEviction", False, "memory.available is reduced by the node's huge pages."),
