@@ -190,8 +190,8 @@ class Writer:
             return
         self.meter.failed_checkpoints += 1
         self.checkpoint_fault = (
-            f"the write-ahead log cannot be moved into {self._disk.path} and grows: {error}; nothing is lost, and it is "
-            "tried again until it succeeds"
+            f"the write-ahead log cannot be moved into {self._disk.path} and grows: {error}; nothing is lost, and it "
+            "is tried again until it succeeds"
         )
         if self.checkpoint_fault != before:
             log.error("%s", self.checkpoint_fault)
