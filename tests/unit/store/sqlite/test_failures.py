@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,12 @@ async def test_changes_decided_on_a_failed_state_fail_with_it(tmp_path: Path) ->
     await store.close()
 
 
+async def _reached(is_true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        for _ in iter(is_true, True):
+            await asyncio.sleep(0.01)
+
+
 async def test_a_failed_checkpoint_is_reported_until_one_succeeds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -86,16 +93,12 @@ async def test_a_failed_checkpoint_is_reported_until_one_succeeds(
     database, aside = tmp_path / "objects.db", tmp_path / "moved.db"
     database.rename(aside)
     await store.change("/pods/default/web", put(1))
-    async with asyncio.timeout(30):
-        while store.meter.failed_checkpoints < 3:
-            await asyncio.sleep(0.01)
+    await _reached(lambda: store.meter.failed_checkpoints >= 3)
     cause = f"the write-ahead log cannot be moved into {database} and grows: unable to open database file"
     assert store.fault.startswith(cause)
     await store.change("/pods/default/web", put(2))  # is still accepted
     aside.rename(database)
-    async with asyncio.timeout(30):
-        while store.fault:
-            await asyncio.sleep(0.01)
+    await _reached(lambda: not store.fault)
     failed = store.meter.failed_checkpoints
     assert store.meter.checkpoints > failed
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
