@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from select import EPOLLIN, EPOLLOUT, epoll
 from typing import Any, TypeVar
 
-AT_ONCE = 4  # connections of the slow lane in one round: about a millisecond of decryption
+AT_ONCE = 2  # connections of the slow lane in one round: about a millisecond, if each has sent 32 KiB
 _Result = TypeVar("_Result")
 _Ready = list[tuple[selectors.SelectorKey, int]]
 

@@ -30,7 +30,7 @@ def connected(stack: ExitStack) -> tuple[socket.socket, socket.socket]:
     return near, far
 
 
-def test_a_crowd_has_turns_and_others_are_always_reported(stack: ExitStack) -> None:
+def test_a_crowd_is_read_in_rotation_and_others_always(stack: ExitStack) -> None:
     selector = stack.enter_context(closing(Lanes()))
     crowd = [connected(stack) for _ in range(5 * AT_ONCE)]
     for near, far in crowd:
