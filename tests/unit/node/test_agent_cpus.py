@@ -47,5 +47,5 @@ async def test_a_cpu_of_two_containers(tmp_path: Path, profile: str, cpus: str, 
     async with world.running() as agent:
         await world.until(phase("Running"))
         assert (agent.cpus.cpus_of("u-1", "c0"), agent.cpus.cpus_of("u-1", "c1")) == ("0", cpus)
-    told = [each["message"] for each in world.events if each["reason"] == "CPUAssignedTwice"]
-    assert told == (["kubelet 1.36 assigns CPU 0 to two containers: c1 and c0 of pod web"] if twice else [])
+    messages = [each["message"] for each in world.events if each["reason"] == "CPUAssignedTwice"]
+    assert messages == (["kubelet 1.36 assigns CPU 0 to two containers: c1 and c0 of pod web"] if twice else [])

@@ -108,17 +108,16 @@ def _row_changes(old: Row, new: Row, line: int) -> list[str]:
     parts: list[str] = []
     differing = [index for index, cell in enumerate(new) if cell != old[index]]
     index, style = 0, None
-    for start in differing:
-        if start < index:
+    for target in differing:
+        if target < index:
             continue
-        if new[start] == CONTINUED:
-            start -= 1  # the whole wide character
+        start = target - 1 if new[target] == CONTINUED else target  # the whole wide character
         if parts and start - index <= NEAR:
             start = index
         else:
             parts.append(f"\x1b[{line};{start + 1}H")
         index = start
-        while index < len(new) and (new[index] != old[index] or new[index] == CONTINUED or index == start):
+        while index < len(new) and (index <= target or new[index] != old[index] or new[index] == CONTINUED):
             text, wanted = new[index]
             if text:
                 if wanted != style:

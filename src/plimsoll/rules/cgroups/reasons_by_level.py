@@ -17,6 +17,7 @@ from plimsoll.rules.cgroups.reasons import (
     sum_formula,
     weight_formula,
 )
+from plimsoll.rules.model.gates import Gates
 from plimsoll.rules.model.objects import (
     CPU,
     HUGEPAGES_PREFIX,
@@ -27,6 +28,7 @@ from plimsoll.rules.model.objects import (
     ResourceList,
     container_fields,
     is_node_critical,
+    is_pod_level_resource,
     is_sidecar,
     listed,
 )
@@ -209,7 +211,7 @@ def pod_reasons(
 
     def steps(name: str, kind: str) -> tuple[str, str]:
         effective = requests if kind == "requests" else limits
-        return _effective_steps(pod, base, name, kind, effective, policy.gates.pod_level)
+        return _effective_steps(pod, base, name, kind, effective, policy.gates)
 
     if qos == "BestEffort":
         least = Reason("", "", "BestEffort: always the least, 2 shares")
@@ -249,7 +251,7 @@ def _hugetlb_name(resource: str, setting: NodeConfig) -> str:
 
 
 def _effective_steps(
-    pod: Pod, base: str, name: str, kind: str, effective: ResourceList, pod_level: bool
+    pod: Pod, base: str, name: str, kind: str, effective: ResourceList, gates: Gates
 ) -> tuple[str, str]:
     """The steps to one effective amount (01 §6): sum, largest init moment, pod level, overhead."""
     spec = pod.spec
@@ -259,8 +261,8 @@ def _effective_steps(
     overhead = (spec.overhead or {}).get(name)
     result = effective[name]
     own = listed(resources, kind)
-    is_set = pod_level_requests_set(resources) if kind == "requests" else pod_level_set(resources)
-    if pod_level and is_set and name in own:
+    is_set = pod_level_requests_set(resources, gates) if kind == "requests" else pod_level_set(resources, gates)
+    if gates.pod_level and is_set and name in own and is_pod_level_resource(name, gates.pod_level_hugepages):
         lead, source = _amount(own[name], name), f"{base}.resources.{kind}.{name}"
         plain = True
     else:

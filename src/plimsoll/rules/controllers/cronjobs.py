@@ -42,14 +42,16 @@ def due(
 
 def _last_before(schedule: Schedule, after_s: float, now_s: float, zone: tzinfo) -> float:
     """The last time up to now, without visiting all before it."""
-    low, high, last = after_s, now_s, after_s
-    while high - low > 60:
-        middle = (low + high) / 2
+    last, high = after_s, now_s  # a time of the schedule; none is between `high` and now
+    while high - last > 60:
+        middle = (last + high) / 2
         found = schedule.after(middle, zone)
         if found is not None and found <= now_s:
-            last = low = found
+            last = found
         else:
             high = middle
+    while (following := schedule.after(last, zone)) is not None and following <= now_s:
+        last = following
     return last
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from plimsoll.cli.live.frames import BLANK, CONTINUED, Frame, changes, fitted, frame, row
@@ -64,6 +64,7 @@ _pieces = st.builds(
 _lines = st.lists(st.lists(_pieces, max_size=4).map("".join), max_size=6)
 
 
+@example([], ["a  a"], 4, 1)
 @given(_lines, _lines, st.integers(1, 20), st.integers(1, 5))
 def test_the_terminal_shows_the_new_frame(first: list[str], second: list[str], width: int, height: int) -> None:
     terminal = Emulator(width, height)

@@ -231,6 +231,19 @@ def test_the_note_where_the_documents_differ_from_the_real_1_27() -> None:
     assert limited.reason.note == ""
 
 
+@pytest.mark.parametrize(
+    ("profile", "value", "source"),
+    [("1.32", 4 << 20, "spec.containers[0].resources.requests.hugepages-2Mi"),
+     ("1.36", 8 << 20, "spec.resources.requests.hugepages-2Mi")],
+)  # fmt: skip
+def test_huge_pages_at_pod_level_count_since_1_33(profile: str, value: int, source: str) -> None:
+    huge = {"limits": {"memory": "1Gi", "hugepages-2Mi": "8Mi"}, "requests": {"memory": "1Gi", "hugepages-2Mi": "8Mi"}}
+    document = pod({"limits": {"memory": "1Gi", "hugepages-2Mi": "4Mi"}}, resources=huge)
+    config = {"featureGates": {"PodLevelResources": True}}
+    file = only(tree_of(document, profile, config=config), "pod", "hugetlb.2MB.max")
+    assert (file.value, file.reason.source) == (value, source)
+
+
 # Settings that the property above meets rarely, or never, because a kubelet is seldom set so.
 ODD_NODES = [
     ("a reservation finer than a milli-core", {"systemReserved": {"cpu": "0.0001"}}, {}),

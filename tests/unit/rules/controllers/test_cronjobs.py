@@ -7,7 +7,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from plimsoll.rules.controllers.cron_schedule import ScheduleError, parsed_schedule
@@ -79,6 +79,7 @@ def test_no_schedule(schedule: str, message: str) -> None:
     assert str(raised.value) == message
 
 
+@example(7380, "* * * * *")
 @given(st.integers(0, 10**6), st.sampled_from(["* * * * *", "*/7 * * * *", "0 */3 * * *", "13 4 * * *"]))
 def test_only_the_last_missed_time_counts(elapsed_s: int, text: str) -> None:
     schedule, now_s = parsed_schedule(text), NOW_S + elapsed_s
