@@ -240,8 +240,10 @@ def _optional_member(members: dict[Any, Any], key: Any) -> Optional:
     return Optional(True, members[key]) if key in members else NONE
 
 
-@overload("_[?_](optional<dyn>, dyn) optional<dyn>")
+@overload("_[?_](optional<list<A>>, int) optional<A>", "_[?_](optional<map<A, B>>, A) optional<B>")
+@overload("_[_](optional<list<A>>, int) optional<A>", "_[_](optional<map<A, B>>, A) optional<B>")
 def _optional_of_optional(found: Optional, key: Any) -> Optional:
+    """After an optional access the later ones are optional as well, with and without a question mark."""
     if not found.is_set:
         return NONE
     if isinstance(found.value, list):

@@ -70,7 +70,7 @@ class AccessPolicy(msgspec.Struct, frozen=True):
 def access_policy(setting: NodeConfig) -> AccessPolicy:
     config = setting.config
     return AccessPolicy(
-        fine_grained=config.feature_gates.get("KubeletFineGrainedAuthz", False),
+        fine_grained=config.gate("KubeletFineGrainedAuthz"),
         always_allow=config.authorization_mode == "AlwaysAllow",
         token_ttl_s=config.token_cache_s,
         allowed_ttl_s=config.allowed_cache_s,

@@ -67,6 +67,7 @@ GATES = (
     ),
     Gate("KubeletAllocatedPodsEndpoint", False, "The node serves its pods with what is allocated at /allocatedPods."),
     Gate("KubeletCrashLoopBackOffMax", True, "crashLoopBackOff.maxContainerRestartPeriod counts."),
+    Gate("KubeletFineGrainedAuthz", True, "`nodes/pods`, `nodes/healthz` and `nodes/configz` allow their pages alone."),
     Gate("KubeletInUserNamespace", False, "The Node says whether its agent runs in a user namespace (since 1.37)."),
     Gate("MemoryQoS", False, "memory.high, and memory.min or memory.low, are written on cgroup v2."),
     Gate("NodeSwap", True, "Containers may use swap, by memorySwap.swapBehavior."),

@@ -45,8 +45,6 @@ def hostname(pod: RunPod, node_hostname: str, cluster_domain: str = "cluster.loc
     """A pod in the host's network has the host's name."""
     if pod.spec.host_network:
         return node_hostname
-    if pod.spec.hostname_override:
-        return pod.spec.hostname_override
     short = pod_hostname(pod)
     if pod.spec.set_hostname_as_fqdn and (domain := pod_domain(pod, cluster_domain)):
         full = f"{short}.{domain}"
@@ -55,13 +53,13 @@ def hostname(pod: RunPod, node_hostname: str, cluster_domain: str = "cluster.loc
 
 
 def pod_hostname(pod: RunPod) -> str:
-    name = pod.spec.hostname or pod.metadata.name
+    name = pod.spec.hostname_override or pod.spec.hostname or pod.metadata.name
     return name if len(name) <= _MAX_HOSTNAME else name[:_MAX_HOSTNAME].rstrip("-.")
 
 
 def pod_domain(pod: RunPod, cluster_domain: str) -> str:
-    """Empty for a pod without a subdomain."""
-    if not pod.spec.subdomain:
+    """Empty for a pod without a subdomain, or with a hostname that replaces the whole name."""
+    if not pod.spec.subdomain or pod.spec.hostname_override:
         return ""
     return f"{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{cluster_domain}".rstrip(".")
 

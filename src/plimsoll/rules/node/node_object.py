@@ -162,7 +162,7 @@ def _runtime_report(report: RuntimeReport | None, profile: Profile) -> JsonObjec
         return {}
     handlers = [
         {
-            **({"name": each.name} if each.name else {}),
+            "name": each.name,  # "" for the default one: an API server returns it, too, so the status stays equal
             "features": {
                 "recursiveReadOnlyMounts": each.recursive_read_only,
                 "userNamespaces": each.user_namespaces,
@@ -215,8 +215,9 @@ def _joined(problems: Sequence[str]) -> str:
 
 
 def _images(images: Iterable[ImageOnNode], most: int) -> list[JsonObject]:
-    """The largest images, or all if `most` is −1; each with at most five names, as in the kubelet."""
-    largest = sorted(images, key=lambda image: (-image.size_bytes, image.names))[: None if most < 0 else most]
+    """The largest images that have a name, or all if `most` is −1; each with at most five names, as in the kubelet."""
+    named = (image for image in images if image.names)
+    largest = sorted(named, key=lambda image: (-image.size_bytes, image.names))[: None if most < 0 else most]
     return [{"names": list(image.names[:5]), "sizeBytes": image.size_bytes} for image in largest]
 
 

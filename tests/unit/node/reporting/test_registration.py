@@ -20,7 +20,15 @@ from plimsoll.node.reporting.registration import Registration
 from plimsoll.rules.config.parse import default_config
 from plimsoll.rules.model.kernel import CgroupVersion
 from plimsoll.rules.node.node_config import Machine, NodeConfig, resolved
-from plimsoll.rules.node.node_object import DECLARED_CAPACITY, MachineIdentity, NodeFacts, NodeHealth
+from plimsoll.rules.node.node_object import (
+    DECLARED_CAPACITY,
+    HandlerReport,
+    ImageOnNode,
+    MachineIdentity,
+    NodeFacts,
+    NodeHealth,
+    RuntimeReport,
+)
 from plimsoll.rules.profile import profile_named
 from tests.unit.api.api_client import ApiClient, api
 
@@ -166,6 +174,23 @@ async def test_status_is_sent_when_it_has_changed(tmp_path: Path) -> None:
         assert here.reasons() == []
         sent = here.wire.bodies[-1]["status"]
         assert sent.keys() == {"conditions", "$setElementOrder/conditions"}
+
+
+@pytest.mark.parametrize("profile", ["documents", "1.33", "1.36", "1.37"])
+async def test_a_status_is_stored_as_it_is_sent(tmp_path: Path, profile: str) -> None:
+    """Otherwise it seems to have changed, and is sent again every ten seconds."""
+    handlers = (HandlerReport("", True, True), HandlerReport("crun"), HandlerReport("runc", False, True))
+    async with present(tmp_path, profile) as here:
+        here.health = NodeHealth(
+            images=(ImageOnNode(("a:1", "b:1"), 7), ImageOnNode((), 0)),
+            warnings={"Enforced": "limits have no effect"},
+            runtime=RuntimeReport(False, handlers),
+            devices={"example.com/dongle": (2, 0)},
+        )
+        await here.node.register()
+        await here.node.report()
+        here.ask.now_s += 10
+        assert not await here.node.report(), here.wire.bodies[-1]
 
 
 async def test_a_condition_set_by_the_control_plane_is_corrected(tmp_path: Path) -> None:

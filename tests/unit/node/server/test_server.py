@@ -15,9 +15,13 @@ from plimsoll.codec.kernel.cri_log import log_line
 from plimsoll.kube.request import ApiResponse, Request, UnreachableError
 from plimsoll.kube.websocket import connect
 from plimsoll.node.reporting.certificate import NodeIdentity
-from plimsoll.node.server.auth import subresources
+from plimsoll.node.server.auth import access_policy, subresources
 from plimsoll.node.server.http import PortInUseError
 from plimsoll.node.server.server import NodePages, NodeServer
+from plimsoll.rules.config.parse import reading
+from plimsoll.rules.node.node_config import machine_from_capacity, resolved
+from plimsoll.rules.profile import profile_named
+from plimsoll.rules.quantity import parse
 from plimsoll.runtime.interface import ObservedContainer
 from tests.unit.node.endpoint_world import ID, NODE, World, eventually, pod, running_world
 
@@ -183,6 +187,15 @@ async def test_a_name_does_not_make_an_api_server(world: World) -> None:
 def test_the_subresource_of_a_path(component: str, coarse: tuple[str, ...], fine: tuple[str, ...]) -> None:
     assert subresources(component, fine_grained=False) == coarse
     assert subresources(component, fine_grained=True) == fine
+
+
+@pytest.mark.parametrize(("release", "is_fine"), [("1.32", False), ("1.33", True), ("1.36", True), ("documents", True)])
+def test_fine_grained_access_by_release(release: str, is_fine: bool) -> None:
+    profile = profile_named(release)
+    machine = machine_from_capacity({"cpu": parse("1"), "memory": parse("1Gi")})
+    config = reading(None, profile, {}).config
+    setting = resolved(machine, config, profile, cgroup_version=2, runtime="process")
+    assert access_policy(setting).fine_grained is is_fine
 
 
 async def test_a_certificate_of_another_ca_ends_the_handshake(world: World, tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ def pod(name: str = "p", **spec: Any) -> RunPod:
         pytest.param(pod(), "p", id="the pod's name"),
         pytest.param(pod(hostname="h"), "h", id="its own"),
         pytest.param(pod(hostNetwork=True), "node-1", id="the host's"),
+        pytest.param(pod(hostname="h", subdomain="s", hostnameOverride="o.example"), "o.example", id="another name"),
         pytest.param(pod("a" * 62 + ".b"), "a" * 62, id="cut without a dot at the end"),
         pytest.param(pod(subdomain="s"), "p", id="the domain is not in it"),
         pytest.param(pod(subdomain="s", setHostnameAsFQDN=True), "p.s.ns.svc.cluster.local", id="unless asked for"),
@@ -49,6 +50,8 @@ def test_hosts() -> None:
         "# Entries added by HostAliases.\n"
         "1.2.3.4\tfoo\tbar\n"
     )
+    overridden = pod(hostname="h", subdomain="s", hostnameOverride="o.example")
+    assert hosts_text(overridden, NODE, ["10.0.0.7"]).endswith("\n10.0.0.7\to.example\n"), "found by its whole name"
     assert hosts_text(pod(), NODE, []).endswith("127.0.0.1\tp\n"), "a pod with loopback only is found there"
     assert hosts_text(pod(hostNetwork=True), NODE, ["192.0.2.1"]) == (
         "# Kubernetes-managed hosts file (host network).\n127.0.0.1 localhost\n"

@@ -101,7 +101,7 @@ def test_what_the_runtime_supports(release: str, reported: bool) -> None:
         return
     assert status["features"] == {"supplementalGroupsPolicy": True}
     assert status["runtimeHandlers"] == [
-        {"features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}},
+        {"name": "", "features": {"recursiveReadOnlyMounts": True, "userNamespaces": False}},
         {"name": "kata", "features": {"recursiveReadOnlyMounts": False, "userNamespaces": True}},
     ]
     patch = status_patch({"status": {**status, "features": {"supplementalGroupsPolicy": False}}}, status)
