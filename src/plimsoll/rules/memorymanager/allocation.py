@@ -93,7 +93,8 @@ def memory_hints(machine: Machine, request: Request, reusable: Reusable) -> dict
 
 
 def _sum(machine: Machine, nodes: Iterable[int], kind: str, field: str) -> int:
-    return sum(getattr(machine[node].memory[kind], field) for node in nodes if kind in machine[node].memory) % UINT64
+    total: int = sum(getattr(machine[node].memory[kind], field) for node in nodes if kind in machine[node].memory)
+    return total % UINT64
 
 
 def _violates(machine: Machine, nodes: tuple[int, ...]) -> bool:
