@@ -281,6 +281,7 @@ class Pods:
         if known is None:
             names = {uid: worker.pod.metadata.name for uid, worker in self.workers.items()}
             for text in self._managers.conflicts(allocated, names):
+                log.warning("pod %s/%s: %s", pod.metadata.namespace, pod.metadata.name, text)
                 self._events.emit(pod, "Warning", "CPUAssignedTwice", text)
         start_s = record.start_s or self._clock()
         self._checkpoint.put(uid, allocation=known or allocation_of(pod, self._gates), start_s=start_s)

@@ -160,7 +160,10 @@ def _fills_sockets(plan: CpuPlan, mask: int, smallest: int) -> bool:
 def reserved_set(plan: CpuPlan, explicit: Collection[int], count: int) -> Cpus:
     """The configured CPUs, or as many as the allocator with these options takes (CM-5): 8 CPUs with siblings i, i+4,
     reserve 2 → {0, 4}, with distribute-cpus-across-cores {0, 1}. Raises InvalidConfigError."""
-    chosen = frozenset(explicit) or plan.take(plan.topology.cpus, count)
+    try:
+        chosen = frozenset(explicit) or plan.take(plan.topology.cpus, count)
+    except CPU_ERRORS:
+        chosen = NO_CPUS
     if len(chosen) != count and not explicit:  # only where a kubelet counts CPUs twice (CM-2)
         size = f"size of {cpu_text(chosen)} did not equal {count}"
         raise InvalidConfigError(

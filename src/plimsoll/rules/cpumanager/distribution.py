@@ -1,8 +1,8 @@
 """The option `distribute-cpus-across-numa`: the same number of CPUs from each of several NUMA nodes (CM-13).
 
 The smallest number of nodes that can do it wins; among combinations of so many nodes the one that leaves the available
-CPUs most balanced (the smallest standard deviation). `group` is the size in which CPUs are given out: a whole core with
-`full-pcpus-only`, otherwise one CPU.
+CPUs most balanced (the smallest standard deviation). A NUMA node in several sockets is listed for each of them.
+`group` is the size in which CPUs are given out: a whole core with `full-pcpus-only`, otherwise one CPU.
 
 Kubernetes: pkg/kubelet/cm/cpumanager/cpu_assignment.go, takeByTopologyNUMADistributed.
 """
@@ -21,13 +21,18 @@ Nodes = tuple[int, ...]
 
 
 class DistributionError(StructuredError):
+    """`remaining`: below zero where cores or sockets were taken with CPUs that were not asked for (CM-2)."""
+
     reason = UNEXPECTED
 
     remaining: int
-    template = (
-        "Allocate failed due to accounting error, not enough CPUs allocated, remaining: {remaining}, which is "
-        "unexpected"
-    )
+
+    def __str__(self) -> str:
+        number = "too many" if self.remaining < 0 else "not enough"
+        return (
+            f"Allocate failed due to accounting error, {number} CPUs allocated, remaining: {self.remaining}, which is "
+            "unexpected"
+        )
 
 
 def distributed(
@@ -53,7 +58,7 @@ def distributed(
     groups = -(-count // group)
     all_groups = -(-len(topology.cpus) // group)
     per_node = -(-all_groups // topology.numa_nodes)
-    for number in range(-(-groups // per_node), min(groups, len(order)) + 1):
+    for number in range(-(-groups // per_node), min(groups, len(sizes)) + 1):
         winner = _best(order, number, sizes, count, group, topology.sockets_of if by_socket else None)
         if winner is None:
             continue
@@ -115,12 +120,14 @@ def _best(
     """The winning combination of so many nodes, and the nodes that give the rest."""
 
     def score(nodes: Nodes) -> tuple[float, Nodes] | None:
-        if sum(sizes[node] for node in nodes) < count or sum(sizes[node] // group * group for node in nodes) < count:
+        if sum(sizes[node] for node in set(nodes)) < count:
+            return None
+        if sum(sizes[node] // group * group for node in nodes) < count:
             return None
         each = _share(count, nodes, group, {} if sockets_of is None else sizes)
         if any(sizes[node] < each for node in nodes):
             return None
-        left = {**sizes, **{node: sizes[node] - each for node in nodes}}
+        left = {node: size - each * nodes.count(node) for node, size in sizes.items()}
         remainder = count - each * number
         if not remainder:
             return standard_deviation(list(left.values())), ()

@@ -93,10 +93,8 @@ def memory_hints(machine: Machine, request: Request, reusable: Reusable) -> dict
 
 
 def _sum(machine: Machine, nodes: Iterable[int], kind: str, field: str) -> int:
-    amounts: Iterable[int] = (
-        getattr(machine[node].memory[kind], field) for node in nodes if kind in machine[node].memory
-    )
-    return sum(amounts) % UINT64
+    total: int = sum(getattr(machine[node].memory[kind], field) for node in nodes if kind in machine[node].memory)
+    return total % UINT64
 
 
 def _violates(machine: Machine, nodes: tuple[int, ...]) -> bool:
