@@ -89,7 +89,7 @@ def _several(first: FakeCluster, count: int, store: list[str], options: list[str
 
 
 def _knows(server: str, token: str) -> bool:
-    """A server is told of the tokens of another one within seconds. An unknown token is an error for every path."""
+    """Servers share their tokens within seconds. An unknown token is an error for every path."""
     asked = urllib.request.Request(f"{server}/version", headers={"Authorization": f"Bearer {token}"})
     try:
         urllib.request.urlopen(asked, context=ssl._create_unverified_context()).close()

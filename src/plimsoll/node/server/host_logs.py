@@ -1,7 +1,7 @@
 """/logs/: files of the machine's log directory and lists of its directories, as Go's file server writes them.
 
 Pods may write there through a hostPath, so a link is followed only while it stays in the directory: the kubelet reads
-any file of the machine for whoever may read `nodes/log`.
+any file of the machine for a client that may read `nodes/log`.
 """
 
 from __future__ import annotations

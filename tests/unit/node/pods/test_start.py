@@ -100,7 +100,7 @@ async def test_a_pod_with_users_of_its_own_is_counted(tmp_path: Path, failing: s
 
 
 @pytest.mark.parametrize("refused", ["make a", f"start {A}"])
-async def test_an_event_has_the_words_of_the_runtime_alone(tmp_path: Path, refused: str) -> None:
+async def test_an_event_has_the_message_of_the_runtime_alone(tmp_path: Path, refused: str) -> None:
     """As the kubelet's: neither the call nor the code of its answer."""
     node = PodNode(tmp_path, container("a"))
 
