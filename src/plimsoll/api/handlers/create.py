@@ -155,7 +155,7 @@ async def prepared(
             errors = object_errors(resource, new["metadata"]) + errors
         return errors
 
-    errors = await off_loop(cluster, call, rules.work_bytes(len(call.body)), findings)
+    errors = await off_loop(cluster, call, len(call.body), findings, evaluates=rules.evaluates())
     if errors:
         raise invalid_object(resource, name, errors)
     if resource.storage == "pods":

@@ -153,6 +153,7 @@ class App:
                     self._is_open = False
         finally:
             self.cluster.worker.close()
+            self.cluster.expressions.close()
             await store.close()
 
     def faults(self) -> dict[str, str]:
