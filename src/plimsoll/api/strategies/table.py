@@ -22,6 +22,7 @@ from plimsoll.api.strategies.cluster import (
 )
 from plimsoll.api.strategies.custom import CustomResourceDefinitionStrategy, CustomStrategy
 from plimsoll.api.strategies.jobs import CronJobStrategy, JobStrategy
+from plimsoll.api.strategies.networking import IngressClassStrategy, IngressStrategy, NetworkPolicyStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.policies import (
     DisruptionBudgetStrategy,
@@ -63,6 +64,8 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "endpoints": EndpointsStrategy,
     "endpointslices": EndpointSliceStrategy,
     "events": EventStrategy,
+    "ingressclasses": IngressClassStrategy,
+    "ingresses": IngressStrategy,
     "jobs": JobStrategy,
     "leases": LeaseStrategy,
     "limitranges": LimitRangeStrategy,
@@ -70,6 +73,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "mutatingadmissionpolicybindings": PolicyBindingStrategy,
     "mutatingwebhookconfigurations": WebhookStrategy,
     "namespaces": NamespaceStrategy,
+    "networkpolicies": NetworkPolicyStrategy,
     "nodes": NodeStrategy,
     "persistentvolumeclaims": ClaimStrategy,
     "persistentvolumes": VolumeStrategy,
