@@ -120,6 +120,7 @@ def _controllers(
         disruption_budgets.controller(context),
         role_aggregation.controller(context),
         endpoints.controller(context),
+        endpoints.mirroring(context),
         binder.controller(context, clock),
         cleaner.controller(context, clock),
         policy_types.controller(context, cluster.catalog),
