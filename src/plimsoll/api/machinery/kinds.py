@@ -269,6 +269,16 @@ RESOURCES: tuple[ApiResource, ...] = (
         subresources=(_status("CustomResourceDefinition"),),
         has_generation=True,
     ),
+    ApiResource(
+        "apiregistration.k8s.io",
+        "v1",
+        "apiservices",
+        "APIService",
+        categories=("api-extensions",),
+        namespaced=False,
+        subresources=(_status("APIService"),),
+        path_name=True,
+    ),
     ApiResource("apps", "v1", "controllerrevisions", "ControllerRevision"),
     ApiResource(
         "apps",

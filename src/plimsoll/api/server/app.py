@@ -19,6 +19,7 @@ import msgspec
 from plimsoll.api.admission.hooks import check_connect
 from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
+from plimsoll.api.controllers.aggregation.api_services import missing
 from plimsoll.api.discovery.pages import StaticPages, send_page
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.handlers.list import make_consistent
@@ -43,11 +44,12 @@ from plimsoll.api.machinery.status import (
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection
-from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, bootstrap
+from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, INDEX_HOOKS, bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.shared_store import became_newer, handled, refusal_by_store
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
+from plimsoll.logs import fault as log_fault
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
@@ -142,7 +144,7 @@ class App:
             except WriteFailedError as error:
                 fault = str(error)
                 log.error("reads are served, writes are not: %s", error)
-            self.start_hooks |= dict.fromkeys(BOOTSTRAP_HOOKS, fault)
+            self.start_hooks |= dict.fromkeys(INDEX_HOOKS, "") | dict.fromkeys(BOOTSTRAP_HOOKS, fault)
             async with AsyncExitStack() as stack:
                 for service in options.services:
                     await stack.enter_async_context(service(self))
@@ -159,9 +161,16 @@ class App:
     def faults(self) -> dict[str, str]:
         """Health checks by name; an empty text means that it passed."""
         if not self._is_open:
-            return {"ping": "", "store": "not open", "shutdown": "the server is not serving"}
-        hooks = {f"poststarthook/{name}": fault for name, fault in self.start_hooks.items()}
-        return {"ping": "", "store": self.cluster.store.fault, **hooks}
+            return {"ping": "", "log": log_fault(), "etcd": "not open", "shutdown": "the server is not serving"}
+        hooks = {f"poststarthook/{name}": found for name, found in self.start_hooks.items()}
+        return {
+            "ping": "",
+            "log": log_fault(),
+            "etcd": self.cluster.store.fault,
+            "informer-sync": "",  # the index is read before the server is open
+            **hooks,
+            "autoregister-completion": missing(self.cluster),
+        }
 
     def end_watches(self) -> None:
         """End every watch, so that shutdown does not wait for clients that never disconnect."""

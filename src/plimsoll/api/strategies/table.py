@@ -32,6 +32,7 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
+from plimsoll.api.strategies.registration import ApiServiceStrategy
 from plimsoll.api.strategies.roles import BindingStrategy, RoleStrategy
 from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
@@ -51,6 +52,7 @@ from plimsoll.api.strategies.workloads import (
 )
 
 _STRATEGIES: dict[str, type[Strategy]] = {
+    "apiservices": ApiServiceStrategy,
     "certificatesigningrequests": CertificateRequestStrategy,
     "clustertrustbundles": TrustBundleStrategy,
     "clusterrolebindings": BindingStrategy,

@@ -202,6 +202,13 @@ def _policy_binding(binding: JsonObject) -> list[Any]:
     return [spec.get("policyName") or "", "/".join(names) or ("*" if reference else "<unset>")]
 
 
+def _api_service(service: JsonObject) -> list[Any]:
+    conditions = part(service, "status").get("conditions") or []
+    found = next((each for each in conditions if each.get("type") == "Available"), {"status": "Unknown"})
+    reason = f" ({found['reason']})" if found["status"] != "True" and found.get("reason") else ""
+    return ["Local", f"{found['status']}{reason}"]
+
+
 def _ingress_class(ingress_class: JsonObject, now_s: float) -> list[Any]:
     is_default = (ingress_class["metadata"].get("annotations") or {}).get(DEFAULT_INGRESS_CLASS) == "true"
     name = f"{name_of(ingress_class)} (default)" if is_default else name_of(ingress_class)
@@ -241,6 +248,7 @@ _PRINTERS: dict[str, Printer] = {
     "services": Printer(columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)), _service),
     "endpoints": Printer(columns("Endpoints", "Age"), named(endpoints_cells)),
     "endpointslices": Printer(columns("AddressType", "Ports", "Endpoints", "Age"), named(slice_cells)),
+    "apiservices": Printer(columns("Service", "Available", "Age"), named(_api_service)),
     "ingresses": Printer(columns("Class", "Hosts", "Address", "Ports", "Age"), named(ingress_cells)),
     "ingressclasses": Printer(columns("Controller", "Parameters", "Age"), _ingress_class),
     "networkpolicies": Printer(

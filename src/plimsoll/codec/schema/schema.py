@@ -138,6 +138,7 @@ KINDS: tuple[SchemaKind, ...] = (
         False,
         "apiextensions.CustomResourceDefinition",
     ),
+    SchemaKind("apiregistration.k8s.io", "v1", "APIService", "apiservices", False, "apiregistration.APIService"),
     SchemaKind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", False, "scheduling.PriorityClass"),
     SchemaKind("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses", False, "node.RuntimeClass"),
     SchemaKind("coordination.k8s.io", "v1", "Lease", "leases", True, "coordination.Lease"),
