@@ -94,6 +94,7 @@ async def test_openapi_of_version_2_as_json(tmp_path: Path) -> None:
         assert {"in": "query", "type": "string", "name": "fieldValidation"}.items() <= patch["parameters"][3].items()
         widget = found["definitions"]["com.example.v1.Widget"]["properties"]["spec"]["properties"]
         assert widget["size"] == {"type": "integer", "minimum": 1, "maximum": 10}
+        assert widget["free"] == {"x-kubernetes-preserve-unknown-fields": True}
         assert "nullable" not in widget["maybe"] and "anyOf" not in widget["port"]
         seen: list[str] = []
         for line in said.body.decode().split('"io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta":')[1:]:

@@ -1,7 +1,8 @@
 """The OpenAPI v2 document (/openapi/v2) as JSON, which clients get that do not ask for protobuf.
 
 It has the paths and schemas of version 3 (`codec.openapi.v3`) in the words of version 2: `definitions`, parameters
-with types of their own, a body among the parameters. Version 2 has no `nullable`, `oneOf`, `anyOf` and `not`.
+with types of their own, a body among the parameters. Version 2 has no `nullable`, `oneOf`, `anyOf` and `not`. Where a
+schema keeps unknown fields it names none, because clients of version 2 would refuse the others.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from plimsoll.rules.model.json_object import JsonObject
 
 _V3, _V2 = "#/components/schemas/", "#/definitions/"
 _UNKNOWN = ("oneOf", "anyOf", "not", "nullable")
+_KIND, _KEEPS = "x-kubernetes-group-version-kind", "x-kubernetes-preserve-unknown-fields"
 
 
 def openapi_v2_json(custom: Mapping[str, bytes]) -> bytes:
@@ -44,10 +46,16 @@ def _members(documents: Iterable[bytes], known: frozenset[str] = frozenset()) ->
             # A struct that several groups refer to is described as a kind only in its own group.
             if name in known:
                 continue
-            if name not in definitions or "x-kubernetes-group-version-kind" in schema:
-                definitions[name] = _schema(schema)
+            if name not in definitions or _KIND in schema:
+                definitions[name] = _definition(schema)
     ordered = dict(sorted(definitions.items()))
     return msgspec.json.encode(paths)[1:-1], msgspec.json.encode(ordered)[1:-1], frozenset(ordered)
+
+
+def _definition(schema: JsonObject) -> JsonObject:
+    if schema.get(_KEEPS) and _KIND in schema:
+        return {"type": "object", _KIND: schema[_KIND]}
+    return _schema(schema)
 
 
 def _schema(schema: JsonObject) -> JsonObject:
@@ -56,7 +64,7 @@ def _schema(schema: JsonObject) -> JsonObject:
     reference = inner[0].get("$ref") if len(inner) == 1 else schema.get("$ref")
     if reference:
         found["$ref"] = reference.replace(_V3, _V2)
-    if schema.get("nullable"):
+    if schema.get("nullable") or schema.get(_KEEPS):
         for name in ("type", "items", "properties"):
             found.pop(name, None)
     if "oneOf" in schema and "type" not in schema and "x-kubernetes-int-or-string" not in schema:
