@@ -1,4 +1,4 @@
-"""Expressions of policies and match conditions on one request: short ones at once, long ones where nobody waits.
+"""Expressions of policies and match conditions on one request: short ones at once, long ones in a thread.
 
 What they cost is known only afterwards. So they begin in the event loop with a small allowance; if that is used up,
 they begin again in a thread of their own, with Kubernetes' limits and an end after ten seconds.
@@ -22,7 +22,7 @@ from plimsoll.rules.access.rbac import Attributes as AccessAttributes
 
 AT_ONCE = 1_000  # units, each of 2 to 10 microseconds
 TIME_S = 10.0  # of all long expressions of one request, as webhooks have by default
-_LOOK_S = 0.5  # how often a thread that waits for the event loop looks whether it is to stop
+_POLL_S = 0.5  # how often a thread that waits for the event loop checks whether it is to stop
 _Result = TypeVar("_Result")
 Judge = Callable[[Attributes], Answer]
 
@@ -53,7 +53,7 @@ class Evaluator:
             answer = asyncio.run_coroutine_threadsafe(self._judged(asked), loop)
             while not is_stopped():
                 try:
-                    return answer.result(_LOOK_S)
+                    return answer.result(_POLL_S)
                 except TimeoutError:
                     continue
             raise StoppedError

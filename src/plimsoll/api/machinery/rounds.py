@@ -100,7 +100,7 @@ class Worker:
         self._thread = ThreadPoolExecutor(1, name)  # starts with its first work
         self._rounds: dict[str, deque[asyncio.Future[None]]] = {}  # of those that wait; the first user is next
         self._is_busy = False
-        self.is_closed = False  # work that takes long looks at it
+        self.is_closed = False  # read by work that takes long
 
     async def run(self, user: str, work: Callable[[], _Result]) -> _Result:
         loop = asyncio.get_running_loop()

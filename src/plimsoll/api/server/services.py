@@ -51,7 +51,7 @@ log = logging.getLogger("plimsoll.api")
 CONTROLLERS = "system:kube-controller-manager"
 # Kubernetes' names, for the health checks: the definitions of custom kinds are read, and their controllers begin.
 DEFINITION_HOOKS = ("start-apiextensions-informers", "crd-informer-synced", "start-apiextensions-controllers")
-# And the controller of APIServices. All are local: that of remote ones has nothing to look at.
+# And the controller of APIServices. All are local: there is no remote one to observe.
 AGGREGATION_HOOKS = (
     "start-kube-aggregator-informers",
     "apiservice-registration-controller",
