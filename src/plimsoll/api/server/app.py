@@ -19,7 +19,6 @@ import msgspec
 from plimsoll.api.admission.hooks import check_connect
 from plimsoll.api.auth.impersonation import impersonated
 from plimsoll.api.auth.roles import may_read_path
-from plimsoll.api.controllers.aggregation.api_services import missing
 from plimsoll.api.discovery.pages import StaticPages, send_page
 from plimsoll.api.handlers.dispatch import Handler, Route
 from plimsoll.api.handlers.list import make_consistent
@@ -46,10 +45,10 @@ from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, Use
 from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection
 from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, INDEX_HOOKS, bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
+from plimsoll.api.server.health import faults
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.shared_store import became_newer, handled, refusal_by_store
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
-from plimsoll.logs import fault as log_fault
 from plimsoll.rules.admission.pod_security import DEFAULT_POD_SECURITY, PodSecurity
 from plimsoll.rules.admission.service_addresses import DEFAULT_RANGES, ServiceRanges
 from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
@@ -160,17 +159,7 @@ class App:
 
     def faults(self) -> dict[str, str]:
         """Health checks by name; an empty text means that it passed."""
-        if not self._is_open:
-            return {"ping": "", "log": log_fault(), "etcd": "not open", "shutdown": "the server is not serving"}
-        hooks = {f"poststarthook/{name}": found for name, found in self.start_hooks.items()}
-        return {
-            "ping": "",
-            "log": log_fault(),
-            "etcd": self.cluster.store.fault,
-            "informer-sync": "",  # the index is read before the server is open
-            **hooks,
-            "autoregister-completion": missing(self.cluster),
-        }
+        return faults(self.cluster if self._is_open else None, self.start_hooks)
 
     def end_watches(self) -> None:
         """End every watch, so that shutdown does not wait for clients that never disconnect."""

@@ -1,10 +1,10 @@
-"""APIServices (`rules.admission.api_services`): all are local, so all are available."""
+"""APIServices (`rules.controllers.api_services`): all are local, so all are available."""
 
 from __future__ import annotations
 
 from plimsoll.api.strategies.base import Strategy, WriteContext
 from plimsoll.errors import FieldError
-from plimsoll.rules.admission.api_services import api_service_errors, local_status
+from plimsoll.rules.controllers.api_services import api_service_errors, local_status
 from plimsoll.rules.model.json_object import JsonObject
 
 

@@ -10,7 +10,7 @@ from plimsoll.api.machinery.cluster import Cluster, key, prefix
 from plimsoll.api.machinery.kinds import GROUPS, stored_resource
 from plimsoll.api.machinery.metadata import body_of
 from plimsoll.kube import request
-from plimsoll.rules.admission.api_services import AUTO_MANAGED, local_service, local_status, service_name
+from plimsoll.rules.controllers.api_services import AUTO_MANAGED, local_service, local_status, service_name
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Record
 
