@@ -265,7 +265,8 @@ of cgroups. `kubelet_memory_qos_…` exists since 1.36 while the feature gate Me
 
 [deploy/monitoring](../deploy/monitoring/README.md) has a configuration of Prometheus, alerts and a Grafana dashboard.
 `/metrics/objects` of the API server has the series of kube-state-metrics that rules join on, `/metrics/targets` the
-nodes for Prometheus' HTTP service discovery. `/metrics` of the API server is as in kube-apiserver.
+nodes for Prometheus' HTTP service discovery. `/metrics` of the API server is as in kube-apiserver. `/metrics/slis` of
+both has the results of health checks.
 
 | question | metric |
 |---|---|

@@ -36,6 +36,21 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)  # else the Ctrl-C that a test sends would be ignored
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Tests that share a fixture of their module stay in one worker of pytest-xdist, which makes it once: it may be a
+    server, a node or a container runtime. So do unit tests of one module; passing on each of twelve thousand alone costs
+    more than most of them."""
+    if item.get_closest_marker("xdist_group") is None and (item.nodeid.startswith("tests/unit/") or _shares(item)):
+        item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+
+
+def _shares(item: pytest.Item) -> bool:
+    if not isinstance(item, pytest.Function):
+        return False
+    definitions = (item._fixtureinfo.name2fixturedefs.get(name, ()) for name in item.fixturenames)
+    return any(each[-1].scope == "module" for each in definitions if each)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Long tests first: those of kernels and of whole clusters wait more than they compute, and the unit tests, which

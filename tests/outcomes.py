@@ -7,18 +7,20 @@ import subprocess
 import sys
 import tempfile
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 Outcomes = dict[str, dict[str, Any]]
 
 
-def outcomes(*words: str, environment: Mapping[str, str] | None = None) -> tuple[Outcomes, list[str]]:
-    """Test → outcome and seconds; and what failed, pytest itself included."""
+def outcomes(
+    *words: str, environment: Mapping[str, str] | None = None, before: Sequence[str] = ()
+) -> tuple[Outcomes, list[str]]:
+    """Test → outcome and seconds; and what failed, pytest itself included. `before`: words in front of the command."""
     with tempfile.TemporaryDirectory(prefix="plimsoll-prove-") as directory:
         report = Path(directory) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *words]
+        command = [*before, sys.executable, "-m", "pytest", "-q", f"--junitxml={report}", *words]
         code = subprocess.run(command, env={**os.environ, **(environment or {})}, check=False).returncode
         cases = list(ElementTree.parse(report).iter("testcase")) if report.exists() else []
     found = {each.attrib["name"]: {"outcome": _outcome(each), "seconds": _seconds(each)} for each in cases}

@@ -94,19 +94,22 @@ class Cluster:
             )
             for each in MEMBERS
         }  # fmt: skip
-        endpoints = ",".join(f"{network.addresses[each]}:2379" for each in MEMBERS)
-        self.url = f"etcd://{endpoints}?compact=off"
+        self.endpoints = "etcd://" + ",".join(f"{network.addresses[each]}:2379" for each in MEMBERS)
+        self.url = f"{self.endpoints}?compact=off"
         self.key = directory / "store.key"
         self.key.write_text(secrets.token_hex(16))
         self.servers: dict[str, ApiProcess] = {}
 
     def start(self) -> None:
+        self.start_members()
+        for server in SERVERS:
+            self.start_server(server)
+
+    def start_members(self) -> None:
         for member in self.members.values():
             member.start(wait=False)
         for member in self.members.values():
             member.wait()
-        for server in SERVERS:
-            self.start_server(server)
 
     def start_server(self, name: str, *, wait: bool = True) -> None:
         first = name == SERVERS[0] and name not in self.servers

@@ -1,7 +1,8 @@
 """A real etcd on loopback, of PATH or unpacked from Debian's package into .cache/etcd: nothing is installed or started.
 
 `PLIMSOLL_ETCD` names another program, such as one of a newer release. With PLIMSOLL_TEST_STORE=etcd every API server of
-the tests has its objects in one real etcd, below a prefix of its own.
+the tests has its objects in one real etcd, below a prefix of its own: in that of PLIMSOLL_TEST_ETCD (`etcd://h1:2379,…`),
+or in one that the tests start.
 """
 
 from __future__ import annotations
@@ -127,6 +128,8 @@ class EtcdProcess:
 @cache
 def running_etcd() -> str:
     """One member for all tests of this process, on memory where possible; it ends with the process."""
+    if running := os.environ.get("PLIMSOLL_TEST_ETCD"):
+        return running
     place = tempfile.mkdtemp(prefix="plimsoll-etcd-", dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None)
     member = EtcdProcess(Path(place))
     atexit.register(shutil.rmtree, place, ignore_errors=True)

@@ -1,17 +1,29 @@
-"""A control plane with one fake node, as processes, for as long as the tests of one profile run."""
+"""A control plane with one fake node, as processes, for as long as the tests of one profile run.
+
+With PLIMSOLL_TEST_API_SERVERS=2, and a store on etcd (tests/e2e/etcd_process.py), it has that many API servers, and each
+connection of a client goes to another one.
+"""
 
 from __future__ import annotations
 
+import os
+import re
+import ssl
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from pathlib import Path
 
 import msgspec
 
 from plimsoll.rules.profile import profile_named
+from tests.e2e.balancer import balanced
 from tests.e2e.etcd_process import store_options
+from tests.e2e.waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = "n1"
@@ -23,6 +35,7 @@ class FakeCluster(msgspec.Struct, frozen=True):
     state: Path
     url: str
     kubeconfig: Path
+    servers: tuple[str, ...]
 
     @property
     def release(self) -> str:
@@ -30,7 +43,10 @@ class FakeCluster(msgspec.Struct, frozen=True):
 
     def token(self, *words: str) -> bytes:
         """A kubeconfig for another client."""
-        return _said(*plimsoll_command(), "api", "--state-dir", str(self.state), "token", "create", *words)
+        made = _said(*plimsoll_command(), "api", "--state-dir", str(self.state), "token", "create", *words)
+        if token := re.search(rb"token: (\S+)", made):
+            until(lambda: all(_knows(server, token[1].decode()) for server in self.servers))
+        return made.replace(self.servers[0].encode(), self.url.encode())
 
 
 @contextmanager
@@ -39,16 +55,49 @@ def fake_cluster(directory: Path, profile: str, *options: str) -> Iterator[FakeC
     state = directory / "state"
     directory.mkdir(parents=True)
     with ExitStack() as stack:
-        server = ["api", "--state-dir", str(state), "--listen", "127.0.0.1:0", "--profile", profile, *options]
-        server[1:1] = store_options(state)
+        common, store = ["--profile", profile, *options], store_options(state)
+        server = ["api", "--state-dir", str(state), "--listen", "127.0.0.1:0", *store, *common]
         url = stack.enter_context(running_process([*plimsoll_command(), *server], directory / "api.log", "https://"))
-        made = FakeCluster(profile, state, url, state / "admin.kubeconfig")
+        made = FakeCluster(profile, state, url, state / "admin.kubeconfig", (url,))
+        if (count := int(os.environ.get("PLIMSOLL_TEST_API_SERVERS", "1"))) > 1:
+            made = stack.enter_context(_several(made, count, store, common))
         node_config = directory / "node.kubeconfig"
         node_config.write_bytes(made.token("--node", NODE))
         play = [sys.executable, "-m", "tests.e2e.fake_node", "--kubeconfig", str(node_config)]
         play += ["--name", NODE, "--profile", profile]
         stack.enter_context(running_process(play, directory / "node.log", "running"))
         yield made
+
+
+@contextmanager
+def _several(first: FakeCluster, count: int, store: list[str], options: list[str]) -> Iterator[FakeCluster]:
+    """The cluster with more servers on the same store, behind one address."""
+    assert store, "several API servers need PLIMSOLL_TEST_STORE=etcd"
+    _, location, *key = store
+    with ExitStack() as stack:
+        urls = [first.url]
+        for number in range(2, count + 1):
+            state = first.state.with_name(f"state-{number}")
+            words = ["api", "--state-dir", str(state), *options, "join", location, *key, "--listen", "127.0.0.1:0"]
+            log = state.with_name(f"api-{number}.log")
+            urls.append(stack.enter_context(running_process([*plimsoll_command(), *words], log, "https://")))
+        url = stack.enter_context(balanced(urls))
+        kubeconfig = first.state.with_name("all-servers.kubeconfig")
+        kubeconfig.write_text(first.kubeconfig.read_text().replace(first.url, url))
+        kubeconfig.chmod(0o600)
+        yield msgspec.structs.replace(first, url=url, kubeconfig=kubeconfig, servers=tuple(urls))
+
+
+def _knows(server: str, token: str) -> bool:
+    """A server is told of the tokens of another one within seconds. An unknown token is an error for every path."""
+    asked = urllib.request.Request(f"{server}/version", headers={"Authorization": f"Bearer {token}"})
+    try:
+        urllib.request.urlopen(asked, context=ssl._create_unverified_context()).close()
+    except urllib.error.HTTPError as error:
+        if error.code != HTTPStatus.UNAUTHORIZED:
+            raise
+        return False
+    return True
 
 
 def plimsoll_command() -> list[str]:

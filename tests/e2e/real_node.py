@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from plimsoll.cgroups.drivers.detect import this_host
+from tests.e2e.etcd_process import store_options
 from tests.e2e.kubectl import Binary, Kubectl, any_binary
 from tests.e2e.waiting import until
 
@@ -65,6 +66,7 @@ class RealNode:
             self._listen,
             "--profile",
             self.profile,
+            *store_options(self.api_state),
             *self.api_options,
             *options,
         ]

@@ -15,6 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from plimsoll.api.machinery.users import Tokens
 from plimsoll.store.etcd.client import EtcdClient
 from plimsoll.store.etcd.location import location
 from plimsoll.store.etcd.messages import RANGE, RangeRequest, RangeResponse
@@ -139,6 +140,18 @@ def test_both_have_the_same_identities(servers: Servers) -> None:
     tls = ssl.create_default_context(cafile=states[1] / "pki" / "ca.crt")
     with httpx.Client(base_url=servers.processes[1].url, verify=tls, timeout=DEADLINE_S) as eve:
         until(lambda: eve.get(MAPS, headers={"authorization": f"Bearer {bearer}"}).status_code == 200)
+
+
+def test_tokens_that_change_on_both_at_once(servers: Servers) -> None:
+    """What either one creates or revokes in the same moment counts on both."""
+    states = [server.state for server in servers.processes]
+    Tokens(states[0]).create("left", ())
+    until(lambda: all("left" in Tokens(each).names() for each in states))
+    Tokens(states[0]).revoke("left")
+    for number, state in enumerate(states):
+        Tokens(state).create(f"new-{number}", ())
+    until(lambda: all({"new-0", "new-1"} <= set(Tokens(each).names()) for each in states))
+    until(lambda: not any("left" in Tokens(each).names() for each in states))
 
 
 def test_secrets_and_keys_are_encrypted_in_etcd(servers: Servers) -> None:

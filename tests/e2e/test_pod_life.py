@@ -232,3 +232,21 @@ def test_a_private_image_is_pulled_with_the_secrets_of_the_pod(
         running(kube, "allowed")
         assert {"Pulling", "Pulled"} <= set(reasons(kube, "allowed"))
         kube("delete", "secret", "login")
+
+
+# --- variables from a file ---
+
+
+def test_variables_from_a_file(node: RealNode, kube: Kubectl) -> None:
+    """e2e: FileKeyRef. An init container writes the file; a link to a file of the machine is not followed."""
+    volume = {"volumes": [{"name": "own", "emptyDir": {}}]}
+    write = "printf \"# made here\\nTOKEN='a b\\nc'\\n\" > /own/env; ln -s /etc/passwd /own/link"
+    init = shell("i", write, volumeMounts=[{"name": "own", "mountPath": "/own"}])
+    for name in ("env", "link"):
+        source = {"volumeName": "own", "path": name, "key": "TOKEN"}
+        main = shell("c", 'echo "$X"', env=[{"name": "X", "valueFrom": {"fileKeyRef": source}}])
+        create(kube, pod(f"from-{name}", main, initContainers=[init], restartPolicy="Never", **volume))
+    until(lambda: status_of(kube, "from-env").get("phase") == "Succeeded", lambda: str(status_of(kube, "from-env")))
+    assert kube("logs", "from-env").out == "a b\nc\n"
+    waiting = until(lambda: status_of(kube, "from-link", "c").get("state", {}).get("waiting", {}).get("message"))
+    assert waiting == "couldn't parse env file: link: Invalid cross-device link"

@@ -65,6 +65,15 @@ def reader(place: tuple[list[str], Path], tmp_path: Path) -> Iterator[Reader]:
 @pytest.mark.xdist_group("port 6443")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_command_prints_what_is_shown(page: Path, reader: Reader) -> None:
+    """One page after the other on one machine, as a reader follows them: what a page leaves must not disturb the next."""
+    try:
+        follow(page, reader)
+    except AssertionError:
+        print(reader.second.run("kubectl get nodes,pods -o wide; plimsoll reset --yes")[1])  # pods outlive their agent
+        raise
+
+
+def follow(page: Path, reader: Reader) -> None:
     for command in commands(page):
         if command.words.startswith("plimsoll up "):
             assert like(command.output + "…\n", reader.start_up(command.words)), command.words

@@ -79,6 +79,9 @@ def test_the_cgroups_of_another_state_directory(started: Started) -> None:
     assert second.ended() == 2
     said = f"{first.root}/kubepods belongs to the plimsoll node with the state directory {first.state}: "
     assert said in second.output and f"plimsoll reset --state-dir {first.state}" in second.output
+    first.interrupt()
+    assert first.ended() == 0
+    assert "replacing the supervisor" not in (first.state / "node.log").read_text(), "`up` only looks at the node's own"
 
 
 @pytest.mark.parametrize(

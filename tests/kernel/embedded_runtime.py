@@ -20,7 +20,7 @@ from plimsoll.runtime.embedded.runtime import ProcessRuntime
 from plimsoll.runtime.interface import ContainerSpec, CriResources, ObservedContainer, SandboxSpec, Security
 from plimsoll.runtime.supervisor.images import BUNDLED
 
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 SLEEP = ("/bin/sh", "-c", 'trap "exit 0" TERM; sleep 1000 & echo ready; wait')
 FIRST_LINE = re.compile(rb"^(\S+) (stdout|stderr) ([FP]) ", re.MULTILINE)
 PYTHON = os.path.realpath(sys.executable)

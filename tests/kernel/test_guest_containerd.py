@@ -29,7 +29,7 @@ def test_containerd_in_a_guest(
     try:
         required(PROGRAMS)
         argv = pytest_argv("tests/kernel/in_guest/test_containerd.py", "tests/kernel/in_guest/test_agent_containerd.py")
-        done = uml.run(guest, argv, 400.0, {"PLIMSOLL_CRI_HANDLER": handler})
+        done = uml.run(guest, argv, 900.0, {"PLIMSOLL_CRI_HANDLER": handler})
     except GuestMissingError as problem:
         pytest.skip(f"containerd in {guest.name}: {problem}")
     tests = inner_tests(done)

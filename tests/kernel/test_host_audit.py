@@ -24,6 +24,20 @@ def test_a_tree_as_a_kubelet_makes_it(host_v1: Hierarchies, exercised: Callable[
         check_processes_and_strays(machine, runner)
 
 
+def test_a_stray_in_one_hierarchy_alone(host_v1: Hierarchies, exercised: Callable[[str, str], None]) -> None:
+    exercised("kernel", "host, cgroup v1, a cgroup in one hierarchy")
+    with audited_machine() as (machine, _):
+        stray = f"{machine.path('class', 'BestEffort')}/pod11111111-2222-3333-4444-555555555555"
+        directory = Path(host_v1.v1["pids"].mount_point) / stray.lstrip("/")
+        directory.mkdir()
+        try:
+            (finding,) = machine.found("A12")
+        finally:
+            directory.rmdir()
+        assert (finding.path, finding.severity) == (stray, "warning")
+        assert finding.note == "the API has no such pod on this node; of the hierarchies with limits it is only in pids"
+
+
 HOG = "import mmap\nm = mmap.mmap(-1, 64 << 20)\nfor at in range(0, len(m), 4096): m[at] = 1"
 
 

@@ -309,11 +309,25 @@ def test_the_last_line_says_whether_the_tests_passed(
     assert (exit_code == 0) == line.startswith("PASSED")
 
 
-@pytest.mark.parametrize("code", [0, 1])
+@pytest.mark.parametrize(
+    ("code", "types", "line"),
+    [
+        (0, True, "PASSED: 8 passed, 1 after a retry"),
+        (1, True, "FAILED: 1 failed, 7 passed"),
+        (0, False, "FAILED: lint (mypy), 8 passed"),
+    ],
+)
 def test_a_test_that_failed_first_is_retried_alone(
-    dev: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str], code: int
+    dev: ModuleType,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    code: int,
+    types: bool,
+    line: str,
 ) -> None:
-    """The first run fails with one test of a real kernel; the second, of that test alone, ends with `code`."""
+    """The first run fails with one test of a real kernel; the second, of that test alone, ends with `code`.
+    `types`: what mypy says, which runs beside the tests."""
     commands: list[list[str]] = []
 
     def call(command: list[str]) -> int:
@@ -330,21 +344,37 @@ def test_a_test_that_failed_first_is_retried_alone(
         "prepare": print,
         "ensure_system_packages": tuple,
         "failed_checks": lambda **_: [],
+        "passes": lambda name, check: types,
         "write_bytecode": tuple,
     }.items():
         monkeypatch.setattr(dev, name, result)
-    assert dev.test([]) == code
+    assert dev.test([]) == (code or int(not types))
     assert commands[1][-2:] == ["--once-more", "tests/kernel/a.py::b"]
-    last = capsys.readouterr().out.splitlines()[-1]
-    assert last.startswith("FAILED: 1 failed, 7 passed" if code else "PASSED: 8 passed, 1 after a retry")
+    assert capsys.readouterr().out.splitlines()[-1].startswith(line)
+
+
+SHARED = """
+@pytest.fixture(scope="module")
+def server():
+    with open("starts", "a") as file:
+        file.write("one\\n")
+
+@pytest.mark.parametrize("number", range(6))
+def test_with_the_server(server, number): ...
+
+def test_wrong(): assert False
+"""
 
 
 def test_the_counts_of_a_run_are_saved_for_the_last_line(dev: ModuleType, tmp_path: Path) -> None:
+    """And what the tests of a module share is made by one worker."""
     shutil.copy(ROOT / "tests" / "conftest.py", tmp_path)
-    (tmp_path / "test_sample.py").write_text(SAMPLE + "\ndef test_wrong(): assert False\n")
-    finished(sys.executable, "-m", "pytest", "-p", "xdist", "-n2", cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+    (tmp_path / "test_sample.py").write_text(SAMPLE + SHARED)
+    options = ("-p", "xdist", "-n2", "--dist", "loadgroup", "--no-loadscope-reorder")
+    finished(sys.executable, "-m", "pytest", *options, cwd=tmp_path, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
     saved = tmp_path / dev.COUNTS.relative_to(ROOT)
-    assert json.loads(saved.read_text()) == {"failed": 1, "passed": 3, "skipped": 2}
+    assert json.loads(saved.read_text()) == {"failed": 1, "passed": 9, "skipped": 2}
+    assert (tmp_path / "starts").read_text() == "one\n"
 
 
 # --- generated pages

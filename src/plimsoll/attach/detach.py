@@ -29,7 +29,7 @@ async def restored(
     if not any(entry.container_id for entry in entries):
         return await writer.restore(entries), ""
     plugin = SilentPlugin()
-    session = NriSession(socket, "plimsoll-detach", "96", plugin)
+    session = NriSession(socket, "plimsoll-detach", "96", plugin, _NRI_S)
     connecting = asyncio.create_task(session.once())
     ready = asyncio.create_task(session.ready(_NRI_S))
     try:

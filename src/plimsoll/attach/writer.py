@@ -9,6 +9,7 @@ are written by the cgroup driver: systemd properties on systemd nodes, files oth
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 
@@ -76,8 +77,14 @@ class AttachWriter:
                 by_container.setdefault(entry.container_id, {})[entry.file] = value
         if not by_container:
             return
+        updates = [unified_update(each, files) for each, files in by_container.items()]
+        asking = asyncio.create_task(session.update(updates))
         try:
-            failed = await session.update([unified_update(each, files) for each, files in by_container.items()])
+            failed = await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            # The runtime carries it out in any case. Were it later than a restore, it would bring our values back.
+            await asyncio.wait({asking})
+            raise
         except TtrpcError as error:
             log.warning("the runtime did not update containers: %s", error)
             return

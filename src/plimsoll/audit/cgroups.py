@@ -48,7 +48,7 @@ def observed_tree(driver: Driver, cgroup_root: str = "/") -> ObservedTree:
     counters: dict[str, dict[str, int]] = {}
     for root, deepest in [*((path, 0) for path in single), *((path, None) for path in roots)]:
         bottom = None if deepest is None else root.count("/")
-        for path, texts in tree_texts(driver, root, files, bottom):
+        for path, texts in tree_texts(driver, root, files, bottom, everywhere=True):
             if bottom is not None and path != root:
                 break
             counters[path] = _figures(texts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -20,6 +21,13 @@ def listening_process(port: int, proc: Path = Path("/proc")) -> tuple[int, str] 
         except OSError:  # it has ended, or belongs to another user
             continue
     return None
+
+
+def listen_problem(host: str, port: int, error: OSError) -> str:
+    """The error of a server that cannot listen: the address, the reason, and which process has the port."""
+    used_by = listening_process(port) if error.errno == errno.EADDRINUSE else None
+    who = f" by process {used_by[0]} ({used_by[1]})" if used_by is not None else ""
+    return f"cannot listen on {host}:{port}: {error.strerror}{who}; choose another with --listen HOST:PORT"
 
 
 def _sockets(port: int, proc: Path) -> list[str]:

@@ -103,6 +103,11 @@ class NodeMeters:
             "Cumulative number of errors when starting containers",
             ("container_type", "code"),
         )
+        self.ended_containers = Counter(
+            "kubelet_terminated_containers_total",
+            "Cumulative number of container terminations.",
+            ("container_type", "exit_code", "reason"),
+        )
         self.refusals = Counter(
             "kubelet_admission_rejections_total", "Cumulative number pod admission rejections", ("reason",)
         )
@@ -188,7 +193,8 @@ class NodeMeters:
         self.registry.add(
             name, self.running_pods, self.running_containers, self.pod_start_s,
             self.started_pods, self.started_pods_errors, self.started_user_namespaces,
-            self.started_user_namespaces_errors, self.started_containers, self.start_errors, self.refusals,
+            self.started_user_namespaces_errors, self.started_containers, self.start_errors,
+            *((self.ended_containers,) if profile.terminated_containers_metric else ()), self.refusals,
             self.evictions, self.eviction_stats_age_s,
             self.preemptions, self.requested_resizes, self.resize_ms,
             self.pending_resizes, self.infeasible_resizes, self.resizes_in_progress, self.deferred_resizes_accepted,

@@ -25,6 +25,7 @@ from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import container_fields
 
 PAGE_AGE_S = 1.0
+HOST_LOGS = "/var/log"
 DRIFT_PERIODS = 2  # a value that is refused is tried again in each period
 
 
@@ -75,6 +76,7 @@ def node_pages(
         probes=meters.probes_page,
         configuration=lambda: config_document(config, live.setting.profile),
         allocated=pods.allocated if config.gate("KubeletAllocatedPodsEndpoint") else None,
+        logs=HOST_LOGS if config.serves_system_logs else "",
         own={"oom": pressure.oom_page, "pressure": pressure.pressure_page, "owners": owners},
         asked=asked,
     )

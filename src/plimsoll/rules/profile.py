@@ -179,6 +179,13 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "a resize passes through the resource managers once more, and is deferred if one of them refuses")
     smt_error_by_cause: bool = _row(True, {"1.27": False, "1.32": True}, "CM-16",
         "full-pcpus-only: the error names the lack of free CPUs even if none is free")
+    smt_checked_again: bool = _row(False, {"1.27": True, "1.37": False}, "CM-16",
+        "full-pcpus-only: after a restart a running pod is checked again, as if it had no CPUs yet")
+    cpus_by_average: bool = _row(False, {"1.27": True}, "CM-2",
+        "CPU manager: a core or socket with as many available CPUs as an average one has is taken as a whole, also the "
+        "CPUs that another container owns or that are reserved")
+    empty_pool_refused: bool = _row(False, {"1.27": True}, "CM-28",
+        "strict-cpu-reservation: a node whose pods own every other CPU does not start again")
     cpu_shortage_counted: bool = _row(True, {"1.27": False, "1.29": True}, "CM-14",
         "CPU manager: the error of too few CPUs says how many are requested and available")
     uncore_odd_counts: bool = _row(True, {"1.27": False, "1.34": True}, "CM-12",
@@ -187,6 +194,11 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "distribute-cpus-across-numa: with align-by-socket, NUMA nodes of one socket win; a node gives what it has")
     memory_groups_checked: bool = _row(True, {"1.27": False, "1.32": True}, "MM-11",
         "memory manager: a hint over several NUMA nodes that breaks a group is refused")
+    memory_wraps_around: bool = _row(False, {"1.27": True}, "MM-4",
+        "memory manager: where huge pages and reserved memory exceed a NUMA node, it offers almost 16Ei")
+    refused_pods_assigned: bool = _row(False, {"1.27": True}, "AD-2",
+        "what a refused pod got before the refusal is assigned and released again, which can change memory groups and "
+        "CPUs with two owners")
     device_hints_of_used_nodes: bool = _row(True, {"1.27": False, "1.36": True}, "DM-7",
         "device manager: only NUMA nodes with devices of the resource are part of hints")
     static_cpu_resize: StaticCpuResize = _row("follows", {"1.27": "quota only", "1.32": "infeasible"}, "02 §10",
@@ -195,6 +207,8 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         "the pod's limit is lowered before its shares")
     memory_qos_metrics: bool = _row(False, {"1.27": False, "1.36": True}, "02 §6.1",
         "metrics: the sums of memory.min and memory.low of the node, while MemoryQoS is on")
+    terminated_containers_metric: bool = _row(False, {"1.27": False, "1.36": True}, "04 §7",
+        "metrics: the ends of containers by type, exit code and reason")
     resize_metrics_by_priority: bool = _row(False, {"1.27": False, "1.37": True}, "03 §8",
         "metrics: pending resizes by priority, how long they are deferred, admissions by how resources are specified")
     sandbox_updated_first: bool = _row(False, {"1.27": False, "1.36": True}, "03 §10",

@@ -38,6 +38,11 @@ class RuntimeCallError(StructuredError):
     reason: str
     template = "{call}: {reason}"
 
+    @property
+    def description(self) -> str:
+        """The reason alone, without the code that a remote runtime answers: for events and statuses of containers."""
+        return self.reason
+
 
 class ImageError(StructuredError):
     """The image cannot be used: `reason` as the kubelet names it, `message` with the next step."""

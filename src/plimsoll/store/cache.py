@@ -6,6 +6,7 @@ Everything is called on one event loop. Reads are plain functions and see only w
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Protocol
 
 from plimsoll.store.errors import ExpiredError
 from plimsoll.store.feed import Feeds, ValuesOf, Watch
@@ -15,6 +16,13 @@ from plimsoll.store.records import Change, History, Record
 Records = list[Record]
 _Keys = list[str]  # `list` is a method below
 Gaps = tuple[tuple[int, int], ...]
+
+
+class Counted(Protocol):
+    @property
+    def end(self) -> int:
+        """Grows with every change."""
+        ...
 
 
 class WatchCache:
@@ -78,9 +86,9 @@ class WatchCache:
         undo = self._undo(prefix, version) if version is not None else {}
         return len(self._keys_at(prefix, start_after, undo)) if undo else self._index.count(prefix, start_after)
 
-    def changes_so_far(self, prefix: str) -> int:
-        """Grows with every change of the resource that a prefix is of: what was computed at this number is valid."""
-        return self._feeds.of(prefix).end
+    def changes_of(self, prefix: str) -> Counted:
+        """Of the resource that a prefix is of: what was computed at the same number of changes is valid."""
+        return self._feeds.of(prefix)
 
     def divide(self, prefix: str, values_of: ValuesOf, value_of: Callable[[bytes], str] | None = None) -> None:
         """From now on watches of this resource may name a value: changes without it do not wake them.

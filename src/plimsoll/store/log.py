@@ -26,7 +26,7 @@ class Log(Protocol):
 
     @property
     def fault(self) -> str:
-        """Why writes fail, or what was lost before the start; empty while all is well."""
+        """Why writes fail or will, or what was lost before the start; empty while all is well."""
         ...
 
     def observe_commits(self, observer: Callable[[int, float], None]) -> None:

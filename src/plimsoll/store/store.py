@@ -112,7 +112,7 @@ class Store(WatchCache):
 
     @property
     def fault(self) -> str:
-        """Why writes fail, or what was lost before the start (for /readyz); empty while all is well."""
+        """Why writes fail or will, or what was lost before the start (for /readyz); empty while all is well."""
         return self._log.fault
 
     @property

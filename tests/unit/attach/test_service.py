@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from plimsoll.attach.detach import restored
 from plimsoll.attach.journal import JournalError
 from plimsoll.attach.service import Scope
 from plimsoll.rules.attach.policy import AttachPolicy, Switches
@@ -97,6 +98,46 @@ async def test_detach_restores_and_leaves_what_others_have_changed(tmp_path: Pat
     assert not node.journal.entries
     assert node.files("/kubepods") == BEFORE | {"memory.low": "4096"}
     assert node.files(node.container_path("a")) == BEFORE
+
+
+async def test_detach_waits_for_a_busy_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be about to carry out an update of an attach that was killed, which must not come after the restore."""
+    monkeypatch.setattr("plimsoll.runtime.nri.plugin.CALL_S", 0.01)
+    node = AttachNode(tmp_path / "s")
+    await node.created(*await node.pod("a"))
+    await node.service.round()
+    async with fake_runtime(tmp_path / "nri.sock") as runtime:
+        runtime.free.clear()
+        detaching = asyncio.create_task(restored(node.journal, node.kernel, 4096, runtime.path, dry_run=False))
+        await runtime.asked.wait()
+        assert not (await asyncio.wait({detaching}, timeout=0.2))[0]
+        runtime.free.set()
+        done, note = await detaching
+        assert note == "" and {each.outcome for each in done} == {"restored"}
+        assert [each.container_id for each in runtime.updates] == ["a"]
+
+
+async def test_an_end_waits_for_the_update_that_the_runtime_was_asked_for(tmp_path: Path) -> None:
+    node = AttachNode(tmp_path / "s")
+    async with fake_runtime(tmp_path / "nri.sock") as runtime:
+        session = NriSession(runtime.path, "plimsoll", "90", node.service.plugin)
+        node.writer.session = session
+        connecting = asyncio.create_task(session.once())
+        await session.ready(30.0)
+        await node.created(*await node.pod("a"))
+        await node.kernel.write(node.container_path("a"), "memory.high", "max")
+        runtime.asked.clear()
+        runtime.free.clear()
+        round_ = asyncio.create_task(node.service.round())
+        await runtime.asked.wait()
+        round_.cancel()
+        assert not (await asyncio.wait({round_}, timeout=0.1))[0]
+        runtime.free.set()
+        with pytest.raises(asyncio.CancelledError):
+            await round_
+        assert [each.container_id for each in runtime.updates] == ["a"]
+        connecting.cancel()
+        await asyncio.gather(connecting, return_exceptions=True)
 
 
 async def test_overwritten_values_are_written_again_until_it_is_a_fight(tmp_path: Path) -> None:

@@ -64,6 +64,22 @@ def test_explain_imports_only_the_rules_that_it_needs() -> None:
     assert len(ours) <= 95, sorted(ours)
 
 
+@pytest.mark.parametrize(
+    "code", ["import plimsoll.cli.server.up_cluster", "from plimsoll.api.auth.ca import node_kubeconfig"]
+)
+def test_up_does_not_import_the_server_that_it_starts(code: str) -> None:
+    """It is another process, and its imports take longer than all others of `up`."""
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"{code}; import sys; print(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    modules = done.stdout.split()
+    assert "plimsoll.api.server.server" not in modules and "uvicorn" not in modules
+    assert [name for name in modules if name.startswith(("plimsoll.scheduler", "plimsoll.web"))] == []
+
+
 def test_msgspec_finds_the_modules_that_were_left_out() -> None:
     """They are imported when something of them is used, and `import` finds the real ones."""
     code = (

@@ -26,7 +26,7 @@ from tests.unit.node.resources.test_pod_cgroups import SETTING
 Document = dict[str, Any]
 POD = next(kind for kind in KINDS if kind.name == "Pod")
 NODE = "n1"
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 def pod(*containers: Document, **spec: Any) -> Document:

@@ -226,6 +226,10 @@ def kubeconfig(server: str, ca_certificate: bytes, user: str, credential: Issued
     return msgspec.yaml.encode(document)
 
 
+def node_kubeconfig(authority: Authority, url: str, name: str) -> bytes:
+    return kubeconfig(url, authority.ca_file.read_bytes(), f"{NODE_PREFIX}{name}", authority.issue_node(name))
+
+
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
 

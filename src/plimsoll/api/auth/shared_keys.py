@@ -2,7 +2,7 @@
 
 They are one value in etcd, `meta/shared-keys`, encrypted with a key that the operator gives every server in a file; the
 form is that of an encrypted backup (`sealed_archive`). The first server creates it, the others get their files from it.
-`tokens.json` may change later on any server: the change is passed on within seconds.
+`tokens.json` may change later on any server, also on several at once: changes are passed on within seconds.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from plimsoll.api.auth.account_tokens import AccountTokens
 from plimsoll.api.auth.encryption import SecretSealing
 from plimsoll.api.auth.sealed_archive import ArchiveError, read_passphrase, seal, unseal
+from plimsoll.api.machinery.users import merged_tokens
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.files.state_dir import private_directory, write_private
 from plimsoll.store.errors import StoreError
@@ -46,7 +47,7 @@ class SharedKeys:
         self._client = EtcdClient(location)
         self._meta = Meta(self._client, Layout(location.prefix))
         self._revision = 0
-        self._tokens = b""
+        self._tokens = b""  # as they are in etcd
 
     async def prepare(self, create: Callable[[], None], *, joins: bool) -> None:
         """Before the server starts: take over the keys of the cluster, or create them for it (`create` makes a CA)."""
@@ -56,6 +57,7 @@ class SharedKeys:
         while True:
             found = await self._meta.get(NAME)
             if found is not None:
+                self._tokens = self._read_tokens()  # of an earlier run: what was revoked meanwhile must not come back
                 await self._take(found.value, may_replace=is_new)
                 self._revision = found.mod_revision
                 return
@@ -99,8 +101,10 @@ class SharedKeys:
         elif found.mod_revision != self._revision:
             await self._take(found.value, may_replace=False)
             self._revision = found.mod_revision
-        elif self._read_tokens() != self._tokens and not await self._put(self._revision):
-            log.info("tokens were changed on two servers at once; the change made on this server was discarded")
+        elif self._read_tokens() != self._tokens:
+            # Nothing is written if another server was first: the next comparison takes over its change, the one after
+            # that writes both.
+            await self._put(self._revision)
 
     async def _put(self, revision: int) -> bool:
         tokens = self._read_tokens()
@@ -117,10 +121,10 @@ class SharedKeys:
         return target.getvalue()
 
     async def _take(self, value: bytes, *, may_replace: bool) -> None:
-        await asyncio.to_thread(self._unsealed, value, may_replace)
-        self._tokens = self._read_tokens()
+        self._tokens = await asyncio.to_thread(self._unsealed, value, may_replace)
 
-    def _unsealed(self, value: bytes, may_replace: bool) -> None:
+    def _unsealed(self, value: bytes, may_replace: bool) -> bytes:
+        """Write the files; returns the tokens that are in etcd. Those that were created or revoked here stay so."""
         with tempfile.TemporaryDirectory(dir=self._state, prefix=".shared-") as place:
             directory = Path(place)
             archive = directory / "archive"
@@ -141,9 +145,12 @@ class SharedKeys:
                     "--state-dir, or another prefix"
                 )
             private_directory(self._state / "pki")
-            for name in (*FILES, TOKENS):
-                if name in names:
-                    write_private(self._state / name, (directory / name).read_bytes())
+            for name in FILES:
+                write_private(self._state / name, (directory / name).read_bytes())
+            shared = (directory / TOKENS).read_bytes() if TOKENS in names else b""
+            if tokens := merged_tokens(self._tokens, self._read_tokens(), shared):
+                write_private(self._state / TOKENS, tokens)
+            return shared
 
     def _read_tokens(self) -> bytes:
         try:

@@ -18,6 +18,7 @@ from plimsoll.rules.controllers.owner_references import controller_of
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import LabelSelector
 from plimsoll.rules.scheduling.selectors import matches_selector
+from plimsoll.store.records import Record
 
 
 class _Reference(msgspec.Struct):
@@ -45,12 +46,12 @@ _OBJECT = msgspec.json.Decoder(_Object)
 _OWNERS = b'"ownerReferences":'
 
 
-@lru_cache(256)
+@lru_cache(256)  # this and the next: several controllers ask about the same body, one after the other
 def _metadata(body: bytes) -> _Metadata:
-    """Several controllers ask this about the same body, one after the other."""
     return _OBJECT.decode(body).metadata
 
 
+@lru_cache(256)
 def _controller(body: bytes) -> _Reference | None:
     return _metadata(body).controller if _OWNERS in body else None
 
@@ -83,6 +84,7 @@ class Dependents:
         self._selectors: dict[str, dict[str, tuple[str, LabelSelector]]] = {}  # namespace → owner's key → uid, selector
         self._unclaimed: dict[str, set[str]] = {}  # owner's key → orphans that match
         self._unsearched: set[str] = set()  # owners whose selector was not compared with all orphans yet
+        self._noted: Record | None = None  # the last one
 
     def owner_changed(self, key: str, _: bytes) -> Iterable[str]:
         """An owner concerns itself; its selector is kept for orphans that come later."""
@@ -122,8 +124,11 @@ class Dependents:
         return matching
 
     def note(self, key: str) -> None:
-        """Take the object's present state into the indexes."""
+        """Take the object's present state into the indexes; a change asks for it twice, for its bodies."""
         record = self._context.store.get(key)
+        if record is not None and record is self._noted:
+            return
+        self._noted = record
         owner = None if record is None else _controller(record.body)
         self._orphans.note(key, is_orphan=record is not None and owner is None)
         if owner is not None and owner.kind == self._kind:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import time
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -18,6 +19,7 @@ from plimsoll.codec.openapi import v2 as openapi_v2
 from plimsoll.codec.openapi.custom import custom_documents
 from plimsoll.codec.openapi.v2_json import openapi_v2_json
 from plimsoll.codec.openapi.v3 import document_hash, openapi_document, openapi_index
+from plimsoll.metrics.health import HealthMeters
 from plimsoll.rules.profile import Profile
 from plimsoll.version import git_version
 
@@ -76,6 +78,7 @@ class StaticPages:
         self._custom: dict[str, bytes] = {}  # OpenAPI documents of custom kinds
         self._discovery = discovery(self.address)
         self.added: dict[str, Callable[[], StaticPage]] = {}
+        self.health = HealthMeters(time.time())
 
     def set_address(self, address: str) -> None:
         """The server's address, known when its socket is bound."""
@@ -115,6 +118,7 @@ class StaticPages:
         if path in HEALTH_PATHS:
             left_out = query.get("exclude", [])
             checks = {name: fault for name, fault in faults().items() if name not in left_out}
+            self.health.observe(path.lstrip("/"), checks)
             code, body = health(path, checks, verbose="verbose" in query)
             return StaticPage(code, body, TEXT)
         if path.startswith(HEALTH_PATHS):

@@ -51,7 +51,7 @@ from plimsoll.api.machinery.metadata import (
 from plimsoll.api.machinery.request_info import WriteOptions, write_options
 from plimsoll.api.machinery.service_addresses import UnclaimedError, names_of
 from plimsoll.api.machinery.status import StatusError, conflict, internal, invalid_object, not_found
-from plimsoll.api.strategies.base import Strategy, WriteContext
+from plimsoll.api.strategies.base import Strategy, WriteContext, with_old
 from plimsoll.api.strategies.certificates import CertificateRequestStrategy
 from plimsoll.api.strategies.cluster import NamespaceStrategy
 from plimsoll.api.strategies.pods import PodStrategy
@@ -219,7 +219,11 @@ def _proposed(
     sent_metadata = sent.get("metadata") or {}
     _check_version(resource, info.name, sent_metadata.get("resourceVersion"), old["metadata"]["resourceVersion"])
     errors = update_errors(old["metadata"], sent_metadata)
-    new = defaulted(cluster, resource, sent, info.name, old)
+    if info.subresource == "status":  # a spec that is sent along is not written
+        rest = {name: value for name, value in sent.items() if name != "spec"}
+        new = with_old(defaulted(cluster, resource, rest, info.name), sent, "spec")
+    else:
+        new = defaulted(cluster, resource, sent, info.name, old)
     new = {**new, "metadata": updated_metadata(old["metadata"], sent_metadata)}
     check_update(call, old, new)
     new = _prepared(rules, info.subresource, live, new, context)

@@ -7,7 +7,6 @@ events have the same keys.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Mapping
 from functools import lru_cache
@@ -28,11 +27,15 @@ from plimsoll.rules.model.gates import resolved_gates
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import Profile
 from plimsoll.rules.timestamps import Clock, rfc3339
+from plimsoll.store.cache import Counted
 from plimsoll.store.records import Record
 from plimsoll.store.store import Store
 
-_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LETTERS = b"bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 5
+# Of a random byte. The last few have none, so that all letters are equally likely.
+_LETTER_OF = bytes(_SUFFIX_LETTERS[byte % len(_SUFFIX_LETTERS)] for byte in range(256))
+_NO_LETTER = bytes(range(256 - 256 % len(_SUFFIX_LETTERS), 256))
 _POLICIES = 1024  # decoded policies in the cache
 _UID_BYTES = 16
 _RESOURCES = 512  # in caches: those of definitions come and go
@@ -86,7 +89,7 @@ class Cluster:
         self.catalog = Catalog()
         self._policies: dict[str, tuple[Record, JsonObject]] = {}  # by key
         self._policy_lists: dict[tuple[str, str], tuple[int, list[JsonObject]]] = {}  # by storage and namespace
-        self._policy_prefixes: dict[tuple[str, str], str] = {}
+        self._policy_places: dict[tuple[str, str], tuple[str, Counted]] = {}
         self.limits = limits
         self.root_ca = root_ca
         self.roles = RoleIndex(store)
@@ -103,29 +106,38 @@ class Cluster:
         return rfc3339(self.clock())
 
     def new_uid(self) -> str:
-        """A random UUID (RFC 4122, version 4). The kernel is asked for the random numbers of many at once."""
-        if len(self._random) < _UID_BYTES:
-            self._random = os.urandom(_UID_BYTES * 64)
-        taken, self._random = self._random[:_UID_BYTES], self._random[_UID_BYTES:]
+        """A random UUID (RFC 4122, version 4)."""
+        taken = self._random_bytes(_UID_BYTES)
         text = taken.hex()
         variant = "89ab"[taken[8] >> 6]
         return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}"
 
     def generated_name(self, prefix: str) -> str:
         """`prefix` and five letters; a long prefix is cut so that the result is a valid name."""
-        suffix = "".join(secrets.choice(_SUFFIX_LETTERS) for _ in range(_SUFFIX_LENGTH))
-        return prefix[: 63 - _SUFFIX_LENGTH] + suffix
+        letters = ""
+        while len(letters) < _SUFFIX_LENGTH:
+            letters += self._random_bytes(_SUFFIX_LENGTH).translate(_LETTER_OF, _NO_LETTER).decode()
+        return prefix[: 63 - _SUFFIX_LENGTH] + letters[:_SUFFIX_LENGTH]
+
+    def _random_bytes(self, count: int) -> bytes:
+        """The kernel is asked for those of many objects at once."""
+        if len(self._random) < count:
+            self._random = os.urandom(_UID_BYTES * 64)
+        taken, self._random = self._random[:count], self._random[count:]
+        return taken
 
     def policies(self, storage: str, namespace: str = "") -> list[JsonObject]:
         """Committed objects like `documents`, cached, of kinds that are few and read with every write. Do not change
         them: the next caller gets the same."""
         place = (storage, namespace)
-        where = self._policy_prefixes.get(place)
-        if where is None:
-            if len(self._policy_prefixes) >= _POLICIES:
-                self._policy_prefixes.clear()
-            where = self._policy_prefixes[place] = prefix(stored_resource(storage), namespace)
-        changes = self.store.changes_so_far(where)
+        found_at = self._policy_places.get(place)
+        if found_at is None:
+            if len(self._policy_places) >= _POLICIES:
+                self._policy_places.clear()
+            where = prefix(stored_resource(storage), namespace)
+            found_at = self._policy_places[place] = where, self.store.changes_of(where)
+        where, counted = found_at
+        changes = counted.end
         cached = self._policy_lists.get(place)
         if cached is None or cached[0] != changes:
             if len(self._policy_lists) >= _POLICIES:

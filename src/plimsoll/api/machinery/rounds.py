@@ -15,7 +15,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-PIECE_S = 0.002
+PIECE_S = 0.001
 # While the worker runs Python code, the event loop gets the interpreter lock back within this time, several times for
 # each request. Python's own 5 ms would make a request of 1 ms take 40.
 _SWITCH_S = 0.0002

@@ -126,6 +126,16 @@ class Tokens:
             self._stamp = stamp
 
 
+def merged_tokens(before: bytes, mine: bytes, theirs: bytes) -> bytes:
+    """The file of tokens after it was changed at two places: what was created or revoked at either one."""
+    if mine == before:
+        return theirs
+    old, own, other = (msgspec.json.decode(each or b"[]", type=list[_StoredToken]) for each in (before, mine, theirs))
+    kept = [token for token in other if token in own or token not in old]
+    created = [token for token in own if token not in old and token not in other]
+    return msgspec.json.format(msgspec.json.encode([*kept, *created]))
+
+
 class TokenUsers(Protocol):
     def user(self, token: str) -> User:
         """Raises InvalidCredentialsError."""

@@ -24,6 +24,7 @@ from plimsoll.api.machinery.exchange import CLAIM, HIJACK, SURPLUS, WIRE, Stream
 from plimsoll.api.machinery.users import certificate_user
 from plimsoll.api.server.fairness import is_exempt
 from plimsoll.api.server.inbox import Inbox
+from plimsoll.net.lanes import slowing_down
 from plimsoll.net.tls import use_small_buffers
 
 KEEP_ALIVE_S = 120
@@ -118,6 +119,8 @@ class HttpConnection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._descriptor = transport.get_extra_info("socket").fileno()
+        self._slow_down = slowing_down(self.loop)
         if self.limit:
             surplus = len(self.connections) - self.limit
             self._is_surplus = surplus > 0
@@ -134,10 +137,11 @@ class HttpConnection(HttpToolsProtocol):
         self._await_head()
 
     def data_received(self, data: bytes) -> None:
-        """Of a client that is exempt by its certificate at once, of others in their round (`Inbox`)."""
+        """Of a client that is exempt by its certificate at once, of others in their round (`Inbox`, `Lanes`)."""
         if self._is_exempt:
             self.parse(data)
         else:
+            self._slow_down(self._descriptor)
             self.inbox.receive(self, data)
 
     def pause(self) -> None:

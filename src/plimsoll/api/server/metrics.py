@@ -1,7 +1,7 @@
 """/metrics of the API server: requests, durations, watchers, the store; named as in kube-apiserver.
 
-/metrics/objects has the objects, named as in kube-state-metrics, and /metrics/targets the nodes as targets for
-Prometheus' HTTP service discovery (`object_metrics`).
+/metrics/slis has the results of health checks, /metrics/objects the objects, named as in kube-state-metrics, and
+/metrics/targets the nodes as targets for Prometheus' HTTP service discovery (`object_metrics`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from plimsoll.api.server.app import App
 from plimsoll.api.server.object_metrics import PATH as OBJECTS
 from plimsoll.api.server.object_metrics import TARGETS, objects_page, targets_page
 from plimsoll.metrics.exposition import CONTENT_TYPE, Computed, Histogram, Registry, Sample
+from plimsoll.metrics.health import PATH as HEALTH
 from plimsoll.store.store import Store
 
 PATH = "/metrics"
@@ -28,12 +29,13 @@ async def metrics_service(app: App) -> AsyncIterator[None]:
     registered = registry(app.meter, app.cluster.store)
     store = app.cluster.store
     app.pages.added[PATH] = lambda: StaticPage(200, registered.text().encode(), CONTENT_TYPE)
+    app.pages.added[HEALTH] = lambda: StaticPage(200, app.pages.health.registry.text().encode(), CONTENT_TYPE)
     app.pages.added[OBJECTS] = lambda: StaticPage(200, objects_page(store).encode(), CONTENT_TYPE)
     app.pages.added[TARGETS] = lambda: StaticPage(200, targets_page(store, app.pages.address))
     try:
         yield
     finally:
-        for path in (PATH, OBJECTS, TARGETS):
+        for path in (PATH, HEALTH, OBJECTS, TARGETS):
             del app.pages.added[path]
 
 
@@ -67,6 +69,12 @@ def registry(meter: RequestMetrics, store: Store) -> Registry:
             "plimsoll_store_failed_commits_total",
             "Transactions that failed.",
             lambda: store.meter.failed_commits,
+        ),
+        _single(
+            "counter",
+            "plimsoll_store_failed_checkpoints_total",
+            "Attempts to move SQLite's write-ahead log into the database that failed.",
+            lambda: store.meter.failed_checkpoints,
         ),
         _commits(store),
     )

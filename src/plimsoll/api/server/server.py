@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import logging
 import socket
 import ssl
@@ -23,7 +22,7 @@ from plimsoll.api.server.callers import Callers
 from plimsoll.api.server.connection import KEEP_ALIVE_S, limited
 from plimsoll.api.server.silent import SilentConnections
 from plimsoll.errors import PlimsollError
-from plimsoll.linux.listeners import listening_process
+from plimsoll.linux.listeners import listen_problem
 
 SHUTDOWN_S = 5
 SILENT = 1024  # connections that have sent nothing, and as many that wait for their handshake
@@ -68,7 +67,8 @@ class _Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.listening = asyncio.Event()
-        self._accepting: asyncio.Task[None] | None = None
+        self._accepting = contextlib.ExitStack()  # ends it
+        self._again: asyncio.TimerHandle | None = None  # when it has paused
         self._speaking = Callers()
         self._next: asyncio.Handle | None = None  # the next handshake
         self._crowd: asyncio.TimerHandle | None = None  # the next one of a crowd
@@ -81,13 +81,17 @@ class _Server(uvicorn.Server):
         (bound,) = sockets
         bound.setblocking(False)
         bound.listen(_BACKLOG)
-        self._accepting = asyncio.create_task(self._accept(bound))
-        self._accepting.add_done_callback(self._accepted_last)
+        silent = self._accepting.enter_context(
+            contextlib.closing(SilentConnections(self._has_spoken, SILENT, HANDSHAKE_S))
+        )
+        self._accept_from(bound, silent)
+        self._accepting.callback(asyncio.get_running_loop().remove_reader, bound)
         self.listening.set()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._accepting is not None:
-            self._accepting.cancel()
+        self._accepting.close()
+        if self._again is not None:
+            self._again.cancel()
         while self._handshakes:
             self._drop_oldest_handshake()
         for connection in self._speaking:
@@ -95,30 +99,30 @@ class _Server(uvicorn.Server):
         self._speaking = Callers()
         await super().shutdown(sockets)
 
-    def _accepted_last(self, accepting: asyncio.Task[None]) -> None:
-        """A server that no one can connect to any more must not look alive."""
-        if not accepting.cancelled() and accepting.exception() is not None:
-            log.critical("connections are not accepted any more", exc_info=accepting.exception())
-            self.should_exit = True
+    def _accept_from(self, bound: socket.socket, silent: SilentConnections) -> None:
+        asyncio.get_running_loop().add_reader(bound, self._accept, bound, silent)
 
-    async def _accept(self, bound: socket.socket) -> None:
-        loop = asyncio.get_running_loop()
-        with contextlib.closing(SilentConnections(self._has_spoken, SILENT, HANDSHAKE_S)) as silent:
-            while True:
-                try:
-                    for _ in range(_ACCEPTED):
-                        connection, address = await loop.sock_accept(bound)
-                        silent.add(address[0], connection)
-                except OSError as error:  # out of descriptors, or the client is gone already
-                    log.warning("cannot accept a connection: %s", error)
-                    await asyncio.sleep(_ACCEPT_PAUSE_S)
-                await asyncio.sleep(0)  # `sock_accept` does not wait where a connection is there
+    def _accept(self, bound: socket.socket, silent: SilentConnections) -> None:
+        for _ in range(_ACCEPTED):
+            try:
+                connection, address = bound.accept()
+            except (BlockingIOError, ConnectionAbortedError):  # there is none, or its client is gone already
+                return
+            except OSError as error:  # out of descriptors
+                log.warning("cannot accept a connection: %s", error)
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(bound)
+                self._again = loop.call_later(_ACCEPT_PAUSE_S, self._accept_from, bound, silent)
+                return
+            connection.setblocking(False)
+            silent.add(address[0], connection)
 
     def _has_spoken(self, address: str, connection: socket.socket) -> None:
         self._speaking.add(address, connection)
         if len(self._speaking) > SILENT:
             self._speaking.take_surplus().close()
-        self._schedule()
+        if self._next is None:  # no handshake has begun in this round
+            self._begin_next()
 
     def _schedule(self) -> None:
         """Begin a handshake in the next round of the event loop."""
@@ -225,12 +229,6 @@ def _bound_socket(listener: Listener) -> socket.socket:
         bound.close()
         raise ServerStartError(listen_problem(listener.host, listener.port, error)) from error
     return bound
-
-
-def listen_problem(host: str, port: int, error: OSError) -> str:
-    used_by = listening_process(port) if error.errno == errno.EADDRINUSE else None
-    who = f" by process {used_by[0]} ({used_by[1]})" if used_by is not None else ""
-    return f"cannot listen on {host}:{port}: {error.strerror}{who}; choose another with --listen HOST:PORT"
 
 
 def _address(host: str, port: int) -> str:

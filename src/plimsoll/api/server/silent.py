@@ -29,6 +29,14 @@ class SilentConnections:
         self._sweep: asyncio.TimerHandle | None = None
 
     def add(self, address: str, connection: socket.socket) -> None:
+        """One that was accepted, without blocking; most have sent something by then."""
+        sent = _sent(connection)
+        if sent is not None:
+            if sent:
+                self._spoken(address, connection)
+            else:
+                connection.close()
+            return
         descriptor = connection.fileno()
         self._waiting[descriptor] = connection, address, self._loop.time() + self._wait_s
         self._poll.register(descriptor, select.EPOLLIN)
@@ -48,7 +56,7 @@ class SilentConnections:
     def _take_some(self) -> None:
         for descriptor, _ in self._poll.poll(0, _AT_ONCE):
             connection, address, _ = self._waiting[descriptor]
-            if _has_sent(connection):
+            if _sent(connection):
                 self._poll.unregister(descriptor)
                 del self._waiting[descriptor]
                 self._spoken(address, connection)
@@ -71,9 +79,11 @@ class SilentConnections:
         self._waiting.pop(descriptor)[0].close()
 
 
-def _has_sent(connection: socket.socket) -> bool:
-    """False: the client has left without a word."""
+def _sent(connection: socket.socket) -> bool | None:
+    """False: the client has left without a word; None: it has not sent anything yet."""
     try:
         return bool(connection.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return None
     except OSError:  # reset
         return False

@@ -154,16 +154,20 @@ def _level(path: str) -> int:
 
 
 def tree_texts(
-    driver: CgroupDriver, root: str, files: Sequence[str], deepest: int | None = None
+    driver: CgroupDriver, root: str, files: Sequence[str], deepest: int | None = None, *, everywhere: bool = False
 ) -> Iterator[tuple[str, Texts]]:
-    """The files of a cgroup and of all its descendants, parents first; those below `deepest` without files."""
+    """The files of a cgroup and of all its descendants, parents first; those below `deepest` without files.
+
+    `everywhere`: cgroups that only some hierarchies of v1 have are found as well."""
     if not isinstance(driver, CgroupsV1 | CgroupsV2):
         for path in (root, *walk(driver, root)):
             if (cgroup := driver.read(path, files)) is not None:
                 yield path, {file: text.encode() for file, text in cgroup.files.items()}
         return
     main, by_mount = _mounts(driver, root, files)
-    for path in _walk(main, root):
+    walked = [main, *(driver.hierarchies.values() if everywhere and isinstance(driver, CgroupsV1) else ())]
+    paths = _walk(main, root) if len(walked) == 1 else sorted({path for each in walked for path in _walk(each, root)})
+    for path in paths:
         if deepest is not None and _level(path) > deepest:
             yield path, {}
             continue

@@ -17,7 +17,8 @@ from plimsoll.node.resources.cpu_manager import cpu_plan
 from plimsoll.node.resources.memory_manager import static_machine
 from plimsoll.node.resources.resource_managers import REFUSALS, topology_setting
 from plimsoll.rules.cpumanager.assignment import CpuAllocation, CpuPlan
-from plimsoll.rules.cpumanager.topology import Cpus
+from plimsoll.rules.cpumanager.pools import CpuPools, conflicts
+from plimsoll.rules.cpumanager.topology import NO_CPUS
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.devices.allocation import DeviceAllocation, Ids, Pool
 from plimsoll.rules.memorymanager.allocation import MemoryAllocation
@@ -40,13 +41,14 @@ class ContainerPlacement(msgspec.Struct, frozen=True):
 
 
 class Placement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one pod gets; `reason`, `message` and `why` for one that is refused."""
+    """What one pod gets; `reason`, `message` and `why` for one that is refused; `notes`: CPUs with two owners."""
 
     pod: str
     containers: tuple[ContainerPlacement, ...] = ()
     reason: str = ""
     message: str = ""
     why: str = ""
+    notes: tuple[str, ...] = ()
 
 
 class Placements(msgspec.Struct, frozen=True):
@@ -85,12 +87,14 @@ class Placer:
         is_static = setting.config.memory_manager_policy == "Static"
         self._memory: Machine | None = static_machine(setting, numa) if is_static else None
         self._pools = {name: Pool(devices) for name, devices in machine.devices.items()}
-        self.cpus: dict[str, dict[str, Cpus]] = {}
+        self.pools = CpuPools({}, NO_CPUS) if self.plan is None else self.plan.pools({})
         self._blocks: dict[str, dict[str, Blocks]] = {}
         self._devices: dict[str, dict[str, dict[str, Ids]]] = {}
+        self._titles: dict[str, str] = {}
 
     def place(self, pod: Pod, title: str) -> Placement:
         uid, policy = pod.metadata.uid, self._setting.policy
+        self._titles[uid] = title
         providers: list[HintProvider] = []
         narrow = self._setting.profile.device_hints_of_used_nodes
         devices = DeviceAllocation(pod, self._pools, self._devices, self.topology.layout.nodes, narrow=narrow)
@@ -98,7 +102,7 @@ class Placer:
         cpus = memory = None
         try:
             if self.plan is not None:
-                cpus = CpuAllocation(pod, self.cpus, self.plan, policy)
+                cpus = CpuAllocation(pod, self.pools, self.plan, policy)
                 providers.append(cpus)
             if self._memory is not None:
                 checks = self._setting.profile.memory_groups_checked
@@ -107,10 +111,13 @@ class Placer:
             hints = allocate(pod, providers, self.topology)
         except REFUSALS as error:
             why = error.why if isinstance(error, TopologyAffinityError) else ""
+            if self._setting.profile.refused_pods_assigned:
+                self.pools = self.pools if cpus is None else cpus.pools.released([uid])
+                self._memory = self._memory if memory is None else memory.undone()
             return Placement(title, reason=error.reason, message=str(error), why=why)
         self._devices[uid] = devices.result
         if cpus is not None:
-            self.cpus[uid] = cpus.result
+            self.pools = cpus.pools
         if memory is not None:
             self._memory, self._blocks[uid] = memory.machine, memory.result
         return Placement(
@@ -125,7 +132,15 @@ class Placer:
                 )
                 for each in (*pod.spec.init_containers, *pod.spec.containers)
             ),
+            notes=self._conflicts(pod),
         )
+
+    def _conflicts(self, pod: Pod) -> tuple[str, ...]:
+        profile = self._setting.profile
+        if self.plan is None or not profile.cpus_by_average:
+            return ()
+        found = conflicts(self.pools.owned, pod, self.plan.reserved)
+        return tuple(each.text(profile.release, self._titles) for each in found)
 
 
 def placements(pods: Sequence[tuple[Pod, str]], setting: NodeConfig, machine: MachineTopology) -> Placements:
@@ -139,7 +154,7 @@ def placements(pods: Sequence[tuple[Pod, str]], setting: NodeConfig, machine: Ma
         placer.topology.policy,
         placer.topology.scope,
         "" if plan is None else cpu_text(plan.reserved),
-        cpu_text(machine.cpus.cpus if plan is None else plan.shared(placer.cpus)),
+        cpu_text(machine.cpus.cpus if plan is None else placer.pools.shared),
         tuple(found),
     )
 
@@ -166,4 +181,6 @@ def run(pods: Sequence[tuple[Pod, str]], setting: NodeConfig, machine: MachineTo
         for pod in found.pods:
             if pod.reason:
                 console.echo(f"{inert(pod.pod)}: {pod.message}" + (f" ({pod.why})" if pod.why else ""))
+            for note in pod.notes:
+                console.echo(f"{inert(pod.pod)}: warning: {inert(note)}")
     return not any(pod.reason for pod in found.pods)

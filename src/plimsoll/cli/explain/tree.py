@@ -15,6 +15,7 @@ from plimsoll.rules.profile import DOCUMENTED
 
 INDENT = "    "
 HUGETLB = "hugetlb."
+NAME_WIDTH, VALUE_WIDTH = 18, 16
 
 
 def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise: bool = False) -> Iterator[str]:
@@ -32,9 +33,17 @@ def tree_lines(found: Explanation, paint: Paint, *, brief: bool = False, advise:
         yield f"{INDENT}shared CPUs  {node.shared_cpus} for containers without exclusive CPUs"
     for warning in node.warnings:
         yield f"{INDENT}{paint('warning', 'yellow')}: {inert(warning)}"
-    writer = _TreeWriter({pod.name: pod for pod in found.pods}, paint, brief=brief, advise=advise)
+    name_width = max((len(name) for name in _names(found.tree)), default=0)
+    writer = _TreeWriter({pod.name: pod for pod in found.pods}, paint, name_width, brief=brief, advise=advise)
     for index, child in enumerate(found.tree.children):
         yield from writer.lines(child, "", index == len(found.tree.children) - 1)
+
+
+def _names(cgroup: Cgroup) -> Iterator[str]:
+    """Names of files that set the width of their column. Those of huge pages, which are long, do not."""
+    yield from (file.name for file in cgroup.files if not file.name.startswith(HUGETLB))
+    for child in cgroup.children:
+        yield from _names(child)
 
 
 def _listed(resources: dict[str, str]) -> str:
@@ -42,8 +51,11 @@ def _listed(resources: dict[str, str]) -> str:
 
 
 class _TreeWriter:
-    def __init__(self, pods: dict[str, PodExplanation], paint: Paint, *, brief: bool, advise: bool) -> None:
+    def __init__(
+        self, pods: dict[str, PodExplanation], paint: Paint, name_width: int, *, brief: bool, advise: bool
+    ) -> None:
         self.pods, self.paint = pods, paint
+        self.value_end = max(NAME_WIDTH, name_width) + 1 + VALUE_WIDTH
         self.brief, self.advise = brief, advise
         self.screen = width() if on_terminal() else 0
 
@@ -110,7 +122,7 @@ class _TreeWriter:
 
     def _row(self, name: str, value: str, human: str, formula: str, source: str) -> str:
         paint = self.paint
-        text = f"{name:<18} {paint(f'{value:>16}', 'bold')}  {human:<12}"
+        text = f"{name} {paint(f'{value:>{self.value_end - len(name) - 1}}', 'bold')}  {human:<12}"
         tail = "  ".join(part for part in (formula, f"← {source}" if source else "") if part)
         return (text + "  " + paint(tail, "dim") if tail else text).rstrip()
 

@@ -113,10 +113,10 @@ def api(context: console.Context, /, state_dir: Path | None, **options: Any) -> 
     """
     context.obj = state_dir
     if context.invoked_subcommand is None:
-        import asyncio
+        from plimsoll.net import lanes
 
         level = log_level(options)
-        asyncio.run(run(default_state(state_dir), level=level, **options))
+        lanes.run(run(default_state(state_dir), level=level, **options))
 
 
 @api.command()
@@ -132,7 +132,7 @@ def join(context: console.Context, store: str, store_key_file: Path | None, list
 
     Other options are given before `join`, as in: plimsoll api --profile 1.36 join …
     """
-    import asyncio
+    from plimsoll.net import lanes
 
     assert context.parent is not None
     options = dict(context.parent.params)
@@ -140,7 +140,7 @@ def join(context: console.Context, store: str, store_key_file: Path | None, list
     options |= {"store": store, "store_key_file": store_key_file or options["store_key_file"]}
     options["listen"] = listen or options["listen"]
     level = log_level(options)
-    asyncio.run(run(default_state(state_dir), level=level, joins=True, **options))
+    lanes.run(run(default_state(state_dir), level=level, joins=True, **options))
 
 
 def _announced(url: str, kubeconfig: Path) -> None:
@@ -375,9 +375,8 @@ def create_token(
     server: str | None,
 ) -> None:
     """Create an identity and print its kubeconfig, which is secret."""
-    from plimsoll.api.auth.ca import Authority, kubeconfig
+    from plimsoll.api.auth.ca import Authority, kubeconfig, node_kubeconfig
     from plimsoll.api.machinery.users import MASTERS, VIEWERS, Tokens
-    from plimsoll.cli.server.assembly import node_kubeconfig
     from plimsoll.rules.model.names import dns_subdomain_problems
 
     if (node is None) == (user is None):

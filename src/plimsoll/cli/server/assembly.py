@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from plimsoll.api.auth.authenticator import Credentials
-from plimsoll.api.auth.ca import Authority, kubeconfig
+from plimsoll.api.auth.ca import Authority
 from plimsoll.api.auth.encryption import SecretSealing
 from plimsoll.api.handlers.accounts import account_handlers
 from plimsoll.api.handlers.csr import certificate_requests
 from plimsoll.api.handlers.reviews import REVIEWS
 from plimsoll.api.machinery.audit import Audit
 from plimsoll.api.machinery.cluster import DEFAULT_LIMITS, Limits
-from plimsoll.api.machinery.users import NODE_PREFIX, User
+from plimsoll.api.machinery.users import User
 from plimsoll.api.nodeproxy.client import NodeCalls
 from plimsoll.api.nodeproxy.metrics_api import NodeMetrics
 from plimsoll.api.nodeproxy.pod_proxy import PodProxy
@@ -120,7 +120,3 @@ async def _schedule(app: App) -> None:
     client, host = client_of(app, SCHEDULER), os.uname().nodename
     preempts = app.cluster.gates.scheduler_preempts
     await Scheduler(client, app.cluster.profile, host, time.monotonic, preempts_for_resizes=preempts).run()
-
-
-def node_kubeconfig(authority: Authority, url: str, name: str) -> bytes:
-    return kubeconfig(url, authority.ca_file.read_bytes(), f"{NODE_PREFIX}{name}", authority.issue_node(name))

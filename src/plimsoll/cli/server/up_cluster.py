@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from plimsoll.api.server.server import listen_problem
 from plimsoll.cli import console
 from plimsoll.cli.daemon import DaemonFailedError, DaemonProcess, host_and_port, notify, stop_signals
 from plimsoll.cli.node.machine import configures, driver_of, node_name, opened
@@ -32,7 +31,7 @@ from plimsoll.cli.server.up_demo import is_elsewhere, is_over, is_ready, manifes
 from plimsoll.cli.terminal import Paint, inert
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.files.state_dir import state_home
-from plimsoll.linux.listeners import listening_process
+from plimsoll.linux.listeners import listen_problem, listening_process
 from plimsoll.node.embedded_runtime import embedded_runtime, remove_leftovers
 from plimsoll.node.machine import LiveNode
 from plimsoll.rules.model.json_object import JsonObject
@@ -198,7 +197,7 @@ class LocalCluster:
             return {}, ()
         runtime = embedded_runtime(self._live, self._state)
         try:
-            await runtime.open()
+            await runtime.open(as_found=True)
             seen = await runtime.seen()
         finally:
             await runtime.close()
@@ -274,8 +273,7 @@ class LocalCluster:
         return url, Path(kubeconfig)
 
     async def _start_node(self, url: str, simulate: bool) -> None:
-        from plimsoll.api.auth.ca import Authority
-        from plimsoll.cli.server.assembly import node_kubeconfig
+        from plimsoll.api.auth.ca import Authority, node_kubeconfig
         from plimsoll.linux.files.state_dir import write_private
 
         file = self._state / "node.kubeconfig"

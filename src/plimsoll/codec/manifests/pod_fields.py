@@ -48,7 +48,7 @@ EXCEPTIONS: dict[str, tuple[Treatment, str]] = {
     ),
     "core.EphemeralContainer.volumeDevices": ("refused", "the API server allows none for ephemeral containers"),
     "core.EphemeralContainer.restartPolicyRules": ("refused", "the API server allows none for ephemeral containers"),
-    "core.EnvVarSource.fileKeyRef": ("refused", "`CreateContainerConfigError`"),
+    "core.EnvVarSource.fileKeyRef": ("honoured", "with EnvFiles (1.35: on); `CreateContainerConfigError` without it"),
     "core.VolumeProjection.podCertificate": ("refused", "`FailedMount`"),
     "core.ClusterTrustBundleProjection.labelSelector": ("honoured", "in the request for the bundles of a signer"),
     "core.ObjectFieldSelector.apiVersion": ("no effect", "there is one version, `v1`"),

@@ -20,6 +20,7 @@ from plimsoll.node.pods.hooks import run_hook
 from plimsoll.node.pods.image_manager import ERR_NEVER_PULL, PodImages
 from plimsoll.node.pods.pod_http import ProbeTarget
 from plimsoll.node.pods.services import NodeServices
+from plimsoll.node.volumes.environment_files import environment_files
 from plimsoll.node.volumes.volumes import ReadyVolumes
 from plimsoll.rules.lifecycle.api_objects import PodObjects
 from plimsoll.rules.lifecycle.environment import Surroundings, environment
@@ -96,7 +97,7 @@ class Starter:
         try:
             await self._node.runtime.start_container(container_id)
         except RuntimeCallError as error:
-            return self._failure(pod, events, "RunContainerError", error.reason)
+            return self._failure(pod, events, "RunContainerError", error.description)
         self._node.events.emit_lifecycle(pod, events.started())
         if not self._node.is_remote:  # the embedded runtime may lack the capability to set it
             await self._check_score(pod, container, events, container_id, what.resources.oom_score_adj)
@@ -124,7 +125,7 @@ class Starter:
         self._node.events.emit(pod, "Warning", SCORE_NOT_SET, message, events.created().field_path)
 
     async def _create(self, pod: RunPod, container: RunContainer, image: Image, what: ContainerStart) -> str:
-        prepared = what.prepared
+        prepared, ready = what.prepared, what.prepared.volumes.by_name
         services = await self._node.service_links.variables(pod, is_static=is_static(pod))
         variables = environment(
             pod,
@@ -132,12 +133,12 @@ class Starter:
             prepared.objects,
             prepared.surroundings,
             services=services,
+            files=environment_files(container, ready) if self._node.config.config.gate("EnvFiles") else None,
             profile=self._node.profile,
         )
         for note in variables.notes:
             self._node.events.emit(pod, "Warning", note.reason, note.message)
         handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)
-        ready = prepared.volumes.by_name
         mounts = self._node.volumes.mounts(pod, container, ready, variables.variables, handler)
         mounts = await self._with_images(pod, mounts)
         spec = container_spec(
@@ -221,4 +222,6 @@ class Starter:
 
 
 def _text(error: PlimsollError | OSError) -> str:
+    if isinstance(error, RuntimeCallError):
+        return error.description
     return str(error) or type(error).__name__

@@ -264,6 +264,7 @@ class Pods:
         if not isinstance(verdict, Admitted):
             if not is_node_new and self._may_be_outdated(pod, verdict):
                 return False
+            self._managers.refused(allocated)
             self._events.emit(pod, "Warning", verdict.reason, verdict.event_text)
             self._meters.refusals.add(verdict.reason)
             refusal = TerminationVerdict(verdict.reason, verdict.event_text)
@@ -277,6 +278,10 @@ class Pods:
         gates = self._config.policy.gates
         self._meters.admissions.add(resource_levels(allocated, gates), qos_class(allocated, gates=gates).lower())
         self._assign(allocated, trusts=known is not None)
+        if known is None:
+            names = {uid: worker.pod.metadata.name for uid, worker in self.workers.items()}
+            for text in self._managers.conflicts(allocated, names):
+                self._events.emit(pod, "Warning", "CPUAssignedTwice", text)
         start_s = record.start_s or self._clock()
         self._checkpoint.put(uid, allocation=known or allocation_of(pod, self._gates), start_s=start_s)
         return True

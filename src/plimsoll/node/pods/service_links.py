@@ -55,7 +55,8 @@ class ServiceLinks:
         except (ApiError, UnreachableError, TimeoutError) as error:
             if known is not None:
                 return known[1]
-            raise UnreachableError(f"services cannot be read: {error}") from error
+            why = error if str(error) else f"no answer within {ANSWER_S:g} s"
+            raise UnreachableError(f"services cannot be read: {why}") from error
         self._known[what.path] = now_s, found
         while len(self._known) > MAX_NAMESPACES:
             del self._known[next(iter(self._known))]

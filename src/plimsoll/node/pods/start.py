@@ -6,7 +6,8 @@ knows them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 
 import msgspec
@@ -46,29 +47,51 @@ class PodStart:
             if container_id := self._node.runtime.container_id(sandbox, start.name, start.attempt):
                 ids[start.name] = start.resume_id or container_id
         prepared = await self._starter.prepare(pod, self._node.pod_ips(pod, observed))
+        failures: list[StartFailure] = []
         try:
             self._starter.images.prefetch(pod, actions.starts)
-            paths, sandbox_id = await self._node.containers.start(
-                cgroup_pod, ids, actions.sandbox_id, partial(self._sandbox, pod, actions, sandbox)
-            )
-            if self._node.is_remote and actions.sandbox_attempt is not None and not pod.spec.host_network:
-                created = await self._node.view.pod(self._uid)
-                prepared = prepared.with_ips(tuple(each.ip for each in created.sandboxes[:1] if each.ip))
-            self._save(pod, observed, actions.starts, ids)
-            managers = self._node.managers
-            resources = self._node.cgroups.workloads.cri_resources(
-                cgroup_pod, partial(managers.cpus.cpus_of, self._uid), partial(managers.memory.mems_of, self._uid)
-            )
-            for start in actions.starts:
-                cgroup = paths.get(start.name, "") if self._node.cgroups.enforced else ""
-                what = ContainerStart(start, sandbox, sandbox_id, prepared, cgroup, resources[start.name])
-                managers.memory.started(pod, start.name)
-                failure = await self._start_one(pod, what)
-                note(pod, start, failure)
-                if failure is not None and start.is_init and not start.is_sidecar:
-                    return
+            with self._counted_users(sandbox, actions, failures):
+                paths, sandbox_id = await self._node.containers.start(
+                    cgroup_pod, ids, actions.sandbox_id, partial(self._sandbox, pod, actions, sandbox)
+                )
+                if self._node.is_remote and actions.sandbox_attempt is not None and not pod.spec.host_network:
+                    created = await self._node.view.pod(self._uid)
+                    prepared = prepared.with_ips(tuple(each.ip for each in created.sandboxes[:1] if each.ip))
+                self._save(pod, observed, actions.starts, ids)
+                managers = self._node.managers
+                resources = self._node.cgroups.workloads.cri_resources(
+                    cgroup_pod, partial(managers.cpus.cpus_of, self._uid), partial(managers.memory.mems_of, self._uid)
+                )
+                for start in actions.starts:
+                    cgroup = paths.get(start.name, "") if self._node.cgroups.enforced else ""
+                    what = ContainerStart(start, sandbox, sandbox_id, prepared, cgroup, resources[start.name])
+                    managers.memory.started(pod, start.name)
+                    failure = await self._start_one(pod, what)
+                    note(pod, start, failure)
+                    if failure is not None:
+                        failures.append(failure)
+                        if start.is_init and not start.is_sidecar:
+                            return
         finally:
             await self._starter.images.cancel()
+
+    @contextmanager
+    def _counted_users(
+        self, sandbox: SandboxSpec, actions: PodActions, failures: Collection[StartFailure]
+    ) -> Iterator[None]:
+        """The kubelet counts whatever fails in the sync that makes the sandbox, and most errors are a container's."""
+        if sandbox.users is None or actions.sandbox_attempt is None:
+            yield
+            return
+        meters = self._node.meters
+        meters.started_user_namespaces.add()
+        try:
+            yield
+        except RuntimeCallError:
+            meters.started_user_namespaces_errors.add()
+            raise
+        if failures:
+            meters.started_user_namespaces_errors.add()
 
     async def refresh_volumes(self, pod: RunPod, observed: ObservedPod, *, fresh: bool) -> None:
         """Update the files of a running pod; `fresh`: to what the API server has now of other objects, too."""
@@ -84,15 +107,11 @@ class PodStart:
             self._node.events.emit(pod, "Warning", "NoEffect", sentence)
         try:
             handler = await self._node.runtime_classes.handler(pod.spec.runtime_class_name)
-            if spec.users is not None:
-                self._node.meters.started_user_namespaces.add()
-                if handler not in self._node.runtime.features.user_namespaces:
-                    raise RuntimeCallError("user namespace", no_user_namespaces(handler))
+            if spec.users is not None and handler not in self._node.runtime.features.user_namespaces:
+                raise RuntimeCallError("user namespace", no_user_namespaces(handler))
             return await self._node.runtime.make_sandbox(msgspec.structs.replace(spec, runtime_handler=handler))
         except RuntimeCallError as error:
             self._node.meters.started_pods_errors.add()
-            if spec.users is not None:
-                self._node.meters.started_user_namespaces_errors.add()
             self._node.events.emit_lifecycle(pod, sandbox_failed(error.reason))
             raise
 

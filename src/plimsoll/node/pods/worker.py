@@ -34,7 +34,7 @@ from plimsoll.rules.lifecycle.backoff import ERR_IMAGE_PULL, backoff_key
 from plimsoll.rules.lifecycle.conditions import OWN_CONDITIONS, PASSING_CONDITIONS
 from plimsoll.rules.lifecycle.events import deadline_exceeded, sync_failed
 from plimsoll.rules.lifecycle.pod_actions import after_sync, pull_failed, start_failed, started, without_stale_probes
-from plimsoll.rules.lifecycle.termination import deadline_verdict, has_ended, is_ending, stops
+from plimsoll.rules.lifecycle.termination import deadline_verdict, has_ended, is_ending, new_ends, stops
 from plimsoll.rules.lifecycle.volumes import VolumeError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.objects import Pod
@@ -355,6 +355,8 @@ class PodWorker:
         )
         if status.phase in (SUCCEEDED, FAILED):
             self._node.resizes.over(self.uid)
+        for kind, end in new_ends(self.status or pod.status, status):
+            self._node.meters.ended_containers.add(kind, str(end.exit_code), end.reason)
         self.status = status
         if status.phase == RUNNING and self._new_since_s is not None:
             self._node.meters.pod_start_s.observe(self._node.clock() - self._new_since_s)

@@ -11,7 +11,7 @@ none of its processes runs any more, even if containers restart meanwhile.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import msgspec
@@ -30,6 +30,7 @@ from plimsoll.rules.cpumanager.assignment import (
     reserved_set,
     state_error,
 )
+from plimsoll.rules.cpumanager.pools import CpuPools, Owned
 from plimsoll.rules.cpumanager.topology import NO_CPUS, Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import Pod
@@ -47,70 +48,62 @@ class CpuManager:
         """Raises InvalidConfigError if these CPUs cannot satisfy the configuration."""
         self._file = StateFile("CPU", directory / STATE, cpu_state_from_json, cpu_state_json)
         self._policy = setting.policy
-        self._owned: dict[str, dict[str, Cpus]] = {}
         self.is_static = setting.policy.static_cpus
         self._keeps_cpus = setting.profile.static_cpu_resize == "quota only"
         self.plan = cpu_plan(setting, topology) if self.is_static else None
+        self._pools = CpuPools({}, NO_CPUS) if self.plan is None else self.plan.pools({})
         self.shared_text = ""
 
     def load(self, *, drained: bool) -> None:
         """`drained`: no pod of an earlier run is known here. Raises StateMismatchError."""
         state = self._file.load(self._mismatch, drained=drained)
-        if state is not None:
-            self._owned = {uid: dict(containers) for uid, containers in state.owned.items()}
+        if state is not None and state.owned:
+            self._pools = CpuPools(state.owned, state.shared)
         self._save()
 
     def _mismatch(self, state: CpuState) -> str:
         configured = STATIC if self.is_static else NONE
         if state.policy != configured:
             return f'configured policy "{configured}" differs from state checkpoint policy "{state.policy}"'
-        return state_error(state.owned, state.shared, self.plan) if self.plan is not None else ""
+        return state_error(CpuPools(state.owned, state.shared), self.plan) if self.plan is not None else ""
 
     # --- assignments ---
 
     def allocation(self, pod: Pod) -> CpuAllocation | None:
         """What would be assigned to a pod with defaults; nothing is assigned yet. None under the policy `none`, and for
         a pod that keeps its CPUs whatever it requests now. Raises one of CPU_ERRORS."""
-        if self.plan is None or (self._keeps_cpus and pod.metadata.uid in self._owned):
+        if self.plan is None or (self._keeps_cpus and pod.metadata.uid in self.owned):
             return None
-        return CpuAllocation(pod, self._owned, self.plan, self._policy)
+        return CpuAllocation(pod, self._pools, self.plan, self._policy)
 
-    def commit(self, uid: str, cpus: dict[str, Cpus]) -> bool:
-        """Assign these CPUs to the containers of a pod, and save that. True if the assignment has changed."""
-        if self._owned.get(uid, {}) == cpus:
+    def commit(self, pools: CpuPools) -> bool:
+        """Take over what an allocation has assigned, and save that. True if the assignment has changed."""
+        if pools == self._pools:
             return False
-        if cpus:
-            self._owned[uid] = cpus
-        else:
-            self._owned.pop(uid, None)
+        self._pools = pools
         self._save()
         return True
 
     @property
-    def owned(self) -> Mapping[str, Mapping[str, Cpus]]:
-        return self._owned
+    def owned(self) -> Owned:
+        return self._pools.owned
 
     def retain(self, uids: Collection[str]) -> bool:
         """Release the CPUs of all other pods. True if there were some."""
-        gone = [uid for uid in self._owned if uid not in uids]
-        for uid in gone:
-            del self._owned[uid]
-        if gone:
-            self._save()
-        return bool(gone)
+        return self.commit(self._pools.released([uid for uid in self.owned if uid not in uids]))
 
     def cpus_of(self, uid: str, container: str) -> str:
         """In cpuset format: its own CPUs, or the shared pool. Empty under the policy `none`."""
-        own = self._owned.get(uid, {}).get(container)
+        own = self.owned.get(uid, {}).get(container)
         return self.shared_text if own is None else cpu_text(own)
 
     @property
     def shared(self) -> Cpus:
-        return self.plan.shared(self._owned) if self.plan is not None else NO_CPUS
+        return self._pools.shared
 
     def _save(self) -> None:
         self.shared_text = cpu_text(self.shared)
-        self._file.save(CpuState(STATIC if self.is_static else NONE, self.shared, self._owned))
+        self._file.save(CpuState(STATIC if self.is_static else NONE, self.shared, self.owned))
 
 
 def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
@@ -129,15 +122,7 @@ def cpu_plan(setting: NodeConfig, topology: CpuTopology) -> CpuPlan:
         raise InvalidConfigError(
             "cpuManagerPolicy", f"{count} of {len(topology.cpus)} CPUs are reserved: none is left to assign"
         )
-    plan = CpuPlan(
-        topology,
-        NO_CPUS,
-        cpu_options(config.cpu_manager_policy_options),
-        smt_by_cause=setting.profile.smt_error_by_cause,
-        even_by_socket=setting.profile.distribution_by_socket,
-        odd_uncore=setting.profile.uncore_odd_counts,
-        counts_shortage=setting.profile.cpu_shortage_counted,
-    )
+    plan = CpuPlan(topology, NO_CPUS, cpu_options(config.cpu_manager_policy_options), setting.profile)
     return msgspec.structs.replace(plan, reserved=reserved_set(plan, config.reserved_system_cpus, count))
 
 

@@ -15,7 +15,15 @@ from plimsoll.linux.numa import NumaMemory
 from plimsoll.node.resources.state_file import StateFile
 from plimsoll.rules.config.reserved_memory import reserved_by_node
 from plimsoll.rules.memorymanager.allocation import MemoryAllocation, finished_inits
-from plimsoll.rules.memorymanager.blocks import Blocks, Machine, fresh_machine, numa_text, release, state_error
+from plimsoll.rules.memorymanager.blocks import (
+    Blocks,
+    Machine,
+    fresh_machine,
+    numa_text,
+    release,
+    release_all,
+    state_error,
+)
 from plimsoll.rules.model.names import is_hugepages
 from plimsoll.rules.model.objects import MEMORY, Pod
 from plimsoll.rules.node.allocatable import total_reservation
@@ -67,6 +75,12 @@ class MemoryManager:
         self.machine, self.owned[uid] = allocation.machine, allocation.result
         self._save()
 
+    def undo(self, allocation: MemoryAllocation) -> None:
+        """A refused pod leaves the NUMA nodes as a kubelet does (AD-2)."""
+        if (machine := allocation.undone()) != self.machine:
+            self.machine = machine
+            self._save()
+
     def started(self, pod: Pod, container: str) -> None:
         """A container starts: the blocks of ordinary init containers before it are released (MM-14)."""
         blocks = self.owned.get(pod.metadata.uid)
@@ -80,8 +94,7 @@ class MemoryManager:
         """Release the blocks of all other pods. True if there were some."""
         gone = [uid for uid in self.owned if uid not in uids]
         for uid in gone:
-            for blocks in self.owned.pop(uid).values():
-                self.machine = release(self.machine, blocks)
+            self.machine = release_all(self.machine, self.owned.pop(uid))
         if gone:
             self._save()
         return bool(gone)
@@ -99,7 +112,7 @@ def static_machine(setting: NodeConfig, numa: NumaMemory) -> Machine:
     totals = total_reservation(setting.capacity, setting.reserved)
     expected = {name: amount for name, amount in totals.items() if name == MEMORY or is_hugepages(name)}
     reserved = reserved_by_node(setting.config.reserved_memory or (), nodes, expected)
-    return fresh_machine(nodes, reserved)
+    return fresh_machine(nodes, reserved, wraps=setting.profile.memory_wraps_around)
 
 
 def declared_memory(setting: NodeConfig, numa: NumaMemory) -> Mapping[int, Mapping[str, int]]:

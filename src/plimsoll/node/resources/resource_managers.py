@@ -7,7 +7,8 @@ computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 
 import msgspec
 
@@ -18,6 +19,7 @@ from plimsoll.node.resources.cpu_manager import CpuManager
 from plimsoll.node.resources.memory_manager import MemoryManager
 from plimsoll.rules.config.manager_options import cpu_options, topology_options
 from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuAllocation
+from plimsoll.rules.cpumanager.pools import conflicts
 from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology
 from plimsoll.rules.devices.allocation import DeviceAllocation, DeviceError
 from plimsoll.rules.memorymanager.allocation import MemoryAllocation, MemoryAssignmentError
@@ -44,6 +46,10 @@ class Choice(msgspec.Struct, frozen=True):
     memory: MemoryAllocation | None = None
     devices: DeviceAllocation | None = None
 
+    @property
+    def providers(self) -> list[HintProvider]:
+        return [each for each in (self.devices, self.cpus, self.memory) if each is not None]
+
 
 NOTHING = Choice()
 
@@ -59,6 +65,7 @@ class ResourceManagers:
     ) -> None:
         self._setting, self.cpus, self.memory, self.devices = setting, cpus, memory, devices
         self.topology = topology
+        self._asked = ""  # the pod that the managers decided about last
 
     @property
     def is_static(self) -> bool:
@@ -82,19 +89,49 @@ class ResourceManagers:
             return NOTHING
         whole = defaulted(pod, gates=self._setting.policy.gates)
         try:
-            devices = None
-            if self.devices is not None and wants_devices:
-                devices = self.devices.allocation(whole, trusts=trusts)
-            cpus, memory = self.cpus.allocation(whole), self.memory.allocation(whole)
-            providers: list[HintProvider] = [each for each in (devices, cpus, memory) if each is not None]
-            allocate(whole, providers, self.topology)
+            found = self._untried(whole, trusts=trusts, wants_devices=wants_devices)
+            allocate(whole, found.providers, self.topology)
         except REFUSALS as error:
             return AdmissionRefusal(error.reason, str(error))
-        return Choice(cpus, memory, devices)
+        return found
+
+    def _untried(self, pod: Pod, *, trusts: bool, wants_devices: bool) -> Choice:
+        devices = None
+        if self.devices is not None and wants_devices:
+            devices = self.devices.allocation(pod, trusts=trusts)
+        return Choice(self.cpus.allocation(pod), self.memory.allocation(pod), devices)
+
+    def refused(self, pod: Pod) -> None:
+        """A pod is not admitted. If the managers were asked for it, a kubelet has assigned what it could, and releases
+        that: memory groups and CPUs with two owners may have changed (AD-2)."""
+        uid = pod.metadata.uid
+        if not self._setting.profile.refused_pods_assigned or uid != self._asked or not self.is_static:
+            return
+        if uid in self.cpus.owned or uid in self.memory.owned:
+            return  # it was admitted before; `retain` releases what it has
+        whole = defaulted(pod, gates=self._setting.policy.gates)
+        wants_devices = self.devices is not None and self.devices.concerns(pod)
+        found = self._untried(whole, trusts=False, wants_devices=wants_devices)
+        with suppress(*REFUSALS):
+            allocate(whole, found.providers, self.topology)
+        if found.memory is not None:
+            self.memory.undo(found.memory)
+        if found.cpus is not None:
+            self.cpus.commit(found.cpus.pools.released([uid]))
+
+    def conflicts(self, pod: Pod, names: Mapping[str, str]) -> list[str]:
+        """CPUs of the pod that have another owner as well, because the release of the profile assigns them so (CM-2).
+        `names`: of pods, by uid."""
+        plan, profile = self.cpus.plan, self._setting.profile
+        if plan is None or not profile.cpus_by_average:
+            return []
+        found = conflicts(self.cpus.owned, pod, plan.reserved)
+        return [each.text(profile.release, {**names, pod.metadata.uid: pod.metadata.name}) for each in found]
 
     def refusal(self, pod: Pod, *, trusts: bool = False) -> AdmissionRefusal | None:
         if self.devices is not None and (failure := self.devices.failure(pod.metadata.uid)) is not None:
             return failure
+        self._asked = pod.metadata.uid
         found = self.choice(pod, trusts=trusts)
         return found if isinstance(found, AdmissionRefusal) else None
 
@@ -124,7 +161,7 @@ class ResourceManagers:
             self.devices.commit(uid, found.devices)
         if found.memory is not None:
             self.memory.commit(uid, found.memory)
-        return found.cpus is not None and self.cpus.commit(uid, found.cpus.result)
+        return found.cpus is not None and self.cpus.commit(found.cpus.pools)
 
     def retain(self, uids: Collection[str]) -> bool:
         """Release what all other pods own. True if there was something."""

@@ -2,7 +2,8 @@
 
     /containerLogs/NAMESPACE/POD/CONTAINER   /pods   /runningpods   /allocatedPods[/NAMESPACE/POD[/UID]]
     /exec/NAMESPACE/POD/CONTAINER   /attach/NAMESPACE/POD/CONTAINER   /portForward/NAMESPACE/POD (`streams`)
-    /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /configz   /healthz
+    /stats/summary   /metrics   /metrics/resource   /metrics/cadvisor   /metrics/probes   /metrics/slis
+    /logs/   /configz   /healthz
     and four that only Plimsoll has: /oom   /pressure   /live   /history
 
 Names in a path are looked up among the agent's pods and never become file names. The server knows the agent only by the
@@ -23,8 +24,10 @@ import msgspec
 
 from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
+from plimsoll.metrics.health import HealthMeters
 from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import EndpointAccess
+from plimsoll.node.server.host_logs import host_logs
 from plimsoll.node.server.http import (
     JSON,
     HttpError,
@@ -79,6 +82,7 @@ class NodePages(msgspec.Struct, frozen=True):
     probes: Callable[[], str] | None = None
     configuration: Callable[[], Mapping[str, Any]] | None = None  # a KubeletConfiguration
     allocated: Callable[[], Iterable[JsonObject]] | None = None  # pods with what is allocated, without their status
+    logs: str = ""  # the machine's log directory; empty: it is not served
     own: Mapping[str, Callable[[], Awaitable[bytes]]] = {}  # pages that the kubelet does not have, JSON
     asked: Mapping[str, Callable[[Query], Awaitable[bytes]]] = {}  # the same, with parameters
 
@@ -121,6 +125,7 @@ class NodeServer:
         self._tls, self._streams = tls, StreamRequests(pods, containers, idle_s)
         self._watch = DirectoryWatch()
         self._server = HttpServer(self, tls)
+        self._health = HealthMeters(clock())
 
     async def start(self, host: str = "127.0.0.1", port: int = PORT, *, or_another: bool = True) -> int:
         """Returns the port it listens on: another one where the given one is in use."""
@@ -153,6 +158,7 @@ class NodeServer:
         pages = self._pages
         match request.path:
             case ("healthz", *_):
+                self._health.observe("healthz", {"ping": ""})
                 return Reply(200, b"ok")
             case ("containerLogs", namespace, name, container):
                 return self._log(request, namespace, name, container)
@@ -172,6 +178,10 @@ class NodeServer:
                 return _named_pod(pages.allocated(), namespace, name, *uid)
             case ("stats", "summary") if pages.summary is not None:
                 return Reply(200, await pages.summary(), JSON)
+            case ("logs", *_) if not pages.logs:
+                return text(405, "logs endpoint is disabled.")
+            case ("logs", *names):
+                return host_logs(pages.logs, names, is_directory=request.target.partition("?")[0].endswith("/"))
             case ("configz",) if pages.configuration is not None:
                 return Reply(200, msgspec.json.encode({"kubeletconfig": pages.configuration()}), JSON)
             case (name,) if name in pages.asked:
@@ -180,6 +190,8 @@ class NodeServer:
                 return Reply(200, await pages.own[name](), JSON)
             case ("metrics",):
                 return _page(pages.metrics)
+            case ("metrics", "slis"):
+                return _page(self._health.registry.text)
             case ("metrics", "resource" | "cadvisor" | "probes" as name):
                 return _page(getattr(pages, name))
             case _:

@@ -32,7 +32,7 @@ from plimsoll.errors import FieldError, InvalidObjectError, InvalidQuantityError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import dns_label_problems
 from plimsoll.rules.oom.throttling import Policy as Watchdog
-from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.quantity import MAX_INT64, QUANTITIES
 from plimsoll.rules.resources.node_policy import MEMORY_QOS, OFF, OOM_GROUP, asked_oom_group
 
 MemoryQoS = Literal["off", "tiered", "hard"]
@@ -167,8 +167,8 @@ def _bytes(given: Any, path: str, errors: list[FieldError]) -> int | None:
         if isinstance(given, bool) or not isinstance(given, str | int):
             raise InvalidQuantityError(str(given), "must be a quantity such as 512Mi")
         amount = QUANTITIES[str(given)].value
-        if not 0 <= amount < 2**63:
-            raise InvalidQuantityError(str(given), "must be between 0 and 2^63 − 1 bytes")
+        if not 0 <= amount < MAX_INT64:  # a quantity beyond int64 is parsed as MAX_INT64, as in Kubernetes
+            raise InvalidQuantityError(str(given), "must be between 0 and 2^63 − 2 bytes")
     except InvalidQuantityError as error:
         errors.append(_invalid(path, given, str(error)))
         return None

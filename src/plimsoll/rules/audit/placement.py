@@ -154,9 +154,26 @@ def _stray(view: ComparedNode, path: str, level: str, subject: str, expected: st
         owner="kubelet" if level == "pod" else "container runtime",
         next_overwrite="when the kubelet removes orphans (every few seconds)" if level == "pod" else "",
         advice=advice,
-        note=note,
+        note=note + _hierarchies(view, path),
         node=view.evidence.name,
     )
+
+
+def _hierarchies(view: ComparedNode, path: str) -> str:
+    """On v1, where a stray is that not every hierarchy has."""
+    known = {
+        _controller(file) for top, owner in view.owners.items() if owner.kind == "pods" for file in view.observed[top]
+    }
+    found = {_controller(file) for file in view.observed[path]}
+    if view.version == 2 or found >= known:
+        return ""
+    return (
+        f"; of the hierarchies with limits it is only in {', '.join(sorted(found))}" if found else "; it has no limits"
+    )
+
+
+def _controller(file: str) -> str:
+    return file.partition(".")[0]
 
 
 RULES = (

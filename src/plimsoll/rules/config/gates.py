@@ -45,6 +45,7 @@ GATES = (
     Gate("CustomCPUCFSQuotaPeriod", False, "cpuCFSQuotaPeriod may differ from 100ms."),
     Gate("DefaultPodSysctls", False, "defaultPodSysctls may be set."),
     Gate("DRANodeAllocatableResources", False, "Devices may replace cpu and memory in a pod's requests."),
+    Gate("EnvFiles", True, "Variables may come from a file of a volume (`fileKeyRef`)."),
     Gate("GracefulNodeShutdown", True, "A shutdown of the machine waits for the pods, by shutdownGracePeriod."),
     Gate("GracefulNodeShutdownBasedOnPodPriority", True, "shutdownGracePeriodByPodPriority may be set."),
     Gate("HugepageAwareEviction", False, "memory.available is reduced by the node's huge pages."),
@@ -100,6 +101,7 @@ class GateStage(msgspec.Struct, frozen=True):
         return f"{'on' if self.default else 'off'} {self.stage}{', locked' if self.locked else ''}"
 
 
+@cache
 def gate_in(name: str, release: str) -> GateStage | None:
     """None if the release does not have the gate."""
     return _stage(_histories().get(name, ""), minor(release))

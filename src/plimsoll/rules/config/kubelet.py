@@ -122,6 +122,7 @@ class KubeletConfig(msgspec.Struct, frozen=True, kw_only=True):
     # Loops
     sync_frequency_s: float
     streaming_idle_s: float
+    serves_system_logs: bool
     # The Node that is registered
     register_with_taints: tuple[Taint, ...] | None
     provider_id: str

@@ -245,7 +245,8 @@ ROWS: tuple[Row, ...] = (
     Row("enableContentionProfiling", "boolean", False, "--contention-profiling", "Serve lock profiles."),
     Row("enableProfilingHandler", "boolean", True, "", "Serve profiles."),
     Row("enableDebugFlagsHandler", "boolean", True, "", "Let the log level be changed over HTTP."),
-    Row("enableSystemLogHandler", "boolean", True, "", "Serve the machine's log directory."),
+    Row("enableSystemLogHandler", "boolean", True, "", "Serve the machine's log directory at /logs/.",
+        "serves_system_logs"),
     Row("enableSystemLogQuery", "boolean", False, "", "Let the machine's logs be searched."),
 
     # Without effect: images, logs

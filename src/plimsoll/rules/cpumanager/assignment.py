@@ -9,25 +9,26 @@ Kubernetes: pkg/kubelet/cm/cpumanager/policy_static.go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection
 
 import msgspec
 
-from plimsoll.errors import StructuredError
+from plimsoll.errors import InvalidConfigError, StructuredError
 from plimsoll.rules.config.manager_options import NO_CPU_OPTIONS, CpuOptions
 from plimsoll.rules.cpumanager.distribution import DistributionError, distributed
 from plimsoll.rules.cpumanager.packing import UNEXPECTED, NotEnoughCpusError, packed, single_threads
+from plimsoll.rules.cpumanager.pools import CpuPools, Owned, taken_by
 from plimsoll.rules.cpumanager.topology import NO_CPUS, Cpus, CpuTopology
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import CPU, Container, Pod, is_sidecar
 from plimsoll.rules.numa import NO_HINT, Hint, HintLists, Hints, masks, nodes_of
+from plimsoll.rules.profile import DEFAULT_PROFILE, Profile
 from plimsoll.rules.resources.exclusive_cpus import exclusive_cpus, pod_exclusive_cpus
 from plimsoll.rules.resources.node_policy import NodePolicy
 from plimsoll.rules.resources.qos import qos_class
 
 __all__ = ["NO_CPUS", "UNEXPECTED", "NotEnoughCpusError"]
 SMT_ALIGNMENT = "SMTAlignmentError"
-Owned = Mapping[str, Mapping[str, Cpus]]  # pod uid → container name → its CPUs
 
 
 class NotWholeCoresError(StructuredError):
@@ -52,18 +53,12 @@ CPU_ERRORS = (NotEnoughCpusError, NotWholeCoresError, DistributionError)
 
 
 class CpuPlan(msgspec.Struct, frozen=True):
-    """A machine's CPUs, the reserved ones, and the options of the policy. `keeps_assigned`: what a container owns stays
-    when its request changes; `smt_by_cause`: the text of the SMT error names the cause even if no CPU is free;
-    `even_by_socket`: distribute-cpus-across-numa takes account of sockets, and of nodes with few CPUs (1.37);
-    `odd_uncore`: a part of a core may share a cache as well; `counts_shortage`: errors have the numbers of CPUs."""
+    """A machine's CPUs, the reserved ones, the options of the policy, and the release that it follows."""
 
     topology: CpuTopology
     reserved: Cpus
     options: CpuOptions = NO_CPU_OPTIONS
-    smt_by_cause: bool = True
-    even_by_socket: bool = False
-    odd_uncore: bool = True
-    counts_shortage: bool = True
+    profile: Profile = DEFAULT_PROFILE
 
     @property
     def reserved_physical(self) -> Cpus:
@@ -72,24 +67,26 @@ class CpuPlan(msgspec.Struct, frozen=True):
             cpu for members in self.topology.by_core.values() if members & self.reserved for cpu in members
         )
 
-    def shared(self, owned: Owned) -> Cpus:
-        """The CPUs of containers without exclusive CPUs: all that are not owned."""
-        taken = taken_by(owned)
-        return self.topology.cpus - taken - (self.reserved if self.options.strict_cpu_reservation else NO_CPUS)
+    def pools(self, owned: Owned) -> CpuPools:
+        """All CPUs that are not owned are the shared pool."""
+        reserved = self.reserved if self.options.strict_cpu_reservation else NO_CPUS
+        return CpuPools(owned, self.topology.cpus - taken_by(owned) - reserved)
 
-    def assignable(self, owned: Owned) -> Cpus:
-        return self.topology.cpus - taken_by(owned) - self.reserved
+    def assignable(self, pools: CpuPools) -> Cpus:
+        return pools.shared - self.reserved
 
     def take(self, available: Cpus, count: int, free: Cpus = NO_CPUS) -> Cpus:
-        """Only available CPUs, or others that are free, never one of another container. Raises one of CPU_ERRORS."""
+        """Only available CPUs, or others that are free; `cpus_by_average`: also one of another container. Raises one of
+        CPU_ERRORS."""
         try:
             found = self.kubelet_choice(available, count)
         except NotEnoughCpusError as error:
-            raise NotEnoughCpusError(error.requested, error.available, self.counts_shortage) from None
-        if found <= available | free and len(found) == count:
-            return found
+            counted = self.profile.cpu_shortage_counted
+            raise NotEnoughCpusError(error.requested, error.available, counted) from None
         # [quirk] CM-2: with an offline CPU the real allocator takes a core as free of which one thread is in use; with
         # sockets of several sizes it takes a socket as free that is not.
+        if self.profile.cpus_by_average or (found <= available | free and len(found) == count):
+            return found
         return single_threads(self.topology, available, count)
 
     def kubelet_choice(self, available: Cpus, count: int) -> Cpus:
@@ -97,13 +94,13 @@ class CpuPlan(msgspec.Struct, frozen=True):
         options, spread = self.options, self.options.distribute_cpus_across_cores
         if options.distribute_cpus_across_numa:
             group = self.topology.threads_per_core if options.full_pcpus_only else 1
-            capped = self.even_by_socket
+            capped = self.profile.distribution_by_socket
             by_socket = capped and options.align_by_socket
             return distributed(
                 self.topology, available, count, group, spread=spread, capped=capped, by_socket=by_socket
             )
         by_uncore = options.prefer_align_cpus_by_uncorecache
-        odd = self.odd_uncore
+        odd = self.profile.uncore_odd_counts
         return packed(self.topology, available, count, spread=spread, by_uncore=by_uncore, odd_uncore=odd)
 
     def near(self, pool: Cpus, count: int, mask: int | None) -> Cpus:
@@ -131,7 +128,7 @@ class CpuPlan(msgspec.Struct, frozen=True):
             raise NotWholeCoresError(count, per_core)
         physical = len(free - self.reserved_physical)
         if count > physical:
-            raise NotWholeCoresError(count, per_core, physical if physical or self.smt_by_cause else None)
+            raise NotWholeCoresError(count, per_core, physical if physical or self.profile.smt_error_by_cause else None)
 
 
 def cpu_hints(plan: CpuPlan, available: Cpus, reusable: Cpus, count: int) -> Hints:
@@ -160,20 +157,22 @@ def _fills_sockets(plan: CpuPlan, mask: int, smallest: int) -> bool:
     return len(plan.topology.sockets_of(nodes_of(mask))) == -(-smallest // per_socket)
 
 
-def reserved_set(plan: CpuPlan, explicit: Iterable[int], count: int) -> Cpus:
+def reserved_set(plan: CpuPlan, explicit: Collection[int], count: int) -> Cpus:
     """The configured CPUs, or as many as the allocator with these options takes (CM-5): 8 CPUs with siblings i, i+4,
-    reserve 2 → {0, 4}, with distribute-cpus-across-cores {0, 1}."""
-    return frozenset(explicit) or plan.take(plan.topology.cpus, count)
-
-
-def taken_by(owned: Owned) -> Cpus:
-    return frozenset(cpu for containers in owned.values() for cpus in containers.values() for cpu in cpus)
+    reserve 2 → {0, 4}, with distribute-cpus-across-cores {0, 1}. Raises InvalidConfigError."""
+    chosen = frozenset(explicit) or plan.take(plan.topology.cpus, count)
+    if len(chosen) != count and not explicit:  # only where a kubelet counts CPUs twice (CM-2)
+        size = f"size of {cpu_text(chosen)} did not equal {count}"
+        raise InvalidConfigError(
+            "cpuManagerPolicy", f"[cpumanager] unable to reserve the required amount of CPUs ({size})"
+        )
+    return chosen
 
 
 class CpuAllocation:
     """The CPUs of one pod, container by container: a hint provider of the topology manager (AD-4)."""
 
-    def __init__(self, pod: Pod, owned: Owned, plan: CpuPlan, policy: NodePolicy) -> None:
+    def __init__(self, pod: Pod, pools: CpuPools, plan: CpuPlan, policy: NodePolicy) -> None:
         """A resized container keeps as many of its CPUs as possible: it grows by free CPUs, or shrinks to a part of
         its own (profile `documents`)."""
         self._pod, self._plan, self._policy = pod, plan, policy
@@ -184,17 +183,20 @@ class CpuAllocation:
             each.name: exclusive_cpus(pod, each, self._qos, policy)
             for each in (*spec.init_containers, *spec.containers)
         }
-        self._owned, self._reusable = owned, NO_CPUS
-        self.before = owned.get(pod.metadata.uid, {})
-        self._kept = {
+        self._reusable = NO_CPUS
+        self.before = pools.owned.get(pod.metadata.uid, {})
+        kept = {
             name: own if len(own) <= self._counts[name] else plan.take(own, self._counts[name])
             for name, own in self.before.items()
             if self._counts.get(name)
         }
-        self.result: dict[str, Cpus] = {}
+        self._kept = kept
+        self.pools = pools if kept == self.before else pools.narrowed(pod.metadata.uid, kept)
 
-    def _all_owned(self) -> Owned:
-        return {**self._owned, self._pod.metadata.uid: {**self._kept, **self.result}}
+    @property
+    def result(self) -> dict[str, Cpus]:
+        """Container → its CPUs."""
+        return dict(self.pools.owned.get(self._pod.metadata.uid, {}))
 
     def hints(self, container: Container) -> HintLists:
         count = self._counts[container.name]
@@ -203,7 +205,7 @@ class CpuAllocation:
         own = self.before.get(container.name)
         if own is not None:
             return {CPU: cpu_hints(self._plan, own, NO_CPUS, count) if len(own) == count else ()}
-        return {CPU: cpu_hints(self._plan, self._plan.assignable(self._all_owned()), self._reusable, count)}
+        return {CPU: cpu_hints(self._plan, self._plan.assignable(self.pools), self._reusable, count)}
 
     def pod_hints(self) -> HintLists:
         """Of the whole pod, before any of its containers is assigned CPUs in this run (CM-21)."""
@@ -215,7 +217,7 @@ class CpuAllocation:
         assigned = NO_CPUS.union(*self.before.values())
         if len(assigned) == count:
             return {CPU: cpu_hints(self._plan, assigned, NO_CPUS, count)}
-        return {CPU: cpu_hints(self._plan, self._plan.assignable(self._owned), assigned, count)}
+        return {CPU: cpu_hints(self._plan, self._plan.assignable(self.pools), assigned, count)}
 
     def allocate(self, container: Container, hint: Hint = NO_HINT) -> None:
         """Raises one of CPU_ERRORS."""
@@ -223,43 +225,46 @@ class CpuAllocation:
         count, own = self._counts[name], self._kept.get(name, NO_CPUS)
         if not count:
             return
+        if self._plan.profile.smt_checked_again:  # [quirk] CM-16: also for a container that has its CPUs
+            self._plan.check_whole_cores(count, self.pools.shared)
         cpus = own if len(own) == count else self._more(count, own, hint)
-        self.result[name] = cpus
+        if cpus != own:
+            self.pools = self.pools.assigned(self._pod.metadata.uid, name, cpus)
         if name in self._inits:
             self._reusable |= cpus
         else:
             self._reusable -= cpus
 
     def _more(self, count: int, own: Cpus, hint: Hint) -> Cpus:
-        owned = self._all_owned()
-        self._plan.check_whole_cores(count, self._plan.shared(owned) | own)
-        pool = (self._plan.assignable(owned) | self._reusable) - own
+        self._plan.check_whole_cores(count, self.pools.shared | own)
+        pool = (self._plan.assignable(self.pools) | self._reusable) - own
         if own and len(pool) + len(own) < count:
             raise NotEnoughCpusError(count, len(pool) + len(own))
         return own | self._plan.near(pool, count - len(own), hint.mask)
 
 
-def assigned(pod: Pod, owned: Owned, plan: CpuPlan, policy: NodePolicy) -> dict[str, Cpus]:
-    """Container → its CPUs, for the containers of the pod with exclusive CPUs; owned CPUs are kept.
+def assigned(pod: Pod, pools: CpuPools, plan: CpuPlan, policy: NodePolicy) -> CpuPools:
+    """The pools after the containers of the pod with exclusive CPUs have got theirs; owned CPUs are kept.
 
     Without a topology manager. Raises one of CPU_ERRORS; nothing is assigned then.
     """
-    allocation = CpuAllocation(pod, owned, plan, policy)
+    allocation = CpuAllocation(pod, pools, plan, policy)
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         allocation.allocate(container)
-    return allocation.result
+    return allocation.pools
 
 
 # --- the checkpoint ---
 
 
-def state_error(owned: Owned, shared: Cpus, plan: CpuPlan) -> str:
+def state_error(pools: CpuPools, plan: CpuPlan) -> str:
     """Why the checkpoint does not fit this machine and configuration; empty if it does (CM-28)."""
-    strict = plan.options.strict_cpu_reservation
+    owned, shared, strict = pools.owned, pools.shared, plan.options.strict_cpu_reservation
     if not shared and not owned:
         return ""  # a fresh file
-    if not shared and plan.shared(owned):
-        return "default cpuset cannot be empty"  # a kubelet says so even if pods own every CPU, and does not start
+    # [quirk] CM-28: with strict-cpu-reservation pods may own every other CPU.
+    if not shared and (plan.profile.empty_pool_refused or plan.pools(owned).shared):
+        return "default cpuset cannot be empty"
     if strict:
         if plan.reserved & shared:
             return (
@@ -268,8 +273,8 @@ def state_error(owned: Owned, shared: Cpus, plan: CpuPlan) -> str:
             )
     elif not plan.reserved <= shared:
         return f'not all reserved cpus: "{cpu_text(plan.reserved)}" are present in defaultCpuSet: "{cpu_text(shared)}"'
-    for uid, containers in owned.items():
-        for name, cpus in containers.items():
+    for uid, containers in sorted(owned.items()):
+        for name, cpus in sorted(containers.items()):
             if cpus & shared:
                 return (
                     f'pod: {uid}, container: {name} cpuset: "{cpu_text(cpus)}" overlaps with default cpuset '

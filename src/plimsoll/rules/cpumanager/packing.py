@@ -51,7 +51,7 @@ def packed(
 
 def single_threads(topology: CpuTopology, available: Cpus, count: int) -> Cpus:
     """`count` of the available CPUs, thread by thread, fewest available first."""
-    return frozenset(_Packing(topology, available, count).packed_singles()[:count])
+    return frozenset(list(dict.fromkeys(_Packing(topology, available, count).packed_singles()))[:count])
 
 
 def numa_order(topology: CpuTopology, available: Cpus) -> list[int]:
@@ -88,6 +88,7 @@ class _Packing:
         self._needed -= len(cpus)
 
     # --- orders: parts with at least one available CPU, fewest available first, then by number ---
+    # A socket in several NUMA nodes, on a machine with as many sockets as nodes, is listed and counted for each.
 
     @property
     def _is_numa_first(self) -> bool:
@@ -122,11 +123,11 @@ class _Packing:
 
     def packed_singles(self) -> list[int]:
         cores = self._topology.parts(self._left, "core")
-        return [cpu for core in dict.fromkeys(self._cores()) for cpu in sorted(cores[core])]
+        return [cpu for core in self._cores() for cpu in sorted(cores[core])]
 
     def _spread_singles(self) -> list[int]:
         sockets = self._topology.parts(self._left, "socket")
-        return [cpu for socket in dict.fromkeys(self._sockets()) for cpu in sorted(sockets[socket])]
+        return [cpu for socket in self._sockets() for cpu in sorted(sockets[socket])]
 
     # --- steps ---
 

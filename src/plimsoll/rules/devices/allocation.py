@@ -217,7 +217,7 @@ class DeviceAllocation:
                 f'pod "{self._pod.metadata.uid}" container "{container.name}" changed request for resource '
                 f'"{resource}" from {len(own)} to {count}',
             )
-        if own and self._trusts:
+        if self._trusts and (own or not count):
             return own
         pool = self._pools.get(resource)
         if pool is None:

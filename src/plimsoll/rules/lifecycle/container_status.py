@@ -191,8 +191,8 @@ def _terminated(context: StatusContext, run: ObservedContainer) -> Terminated:
         exit_code=run.exit_code,
         reason=run.reason or ("Completed" if run.exit_code == 0 else "Error"),
         message=run.message,
-        started_at=rfc3339(run.started_s) if run.started_s else None,
-        finished_at=rfc3339(run.finished_s) if run.finished_s else None,
+        started_at=rfc3339(run.started_s),  # 1970 for one that never started, as the kubelet shows it
+        finished_at=rfc3339(run.finished_s),
         container_id=_full_id(context, run.id),
     )
 

@@ -2,8 +2,8 @@
 
 First the services, then every `envFrom` in order, then every `env` in order; later values replace earlier
 ones. A literal value may refer to an earlier variable: `$(NAME)`. `$$` is one `$`, so `$$(NAME)` is the text `$(NAME)`;
-a reference to an unknown name stays unchanged. Values from a field, a resource, a ConfigMap or a Secret are never
-expanded.
+a reference to an unknown name stays unchanged. Values from a field, a resource, a ConfigMap, a Secret or a file are
+never expanded.
 
 A missing source is a ContainerConfigError with the kubelet's message, unless it is optional: then the variable is
 omitted.
@@ -19,6 +19,7 @@ import msgspec
 from plimsoll.errors import ContainerConfigError
 from plimsoll.rules.gotext import quoted
 from plimsoll.rules.lifecycle.api_objects import Keyed, PodObjects, data_of, not_found
+from plimsoll.rules.lifecycle.environment_files import Files, file_key_value
 from plimsoll.rules.model.objects import CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, ResourceList, listed
 from plimsoll.rules.model.run_volumes import ResourceField
 from plimsoll.rules.model.runnable import (
@@ -69,10 +70,12 @@ def environment(
     surroundings: Surroundings,
     *,
     services: Mapping[str, str] | None = None,
+    files: Files | None = None,
     profile: Profile = DEFAULT_PROFILE,
 ) -> Environment:
     """`pod` has its allocated resources; `services` are the variables that come before all others
-    (`rules.lifecycle.service_links`). Raises ContainerConfigError."""
+    (`rules.lifecycle.service_links`), `files` those that it names in a `fileKeyRef`, None where the gate EnvFiles is
+    off. Raises ContainerConfigError."""
     variables: dict[str, str] = dict(services or {})
     notes: list[EnvironmentNote] = []
     for source in container.env_from:
@@ -82,7 +85,7 @@ def environment(
         if value:
             value = expanded(value, variables)
         elif variable.value_from is not None:
-            value = _resolved(variable.value_from, variable.name, pod, container, objects, surroundings)
+            value = _resolved(variable.value_from, variable.name, pod, container, objects, surroundings, files)
         if value is None:
             continue
         if not variable.name or "=" in variable.name or "\0" in variable.name + value:
@@ -177,6 +180,7 @@ def _resolved(
     container: RunContainer,
     objects: PodObjects,
     surroundings: Surroundings,
+    files: Files | None,
 ) -> str | None:
     """None: optional and missing."""
     if source.field_ref is not None:
@@ -187,9 +191,11 @@ def _resolved(
         return _key_value(source.config_map_key_ref, "ConfigMap", objects.config_maps, pod.metadata.namespace)
     if source.secret_key_ref is not None:
         return _key_value(source.secret_key_ref, "Secret", objects.secrets, pod.metadata.namespace)
+    if source.file_key_ref is not None and files is not None:
+        return file_key_value(source.file_key_ref, files)
+    last = " and secretKeyRef" if files is None else ", secretKeyRef and fileKeyRef"
     raise ContainerConfigError(
-        f"environment variable {quoted(variable)}: valueFrom supports fieldRef, resourceFieldRef, configMapKeyRef and "
-        "secretKeyRef"
+        f"environment variable {quoted(variable)}: valueFrom supports fieldRef, resourceFieldRef, configMapKeyRef{last}"
     )
 
 

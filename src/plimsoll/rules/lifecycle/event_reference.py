@@ -60,6 +60,7 @@ _ADMISSION = (
     EventReason("AppArmor", "Warning", "The pod needs AppArmor, which the kernel does not have enabled."),
     EventReason("SupplementalGroupsPolicyNotSupported", "Warning", "The runtime lacks a policy for groups."),
     EventReason("Preempting", "Warning", "The pod is terminated because a critical pod needs its resources."),
+    _own("CPUAssignedTwice", "Warning", "The release of the profile assigns a CPU that has another owner as well."),
 )
 _RESIZE = (
     EventReason("ResizeStarted", "Normal", "The node has accepted a resize and carries it out."),

@@ -10,12 +10,14 @@ A grace period never grows: a second deletion or an eviction may shorten it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from plimsoll.rules.lifecycle.events import DEADLINE_MESSAGE
 from plimsoll.rules.model.objects import is_sidecar
 from plimsoll.rules.model.observed import KillReason, ObservedPod
-from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunStatus
+from plimsoll.rules.model.pod_status import FAILED, SUCCEEDED, RunStatus, Terminated
 from plimsoll.rules.model.runnable import Hook, Probe, RunPod, container_named, grace_period_s
 from plimsoll.rules.timestamps import epoch_seconds
 
@@ -43,6 +45,19 @@ class Stop(msgspec.Struct, frozen=True):
     grace_s: int
     pre_stop: Hook | None = None  # runs first, for at most `grace_s`, which it reduces
     after: tuple[str, ...] = ()  # containers that must be stopped before it, unless the grace period is over
+
+
+def new_ends(before: RunStatus, now: RunStatus) -> Iterator[tuple[str, Terminated]]:
+    """The containers that have ended between two statuses of a pod, with their types as metrics name them."""
+    for kind, were, are in (
+        ("init_container", before.init_container_statuses, now.init_container_statuses),
+        ("container", before.container_statuses, now.container_statuses),
+        ("ephemeral_container", before.ephemeral_container_statuses, now.ephemeral_container_statuses),
+    ):
+        had_ended = {each.name for each in were if each.state.terminated is not None}
+        for each in are:
+            if each.state.terminated is not None and each.name not in had_ended:
+                yield kind, each.state.terminated
 
 
 def has_ended(pod: RunPod, status: RunStatus | None = None) -> bool:

@@ -14,11 +14,13 @@ from plimsoll.errors import StructuredError
 from plimsoll.rules.memorymanager.blocks import (
     HUGEPAGES_PREFIX,
     MEMORY,
+    UINT64,
     Block,
     Blocks,
     Machine,
     OwnedBlocks,
     charge,
+    release_all,
 )
 from plimsoll.rules.model.objects import Container, Pod, is_sidecar
 from plimsoll.rules.numa import NO_HINT, Hint, HintLists, Hints, masks, narrowness, nodes_of
@@ -81,7 +83,7 @@ def memory_hints(machine: Machine, request: Request, reusable: Reusable) -> dict
         if size > 1 and _violates(machine, nodes):
             continue
         if any(
-            _sum(machine, nodes, kind, "free") + reusable.get((mask, kind), 0) < wanted
+            (_sum(machine, nodes, kind, "free") + reusable.get((mask, kind), 0)) % UINT64 < wanted
             for kind, wanted in request.items()
         ):
             continue
@@ -91,7 +93,7 @@ def memory_hints(machine: Machine, request: Request, reusable: Reusable) -> dict
 
 
 def _sum(machine: Machine, nodes: Iterable[int], kind: str, field: str) -> int:
-    return sum(getattr(machine[node].memory[kind], field) for node in nodes if kind in machine[node].memory)
+    return sum(getattr(machine[node].memory[kind], field) for node in nodes if kind in machine[node].memory) % UINT64
 
 
 def _violates(machine: Machine, nodes: tuple[int, ...]) -> bool:
@@ -110,7 +112,8 @@ class MemoryAllocation:
     ) -> None:
         """`checks_groups`: a hint that breaks a group is refused (since 1.32)."""
         self._pod, self.machine, self._checks_groups = pod, machine, checks_groups
-        self.result: dict[str, Blocks] = dict(owned.get(pod.metadata.uid, {}))
+        self._before = owned.get(pod.metadata.uid, {})
+        self.result: dict[str, Blocks] = dict(self._before)
         self._reusable: dict[tuple[int, str], int] = {}
         has_pod_level = policy.gates.pod_level and pod.spec.resources is not None
         self._applies = not has_pod_level and qos_class(pod, gates=policy.gates) == GUARANTEED
@@ -156,6 +159,12 @@ class MemoryAllocation:
             self._shrink_inits(container, blocks)
         else:
             self._reuse(container, blocks)
+
+    def undone(self) -> Machine:
+        """The machine after what was assigned here is released again: not always as before, because the nodes of a
+        group that were assigned alone have left it (AD-2)."""
+        new = {name: blocks for name, blocks in self.result.items() if name not in self._before}
+        return release_all(self.machine, new)
 
     def _mask(self, request: Request, hint: Hint) -> int:
         best = hint

@@ -12,6 +12,7 @@ import msgspec
 from plimsoll.rules.numa import mask_of
 
 MEMORY, HUGEPAGES_PREFIX = "memory", "hugepages-"
+UINT64 = 1 << 64  # sums of a kubelet are modulo this; only wrapped amounts come near (MM-4)
 NodeMemory = Mapping[str, int]  # resource type → bytes
 
 
@@ -53,8 +54,11 @@ Blocks = tuple[Block, ...]
 OwnedBlocks = Mapping[str, Mapping[str, Blocks]]  # pod uid → container name → its blocks
 
 
-def fresh_machine(nodes: Mapping[int, NodeMemory], reserved: Mapping[int, NodeMemory]) -> Machine:
+def fresh_machine(
+    nodes: Mapping[int, NodeMemory], reserved: Mapping[int, NodeMemory], *, wraps: bool = False
+) -> Machine:
     """`nodes`: NUMA node → bytes of `memory` and of each size of huge pages; huge pages are part of the memory (MM-4).
+    `wraps`: less than nothing is almost 16Ei, as in a kubelet.
 
     10Gi with 2 huge pages of 1Gi and 1Gi reserved: 7Gi of memory and 2Gi of huge pages are allocatable.
     """
@@ -64,8 +68,8 @@ def fresh_machine(nodes: Mapping[int, NodeMemory], reserved: Mapping[int, NodeMe
         tables = {}
         for name, total in types.items():
             withheld = reserved.get(node, {}).get(name, 0)
-            # [quirk] MM-4: a kubelet wraps around where huge pages and reserved memory exceed the memory.
-            allocatable = max(0, total - withheld - (huge if name == MEMORY else 0))
+            left = total - withheld - (huge if name == MEMORY else 0)
+            allocatable = left % UINT64 if wraps else max(0, left)
             tables[name] = MemoryTable(total, withheld, allocatable, 0, allocatable)
         machine[node] = NumaNode(0, tables, (node,))
     return machine
@@ -103,6 +107,14 @@ def release(machine: Machine, blocks: Iterable[Block]) -> Machine:
     return changed
 
 
+def release_all(machine: Machine, containers: Mapping[str, Blocks]) -> Machine:
+    """Give back the blocks of these containers. A kubelet does so in any order, which matters where one of several NUMA
+    nodes was assigned alone; here it is by name."""
+    for _, blocks in sorted(containers.items()):
+        machine = release(machine, blocks)
+    return machine
+
+
 def numa_text(blocks: Iterable[Block]) -> str:
     """`cpuset.mems` of a container: the NUMA nodes of its blocks, `0,1` (AD-11). Empty without blocks."""
     return ",".join(str(node) for node in sorted({node for block in blocks for node in block.nodes}))
@@ -115,12 +127,15 @@ EMPTY_WITH_ASSIGNMENTS = "[memorymanager] machine state can not be empty when it
 
 
 def state_error(found: Machine, owned: OwnedBlocks, fresh: Machine) -> str:
-    """Why a checkpoint does not fit this machine and configuration; empty if it does (MM-16)."""
+    """Why a checkpoint does not fit this machine and configuration; empty if it does (MM-16).
+
+    [quirk] A kubelet replays assignments in any order, which decides where a NUMA node of a group was assigned alone.
+    """
     if not found:
         return EMPTY_WITH_ASSIGNMENTS if owned else ""
     expected = fresh
-    for uid, containers in owned.items():
-        for name, blocks in containers.items():
+    for uid, containers in sorted(owned.items()):
+        for name, blocks in sorted(containers.items()):
             for block in blocks:
                 where = f"[memorymanager] (pod: {uid}, container: {name}) the memory assignment uses"
                 if any(node not in expected for node in block.nodes):
@@ -153,4 +168,4 @@ def _same(one: Machine, other: Machine) -> bool:
 
 def _sums(machine: Machine, nodes: Iterable[int], kind: str) -> tuple[int, int]:
     tables = [machine[node].memory[kind] for node in nodes if node in machine and kind in machine[node].memory]
-    return sum(table.free for table in tables), sum(table.reserved for table in tables)
+    return sum(table.free for table in tables) % UINT64, sum(table.reserved for table in tables) % UINT64

@@ -44,12 +44,21 @@ class KeyOf(Lean, frozen=True, gc=False):
     optional: bool = False
 
 
+class FileKey(Lean, frozen=True, gc=False):
+    """One variable in a file of an emptyDir volume."""
+
+    volume_name: str = ""
+    path: str = ""
+    key: str = ""
+    optional: bool = False
+
+
 class EnvSource(Lean, frozen=True, gc=False):
     field_ref: ObjectField | None = None
     resource_field_ref: ResourceField | None = None
     config_map_key_ref: KeyOf | None = None
     secret_key_ref: KeyOf | None = None
-    file_key_ref: RefusedField | None = None
+    file_key_ref: FileKey | None = None
 
 
 class EnvVar(Lean, frozen=True, gc=False):

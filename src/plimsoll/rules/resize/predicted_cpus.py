@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import msgspec
 
 from plimsoll.rules.cpumanager.assignment import CPU_ERRORS, CpuPlan, assigned
-from plimsoll.rules.cpumanager.topology import Cpus
+from plimsoll.rules.cpumanager.pools import CpuPools
 from plimsoll.rules.cpuset import cpu_text
 from plimsoll.rules.model.objects import Pod
 from plimsoll.rules.node.admission import AdmissionRefusal
@@ -34,10 +34,10 @@ class PredictedCpus:
 
     def __init__(self, plan: CpuPlan, policy: NodePolicy, allocated: Iterable[Pod]) -> None:
         self._plan, self._policy = plan, policy
-        self._owned: dict[str, dict[str, Cpus]] = {}
+        self._pools = plan.pools({})
         for pod in allocated:
             try:
-                self._owned[load_key(pod)] = self._assigned(pod)
+                self._pools = self._assigned(pod)
             except CPU_ERRORS:
                 continue  # it runs, so the node used another order; its CPUs are unknown
 
@@ -51,20 +51,18 @@ class PredictedCpus:
     def changes(self, pod: Pod) -> tuple[CpuChange, ...]:
         """What a resize that is accepted changes; an example, because a node may have chosen other CPUs."""
         key = load_key(pod)
-        after = {**self._owned, key: self._assigned(pod)}
-        pools = self._plan.shared(self._owned), self._plan.shared(after)
-        if pools[0] == pools[1]:
+        before, after = self._pools, self._assigned(pod)
+        if before.shared == after.shared:
             return ()
-        own = self._owned.get(key, {})
-        names = dict.fromkeys([*own, *after[key]])
+        old, new = before.owned.get(key, {}), after.owned.get(key, {})
         changed = [
-            CpuChange(name, cpu_text(own.get(name, pools[0])), cpu_text(after[key].get(name, pools[1])))
-            for name in names
+            CpuChange(name, cpu_text(old.get(name, before.shared)), cpu_text(new.get(name, after.shared)))
+            for name in dict.fromkeys([*old, *new])
         ]
-        return (*changed, CpuChange(SHARED, cpu_text(pools[0]), cpu_text(pools[1])))
+        return (*changed, CpuChange(SHARED, cpu_text(before.shared), cpu_text(after.shared)))
 
-    def _assigned(self, pod: Pod) -> dict[str, Cpus]:
-        return assigned(_keyed(defaulted(pod, gates=self._policy.gates)), self._owned, self._plan, self._policy)
+    def _assigned(self, pod: Pod) -> CpuPools:
+        return assigned(_keyed(defaulted(pod, gates=self._policy.gates)), self._pools, self._plan, self._policy)
 
 
 def _keyed(pod: Pod) -> Pod:

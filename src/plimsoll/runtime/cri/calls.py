@@ -32,7 +32,11 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 class CallRefusedError(RuntimeCallError):
     def __init__(self, call: str, error: GrpcError) -> None:
         super().__init__(call, str(error))
-        self.code, self.description = error.code, error.message
+        self.code, self._message = error.code, error.message
+
+    @property
+    def description(self) -> str:
+        return self._message
 
 
 class CriCall(Generic[A]):

@@ -74,8 +74,9 @@ class NriPlugin(Protocol):
 
 
 class NriSession:
-    def __init__(self, path: Path, name: str, index: str, plugin: NriPlugin) -> None:
-        self._path, self._name, self._index, self._plugin = path, name, index, plugin
+    def __init__(self, path: Path, name: str, index: str, plugin: NriPlugin, call_s: float = CALL_S) -> None:
+        """`call_s`: for each answer of the runtime, and for its synchronization."""
+        self._path, self._name, self._index, self._plugin, self._call_s = path, name, index, plugin, call_s
         self._peer: TtrpcPeer | None = None
         self._ready = asyncio.Event()
         self._pods: list[m.PodSandbox] = []
@@ -113,19 +114,19 @@ class NriSession:
         try:
             request = m.RegisterPluginRequest(self._name, self._index)
             try:
-                await peer.call(m.RUNTIME_SERVICE, "RegisterPlugin", encode(request), CALL_S)
+                await peer.call(m.RUNTIME_SERVICE, "RegisterPlugin", encode(request), self._call_s)
             except TtrpcError:
                 if peer.closed:
                     await running  # its error says why
                 raise
             ready = asyncio.create_task(self._ready.wait())
-            await asyncio.wait({running, ready}, timeout=CALL_S, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({running, ready}, timeout=self._call_s, return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
             if self._ready.is_set():
                 self.problem = ""
                 on_ready()
             elif not running.done():
-                raise NriError(f"{self._path}: the runtime did not synchronize within {CALL_S:g} s")
+                raise NriError(f"{self._path}: the runtime did not synchronize within {self._call_s:g} s")
             await running
         finally:
             self._ready.clear()
@@ -146,7 +147,7 @@ class NriSession:
         if self._peer is None:
             raise TtrpcError(UNIMPLEMENTED, "not connected to the runtime")
         request = m.UpdateContainersRequest(tuple(updates))
-        answer = await self._peer.call(m.RUNTIME_SERVICE, "UpdateContainers", encode(request), CALL_S)
+        answer = await self._peer.call(m.RUNTIME_SERVICE, "UpdateContainers", encode(request), self._call_s)
         try:
             return {each.container_id for each in decode(m.UpdateContainersResponse, answer).failed}
         except ProtobufError as error:

@@ -50,7 +50,7 @@ class SqliteLog:
 
     @property
     def fault(self) -> str:
-        return self._writer.fault or self._lost
+        return self._writer.fault or self._writer.checkpoint_fault or self._lost
 
     def observe_commits(self, observer: Callable[[int, float], None]) -> None:
         self._writer.on_commit = observer

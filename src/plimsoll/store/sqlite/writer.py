@@ -7,6 +7,7 @@ that merely has to wait until everything before it is durable queues an empty wr
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ _BATCH_CHANGES = 256  # a longer queue is split: an answer should not wait for a
 _CHECKPOINT_BYTES = 16 * 1024 * 1024
 _RETRY_S = 2.0
 _FULL = "the disk is full: only deletions are accepted until it has room again"
+
+log = logging.getLogger("plimsoll.api")
 
 
 class _Write(msgspec.Struct, frozen=True):
@@ -60,6 +63,8 @@ class Writer:
         self._deletions_only = _FULL if disk.is_full else ""
         self._failure = ""  # of the last transaction
         self._check_timer: asyncio.TimerHandle | None = None
+        self.checkpoint_fault = ""  # why the last checkpoint failed; empty: it did not
+        self._move_timer: asyncio.TimerHandle | None = None
         self.refusal: str | None = disk.refusal
         self.meter = StoreMetrics()
         if disk.is_full:
@@ -90,8 +95,9 @@ class Writer:
     async def close(self, used: int) -> None:
         """Stop the thread and close the database; `used` is the highest version that was assigned."""
         self._is_closing = True
-        if self._check_timer is not None:
-            self._check_timer.cancel()
+        for timer in (self._check_timer, self._move_timer):
+            if timer is not None:
+                timer.cancel()
         if self._queue or self._writing:
             try:
                 await self.durable([])
@@ -160,7 +166,13 @@ class Writer:
         self._unmoved_bytes += sum(2 * (len(change.body) + 4096) for change in batch.changes)
         if self._unmoved_bytes > _CHECKPOINT_BYTES:
             self._unmoved_bytes = 0
-            self._mover.submit(self._move_log).add_done_callback(self._moved)
+            self._move_soon()
+
+    def _move_soon(self) -> None:
+        self._move_timer = None
+        self._mover.submit(self._move_log).add_done_callback(
+            lambda done: self._loop.call_soon_threadsafe(self._moved, done)
+        )
 
     def _move_log(self) -> None:
         """In the mover's thread, where a slow disk blocks no transaction; the writer moves only the small rest."""
@@ -168,10 +180,23 @@ class Writer:
         self._thread.submit(self._disk.move_rest).result()
 
     def _moved(self, done: Future[None]) -> None:
-        """In the mover's thread. A checkpoint that failed loses nothing: the WAL stays and grows until one succeeds."""
+        """A checkpoint that failed loses nothing: the WAL stays, and grows until one succeeds or the disk is full."""
         self.meter.checkpoints += 1
-        if done.exception() is not None:
-            self.meter.failed_checkpoints += 1
+        error, before = done.exception(), self.checkpoint_fault
+        if error is None:
+            self.checkpoint_fault = ""
+            if before:
+                log.warning("the write-ahead log is moved into %s again", self._disk.path)
+            return
+        self.meter.failed_checkpoints += 1
+        self.checkpoint_fault = (
+            f"the write-ahead log cannot be moved into {self._disk.path} and grows: {error}; nothing is lost, and it "
+            "is tried again until it succeeds"
+        )
+        if self.checkpoint_fault != before:
+            log.error("%s", self.checkpoint_fault)
+        if self._move_timer is None and not self._is_closing:
+            self._move_timer = self._loop.call_later(_RETRY_S, self._move_soon)
 
     def _failed(self, error: BaseException) -> None:
         code = getattr(error, "sqlite_errorcode", None) if isinstance(error, sqlite3.Error) else None

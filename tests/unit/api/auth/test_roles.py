@@ -9,7 +9,14 @@ import pytest
 
 from plimsoll.api.auth.node_authorizer import node_verdict
 from plimsoll.api.auth.roles import denial, is_allowed, may_read_path, verdict
-from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, Tokens, User, authenticate_user
+from plimsoll.api.machinery.users import (
+    ANONYMOUS,
+    InvalidCredentialsError,
+    Tokens,
+    User,
+    authenticate_user,
+    merged_tokens,
+)
 from plimsoll.rules.access.rbac import Attributes
 from tests.unit.api.api_client import api
 
@@ -120,6 +127,24 @@ def test_denial_has_the_message_of_kubernetes() -> None:
     assert denial(VIEWER, Attributes("delete", "pods", namespace="default", name="p")) == (
         'User "eve" cannot delete resource "pods" in API group "" in the namespace "default"'
     )
+
+
+def test_tokens_that_were_changed_at_two_places(tmp_path: Path) -> None:
+    file, tokens = tmp_path / "tokens.json", Tokens(tmp_path)
+    for name in ("kept", "revoked-here", "revoked-there"):
+        tokens.create(name, ())
+    before = file.read_bytes()
+    tokens.revoke("revoked-there")
+    tokens.create("created-there", ())
+    there = file.read_bytes()
+    file.write_bytes(before)
+    tokens.revoke("revoked-here")
+    tokens.create("created-here", ())
+    merged = merged_tokens(before, file.read_bytes(), there)
+    file.write_bytes(merged)
+    assert sorted(tokens.names()) == ["created-here", "created-there", "kept"]
+    assert merged_tokens(before, before, there) == there
+    assert merged_tokens(merged, merged, b"") == b""
 
 
 def test_tokens_are_kept_as_digests_and_can_be_revoked(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from pathlib import Path
 
 from tests.unit.api.api_client import api
@@ -42,3 +43,14 @@ async def test_policies_follow_every_change(tmp_path: Path) -> None:
         assert cluster.policies("resourcequotas", "default") is cluster.policies("resourcequotas", "default")
         await ask.ok("DELETE", f"{QUOTAS}/a")
         assert found() == ["b"]
+
+
+async def test_generated_names(tmp_path: Path) -> None:
+    async with api(tmp_path) as ask:
+        made = [ask.app.cluster.generated_name("web-") for _ in range(5000)]
+        letters = Counter("".join(name.removeprefix("web-") for name in made))
+        assert {len(name) for name in made} == {9}
+        assert len(set(made)) > 4980
+        assert "".join(sorted(letters)) == "2456789bcdfghjklmnpqrstvwxz"
+        assert max(letters.values()) < 1.4 * min(letters.values())  # equally likely: 926 each, σ 30
+        assert len(ask.app.cluster.generated_name("x" * 100)) == 63

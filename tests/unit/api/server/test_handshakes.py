@@ -19,6 +19,7 @@ from plimsoll.api.server import server as server_module
 from plimsoll.api.server.app import App, Options
 from plimsoll.api.server.server import Listener, serving
 from plimsoll.linux.files.state_dir import private_directory
+from plimsoll.net import lanes
 
 REQUEST = b"GET /api/v1/nodes HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -204,3 +205,20 @@ async def test_a_dropped_handshake_leaves_no_transport_behind(
                 each.transport.abort()
             await asyncio.gather(*left)
     assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
+
+
+def test_only_limited_clients_are_read_in_the_slow_lane(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    slowed: list[int] = []
+    monkeypatch.setattr(lanes.Lanes, "slow_down", lambda _, descriptor: slowed.append(descriptor))
+
+    async def counts() -> list[int]:
+        found = []
+        async with _secured(tmp_path) as server:
+            for name, group in (("root", MASTERS), ("eve", VIEWERS)):
+                reader, writer = await server.opened(server.client(name, group))
+                writer.write(REQUEST)
+                assert await reader.readexactly(15) == b"HTTP/1.1 200 OK"
+                found.append(len(slowed))
+        return found
+
+    assert lanes.run(counts()) == [0, 1]

@@ -55,6 +55,18 @@ def test_table_columns(write) -> None:
     assert found["container", "good", "c", "oom_score_adj"] == ("-997", "/kubepods/pod<uid>/<id>")
 
 
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_values_of_a_container_end_in_one_column(write, version: str) -> None:
+    lines = explain(write(GOOD), "--cgroup", version, "--brief").out.splitlines()
+    files = json.loads(explain(write(GOOD), "--cgroup", version, "-o", "json").out)
+    container = files["tree"]["children"][0]["children"][0]["children"][0]
+    wanted = [file for file in container["files"] if not file["name"].startswith("hugetlb.")]
+    title = next(number for number, line in enumerate(lines) if line.endswith("pod<uid>/<id>"))
+    rows = [next(line for line in lines[title:] if f" {file['name']} " in line) for file in wanted]
+    values = [f" {file['value']}" for file in wanted]
+    assert len({row.index(value) + len(value) for row, value in zip(rows, values, strict=True)}) == 1
+
+
 def test_brief_and_advise(write) -> None:
     file = write(pod("p", {"requests": {"cpu": "1"}}))
     assert "⌊1000 · 1024 / 1000⌋" in explain(file).out

@@ -75,3 +75,37 @@ def test_a_file_that_is_no_topology(files: tuple[str, str], tmp_path: Path, text
         wrong.write_text(text)
     done = run("explain", files[0], "--topology", str(wrong))
     assert done.code != 0 and words in done.err, done
+
+
+ONE_AND_TWO = """
+apiVersion: v1
+kind: Pod
+metadata: {name: one}
+spec: {containers: [{name: c, image: x, resources: {limits: {cpu: "1", memory: 1Gi}}}]}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: two}
+spec: {containers: [{name: c, image: x, resources: {limits: {cpu: "2", memory: 1Gi}}}]}
+"""
+
+
+@pytest.mark.parametrize(
+    ("profile", "cpus", "notes"),
+    [
+        ("1.36", "0,4", ["kubelet 1.36 assigns CPU 0 to two containers: c and c of pod one"]),
+        ("documents", "1,4", []),
+    ],
+)
+def test_a_cpu_of_two_containers(tmp_path: Path, profile: str, cpus: str, notes: list[str]) -> None:
+    """CM-2: CPU 7 is offline, so a core has one thread on average, and core {0, 4} looks free without 0."""
+    pods, machine = tmp_path / "pods.yaml", tmp_path / "machine.json"
+    pods.write_text(ONE_AND_TWO)
+    machine.write_text(json.dumps({"cpus": [{"cpu": each, "core": each % 4} for each in range(7)]}))
+    node = ["--capacity", "cpu=7,memory=16Gi", "--profile", profile, "--cpu-manager-policy", "static", "--system-reserved", "cpu=1"]  # fmt: skip
+    first, second = json.loads(run("explain", str(pods), "--topology", str(machine), *node, "-o", "json").out)["pods"]
+    assert first["containers"][0]["cpus"] == "0"
+    assert second["containers"][0]["cpus"] == cpus
+    assert second.get("notes", []) == notes
+    table = run("explain", str(pods), "--topology", str(machine), *node).out
+    assert [line for line in table.splitlines() if "warning" in line] == [f"two: warning: {note}" for note in notes]

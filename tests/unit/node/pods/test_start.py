@@ -6,7 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from plimsoll.net.grpc.status import UNKNOWN, GrpcError
 from plimsoll.rules.model.objects import MEMORY
+from plimsoll.runtime.cri.calls import CallRefusedError
+from plimsoll.runtime.interface import RuntimeFeatures
 from tests.unit.node.pods.one_pod_node import UID, Document, PodNode, container
 from tests.unit.node.test_agent import eventually
 
@@ -80,6 +83,41 @@ async def test_a_failed_sandbox_is_reported_and_counted(tmp_path: Path) -> None:
         await node.until_running()
 
 
+@pytest.mark.parametrize("failing", ["make sandbox", "make a", f"start {A}"])
+async def test_a_pod_with_users_of_its_own_is_counted(tmp_path: Path, failing: str) -> None:
+    """As the kubelet: whatever fails in the sync that makes the sandbox is an error of a pod with users of its own."""
+    node = PodNode(tmp_path, container("a"), hostUsers=False)
+    node.runtime.features = RuntimeFeatures(user_namespaces=frozenset({""}))
+    meters = node.agent.meters
+    node.runtime.failing = {failing}
+    async with node.running():
+        await eventually(lambda: meters.started_user_namespaces_errors.values.get((), 0) >= 1)
+        node.runtime.failing.clear()
+        await node.until_running()
+    syncs = node.runtime.calls.count("make sandbox")
+    assert meters.started_user_namespaces.values[()] == syncs
+    assert meters.started_user_namespaces_errors.values[()] == (syncs - 1 or 1)
+
+
+@pytest.mark.parametrize("refused", ["make a", f"start {A}"])
+async def test_an_event_has_the_words_of_the_runtime_alone(tmp_path: Path, refused: str) -> None:
+    """As the kubelet's: neither the call nor the code of its answer."""
+    node = PodNode(tmp_path, container("a"))
+
+    def refuse(call: str) -> None:
+        if call == refused:
+            raise CallRefusedError("Call", GrpcError(UNKNOWN, 'exec: "x": executable file not found in $PATH'))
+
+    node.runtime.before = refuse
+    async with node.running():
+        await eventually(lambda: "Failed" in node.reasons())
+        event = next(each for each in node.events if each["reason"] == "Failed")
+        assert event["message"] == 'Error: exec: "x": executable file not found in $PATH'
+        await eventually(lambda: node.status.get("containerStatuses"))
+        waiting = node.status["containerStatuses"][0]["state"]["waiting"]
+        assert waiting["message"] == 'exec: "x": executable file not found in $PATH'
+
+
 async def test_metrics_count_containers_by_kind(tmp_path: Path) -> None:
     node = PodNode(tmp_path, container("a"), initContainers=[container("i")])
     async with node.running():
@@ -88,6 +126,24 @@ async def test_metrics_count_containers_by_kind(tmp_path: Path) -> None:
         await node.until_running()
     assert dict(node.agent.meters.started_containers.values) == {("init_container",): 1, ("container",): 1}
     assert not node.agent.meters.start_errors.values
+
+
+async def test_metrics_count_the_ends_of_containers(tmp_path: Path) -> None:
+    """Each end once, however often the status is reported again."""
+    node = PodNode(tmp_path, container("a"), container("b"), initContainers=[container("i")], restartPolicy="Never")
+    async with node.running():
+        await eventually(lambda: INIT in node.runtime.containers)
+        node.runtime.end(INIT, 0)
+        await node.until_running()
+        node.runtime.end(A, 139)
+        await eventually(lambda: "terminated" in node.status["containerStatuses"][0]["state"])
+        node.runtime.end(B, 0)
+        await eventually(lambda: node.status["phase"] == "Failed")
+    assert dict(node.agent.meters.ended_containers.values) == {
+        ("init_container", "0", "Completed"): 1,
+        ("container", "139", "Error"): 1,
+        ("container", "0", "Completed"): 1,
+    }
 
 
 CLASS = {"apiVersion": "node.k8s.io/v1", "kind": "RuntimeClass", "metadata": {"name": "kata"}, "handler": "kata-qemu"}

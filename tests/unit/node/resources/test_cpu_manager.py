@@ -65,7 +65,7 @@ def assigned(cpus: CpuManager, pod: Pod) -> str:
             allocate(whole, [found], NO_TOPOLOGY)
         except CPU_ERRORS as error:
             return f"{error.reason}: {error}"
-        cpus.commit(pod.metadata.uid, found.result)
+        cpus.commit(found.pools)
     return cpus.cpus_of(pod.metadata.uid, "c")
 
 

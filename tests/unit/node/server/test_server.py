@@ -43,7 +43,7 @@ async def _get(world: World, path: str) -> ApiResponse:
         pytest.param("/metrics/probes", 404, "404 page not found\n", id="a page that is not there"),
         pytest.param("/configz", 200, '{"kubeletconfig":{"maxPods":110}}', id="configz"),
         pytest.param("/", 404, "404 page not found\n", id="root"),
-        pytest.param("/logs/", 404, "404 page not found\n", id="not ours"),
+        pytest.param("/logs/", 405, "logs endpoint is disabled.\n", id="logs of the machine, switched off"),
         pytest.param("/containerLogs/default/none/c", 404, 'pod "none" not found\n', id="no such pod"),
         pytest.param("/containerLogs/default/web/x", 404, 'container "x" not found in pod "web"\n', id="no such container"),
         pytest.param("/containerLogs/default/..%2Fweb/c", 404, 'pod "../web" not found\n', id="a name that is a path"),
@@ -54,6 +54,14 @@ async def _get(world: World, path: str) -> ApiResponse:
 async def test_pages(world: World, path: str, status: int, body: str) -> None:
     answer = await _get(world, path)
     assert (answer.status, answer.body.decode()) == (status, body)
+
+
+async def test_health_checks_are_counted(world: World) -> None:
+    for _ in range(2):
+        await _get(world, "/healthz")
+    lines = (await _get(world, "/metrics/slis")).body.decode().splitlines()
+    assert 'kubernetes_healthcheck{name="ping",type="healthz"} 1' in lines
+    assert 'kubernetes_healthchecks_total{name="ping",type="healthz",status="success"} 2' in lines
 
 
 async def test_pods_are_listed(world: World) -> None:

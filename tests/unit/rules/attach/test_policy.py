@@ -46,6 +46,8 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"memoryReserve": "9" * 50}, "memoryReserve: Invalid value"),
     ({"memoryReserve": ["1Gi"]}, "memoryReserve: Invalid value"),
     ({"ceilings": {"memoryMin": "lots"}}, 'ceilings.memoryMin: Invalid value: "lots"'),
+    ({"ceilings": {"memoryMin": "999999999999Ei"}}, 'ceilings.memoryMin: Invalid value: "999999999999Ei"'),
+    ({"ceilings": {"memoryLow": "8Ei"}}, 'ceilings.memoryLow: Invalid value: "8Ei"'),
     ({"ceilings": {"memoryMax": "1Gi"}}, "ceilings.memoryMax: Invalid value"),
     ({"ceilings": 3}, "ceilings: Invalid value: 3"),
     ({"restoreOnExit": "yes"}, "restoreOnExit: Invalid value"),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from plimsoll.rules.config.manager_options import CpuOptions
-from plimsoll.rules.cpumanager.assignment import CpuPlan
+from plimsoll.rules.cpumanager.assignment import CpuPlan, assigned
+from plimsoll.rules.cpumanager.pools import Owned
 from plimsoll.rules.cpumanager.topology import CpuTopology, LogicalCpu
 from plimsoll.rules.cpuset import cpu_numbers, cpu_text
+from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.profile import profile_named
+from plimsoll.rules.resources.node_policy import NodePolicy
 
 T = CpuTopology({cpu: LogicalCpu(cpu % 4, 0, 0) for cpu in range(8)})
 D = CpuTopology({cpu: LogicalCpu(cpu % 6, cpu % 2, cpu % 2) for cpu in range(12)})
@@ -25,4 +29,9 @@ def text(found: frozenset[int]) -> str:
 
 
 def plan(topology: CpuTopology, reserved: str = "", **options: bool) -> CpuPlan:
-    return CpuPlan(topology, cpus(reserved), CpuOptions(**options))
+    return CpuPlan(topology, cpus(reserved), CpuOptions(**options), profile_named("1.36"))
+
+
+def assigned_cpus(pod: Pod, owned: Owned, plan: CpuPlan, policy: NodePolicy) -> dict[str, frozenset[int]]:
+    """What its containers get, if all CPUs that are not owned are free."""
+    return dict(assigned(pod, plan.pools(owned), plan, policy).owned.get(pod.metadata.uid, {}))

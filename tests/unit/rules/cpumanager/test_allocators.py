@@ -11,6 +11,7 @@ from plimsoll.rules.cpumanager.assignment import CpuPlan
 from plimsoll.rules.cpumanager.distribution import DistributionError, distributed, standard_deviation
 from plimsoll.rules.cpumanager.packing import NotEnoughCpusError, packed
 from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology, LogicalCpu
+from plimsoll.rules.profile import profile_named
 from tests.examples import examples
 from tests.unit.rules.cpumanager.machines import SIX, D, E, M, N, T, U, cpus, plan, text
 
@@ -189,13 +190,13 @@ def test_packed_is_the_literal_one(data: st.DataObject, topology: CpuTopology) -
 @settings(max_examples=examples(300))
 @given(st.data(), topologies(), st.sampled_from(["", "across_numa", "full", "across_cores", "uncore"]))
 def test_as_many_as_asked_and_only_available_ones(data: st.DataObject, topology: CpuTopology, option: str) -> None:
-    asked = plan(
-        topology,
+    options = CpuOptions(
         distribute_cpus_across_numa=option in ("across_numa", "full"),
         full_pcpus_only=option == "full",
         distribute_cpus_across_cores=option == "across_cores",
         prefer_align_cpus_by_uncorecache=option == "uncore",
     )
+    asked = CpuPlan(topology, NO_CPUS, options)
     available = data.draw(st.frozensets(st.sampled_from(sorted(topology.cpus))))
     count = data.draw(st.integers(0, len(available)))
     assume(count > 0)
@@ -207,31 +208,31 @@ def test_as_many_as_asked_and_only_available_ones(data: st.DataObject, topology:
     assert len(found) == count and found <= available
 
 
-def test_a_cpu_of_another_container_is_never_taken() -> None:
+def test_a_cpu_of_another_container() -> None:
     """CM-2: seven of eight CPUs are online, so a core has one thread on average, and core {0, 4} looks free without 4."""
     seven = T.only(range(7))
     available = cpus("0-3,5-6")
-    assert text(plan(seven).kubelet_choice(available, 2)) == "0,4"  # as a kubelet does
-    found = plan(seven).take(available, 2)
+    assert text(plan(seven).take(available, 2)) == "0,4"  # as a kubelet does
+    found = CpuPlan(seven, NO_CPUS).take(available, 2)
     assert len(found) == 2 and found <= available
 
 
 @pytest.mark.parametrize(
-    ("available", "count", "even_by_socket", "align_by_socket", "expected"),
+    ("available", "count", "release", "align_by_socket", "expected"),
     [
-        ("0-2,4-5", 3, False, True, "1-2,5"),  # 1.36: nodes 1 and 2 are left most balanced
-        ("0-2,4-5", 3, True, True, "0-1,4"),  # 1.37: nodes 0 and 1 are of one socket; node 0 gives what it has
-        ("0-2,4-5", 3, True, False, "1-2,5"),
-        ("0-1,4-5", 2, True, True, "1,4"),
+        ("0-2,4-5", 3, "1.36", True, "1-2,5"),  # 1.36: nodes 1 and 2 are left most balanced
+        ("0-2,4-5", 3, "1.37", True, "0-1,4"),  # 1.37: nodes 0 and 1 are of one socket; node 0 gives what it has
+        ("0-2,4-5", 3, "1.37", False, "1-2,5"),
+        ("0-1,4-5", 2, "1.37", True, "1,4"),
     ],
 )
 def test_nodes_of_one_socket_win_since_1_37(
-    available: str, count: int, even_by_socket: bool, align_by_socket: bool, expected: str
+    available: str, count: int, release: str, align_by_socket: bool, expected: str
 ) -> None:
     """CM-13, 07 §8: nodes 0 and 1 are socket 0, node 2 is socket 1; one core of two threads each."""
     machine = CpuTopology({cpu: LogicalCpu(cpu % 3, cpu % 3 // 2, cpu % 3) for cpu in range(6)})
     options = CpuOptions(distribute_cpus_across_numa=True, align_by_socket=align_by_socket)
-    asked = CpuPlan(machine, NO_CPUS, options, even_by_socket=even_by_socket)
+    asked = CpuPlan(machine, NO_CPUS, options, profile_named(release))
     assert text(asked.take(cpus(available), count)) == expected
 
 
@@ -239,10 +240,10 @@ def test_odd_counts_in_a_cache_since_1_34() -> None:
     """CM-12: socket 0 has cores {0, 1}, {2, 3}, {4, 5}, socket 1 {6, 7}, {8, 9}; all share one cache."""
     machine = CpuTopology({cpu: LogicalCpu(cpu // 2 * 2, cpu // 6, 0, 1000) for cpu in range(10)})
     options = CpuOptions(prefer_align_cpus_by_uncorecache=True)
-    found = [CpuPlan(machine, NO_CPUS, options, odd_uncore=odd).take(machine.cpus, 3) for odd in (False, True)]
+    found = [CpuPlan(machine, NO_CPUS, options, profile_named(each)).take(machine.cpus, 3) for each in ("1.33", "1.34")]
     assert list(map(text, found)) == ["6-8", "0-2"]
 
 
 def test_the_error_of_1_28_has_no_numbers() -> None:
     with pytest.raises(NotEnoughCpusError, match=r"satisfy request, which is unexpected$"):
-        CpuPlan(T, NO_CPUS, counts_shortage=False).take(cpus("0"), 2)
+        CpuPlan(T, NO_CPUS, profile=profile_named("1.28")).take(cpus("0"), 2)

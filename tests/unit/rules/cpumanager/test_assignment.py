@@ -12,18 +12,19 @@ from plimsoll.rules.config.manager_options import CpuOptions
 from plimsoll.rules.cpumanager.assignment import (
     CpuPlan,
     NotWholeCoresError,
-    assigned,
     reserved_set,
     state_error,
-    taken_by,
 )
 from plimsoll.rules.cpumanager.packing import NotEnoughCpusError, packed
+from plimsoll.rules.cpumanager.pools import CpuPools, taken_by
 from plimsoll.rules.cpumanager.topology import NO_CPUS, CpuTopology, LogicalCpu, flat
 from plimsoll.rules.cpuset import cpu_numbers, cpu_text
 from plimsoll.rules.model.objects import Pod
+from plimsoll.rules.profile import profile_named
 from plimsoll.rules.resources.defaulting import defaulted
 from plimsoll.rules.resources.node_policy import NodePolicy
 from tests.examples import examples
+from tests.unit.rules.cpumanager.machines import assigned_cpus
 from tests.unit.strategies import Json, lean
 
 POLICY = NodePolicy(1 << 33, static_cpus=True)
@@ -109,16 +110,19 @@ def texts(found: dict[str, frozenset[int]]) -> dict[str, str]:
 
 
 def test_containers_of_one_pod() -> None:
-    found = assigned(pod("a", container("x", "2"), container("y", "500m"), container("z", "1")), {}, PLAN, POLICY)
+    found = assigned_cpus(pod("a", container("x", "2"), container("y", "500m"), container("z", "1")), {}, PLAN, POLICY)
     assert texts(found) == {"x": "1,5", "z": "2"}
-    assert cpu_text(PLAN.shared({"a": found})) == "0,3-4,6-7"
-    assert cpu_text(CpuPlan(HT8, cpus("0,4"), CpuOptions(strict_cpu_reservation=True)).shared({"a": found})) == "3,6-7"
+    assert cpu_text(PLAN.pools({"a": found}).shared) == "0,3-4,6-7"
+    assert (
+        cpu_text(CpuPlan(HT8, cpus("0,4"), CpuOptions(strict_cpu_reservation=True)).pools({"a": found}).shared)
+        == "3,6-7"
+    )
 
 
 def test_again_is_the_same() -> None:
     asked = pod("a", container("x", "2"), inits=(container("i", "3"),))
-    first = assigned(asked, {}, PLAN, POLICY)
-    assert assigned(asked, {"a": first}, PLAN, POLICY) == first
+    first = assigned_cpus(asked, {}, PLAN, POLICY)
+    assert assigned_cpus(asked, {"a": first}, PLAN, POLICY) == first
 
 
 INITS = [
@@ -133,7 +137,7 @@ INITS = [
 
 @pytest.mark.parametrize(("inits", "cpu", "expected"), INITS)
 def test_init_containers(inits: tuple[Json, ...], cpu: str, expected: dict[str, str]) -> None:
-    assert texts(assigned(pod("a", container("x", cpu), inits=inits), {}, PLAN, POLICY)) == expected
+    assert texts(assigned_cpus(pod("a", container("x", cpu), inits=inits), {}, PLAN, POLICY)) == expected
 
 
 def owned(**containers: str) -> dict[str, frozenset[int]]:
@@ -150,13 +154,13 @@ RESIZED = [
 
 @pytest.mark.parametrize(("cpu", "before", "after"), RESIZED)
 def test_resizes_keep_what_they_can(cpu: str, before: dict[str, str], after: dict[str, str]) -> None:
-    found = assigned(pod("a", container("x", cpu)), {"a": owned(**before), "b": owned(y="3")}, PLAN, POLICY)
+    found = assigned_cpus(pod("a", container("x", cpu)), {"a": owned(**before), "b": owned(y="3")}, PLAN, POLICY)
     assert texts(found) == after
 
 
 def test_one_container_grows_by_what_another_one_of_the_pod_gives_up() -> None:
     taken = {"a": owned(x="1-2,5", y="6"), "b": owned(z="3,7")}
-    found = assigned(pod("a", container("x", "1"), container("y", "3")), taken, PLAN, POLICY)
+    found = assigned_cpus(pod("a", container("x", "1"), container("y", "3")), taken, PLAN, POLICY)
     assert texts(found) == {"x": "2", "y": "1,5-6"}
 
 
@@ -175,7 +179,7 @@ FULL = [
 def test_full_pcpus_only(cpu: str, taken: str, text: str) -> None:
     plan = CpuPlan(HT8, cpus("0,4"), CpuOptions(full_pcpus_only=True))
     with pytest.raises(NotWholeCoresError) as caught:
-        assigned(pod("a", container("x", cpu)), {"b": {"y": cpus(taken)}}, plan, POLICY)
+        assigned_cpus(pod("a", container("x", cpu)), {"b": {"y": cpus(taken)}}, plan, POLICY)
     assert (caught.value.reason, str(caught.value)) == ("SMTAlignmentError", text)
 
 
@@ -192,10 +196,16 @@ STATE_ERRORS = [
 ]  # fmt: skip
 
 
+def test_a_kubelet_never_starts_with_an_empty_pool() -> None:
+    """CM-28."""
+    plan = CpuPlan(HT8, cpus("0,4"), CpuOptions(strict_cpu_reservation=True), profile_named("1.36"))
+    assert state_error(plan.pools({"a": owned(x="1-3,5-7")}), plan) == "default cpuset cannot be empty"
+
+
 @pytest.mark.parametrize(("shared", "entries", "strict", "error"), STATE_ERRORS)
 def test_a_state_that_does_not_fit(shared: str, entries: dict[str, str], strict: bool, error: str) -> None:
     plan = CpuPlan(HT8, cpus("0,4"), CpuOptions(strict_cpu_reservation=strict))
-    assert state_error({"a": owned(**entries)} if entries else {}, cpus(shared), plan) == error
+    assert state_error(CpuPools({"a": owned(**entries)} if entries else {}, cpus(shared)), plan) == error
 
 
 # --- for every machine and every sequence of pods ---
@@ -229,7 +239,7 @@ def test_properties(topology: CpuTopology, reserve: int, steps: list[Any], stric
         asked = pod(uid, *(container(f"c{n}", size) for n, size in enumerate(sizes_of)), inits=inits)
         before = {key: dict(each) for key, each in taken.items()}
         try:
-            found = assigned(asked, taken, plan, POLICY)
+            found = assigned_cpus(asked, taken, plan, POLICY)
         except (NotEnoughCpusError, NotWholeCoresError):
             event("refused")
             assert taken == before
@@ -243,9 +253,9 @@ def test_properties(topology: CpuTopology, reserve: int, steps: list[Any], stric
         others = taken_by({key: each for key, each in taken.items() if key != uid})
         assert not others & taken_by({uid: found})
         assert not plan.reserved & taken_by(taken)
-        shared = plan.shared(taken)
+        shared = plan.pools(taken).shared
         assert shared == topology.cpus - taken_by(taken) - (plan.reserved if strict else NO_CPUS)
-        assert state_error(taken, shared, plan) == ""
+        assert state_error(CpuPools(taken, shared), plan) == ""
         if full_cores:
             assert all(len(each) % topology.threads_per_core == 0 for each in found.values())
 

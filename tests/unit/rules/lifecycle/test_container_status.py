@@ -128,6 +128,14 @@ def test_states(pod: RunPod, what: ObservedPod, about: SyncState, state: RunStat
     assert (status.state, status.last_state) == (state, last_state)
 
 
+def test_one_that_never_started_shows_the_epoch() -> None:
+    """As the kubelet: a container whose program does not exist has the start time 0 of CRI."""
+    never = msgspec.structs.replace(run("a", "exited", exit_code=128, reason="StartError"), started_s=0.0)
+    (status,) = shown(a_pod("a", restart="Never"), seen(never))
+    assert status.state.terminated is not None
+    assert (status.state.terminated.started_at, status.state.terminated.finished_at) == ("1970-01-01T00:00:00Z", T1)
+
+
 def test_no_container_waits_while_its_pod_terminates() -> None:
     status = one(a_pod("a"), seen(run("a", "exited", exit_code=1)), memory(failures=CRASH), is_ending=True)
     assert status.state == ENDED

@@ -12,12 +12,13 @@ from plimsoll.rules.lifecycle.termination import (
     has_ended,
     is_ending,
     kill_grace_s,
+    new_ends,
     pod_grace_s,
     stop_grace_s,
     stops,
 )
 from plimsoll.rules.model.observed import KillReason
-from plimsoll.rules.model.pod_status import RunStatus
+from plimsoll.rules.model.pod_status import RunContainerStatus, Running, RunState, RunStatus, Terminated
 from plimsoll.rules.model.runnable import ExecAction, Hook, RunPod
 from tests.unit.rules.run_pods import START_S, a_pod, run, seen, sidecar
 
@@ -124,3 +125,23 @@ def test_terminating_pods(
     pod: RunPod, status: RunStatus | None, verdict: TerminationVerdict | None, ending: bool, ended: bool
 ) -> None:
     assert (is_ending(pod, status, verdict), has_ended(pod, status)) == (ending, ended)
+
+
+RUNS, ENDED = RunState(running=Running()), RunState(terminated=Terminated(exit_code=3, reason="Error"))
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "ends"),
+    [
+        pytest.param(RUNS, ENDED, 1, id="has ended"),
+        pytest.param(None, ENDED, 1, id="was not there"),
+        pytest.param(ENDED, ENDED, 0, id="had ended"),
+        pytest.param(ENDED, RUNS, 0, id="runs again"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["init_container", "container", "ephemeral_container"])
+def test_new_ends(kind: str, before: RunState | None, now: RunState, ends: int) -> None:
+    def status(state: RunState | None) -> RunStatus:
+        return RunStatus(**{f"{kind}_statuses": (RunContainerStatus(name="c", state=state),) if state else ()})
+
+    assert list(new_ends(status(before), status(now))) == [(kind, ENDED.terminated)] * ends

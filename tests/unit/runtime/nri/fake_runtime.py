@@ -16,7 +16,8 @@ from plimsoll.runtime.nri import messages as m
 
 
 class FakeRuntime:
-    """`begin`: what to do with a new plugin; by default it is configured and synchronized."""
+    """`begin`: what to do with a new plugin; by default it is configured and synchronized. While `free` is not set, it is
+    busy: plugins and updates wait; `asked` is set by a plugin or an update."""
 
     def __init__(self, path: Path, version: str = "v2.1.9") -> None:
         self.path, self.version = path, version
@@ -26,7 +27,8 @@ class FakeRuntime:
         self.containers: tuple[m.Container, ...] = ()
         self.apply: Callable[[m.ContainerUpdate], bool] = lambda _update: True
         self.peer: TtrpcPeer | None = None
-        self.synchronized = asyncio.Event()
+        self.synchronized, self.asked, self.free = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.free.set()
         self.events = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -37,6 +39,8 @@ class FakeRuntime:
 
     async def _handle(self, service: str, method: str, payload: bytes) -> bytes:
         assert service == m.RUNTIME_SERVICE
+        self.asked.set()
+        await self.free.wait()
         if method == "RegisterPlugin":
             request = decode(m.RegisterPluginRequest, payload)
             self.plugins.append((request.plugin_name, request.plugin_idx))

@@ -14,6 +14,7 @@ import pytest
 
 from plimsoll.store.errors import WriteFailedError
 from plimsoll.store.records import Record
+from plimsoll.store.sqlite import writer
 from plimsoll.store.store import Store
 from tests.unit.store.bodies import body, delete, put, value_of
 
@@ -72,6 +73,38 @@ async def test_changes_decided_on_a_failed_state_fail_with_it(tmp_path: Path) ->
     assert store.count("") == 0
     await store.change("/pods/default/web", decide)
     assert shown[301:] == [len("None")]
+    await store.close()
+
+
+async def test_a_failed_checkpoint_is_reported_until_one_succeeds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The database cannot be opened a second time; the connection that writes the log still has it."""
+    monkeypatch.setattr(writer, "_CHECKPOINT_BYTES", 1)
+    monkeypatch.setattr(writer, "_RETRY_S", 0.01)
+    store = await Store.open(tmp_path)
+    database, aside = tmp_path / "objects.db", tmp_path / "moved.db"
+    database.rename(aside)
+    await store.change("/pods/default/web", put(1))
+    async with asyncio.timeout(30):
+        while store.meter.failed_checkpoints < 3:
+            await asyncio.sleep(0.01)
+    cause = f"the write-ahead log cannot be moved into {database} and grows: unable to open database file"
+    assert store.fault.startswith(cause)
+    await store.change("/pods/default/web", put(2))  # is still accepted
+    aside.rename(database)
+    async with asyncio.timeout(30):
+        while store.fault:
+            await asyncio.sleep(0.01)
+    failed = store.meter.failed_checkpoints
+    assert store.meter.checkpoints > failed
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert [level for level, _ in said] == ["ERROR", "WARNING"]  # once, however often it was tried
+    assert said[0][1].startswith(cause)
+    assert said[1][1] == f"the write-ahead log is moved into {database} again"
+    await store.close()
+    store = await Store.open(tmp_path)
+    assert value_of(store.get("/pods/default/web")) == 2
     await store.close()
 
 
