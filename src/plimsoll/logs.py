@@ -34,8 +34,26 @@ def level_of(name: str | None, verbosity: int | None) -> int:
     return LEVELS[name or "info"]
 
 
+class _Handler(logging.StreamHandler):  # type: ignore[type-arg]
+    """Remembers whether the last line could be written."""
+
+    fault = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.fault = ""
+        super().emit(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        self.fault = f"the last line was not written: {sys.exception()}"
+
+
+def fault() -> str:
+    """Why the log was not written; empty if it was."""
+    return next((each.fault for each in logging.getLogger().handlers if isinstance(each, _Handler)), "")
+
+
 def log_to_stderr(level: int = logging.INFO) -> None:
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _Handler(sys.stderr)
     handler.setFormatter(_JsonLines())
     root = logging.getLogger()
     root.handlers[:] = [handler]

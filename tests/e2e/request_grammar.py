@@ -64,7 +64,7 @@ _STRANGE_NAMES = (
     "", "%00", "a%2Fb", "..", ".", "%2e%2e", "%ff", "%F0%9F%98%80", "A", "a_b", "x" * 300, "x%20y", "%0d%0aHost:x", "status", "watch", "%", "*",
 )  # fmt: skip
 _PAGES = (
-    "/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/healthz", "/livez?verbose", "/readyz", "/readyz/store", "/metrics",
+    "/", "/api", "/api/v1", "/apis", "/apis/apps", "/apis/apps/v1", "/version", "/healthz", "/livez?verbose", "/readyz", "/readyz/etcd", "/metrics",
     "/openapi/v3", "/openapi/v3/api/v1", "/openapi/v3/apis/apps/v1", "/openapi/v2", "/openapi/v3/%00", "/foo", "//", "/api//v1", "/apis/nope/v1/x",
     "/api/v2/pods", "/debug/pprof", "/api/v1/watch", "/api/v1/watch/pods", "/api/v1/namespaces/default", "/swagger.json", "/api/v1/nodes/n1/proxy/a%0d%0ab",
 )  # fmt: skip

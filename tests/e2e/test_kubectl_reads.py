@@ -175,7 +175,7 @@ def test_top(kubectl: Kubectl) -> None:
 
 def test_raw_paths(kubectl: Kubectl) -> None:
     assert kubectl("get", "--raw", "/readyz").out == "ok"
-    assert "[+]store ok" in kubectl("get", "--raw", "/readyz?verbose").out
+    assert "[+]etcd ok" in kubectl("get", "--raw", "/readyz?verbose").out
     assert json.loads(kubectl("get", "--raw", "/api/v1/namespaces/default").out)["metadata"]["name"] == "default"
     summary = json.loads(kubectl("get", "--raw", f"/api/v1/nodes/{NODE}/proxy/stats/summary").out)
     assert summary["node"]["cpu"]["usageNanoCores"] == 1_250_000_000

@@ -47,7 +47,7 @@ def test_a_full_disk_leaves_reads_deletions_and_restarts(tmp_path: Path) -> None
     seen = json.loads(done.stdout)
     code, text = seen.pop("readyz")
     assert code == 500
-    assert "[-]store failed: the disk is full: only deletions are accepted until it has room again" in text
+    assert "[-]etcd failed: the disk is full: only deletions are accepted until it has room again" in text
     assert "readyz check failed" in text
     assert seen == {
         "creates": [True, 503],
@@ -74,7 +74,7 @@ def test_a_log_that_was_cut_off_is_said_at_the_start_and_in_readyz(tmp_path: Pat
     try:
         with httpx.Client(base_url=server.url, verify=admin_tls(server.kubeconfig)) as client:
             found = client.get("/readyz?verbose")
-            assert (found.status_code, "[-]store failed: the changes after version" in found.text) == (500, True)
+            assert (found.status_code, "[-]etcd failed: the changes after version" in found.text) == (500, True)
             assert "were committed and are lost" in (tmp_path / "second.log").read_text()
             assert client.get("/api/v1/namespaces").status_code == 200
     finally:

@@ -81,15 +81,27 @@ async def test_health_pages_list_what_was_started(tmp_path: Path) -> None:
     async with api(tmp_path, services=(controllers,)) as ask:
         for page in ("healthz", "livez", "readyz"):
             lines = (await ask("GET", f"/{page}?verbose=1")).body.decode().splitlines()
-            assert lines[:2] == ["[+]ping ok", "[+]store ok"]
+            assert lines[:4] == ["[+]ping ok", "[+]log ok", "[+]etcd ok", "[+]informer-sync ok"]
+            assert "[+]autoregister-completion ok" in lines
             assert lines[-1] == f"{page} check passed"
             for hook in (
                 "start-system-namespaces-controller",
                 "scheduling/bootstrap-system-priority-classes",
                 "bootstrap-controller",
                 "start-service-ip-repair-controllers",
+                "start-apiextensions-informers",
                 "crd-informer-synced",
                 "start-apiextensions-controllers",
+                "generic-apiserver-start-informers",
+                "start-apiserver-admission-initializer",
+                "storage-readiness",
+                "start-cluster-authentication-info-controller",
+                "kube-apiserver-autoregistration",
+                "start-kube-aggregator-informers",
+                "apiservice-registration-controller",
+                "apiservice-status-local-available-controller",
+                "apiservice-status-remote-available-controller",
+                "apiservice-openapi-controller",
             ):
                 assert f"[+]poststarthook/{hook} ok" in lines
                 assert (await ask("GET", f"/{page}/poststarthook/{hook}")).body == b"ok"

@@ -17,6 +17,7 @@ from plimsoll.codec.defaults.resources import written
 from plimsoll.codec.defaults.runtime_class import with_class
 from plimsoll.codec.lean.lean import from_document, lean_pod
 from plimsoll.rules.admission.limit_range import is_limited, limit_range_refusal, limit_ranged
+from plimsoll.rules.admission.networking import CLASS_ANNOTATION, DEFAULT_INGRESS_CLASS
 from plimsoll.rules.admission.node_restriction import is_mirror
 from plimsoll.rules.admission.resize import capacity_verdict
 from plimsoll.rules.admission.runtime_class import not_found as class_not_found
@@ -81,6 +82,15 @@ def admitted_claim(cluster: Cluster, claim: JsonObject) -> JsonObject:
         return claim
     name = default_class(cluster.policies("storageclasses"))
     return {**claim, "spec": {**spec, "storageClassName": name}} if name else claim
+
+
+def admitted_ingress(cluster: Cluster, ingress: JsonObject) -> JsonObject:
+    """An ingress that names no class gets the default one (DefaultIngressClass)."""
+    spec = ingress.get("spec") or {}
+    if spec.get("ingressClassName") is not None or CLASS_ANNOTATION in (ingress["metadata"].get("annotations") or {}):
+        return ingress
+    name = default_class(cluster.policies("ingressclasses"), DEFAULT_INGRESS_CLASS)
+    return {**ingress, "spec": {**spec, "ingressClassName": name}} if name else ingress
 
 
 def admitted_pod_update(old: JsonObject, new: JsonObject) -> JsonObject:

@@ -12,21 +12,17 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from plimsoll.api.admission.webhook_client import WebhookError, ask, webhook_address
-from plimsoll.api.auth.roles import may_read_path, verdict
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, kind_of
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.status import StatusError, forbidden, internal_error
-from plimsoll.api.machinery.users import User
 from plimsoll.codec.patch.json_patch import PatchError, apply_json_patch
 from plimsoll.codec.schema.decode import DecodeError, decode_document
-from plimsoll.rules.access.rbac import Attributes as AccessAttributes
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.webhooks.matching import (
     RequestAttributes,
@@ -35,6 +31,9 @@ from plimsoll.rules.webhooks.matching import (
     selects,
     selects_objects,
 )
+
+if TYPE_CHECKING:
+    from plimsoll.api.admission.evaluation import Evaluator
 
 PREFIX = "admissionregistration.k8s.io/"
 _KEPT = ("name", "namespace", "uid", "creationTimestamp", "resourceVersion", "generation", "deletionTimestamp")
@@ -164,27 +163,6 @@ def _in_version(resource: ApiResource, document: JsonObject | None, version: str
     return {**document, "apiVersion": f"{resource.group}/{version}"}
 
 
-def judge_of(cluster: Cluster, user: User) -> Callable[[Any], Any]:
-    """For `authorizer` in expressions."""
-    from plimsoll.codec.cel.authorizer import Answer
-
-    def judge(asked: Any) -> Any:
-        who = user
-        if asked.user:
-            _, _, namespace, _name = asked.user.split(":", 3)
-            groups = ("system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated")
-            who = User(asked.user, frozenset(groups))
-        if asked.path:
-            return Answer(may_read_path(who, asked.path, cluster, asked.verb))
-        wanted = AccessAttributes(
-            asked.verb, asked.resource, asked.group, asked.subresource, asked.namespace, asked.name
-        )
-        found = verdict(who, wanted, cluster)
-        return Answer(found.allowed, found.reason)
-
-    return judge
-
-
 # --- webhooks ---
 
 
@@ -197,25 +175,36 @@ async def _wanted(
     cluster: Cluster, call: ApiCall, storage: str, change: Change, request: RequestAttributes, uid: str
 ) -> list[_Call]:
     namespace = namespace_of(cluster, request, change)
-    found = []
+    found, evaluator = [], None
     for configuration in cluster.policies(storage):
         for webhook in configuration.get("webhooks") or []:
             version = concerns(webhook, webhook.get("rules") or [], request, namespace, change)
             if not version:
                 continue
             document = review_request(call, request, change, version, uid)
-            if webhook.get("matchConditions") and not _holds(cluster, call, webhook, document, change):
-                continue
+            if webhook.get("matchConditions"):
+                if evaluator is None:
+                    from plimsoll.api.admission.evaluation import Evaluator  # few webhooks have conditions
+
+                    evaluator = Evaluator(cluster, call)
+                if not await _holds(evaluator, call, webhook, document, change):
+                    continue
             found.append(_Call(webhook, version))
     return found
 
 
-def _holds(cluster: Cluster, call: ApiCall, webhook: JsonObject, document: JsonObject, change: Change) -> bool:
+async def _holds(
+    evaluator: Evaluator, call: ApiCall, webhook: JsonObject, document: JsonObject, change: Change
+) -> bool:
     """Whether all match conditions hold; one with an error follows the failure policy."""
     from plimsoll.codec.cel.policies import activation, condition_programs, failed_conditions
 
-    variables = activation(document, change.new, change.old, judge_of(cluster, call.user))
-    holds, problem = failed_conditions(condition_programs(webhook["matchConditions"]), variables)
+    programs = condition_programs(tuple((each["name"], each["expression"]) for each in webhook["matchConditions"]))
+    holds, problem = await evaluator.run(
+        lambda allowance, judge: failed_conditions(
+            programs, activation(document, change.new, change.old, judge), allowance
+        )
+    )
     if problem and (webhook.get("failurePolicy") or "Fail") == "Fail":
         raise forbidden(call.info.resource, document["name"], problem)
     return holds
@@ -293,13 +282,13 @@ async def mutated(cluster: Cluster, call: ApiCall, change: Change) -> JsonObject
     if has_policies:
         from plimsoll.api.admission.mutations import apply_again, apply_policies  # most clusters have none
 
-        invoked = apply_policies(cluster, call, change, request)
+        invoked = await apply_policies(cluster, call, change, request)
     seen: list[tuple[_Call, JsonObject | None]] = []  # with the object after the call
     for wanted in await _wanted(cluster, call, "mutatingwebhookconfigurations", change, request, "uid"):
         await _applied(cluster, call, wanted, request, change)
         seen.append((wanted, change.new))
     if invoked:
-        apply_again(cluster, call, change, request, invoked)
+        await apply_again(cluster, call, change, request, invoked)
     for wanted, after in seen:
         if wanted.webhook.get("reinvocationPolicy") == "IfNeeded" and after != change.new:
             await _applied(cluster, call, wanted, request, change)
@@ -339,7 +328,7 @@ async def check_hooks(cluster: Cluster, call: ApiCall, change: Change) -> None:
     if cluster.store.count(_BINDINGS):
         from plimsoll.api.admission.policies import check_policies
 
-        check_policies(cluster, call, change, request)
+        await check_policies(cluster, call, change, request)
     if not cluster.store.count(_VALIDATING):
         return
     wanted = await _wanted(cluster, call, "validatingwebhookconfigurations", change, request, "uid")

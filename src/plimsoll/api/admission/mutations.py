@@ -12,12 +12,14 @@ from typing import Any
 
 import msgspec
 
-from plimsoll.api.admission.hooks import Change, judge_of, kept_metadata, namespace_of, review_request
+from plimsoll.api.admission.evaluation import Evaluator, Judge
+from plimsoll.api.admission.hooks import Change, kept_metadata, namespace_of, review_request
 from plimsoll.api.admission.policies import concerned, parameters
 from plimsoll.api.admission.programs import Programs
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, kind_of
 from plimsoll.api.machinery.status import StatusError
+from plimsoll.codec.cel.evaluator import Allowance
 from plimsoll.codec.cel.mutations import APPLY, MutatingPolicy, as_json, compiled_mutations
 from plimsoll.codec.cel.policies import CODES, Evaluation, activation
 from plimsoll.codec.cel.values import EvaluationError
@@ -45,22 +47,25 @@ class Invocation(msgspec.Struct, frozen=True, eq=False):
         return (self.policy.get("spec") or {}).get("reinvocationPolicy") == "IfNeeded"
 
 
-def apply_policies(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> list[Invocation]:
+async def apply_policies(
+    cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes
+) -> list[Invocation]:
     """Change `change.new`; raises the refusal of the first policy that fails. Returns what was invoked."""
-    done = []
+    done, evaluator = [], Evaluator(cluster, call)
     for invocation in _invocations(cluster, call, change, request):
-        _invoke(cluster, call, change, request, invocation)
+        await _invoke(cluster, call, change, request, invocation, evaluator)
         done.append(msgspec.structs.replace(invocation, left=change.new))
     return done
 
 
-def apply_again(
+async def apply_again(
     cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes, done: list[Invocation]
 ) -> None:
     """Those that ask for it (reinvocationPolicy), where something has changed the object after them."""
+    evaluator = Evaluator(cluster, call)
     for invocation in done:
         if invocation.is_repeated and invocation.left != change.new:
-            _invoke(cluster, call, change, request, invocation)
+            await _invoke(cluster, call, change, request, invocation, evaluator)
 
 
 def _invocations(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> Iterator[Invocation]:
@@ -79,22 +84,46 @@ def _invocations(cluster: Cluster, call: ApiCall, change: Change, request: Reque
             yield Invocation(policy, binding, params, version)
 
 
-def _invoke(
-    cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes, invocation: Invocation
+async def _invoke(
+    cluster: Cluster,
+    call: ApiCall,
+    change: Change,
+    request: RequestAttributes,
+    invocation: Invocation,
+    evaluator: Evaluator,
 ) -> None:
     program = _programs.of(invocation.policy)
     if program is None:
         _fail(call, request, invocation, "its expressions do not compile")
         return
-    for index in range(len(program.mutations)):
-        evaluation = _evaluation(cluster, call, change, request, invocation, program)
+    namespace = namespace_of(cluster, request, change)
+    change.new = await evaluator.run(
+        lambda allowance, judge: _mutated(call, change, request, invocation, program, namespace, allowance, judge)
+    )
+
+
+def _mutated(
+    call: ApiCall,
+    before: Change,
+    request: RequestAttributes,
+    invocation: Invocation,
+    program: MutatingPolicy,
+    namespace: JsonObject | None,
+    allowance: Allowance,
+    judge: Judge,
+) -> JsonObject | None:
+    """The object after all mutations of a policy; raises the refusal."""
+    change = msgspec.structs.replace(before)
+    for index, (kind, expression) in enumerate(program.mutations):
+        document = review_request(call, request, change, invocation.version, "")
+        variables = activation(document, change.new, change.old, judge)
+        evaluation = Evaluation(program.policy, variables, invocation.params, namespace, allowance)
         if index == 0:
             holds, problem = evaluation.matches()
             if problem:
                 _fail(call, request, invocation, problem)
             if not holds:
-                return
-        kind, expression = program.mutations[index]
+                break
         try:
             value = as_json(evaluation.value(expression))
             change.new = _changed(call, change, kind, value)
@@ -104,19 +133,7 @@ def _invoke(
             else:
                 reason = f"error applying patch: {error}" if kind == APPLY else f"JSON Patch: {error}"
             _fail(call, request, invocation, reason)
-
-
-def _evaluation(
-    cluster: Cluster,
-    call: ApiCall,
-    change: Change,
-    request: RequestAttributes,
-    invocation: Invocation,
-    program: MutatingPolicy,
-) -> Evaluation:
-    document = review_request(call, request, change, invocation.version, "")
-    variables = activation(document, change.new, change.old, judge_of(cluster, call.user))
-    return Evaluation(program.policy, variables, invocation.params, namespace_of(cluster, request, change))
+    return change.new
 
 
 def _changed(call: ApiCall, change: Change, kind: str, value: Any) -> JsonObject | None:

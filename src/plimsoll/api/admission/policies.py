@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from plimsoll.api.admission.hooks import Change, concerns, judge_of, namespace_of, review_request
+from plimsoll.api.admission.evaluation import Evaluator, Judge
+from plimsoll.api.admission.hooks import Change, concerns, namespace_of, review_request
 from plimsoll.api.admission.programs import Programs
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
 from plimsoll.api.machinery.kinds import ApiResource
 from plimsoll.api.machinery.status import StatusError
-from plimsoll.codec.cel.policies import CODES, Evaluation, Judged, activation, compiled_policy
+from plimsoll.codec.cel.evaluator import Allowance
+from plimsoll.codec.cel.policies import CODES, Evaluation, Judged, Policy, activation, compiled_policy
 from plimsoll.codec.cel.values import EvaluationError
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.webhooks.matching import RequestAttributes, matched_version, selects
@@ -21,20 +24,41 @@ _FAILURES = "validation.policy.admission.k8s.io/validation_failure"
 _programs = Programs(compiled_policy)
 
 
-def check_policies(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> None:
+class _Asked(msgspec.Struct, frozen=True, eq=False):
+    """A policy that a request concerns by a binding, with all that its expressions see."""
+
+    policy: JsonObject
+    binding: JsonObject
+    program: Policy | None  # None: it does not compile
+    document: JsonObject  # the request
+    namespace: JsonObject | None
+    params: list[Any]
+    problem: str  # with the parameters
+
+    @property
+    def place(self) -> str:
+        name, binding = self.policy["metadata"]["name"], self.binding["metadata"]["name"]
+        return f"ValidatingAdmissionPolicy '{name}' with binding '{binding}'"
+
+
+class _Outcome(msgspec.Struct):
+    found: list[Judged] = []
+    annotations: dict[str, str] = {}
+
+
+async def check_policies(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> None:
     """Raises the refusal of the first that denies; adds warnings and annotations."""
-    policies = {each["metadata"]["name"]: each for each in cluster.policies("validatingadmissionpolicies")}
-    namespace = namespace_of(cluster, request, change)
+    asked = list(_asked(cluster, call, change, request))
+    if not asked:
+        return
+    outcomes = await Evaluator(cluster, call).run(
+        lambda allowance, judge: [_judged(each, change, allowance, judge) for each in asked]
+    )
     refusals: list[tuple[str, Judged]] = []
     failures: list[JsonObject] = []
-    for binding in cluster.policies("validatingadmissionpolicybindings"):
-        policy = policies.get((binding.get("spec") or {}).get("policyName") or "")
-        if policy is None:
-            continue
-        version = concerned(policy, binding, request, namespace, change)
-        if version:
-            document = review_request(call, request, change, version, "")
-            _judge(cluster, call, policy, binding, change, document, namespace, refusals, failures)
+    for each, outcome in zip(asked, outcomes, strict=True):
+        call.annotations.update(outcome.annotations)
+        _act(call, each, outcome.found, refusals, failures)
     if failures:
         call.annotations[_FAILURES] = msgspec.json.encode(failures).decode()
     if refusals:
@@ -48,6 +72,20 @@ def check_policies(cluster: Cluster, call: ApiCall, change: Change, request: Req
             "causes": [{"message": f"{at} denied request: {each.message}"} for at, each in refusals],
         }
         raise StatusError(CODES.get(first.reason, 422), first.reason, message, details)
+
+
+def _asked(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> Iterator[_Asked]:
+    policies = {each["metadata"]["name"]: each for each in cluster.policies("validatingadmissionpolicies")}
+    namespace = namespace_of(cluster, request, change)
+    for binding in cluster.policies("validatingadmissionpolicybindings"):
+        bound = binding.get("spec") or {}
+        policy = policies.get(bound.get("policyName") or "")
+        version = "" if policy is None else concerned(policy, binding, request, namespace, change)
+        if policy is None or not version:
+            continue
+        document = review_request(call, request, change, version, "")
+        params, problem = parameters(cluster, policy.get("spec") or {}, bound, document.get("namespace") or "")
+        yield _Asked(policy, binding, _programs.of(policy), document, namespace, params, problem)
 
 
 def concerned(
@@ -78,57 +116,51 @@ _EVERYTHING: JsonObject = {
 }
 
 
-def _judge(
-    cluster: Cluster,
+def _judged(asked: _Asked, change: Change, allowance: Allowance, judge: Judge) -> _Outcome:
+    if asked.program is None:
+        return _Outcome([Judged("its expressions do not compile", error=True)])
+    outcome = _Outcome([Judged(asked.problem, error=True)] if asked.problem else [])
+    variables = activation(asked.document, change.new, change.old, judge)
+    for params in asked.params:
+        evaluation = Evaluation(asked.program, variables, params, asked.namespace, allowance)
+        holds, error = evaluation.matches()
+        if error:
+            outcome.found.append(Judged(error, error=True))
+        elif holds:
+            outcome.found += evaluation.failures()
+            try:
+                annotations = evaluation.annotations()
+            except EvaluationError as error_found:
+                outcome.found.append(Judged(f"audit annotation: {error_found}", error=True))
+            else:
+                name = asked.policy["metadata"]["name"]
+                outcome.annotations.update({f"{name}/{key}": text for key, text in annotations.items()})
+    return outcome
+
+
+def _act(
     call: ApiCall,
-    policy: JsonObject,
-    binding: JsonObject,
-    change: Change,
-    document: JsonObject,
-    namespace: JsonObject | None,
+    asked: _Asked,
+    found: list[Judged],
     refusals: list[tuple[str, Judged]],
     failures: list[JsonObject],
 ) -> None:
-    spec, bound = policy.get("spec") or {}, binding.get("spec") or {}
-    policy_name, binding_name = policy["metadata"]["name"], binding["metadata"]["name"]
-    where = f"ValidatingAdmissionPolicy '{policy_name}' with binding '{binding_name}'"
-    actions = bound.get("validationActions") or []
-    fails = (spec.get("failurePolicy") or "Fail") == "Fail"
-    program = _programs.of(policy)
-    found: list[Judged] = []
-    if program is None:
-        found = [Judged("its expressions do not compile", error=True)]
-    else:
-        variables = activation(document, change.new, change.old, judge_of(cluster, call.user))
-        given, problem = parameters(cluster, spec, bound, document.get("namespace") or "")
-        if problem:
-            found.append(Judged(problem, error=True))
-        for params in given:
-            evaluation = Evaluation(program, variables, params, namespace)
-            holds, error = evaluation.matches()
-            if error:
-                found.append(Judged(error, error=True))
-            elif holds:
-                found += evaluation.failures()
-                try:
-                    annotations = evaluation.annotations()
-                except EvaluationError as error_found:
-                    found.append(Judged(f"audit annotation: {error_found}", error=True))
-                else:
-                    call.annotations.update({f"{policy_name}/{name}": text for name, text in annotations.items()})
+    """What the binding's actions make of failed validations."""
+    actions = (asked.binding.get("spec") or {}).get("validationActions") or []
+    fails = ((asked.policy.get("spec") or {}).get("failurePolicy") or "Fail") == "Fail"
     for judged in found:
         if judged.error and not fails:
             continue
         if "Deny" in actions or judged.error:
-            refusals.append((where, judged))
+            refusals.append((asked.place, judged))
         if "Warn" in actions:
-            call.warnings.append(f"Validation failed for {where}: {judged.message}")
+            call.warnings.append(f"Validation failed for {asked.place}: {judged.message}")
         if "Audit" in actions:
             failures.append(
                 {
                     "message": judged.message,
-                    "policy": policy_name,
-                    "binding": binding_name,
+                    "policy": asked.policy["metadata"]["name"],
+                    "binding": asked.binding["metadata"]["name"],
                     "expressionIndex": judged.index,
                     "validationActions": actions,
                 }

@@ -1,6 +1,6 @@
 """Endpoints and EndpointSlices of services with a selector (`rules.controllers.endpoints`).
 
-Services without a selector are not touched: other parties write their endpoints.
+Of services without a selector other parties write the Endpoints, which `mirroring` copies into slices.
 """
 
 from __future__ import annotations
@@ -18,10 +18,12 @@ from plimsoll.rules.controllers.endpoints import (
     SLICE_CONTROLLER,
     ZONE,
     ServedPod,
+    SlicePlan,
     endpoints,
     selected,
     slices,
 )
+from plimsoll.rules.controllers.mirrored_endpoints import MIRRORING_CONTROLLER, is_mirrored, mirrored
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Record
 
@@ -69,6 +71,51 @@ class _Pods:
         self._known.pop(namespace, None)
 
 
+def slices_of(context: ControllerContext, namespace: str, name: str, manager: str) -> list[JsonObject]:
+    """The slices of a service that this controller manages."""
+    own = {SERVICE_NAME: name, MANAGED_BY: manager}
+    found = context.documents(f"{SLICES_PREFIX}{namespace}/")
+    return [each for each in found if own.items() <= (each["metadata"].get("labels") or {}).items()]
+
+
+async def carry_out(context: ControllerContext, plan: SlicePlan, namespace: str) -> None:
+    for made in plan.create:
+        await context.attempt(request.create(SLICES, {**_SLICE, **made}, namespace), _CHANGED)
+    for changed in plan.update:
+        name = changed["metadata"]["name"]
+        await context.attempt(request.replace(SLICES, {**_SLICE, **changed}, name, namespace), _CHANGED)
+    for gone in plan.delete:
+        await context.attempt(request.delete(SLICES, gone["metadata"]["name"], namespace), _CHANGED)
+
+
+def mirroring(context: ControllerContext) -> Controller:
+    """Keys are those of Endpoints."""
+
+    def of_service(key: str, body: bytes) -> Iterable[str]:
+        return (ENDPOINTS_PREFIX + key.removeprefix(SERVICES_PREFIX),)
+
+    def of_slice(key: str, body: bytes) -> Iterable[str]:
+        labels = _LABELLED.decode(body).metadata.labels or {}
+        if labels.get(MANAGED_BY) != MIRRORING_CONTROLLER:
+            return ()
+        return (f"{ENDPOINTS_PREFIX}{key.split('/')[2]}/{labels.get(SERVICE_NAME, '')}",)
+
+    async def reconcile(key: str) -> float | None:
+        _, _, namespace, name = key.split("/")
+        found, service = context.document(key), context.document(f"{SERVICES_PREFIX}{namespace}/{name}")
+        if service is not None and (service.get("spec") or {}).get("selector"):
+            return None
+        existing = slices_of(context, namespace, name, MIRRORING_CONTROLLER)
+        if found is not None and is_mirrored(found, service):
+            await carry_out(context, mirrored(found, existing), namespace)
+        else:
+            await carry_out(context, SlicePlan([], [], existing), namespace)
+        return None
+
+    sources = {ENDPOINTS_PREFIX: lambda key, _: (key,), SERVICES_PREFIX: of_service, SLICES_PREFIX: of_slice}
+    return Controller("endpointslice-mirroring", context.store, sources, reconcile)
+
+
 def controller(context: ControllerContext) -> Controller:
     selecting: dict[str, dict[str, JsonObject]] = {}  # namespace → key → service with a selector
     pods = _Pods(context)
@@ -108,12 +155,7 @@ def controller(context: ControllerContext) -> Controller:
         return {node["metadata"]["name"]: (node["metadata"].get("labels") or {}).get(ZONE, "") for node in nodes}
 
     def own_slices(namespace: str, name: str) -> list[JsonObject]:
-        return [
-            each
-            for each in context.documents(f"{SLICES_PREFIX}{namespace}/")
-            if (each["metadata"].get("labels") or {}).get(SERVICE_NAME) == name
-            and each["metadata"]["labels"].get(MANAGED_BY) == SLICE_CONTROLLER
-        ]
+        return slices_of(context, namespace, name, SLICE_CONTROLLER)
 
     async def reconcile(key: str) -> float | None:
         _, _, namespace, name = key.split("/")
@@ -126,14 +168,7 @@ def controller(context: ControllerContext) -> Controller:
         if not spec.get("selector") or spec.get("type") == "ExternalName":
             return None
         chosen = pods.selected_by(service)
-        plan = slices(service, chosen, zones(), own_slices(namespace, name))
-        for made in plan.create:
-            await context.attempt(request.create(SLICES, {**_SLICE, **made}, namespace), _CHANGED)
-        for changed in plan.update:
-            name_of = changed["metadata"]["name"]
-            await context.attempt(request.replace(SLICES, {**_SLICE, **changed}, name_of, namespace), _CHANGED)
-        for gone in plan.delete:
-            await context.attempt(request.delete(SLICES, gone["metadata"]["name"], namespace), _CHANGED)
+        await carry_out(context, slices(service, chosen, zones(), own_slices(namespace, name)), namespace)
         await write_endpoints(service, chosen)
         return None
 

@@ -20,6 +20,7 @@ from plimsoll.api.machinery.metadata import body_of
 from plimsoll.api.machinery.service_addresses import CLAIM_S, CLAIMS
 from plimsoll.linux.identity import internal_ip
 from plimsoll.rules.admission.service_addresses import ServiceRanges, cluster_ips
+from plimsoll.rules.controllers.mirrored_endpoints import SKIP_MIRROR
 from plimsoll.rules.lifecycle.service_links import UNPROXIED
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.store.records import Decision, Record
@@ -75,7 +76,7 @@ def wanted(ranges: ServiceRanges, servers: Sequence[Advertised]) -> dict[str, Js
         "status": {"loadBalancer": {}},
     }
     endpoints = {
-        "metadata": {"labels": {"endpointslice.kubernetes.io/skip-mirror": "true"}},
+        "metadata": {"labels": {SKIP_MIRROR: "true"}},
         "subsets": [
             {
                 "addresses": [{"ip": each.ip} for each in servers if each.port == number],

@@ -13,10 +13,11 @@ from plimsoll.api.machinery.catalog import BUILT_IN, Catalog
 from plimsoll.api.machinery.encoding import line
 from plimsoll.api.machinery.exchange import Exchange
 from plimsoll.api.machinery.negotiate import DISCOVERY, JSON, wants_discovery
-from plimsoll.api.machinery.request_info import Query
+from plimsoll.api.machinery.request_info import Query, check_timeout_text
 from plimsoll.api.machinery.status import method_not_allowed, not_acceptable
 from plimsoll.codec.openapi import v2 as openapi_v2
 from plimsoll.codec.openapi.custom import custom_documents
+from plimsoll.codec.openapi.v2_json import openapi_v2_json
 from plimsoll.codec.openapi.v3 import document_hash, openapi_document, openapi_index
 from plimsoll.metrics.health import HealthMeters
 from plimsoll.rules.profile import Profile
@@ -103,6 +104,8 @@ class StaticPages:
         page = self._found(plain, query, accept, faults)
         if page is not None and method not in ("GET", "HEAD"):
             raise method_not_allowed()
+        if page is not None:
+            check_timeout_text(query.get("timeout", [""])[0])
         return page
 
     def _found(
@@ -154,11 +157,16 @@ def _openapi(path: str, custom: Mapping[str, bytes]) -> StaticPage | None:
 
 
 def _older_openapi(accept: str, custom: Mapping[str, bytes]) -> StaticPage:
-    """Only as protobuf, which kubectl requests."""
-    kinds = [clause.partition(";")[0].strip() for clause in accept.split(",")]
-    if openapi_v2.MEDIA_TYPE not in kinds and "*/*" not in kinds:
-        raise not_acceptable(f"only the following media types are accepted: {openapi_v2.MEDIA_TYPE}")
-    return StaticPage(200, openapi_v2.openapi_v2(custom), openapi_v2.CONTENT_TYPE, headers=((b"vary", b"Accept"),))
+    """As protobuf, which kubectl requests, or as JSON; the first kind that the client names and this server has."""
+    kinds = [clause.partition(";")[0].strip() for clause in (accept or JSON).split(",")]
+    for kind in kinds:
+        if kind == openapi_v2.MEDIA_TYPE:
+            body = openapi_v2.openapi_v2(custom)
+            return StaticPage(200, body, openapi_v2.CONTENT_TYPE, document_hash(body), ((b"vary", b"Accept"),))
+        if kind in (JSON, "application/*", "*/*"):
+            body = openapi_v2_json(custom)
+            return StaticPage(200, body, JSON, document_hash(body), ((b"vary", b"Accept"),))
+    raise not_acceptable(f"only the following media types are accepted: {JSON}, {openapi_v2.MEDIA_TYPE}")
 
 
 async def send_page(request: Exchange, page: StaticPage) -> None:

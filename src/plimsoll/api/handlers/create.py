@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from plimsoll.api.admission.chain import admitted_claim, admitted_pod, check_limit_ranges, check_namespace
+from plimsoll.api.admission.chain import (
+    admitted_claim,
+    admitted_ingress,
+    admitted_pod,
+    check_limit_ranges,
+    check_namespace,
+)
 from plimsoll.api.admission.escalation import check_grant
 from plimsoll.api.admission.hooks import Change, check_hooks, has_hooks, mutated
 from plimsoll.api.admission.node_restriction import check_create
@@ -141,6 +147,8 @@ async def prepared(
         new = admitted_pod(cluster, new)
     elif resource.storage == "persistentvolumeclaims":
         new = admitted_claim(cluster, new)
+    elif resource.storage == "ingresses":
+        new = admitted_ingress(cluster, new)
     check_create(cluster, call, new)
     check_grant(cluster, call, new)
     rules = strategy(resource)
@@ -155,7 +163,7 @@ async def prepared(
             errors = object_errors(resource, new["metadata"]) + errors
         return errors
 
-    errors = await off_loop(cluster, call, rules.work_bytes(len(call.body)), findings)
+    errors = await off_loop(cluster, call, len(call.body), findings, evaluates=rules.evaluates())
     if errors:
         raise invalid_object(resource, name, errors)
     if resource.storage == "pods":

@@ -34,7 +34,7 @@ from plimsoll.api.handlers.create import (
     with_mutations,
     write_context,
 )
-from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, read_object
+from plimsoll.api.machinery.bodies import AT_ONCE_BYTES, off_loop, read_object
 from plimsoll.api.machinery.call import ApiCall, Response
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, kind_of
 from plimsoll.api.machinery.event_versions import as_core, as_new
@@ -154,28 +154,30 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
             return [Delete(body_of(old, versions[0])), *charges]
         return [body_of(new, versions[0]), *charges]
 
-    async def hooked_step(record: Record) -> _Stepped:
+    async def hooked_step(record: Record, size: int) -> _Stepped:
         """With webhooks and policies, which need time; if the object changes meanwhile, they are asked again."""
         old = decoded(record)
         new, errors, tracked = _proposed(cluster, call, options, old, mutate)
         new = await with_mutations(cluster, call, options, new, as_served(resource, old), tracked=tracked)
-        new = _checked(cluster, call, options, old, new, errors)
+        checked = partial(_checked, cluster, call, options, old, new, errors)
+        new = checked() if reads_others else await off_loop(cluster, call, size, checked, evaluates=evaluates)
         is_same = _same(old, new)
         if not is_same:
             await check_hooks(cluster, call, hook_change(call, options, new, as_served(resource, old)))
         return _Stepped(record.version, old, new, is_same)
 
     hooked = has_hooks(cluster, resource)
+    # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
+    reads_others = info.subresource == "resize" or resource.group == RBAC
+    evaluates = strategy(resource).evaluates()
     for _ in range(_TRIES):
         live = cluster.store.get(keys[0])
-        # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.
-        reads_others = info.subresource == "resize" or resource.group == RBAC
-        size = 0 if live is None else strategy(resource).work_bytes(len(live.body) + len(call.body))
+        size = 0 if live is None else len(live.body) + len(call.body)
         try:
             if hooked and live is not None:
-                ahead = await hooked_step(live)
-            elif live is not None and size > AT_ONCE_BYTES and not reads_others:
-                ahead = await cluster.worker.run(call.user.name, partial(step, live))
+                ahead = await hooked_step(live, size)
+            elif live is not None and (size > AT_ONCE_BYTES or evaluates) and not reads_others:
+                ahead = await off_loop(cluster, call, size, partial(step, live), evaluates=evaluates)
             written = await cluster.store.change_many(keys, decide)
         except _OutdatedError:
             continue

@@ -36,9 +36,13 @@ async def read_body(cluster: Cluster, call: ApiCall, read: Callable[[], _Read], 
     return await off_loop(cluster, call, len(call.body), read)
 
 
-async def off_loop(cluster: Cluster, call: ApiCall, size: int, work: Callable[[], _Read]) -> _Read:
-    """The result of work on a document of this size, in the worker if it is large."""
-    return work() if size <= AT_ONCE_BYTES else await cluster.worker.run(call.user.name, work)
+async def off_loop(
+    cluster: Cluster, call: ApiCall, size: int, work: Callable[[], _Read], *, evaluates: bool = False
+) -> _Read:
+    """The result of work on a document of this size, in a worker if it is large or evaluates expressions."""
+    if size <= AT_ONCE_BYTES and not evaluates:
+        return work()
+    return await (cluster.expressions if evaluates else cluster.worker).run(call.user.name, work)
 
 
 async def read_object(cluster: Cluster, call: ApiCall, kind: SchemaKind, options: WriteOptions | None) -> JsonObject:

@@ -98,7 +98,8 @@ class Cluster:
         self.service_addresses = ServiceAddresses(store, prefix(stored_resource("services")), services)
         self.in_place = feature_gates["InPlacePodVerticalScaling"]
         self.gates = resolved_gates(feature_gates, profile)
-        self.worker = Worker()
+        self.worker = Worker("large-documents")
+        self.expressions = Worker("expressions")  # that take long: of policies, webhooks, custom kinds
         self._random = b""
 
     def now(self) -> str:

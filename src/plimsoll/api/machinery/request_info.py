@@ -286,8 +286,12 @@ def delete_options(document: dict[str, Any] | None, info: RequestInfo) -> Delete
 
 def check_timeout(info: RequestInfo, *, is_watch: bool = False) -> None:
     """The server answers at once, so only the syntax is checked."""
-    text = info.option("timeout")
-    if not text or is_watch:
+    if not is_watch:
+        check_timeout_text(info.option("timeout"))
+
+
+def check_timeout_text(text: str) -> None:
+    if not text:
         return
     try:
         duration_nanos(text)

@@ -71,14 +71,36 @@ class ClientLostError(Exception):
     """The client has disconnected."""
 
 
-class Worker:
-    """One thread for work that cannot be cut into pieces: parsing and printing large documents; users alternate."""
+class _SwitchInterval:
+    """Python's, which is shorter while any worker is busy."""
 
     def __init__(self) -> None:
-        self._thread = ThreadPoolExecutor(1, "large-documents")  # starts with its first work
+        self._busy = 0
+        self._before_s = 0.0
+
+    def shorten(self) -> None:
+        if not self._busy:
+            self._before_s = sys.getswitchinterval()
+            sys.setswitchinterval(_SWITCH_S)
+        self._busy += 1
+
+    def restore(self) -> None:
+        self._busy -= 1
+        if not self._busy:
+            sys.setswitchinterval(self._before_s)
+
+
+_interval = _SwitchInterval()
+
+
+class Worker:
+    """One thread for work that cannot be cut into pieces, such as parsing large documents; users alternate."""
+
+    def __init__(self, name: str) -> None:
+        self._thread = ThreadPoolExecutor(1, name)  # starts with its first work
         self._rounds: dict[str, deque[asyncio.Future[None]]] = {}  # of those that wait; the first user is next
         self._is_busy = False
-        self._interval_s = 0.0  # as it was
+        self.is_closed = False  # read by work that takes long
 
     async def run(self, user: str, work: Callable[[], _Result]) -> _Result:
         loop = asyncio.get_running_loop()
@@ -92,8 +114,8 @@ class Worker:
                     self._leave()
                 raise
         else:
-            self._is_busy, self._interval_s = True, sys.getswitchinterval()
-            sys.setswitchinterval(_SWITCH_S)
+            self._is_busy = True
+            _interval.shorten()
         running = loop.run_in_executor(self._thread, work)
         running.add_done_callback(lambda _: self._leave())
         return await asyncio.shield(running)
@@ -104,9 +126,10 @@ class Worker:
                 place.set_result(None)  # the worker is its own now
                 return
         self._is_busy = False
-        sys.setswitchinterval(self._interval_s)
+        _interval.restore()
 
     def close(self) -> None:
+        self.is_closed = True
         self._thread.shutdown(wait=False, cancel_futures=True)
 
 

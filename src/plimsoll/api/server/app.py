@@ -43,8 +43,9 @@ from plimsoll.api.machinery.status import (
 )
 from plimsoll.api.machinery.users import ANONYMOUS, InvalidCredentialsError, User
 from plimsoll.api.server.authorized import COLLECTION_VERBS, authorized_selection
-from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, bootstrap
+from plimsoll.api.server.bootstrap import BOOTSTRAP_HOOKS, INDEX_HOOKS, bootstrap
 from plimsoll.api.server.fairness import LONG_OBJECTS, URL_BYTES, Fairness, is_exempt
+from plimsoll.api.server.health import faults
 from plimsoll.api.server.in_process import USER
 from plimsoll.api.server.shared_store import became_newer, handled, refusal_by_store
 from plimsoll.api.tables.views import PIECE_BYTES, Viewer, whole
@@ -142,7 +143,7 @@ class App:
             except WriteFailedError as error:
                 fault = str(error)
                 log.error("reads are served, writes are not: %s", error)
-            self.start_hooks |= dict.fromkeys(BOOTSTRAP_HOOKS, fault)
+            self.start_hooks |= dict.fromkeys(INDEX_HOOKS, "") | dict.fromkeys(BOOTSTRAP_HOOKS, fault)
             async with AsyncExitStack() as stack:
                 for service in options.services:
                     await stack.enter_async_context(service(self))
@@ -153,14 +154,12 @@ class App:
                     self._is_open = False
         finally:
             self.cluster.worker.close()
+            self.cluster.expressions.close()
             await store.close()
 
     def faults(self) -> dict[str, str]:
         """Health checks by name; an empty text means that it passed."""
-        if not self._is_open:
-            return {"ping": "", "store": "not open", "shutdown": "the server is not serving"}
-        hooks = {f"poststarthook/{name}": fault for name, fault in self.start_hooks.items()}
-        return {"ping": "", "store": self.cluster.store.fault, **hooks}
+        return faults(self.cluster if self._is_open else None, self.start_hooks)
 
     def end_watches(self) -> None:
         """End every watch, so that shutdown does not wait for clients that never disconnect."""

@@ -5,6 +5,7 @@ It also finishes deletions that a crash interrupted between their two writes: gr
 
 from __future__ import annotations
 
+from plimsoll.api.controllers.aggregation.api_services import ensure_built_in
 from plimsoll.api.machinery.cluster import Cluster, decoded, key, prefix
 from plimsoll.api.machinery.kinds import ApiResource, stored_resource
 from plimsoll.api.machinery.metadata import body_of
@@ -14,9 +15,17 @@ from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.resources.defaulting import BUILT_IN
 from plimsoll.store.records import Decision, Delete, Record
 
+AUTHENTICATION = "extension-apiserver-authentication"
 NAMESPACES = ("default", "kube-node-lease", "kube-public", "kube-system")
-# Kubernetes' names of what is done here, for the health checks.
-BOOTSTRAP_HOOKS = ("start-system-namespaces-controller", "scheduling/bootstrap-system-priority-classes")
+# Kubernetes' names of what is done before the server answers, for the health checks: the index of the store is read,
+# from which admission and all others read; and what is done here.
+INDEX_HOOKS = ("generic-apiserver-start-informers", "start-apiserver-admission-initializer", "storage-readiness")
+BOOTSTRAP_HOOKS = (
+    "start-system-namespaces-controller",
+    "scheduling/bootstrap-system-priority-classes",
+    "start-cluster-authentication-info-controller",
+    "kube-apiserver-autoregistration",
+)
 _DESCRIPTIONS = {
     "system-cluster-critical": "Used for system critical pods that must run in the cluster, but can be moved to "
     "another node if necessary.",
@@ -37,7 +46,11 @@ async def bootstrap(cluster: Cluster) -> None:
     for name, value in BUILT_IN.items():
         document = {"value": value, "description": _DESCRIPTIONS[name], "preemptionPolicy": "PreemptLowerPriority"}
         await _ensure(cluster, stored_resource("priorityclasses"), "", name, document)
+    if cluster.root_ca:  # by which other API servers know the clients of this one
+        about = {"data": {"client-ca-file": cluster.root_ca}}
+        await _ensure(cluster, stored_resource("configmaps"), "kube-system", AUTHENTICATION, about)
     await ensure_roles(cluster)
+    await ensure_built_in(cluster)
     await finish_deletions(cluster)
 
 

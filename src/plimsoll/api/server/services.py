@@ -32,6 +32,7 @@ from plimsoll.api.controllers import (
     statefulsets,
 )
 from plimsoll.api.controllers.admission import policy_types
+from plimsoll.api.controllers.aggregation import api_services
 from plimsoll.api.controllers.certificates import cleaner
 from plimsoll.api.controllers.controller import Controller, ControllerContext
 from plimsoll.api.controllers.dependents import Orphans
@@ -48,6 +49,16 @@ from plimsoll.store.errors import WriteFailedError
 log = logging.getLogger("plimsoll.api")
 
 CONTROLLERS = "system:kube-controller-manager"
+# Kubernetes' names, for the health checks: the definitions of custom kinds are read, and their controllers begin.
+DEFINITION_HOOKS = ("start-apiextensions-informers", "crd-informer-synced", "start-apiextensions-controllers")
+# And the controller of APIServices. All are local: there is no remote one to observe.
+AGGREGATION_HOOKS = (
+    "start-kube-aggregator-informers",
+    "apiservice-registration-controller",
+    "apiservice-status-local-available-controller",
+    "apiservice-status-remote-available-controller",
+    "apiservice-openapi-controller",
+)
 RESTART_S = 5.0
 
 
@@ -61,7 +72,7 @@ async def controllers(app: App) -> AsyncIterator[None]:
     context = ControllerContext(cluster.store, client_of(app, CONTROLLERS))
     served = custom_resources.ServedDefinitions(context, cluster.catalog, app.pages.set_catalog)
     served.refresh()
-    app.start_hooks |= dict.fromkeys(("crd-informer-synced", "start-apiextensions-controllers"), "")
+    app.start_hooks |= dict.fromkeys((*DEFINITION_HOOKS, *AGGREGATION_HOOKS), "")
     at = kubernetes_service.advertised(app.pages.address)
     presence = Presence(cluster, at, new_identity())
 
@@ -120,6 +131,8 @@ def _controllers(
         disruption_budgets.controller(context),
         role_aggregation.controller(context),
         endpoints.controller(context),
+        endpoints.mirroring(context),
+        api_services.controller(context),
         binder.controller(context, clock),
         cleaner.controller(context, clock),
         policy_types.controller(context, cluster.catalog),

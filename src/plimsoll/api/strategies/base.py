@@ -69,9 +69,9 @@ class Strategy:
         """For the client of a create, in addition to the warnings of decoding."""
         return []
 
-    def work_bytes(self, size: int) -> int:
-        """How much work a body of this size is to check; much of it is done in the worker."""
-        return size
+    def evaluates(self) -> bool:
+        """Whether the check evaluates expressions, which take as long as their limits allow, whatever the size."""
+        return False
 
     def spec_differs(self, old: JsonObject, new: JsonObject) -> bool:
         """Whether the generation increases."""

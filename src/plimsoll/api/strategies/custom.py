@@ -22,7 +22,6 @@ from plimsoll.rules.admission.custom_resources import custom_errors
 from plimsoll.rules.model.json_object import JsonObject
 
 RULES = "x-kubernetes-validations"
-RULES_WORK_BYTES = 1 << 20
 _BLOCKING = ("FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid")
 _NOT_CHECKED = FieldError(
     "FieldValueInvalid",
@@ -91,9 +90,8 @@ class CustomStrategy(Strategy):
     def update_errors(self, old: JsonObject, new: JsonObject, context: WriteContext) -> list[FieldError]:
         return self._errors(new, old)
 
-    def work_bytes(self, size: int) -> int:
-        """Rules take as long as their limits allow, whatever the size."""
-        return size + RULES_WORK_BYTES if self._rules() is not None else size
+    def evaluates(self) -> bool:
+        return self._rules() is not None
 
     def _rules(self) -> Any:
         assert self.resource.custom is not None

@@ -22,6 +22,7 @@ from plimsoll.api.strategies.cluster import (
 )
 from plimsoll.api.strategies.custom import CustomResourceDefinitionStrategy, CustomStrategy
 from plimsoll.api.strategies.jobs import CronJobStrategy, JobStrategy
+from plimsoll.api.strategies.networking import IngressClassStrategy, IngressStrategy, NetworkPolicyStrategy
 from plimsoll.api.strategies.pods import PodStrategy
 from plimsoll.api.strategies.policies import (
     DisruptionBudgetStrategy,
@@ -31,6 +32,7 @@ from plimsoll.api.strategies.policies import (
     RuntimeClassStrategy,
     ServiceAccountStrategy,
 )
+from plimsoll.api.strategies.registration import ApiServiceStrategy
 from plimsoll.api.strategies.roles import BindingStrategy, RoleStrategy
 from plimsoll.api.strategies.secrets import SecretStrategy
 from plimsoll.api.strategies.services import EndpointSliceStrategy, EndpointsStrategy, ServiceStrategy
@@ -50,6 +52,7 @@ from plimsoll.api.strategies.workloads import (
 )
 
 _STRATEGIES: dict[str, type[Strategy]] = {
+    "apiservices": ApiServiceStrategy,
     "certificatesigningrequests": CertificateRequestStrategy,
     "clustertrustbundles": TrustBundleStrategy,
     "clusterrolebindings": BindingStrategy,
@@ -63,6 +66,8 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "endpoints": EndpointsStrategy,
     "endpointslices": EndpointSliceStrategy,
     "events": EventStrategy,
+    "ingressclasses": IngressClassStrategy,
+    "ingresses": IngressStrategy,
     "jobs": JobStrategy,
     "leases": LeaseStrategy,
     "limitranges": LimitRangeStrategy,
@@ -70,6 +75,7 @@ _STRATEGIES: dict[str, type[Strategy]] = {
     "mutatingadmissionpolicybindings": PolicyBindingStrategy,
     "mutatingwebhookconfigurations": WebhookStrategy,
     "namespaces": NamespaceStrategy,
+    "networkpolicies": NetworkPolicyStrategy,
     "nodes": NodeStrategy,
     "persistentvolumeclaims": ClaimStrategy,
     "persistentvolumes": VolumeStrategy,

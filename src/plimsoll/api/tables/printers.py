@@ -19,13 +19,22 @@ from plimsoll.api.tables.columns import (
     named,
 )
 from plimsoll.api.tables.pod_printer import NONE, part, pod_cells
-from plimsoll.api.tables.service_printer import endpoints_cells, service_cells, slice_cells
+from plimsoll.api.tables.service_printer import (
+    endpoints_cells,
+    ingress_cells,
+    ingress_class_cells,
+    service_cells,
+    slice_cells,
+)
 from plimsoll.api.tables.storage_printers import STORAGE_PRINTERS
 from plimsoll.api.tables.workload_printers import WORKLOAD_PRINTERS
 from plimsoll.errors import InvalidQuantityError
+from plimsoll.rules.admission.networking import DEFAULT_INGRESS_CLASS
+from plimsoll.rules.controllers.adoption import selector_in
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.profile import profile_named
 from plimsoll.rules.quantity import QUANTITIES
+from plimsoll.rules.scheduling.selectors import selector_text
 from plimsoll.rules.timestamps import age, human_duration
 
 UNKNOWN = "<unknown>"
@@ -193,6 +202,19 @@ def _policy_binding(binding: JsonObject) -> list[Any]:
     return [spec.get("policyName") or "", "/".join(names) or ("*" if reference else "<unset>")]
 
 
+def _api_service(service: JsonObject) -> list[Any]:
+    conditions = part(service, "status").get("conditions") or []
+    found = next((each for each in conditions if each.get("type") == "Available"), {"status": "Unknown"})
+    reason = f" ({found['reason']})" if found["status"] != "True" and found.get("reason") else ""
+    return ["Local", f"{found['status']}{reason}"]
+
+
+def _ingress_class(ingress_class: JsonObject, now_s: float) -> list[Any]:
+    is_default = (ingress_class["metadata"].get("annotations") or {}).get(DEFAULT_INGRESS_CLASS) == "true"
+    name = f"{name_of(ingress_class)} (default)" if is_default else name_of(ingress_class)
+    return [name, *ingress_class_cells(ingress_class), age_of(ingress_class, now_s)]
+
+
 def _service(service: JsonObject, now_s: float) -> list[Any]:
     *cells, selector = service_cells(service)
     return [name_of(service), *cells, age_of(service, now_s), selector]
@@ -226,6 +248,13 @@ _PRINTERS: dict[str, Printer] = {
     "services": Printer(columns("Type", "Cluster-IP", "External-IP", "Port(s)", "Age", wide=("Selector",)), _service),
     "endpoints": Printer(columns("Endpoints", "Age"), named(endpoints_cells)),
     "endpointslices": Printer(columns("AddressType", "Ports", "Endpoints", "Age"), named(slice_cells)),
+    "apiservices": Printer(columns("Service", "Available", "Age"), named(_api_service)),
+    "ingresses": Printer(columns("Class", "Hosts", "Address", "Ports", "Age"), named(ingress_cells)),
+    "ingressclasses": Printer(columns("Controller", "Parameters", "Age"), _ingress_class),
+    "networkpolicies": Printer(
+        columns("Pod-Selector", "Age"),
+        named(lambda policy: [selector_text(selector_in(part(policy, "spec", "podSelector"))) or NONE]),
+    ),
     "rolebindings": Printer(_BINDING_COLUMNS, _binding),
     "clusterrolebindings": Printer(_BINDING_COLUMNS, _binding),
     "secrets": Printer(

@@ -1,4 +1,4 @@
-"""The cells of services, endpoints and endpoint slices in `kubectl get`, beside name and age."""
+"""The cells of services, endpoints, endpoint slices and ingresses in `kubectl get`, beside name and age."""
 
 from __future__ import annotations
 
@@ -65,3 +65,34 @@ def slice_cells(document: JsonObject) -> list[Any]:
 def _first(items: list[str]) -> str:
     more = f" + {len(items) - _SHOWN} more..." if len(items) > _SHOWN else ""
     return ",".join(items[:_SHOWN]) + more
+
+
+def ingress_cells(ingress: JsonObject) -> list[Any]:
+    """Class, Hosts, Address, Ports."""
+    spec = part(ingress, "spec")
+    rules = spec.get("rules") or []
+    found = part(ingress, "status", "loadBalancer").get("ingress") or []
+    addresses = sorted({each.get("ip") or each.get("hostname") or "" for each in found} - {""})
+    ports = "80, 443" if spec.get("tls") else "80"
+    return [spec.get("ingressClassName") or NONE, _hosts(rules), ",".join(addresses), ports]
+
+
+def _hosts(rules: list[JsonObject]) -> str:
+    """The first ones; rules without a host count where there are more."""
+    shown: list[str] = []
+    for rule in rules:
+        if len(shown) == _SHOWN:
+            return f"{','.join(shown)} + {len(rules) - _SHOWN} more..."
+        if rule.get("host"):
+            shown.append(rule["host"])
+    return ",".join(shown) or "*"
+
+
+def ingress_class_cells(ingress_class: JsonObject) -> list[Any]:
+    """Controller, Parameters."""
+    spec = part(ingress_class, "spec")
+    parameters = spec.get("parameters")
+    if not parameters:
+        return [spec.get("controller") or "", NONE]
+    group = f".{parameters['apiGroup']}" if parameters.get("apiGroup") else ""
+    return [spec.get("controller") or "", f"{parameters.get('kind')}{group}/{parameters.get('name')}"]

@@ -12,7 +12,7 @@ import msgspec
 
 from plimsoll.codec.cel import authorizer, collections, kubernetes, standard, texts
 from plimsoll.codec.cel.checker import check
-from plimsoll.codec.cel.evaluator import Evaluate, Frame, evaluator
+from plimsoll.codec.cel.evaluator import Allowance, Evaluate, Frame, evaluator
 from plimsoll.codec.cel.parser import parse
 from plimsoll.codec.cel.syntax import RESERVED, CompilationError, CompileError, Node, Select, children, names_in
 from plimsoll.codec.cel.types import Type
@@ -50,13 +50,28 @@ class Program(msgspec.Struct, frozen=True, eq=False):
     names: frozenset[str]  # identifiers that it reads
     run: Evaluate
 
-    def evaluate(self, variables: dict[str, Any], limit: int = PER_CALL_LIMIT) -> tuple[Any, int]:
-        """The value and what it cost; raises EvaluationError."""
-        frame = Frame(variables, limit)
+    def evaluate(
+        self, variables: dict[str, Any], limit: int = PER_CALL_LIMIT, allowance: Allowance | None = None
+    ) -> tuple[Any, int]:
+        """The value and what it cost; raises EvaluationError, and LongError where the allowance is used up."""
+        allowance = allowance or Allowance()
+        frame = Frame(variables, limit, allowance)
         try:
             return self.run(frame), frame.cost
         except RecursionError:
             raise EvaluationError("the expression is nested too deeply") from None
+        finally:
+            allowance.left -= frame.cost
+            allowance.spent += frame.cost
+
+    def within(self, frame: Frame, variables: dict[str, Any]) -> Any:
+        """The value as a part of another evaluation, which pays for it."""
+        before = frame.variables
+        frame.variables = variables
+        try:
+            return self.run(frame)
+        finally:
+            frame.variables = before
 
 
 def compile_expression(text: str, variables: dict[str, Type], *, escaped: bool = False) -> Program:

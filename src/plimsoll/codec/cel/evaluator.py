@@ -6,6 +6,7 @@ longer than its limit allows. `&&`, `||`, `all` and `exists` ignore an error whe
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,26 +17,51 @@ from plimsoll.codec.cel.values import (
     NONE,
     CostError,
     EvaluationError,
+    LongError,
     Opaque,
     Optional,
+    StoppedError,
     TypeValue,
     class_of,
     equal,
 )
 
+_VISITS = 100  # members of folds between two questions whether to stop, as in Kubernetes
+
+
+class Allowance:
+    """Of all evaluations in one place: what they may cost together, what they did cost, whether they are to stop."""
+
+    __slots__ = ("is_stopped", "left", "spent")
+
+    def __init__(self, left: int = sys.maxsize, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        self.left = left
+        self.spent = 0
+        self.is_stopped = is_stopped
+
 
 class Frame:
-    __slots__ = ("cost", "limit", "variables")
+    __slots__ = ("_allowance", "_excess", "_visits", "cost", "limit", "variables")
 
-    def __init__(self, variables: dict[str, Any], limit: int) -> None:
+    def __init__(self, variables: dict[str, Any], limit: int, allowance: Allowance) -> None:
         self.variables = variables
         self.cost = 0
-        self.limit = limit
+        self.limit = min(limit, allowance.left)
+        self._excess = CostError if limit <= allowance.left else LongError
+        self._allowance = allowance
+        self._visits = 0
 
     def spend(self, cost: int) -> None:
         self.cost += cost
         if self.cost > self.limit:
-            raise CostError
+            raise self._excess
+
+    def visit(self) -> None:
+        """The next member of a fold."""
+        self.spend(2)
+        self._visits += 1
+        if self._visits % _VISITS == 0 and self._allowance.is_stopped():
+            raise StoppedError
 
 
 Evaluate = Callable[[Frame], Any]
@@ -337,7 +363,7 @@ def _fold(node: Fold, scope: frozenset[str], names: dict[int, str]) -> Evaluate:
         state = _State(op)
         try:
             for member in members:
-                frame.spend(2)
+                frame.visit()
                 frame.variables = {**before, **dict(zip(node.names, member, strict=True))}
                 if where is not None and _truth(where(frame)) is False:
                     continue

@@ -6,20 +6,21 @@ They see `object`, `oldObject`, `request`, `authorizer`, and in policies `params
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from plimsoll.codec.cel.authorizer import Answer, Attributes, authorizer
 from plimsoll.codec.cel.environment import PER_CALL_LIMIT, Program, compile_expression
-from plimsoll.codec.cel.evaluator import Frame, Lazy
+from plimsoll.codec.cel.evaluator import Allowance, Frame, Lazy
 from plimsoll.codec.cel.syntax import CompilationError
 from plimsoll.codec.cel.types import BOOL, DYN, STRING, Type, list_of, map_of
 from plimsoll.codec.cel.values import CostError, EvaluationError
 from plimsoll.errors import FieldError
 from plimsoll.rules.model.json_object import JsonObject
 
-BUDGET = 3_000_000  # of all expressions of one policy on one request (Kubernetes: 10 million), see docs/api-server.md
+BUDGET = 10_000_000  # of all expressions of one policy on one request
 CONDITIONS_BUDGET = 2_500_000  # of all match conditions of one webhook or policy on one request
 _OUT_OF_BUDGET = "validation failed due to running out of cost budget, no further validation rules will be run"
 CODES = {"Unauthorized": 401, "Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
@@ -77,9 +78,10 @@ class Policy(msgspec.Struct, frozen=True, eq=False):
     variables: tuple[tuple[str, Program], ...]
 
 
-def condition_programs(conditions: list[JsonObject]) -> tuple[tuple[str, Program], ...]:
-    """Of a webhook; raises CompilationError."""
-    return tuple((each["name"], compile_expression(each["expression"], _OF_WEBHOOKS)) for each in conditions)
+@lru_cache(256)
+def condition_programs(conditions: tuple[tuple[str, str], ...]) -> tuple[tuple[str, Program], ...]:
+    """Of a webhook, by names and texts; raises CompilationError."""
+    return tuple((name, compile_expression(text, _OF_WEBHOOKS)) for name, text in conditions)
 
 
 def condition_errors(
@@ -197,20 +199,21 @@ def activation(
 
 
 def failed_conditions(
-    programs: tuple[tuple[str, Program], ...], variables: dict[str, Any], budget: int = CONDITIONS_BUDGET
+    programs: tuple[tuple[str, Program], ...],
+    variables: dict[str, Any],
+    allowance: Allowance | None = None,
+    budget: int = CONDITIONS_BUDGET,
 ) -> tuple[bool, str]:
     """Whether all match conditions hold; and the first error, if one has an error and none is false."""
-    problem, left = "", budget
+    problem, allowance = "", allowance or Allowance()
+    end = allowance.spent + budget
     for _, program in programs:
+        left = end - allowance.spent
         try:
-            value, cost = program.evaluate(variables, min(PER_CALL_LIMIT, left))
-            left -= cost
-        except CostError as error:
-            if left < PER_CALL_LIMIT:
-                return False, problem or _OUT_OF_BUDGET
-            problem = problem or f"expression '{program.text}' resulted in error: {error}"
-            continue
+            value, _ = program.evaluate(variables, min(PER_CALL_LIMIT, left), allowance)
         except EvaluationError as error:
+            if isinstance(error, CostError) and left < PER_CALL_LIMIT:
+                return False, problem or _OUT_OF_BUDGET
             problem = problem or f"expression '{program.text}' resulted in error: {error}"
             continue
         if value is not True:
@@ -221,30 +224,33 @@ def failed_conditions(
 class Evaluation:
     """One policy on one request with one parameter object."""
 
-    def __init__(self, policy: Policy, variables: dict[str, Any], params: Any, namespace: JsonObject | None) -> None:
+    def __init__(
+        self,
+        policy: Policy,
+        variables: dict[str, Any],
+        params: Any,
+        namespace: JsonObject | None,
+        allowance: Allowance | None = None,
+    ) -> None:
         self._policy = policy
-        self._left = BUDGET
+        self._allowance = allowance or Allowance()
+        self._end = self._allowance.spent + BUDGET
         own: dict[str, Any] = {}
         self._variables = {**variables, "params": params, "namespaceObject": namespace, "variables": own}
         for name, program in policy.variables:
             own[name] = Lazy(self._lazy(program))
 
     def _lazy(self, program: Program) -> Callable[[Frame], Any]:
-        def compute(frame: Frame) -> Any:
-            value, cost = program.evaluate(self._variables, max(frame.limit - frame.cost, 0))
-            frame.spend(cost)
-            return value
-
-        return compute
+        return lambda frame: program.within(frame, self._variables)
 
     def value(self, program: Program) -> Any:
         """Raises EvaluationError."""
-        value, cost = program.evaluate(self._variables, min(PER_CALL_LIMIT, self._left))
-        self._left -= cost
+        left = self._end - self._allowance.spent
+        value, _ = program.evaluate(self._variables, min(PER_CALL_LIMIT, left), self._allowance)
         return value
 
     def matches(self) -> tuple[bool, str]:
-        return failed_conditions(self._policy.conditions, self._variables)
+        return failed_conditions(self._policy.conditions, self._variables, self._allowance)
 
     def failures(self) -> list[Judged]:
         found = []

@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from plimsoll.codec.cel.environment import PER_CALL_LIMIT, Program, compile_expression
+from plimsoll.codec.cel.evaluator import Allowance
 from plimsoll.codec.cel.schemas import EMBEDDED, converted, most_members, properties_of, type_of
 from plimsoll.codec.cel.syntax import CompilationError
 from plimsoll.codec.cel.types import Type
@@ -98,6 +99,14 @@ class _Run:
         self.per_call = per_call
         self.errors: list[FieldError] = []
 
+    def value(self, program: Program, variables: dict[str, Any]) -> Any:
+        """Whatever becomes of it, it counts; raises EvaluationError."""
+        allowance = Allowance()
+        try:
+            return program.evaluate(variables, min(self.per_call, max(self.left, 0)), allowance)[0]
+        finally:
+            self.left -= allowance.spent
+
 
 def rule_errors(
     place: Place, new: JsonObject, old: JsonObject | None, budget: int = BUDGET, per_call: int = PER_CALL_LIMIT
@@ -161,11 +170,11 @@ def _judge(rule: Rule, schema: JsonObject, value: Any, old: Any, path: str, run:
         variables["oldSelf"] = NONE if old is None else Optional(True, old)
     elif old is not None:
         variables["oldSelf"] = old
+    before = run.left
     try:
-        passed, cost = rule.program.evaluate(variables, min(run.per_call, run.left))
-        run.left -= cost
+        passed = run.value(rule.program, variables)
     except CostError:
-        if run.left < run.per_call:
+        if before < run.per_call:
             refuse("validation failed due to running out of cost budget, no further validation rules will be run")
         else:
             refuse(f"call cost exceeds limit for rule: {rule.program.text.strip()}")
@@ -184,10 +193,9 @@ def _message(rule: Rule, variables: dict[str, Any], run: _Run) -> str:
     if rule.message_program is None:
         return rule.message
     try:
-        found, cost = rule.message_program.evaluate(variables, min(run.per_call, max(run.left, 0)))
+        found = run.value(rule.message_program, variables)
     except EvaluationError:
         return rule.message
-    run.left -= cost
     text = found.strip() if isinstance(found, str) else ""
     return text if text and "\n" not in text and len(text) <= 5120 else rule.message
 

@@ -24,6 +24,17 @@ class CostError(EvaluationError):
         super().__init__("operation cancelled: actual cost limit exceeded")
 
 
+class StoppedError(CostError):
+    """The evaluation has taken longer than it may."""
+
+    def __init__(self) -> None:
+        EvaluationError.__init__(self, "operation interrupted")
+
+
+class LongError(Exception):
+    """The evaluation costs more than it may here; elsewhere it may succeed."""
+
+
 class Uint(int):
     """An unsigned integer of 64 bits."""
 

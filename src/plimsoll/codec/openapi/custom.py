@@ -51,7 +51,8 @@ def _resource(schema: JsonObject) -> JsonObject:
     properties = dict(own.get("properties") or {})
     metadata = {"description": "Name, labels and other metadata.", "allOf": [{"$ref": f"#/components/schemas/{_META}"}]}
     described = {
-        "apiVersion": {**_TEXT, "description": "Group and version of the kind."},
+        # Kubernetes' suite looks for these first words in `kubectl explain` of custom kinds.
+        "apiVersion": {**_TEXT, "description": "APIVersion defines the group and version of this object's kind."},
         "kind": {**_TEXT, "description": "Kind of the object."},
         "metadata": metadata,
     }

@@ -67,4 +67,28 @@ apiextensions.CustomResourceDefinitionCondition v1.CustomResourceDefinitionCondi
   reason 4 string | One word for the last change.
   message 5 string | The same in a sentence.
   observedGeneration 6 int64 | Generation the condition was judged on.
+apiregistration.APIService v1.APIService | Which server serves a group and version.
+  metadata 1 meta.ObjectMeta! | Name, labels and other metadata; the name is the version, a dot and the group.
+  spec 2 apiregistration.APIServiceSpec! | The group, the version and the server.
+  status 3 apiregistration.APIServiceStatus! | Whether it is available.
+apiregistration.APIServiceSpec v1.APIServiceSpec | The group, the version and the server.
+  service 1 apiregistration.ServiceReference | The service of another API server; without it, this server.
+  group 2 string | The group.
+  version 3 string | The version.
+  insecureSkipTLSVerify 4 bool | Whether the other server's certificate is not checked.
+  caBundle 5 bytes | Authorities that may have signed it.
+  groupPriorityMinimum 7 int32! required | The place of the group among all groups; higher comes first.
+  versionPriority 8 int32! required | The place of the version in its group; higher comes first.
+apiregistration.ServiceReference v1.ServiceReference | A service.
+  namespace 1 string | Its namespace.
+  name 2 string | Its name.
+  port 3 int32* | Its port.
+apiregistration.APIServiceStatus v1.APIServiceStatus | Whether it is available.
+  conditions 1 []apiregistration.APIServiceCondition merge=type map=type | The conditions.
+apiregistration.APIServiceCondition v1.APIServiceCondition | A condition of an APIService.
+  type 1 string! required | Its type, such as Available.
+  status 2 string! required | True, False or Unknown.
+  lastTransitionTime 3 Time! | When it changed last.
+  reason 4 string | One word for machines.
+  message 5 string | A sentence for people.
 """

@@ -290,9 +290,13 @@ def claims_used(quota: ResourceQuota, claims: Iterable[JsonObject]) -> dict[str,
 
 
 def in_claim_scopes(quota: ResourceQuota, claim: JsonObject) -> bool:
-    """Of the scopes only VolumeAttributesClass concerns claims: the class that is asked for or in use."""
+    """Of the scopes only VolumeAttributesClass concerns claims: the class that is asked for, being set or in use."""
     spec, status = claim.get("spec") or {}, claim.get("status") or {}
-    of_claim = (spec.get("volumeAttributesClassName"), status.get("currentVolumeAttributesClassName"))
+    of_claim = (
+        spec.get("volumeAttributesClassName"),
+        status.get("currentVolumeAttributesClassName"),
+        (status.get("modifyVolumeStatus") or {}).get("targetVolumeAttributesClassName"),
+    )
     names = {str(name) for name in of_claim if name}
     for scope in _scopes(quota):
         if scope.scope_name != "VolumeAttributesClass":

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from plimsoll.errors import FieldError
+from plimsoll.rules.admission.pod_spec.probes import port_name_problems
 from plimsoll.rules.admission.service_addresses import HEADLESS, has_cluster_ip, has_health_port, has_node_ports
 from plimsoll.rules.model.json_object import JsonObject
 from plimsoll.rules.model.names import (
@@ -102,16 +103,7 @@ def port_reference_errors(path: str, port: Any) -> list[FieldError]:
     if isinstance(port, int):
         return [] if 0 < port < 65536 else [_invalid(path, port, _PORT)]
     name = str(port or "")
-    problems = []
-    if not name or len(name) > 15:
-        problems.append("must be no more than 15 characters" if name else "must be non-empty")
-    elif not all(letter.isascii() and (letter.isalnum() or letter == "-") for letter in name) or name != name.lower():
-        problems.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
-    elif not any(letter.isalpha() for letter in name):
-        problems.append("must contain at least one letter (a-z)")
-    elif "--" in name or name.startswith("-") or name.endswith("-"):
-        problems.append("must not begin or end with a hyphen, and must not contain consecutive hyphens")
-    return [_invalid(path, name, problem) for problem in problems]
+    return [_invalid(path, name, problem) for problem in port_name_problems(name)]
 
 
 def _affinity_errors(spec: JsonObject) -> list[FieldError]:

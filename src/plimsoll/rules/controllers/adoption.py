@@ -27,8 +27,10 @@ class Claims(msgspec.Struct, frozen=True):
 
 def selector_of(owner: Mapping[str, Any]) -> LabelSelector:
     """A ReplicationController's selector is a plain map of labels."""
-    spec = owner.get("spec") or {}
-    selector = spec.get("selector") or {}
+    return selector_in((owner.get("spec") or {}).get("selector") or {})
+
+
+def selector_in(selector: JsonObject) -> LabelSelector:
     if all(isinstance(value, str) for value in selector.values()):
         return LabelSelector(selector)
     terms = tuple(msgspec.convert(term, SelectorTerm) for term in selector.get("matchExpressions") or ())

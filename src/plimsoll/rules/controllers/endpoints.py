@@ -170,7 +170,7 @@ def endpoints(service: JsonObject, pods: Sequence[ServedPod]) -> JsonObject:
             entry["nodeName"] = pod.spec.node_name
         entry["targetRef"] = pod.reference()
         for port in _ports(service, pod) or [None]:  # type: ignore[list-item]
-            known = by_port.setdefault(_text(port), (port, {}))
+            known = by_port.setdefault(text_of(port), (port, {}))
             known[1][pod.metadata.uid] = (publishes or pod.is_ready, entry)
     labels = {**(metadata.get("labels") or {}), ENDPOINTS_MANAGED_BY: ENDPOINTS_CONTROLLER}
     if _is_headless(service):
@@ -178,17 +178,17 @@ def endpoints(service: JsonObject, pods: Sequence[ServedPod]) -> JsonObject:
     made: JsonObject = {"name": metadata["name"], "namespace": metadata["namespace"], "labels": labels}
     if count > MAX_ADDRESSES:
         made["annotations"] = {OVER_CAPACITY: "truncated"}
-    return {"metadata": made, "subsets": _subsets(by_port)}
+    return {"metadata": made, "subsets": grouped_subsets(by_port)}
 
 
-def _subsets(
+def grouped_subsets(
     by_port: dict[str, tuple[JsonObject | None, dict[str, tuple[bool, JsonObject]]]],
 ) -> list[JsonObject]:
     """Ports that have the same addresses together."""
     grouped: dict[str, tuple[list[JsonObject], dict[str, tuple[bool, JsonObject]]]] = {}
     for port, addresses in by_port.values():
         ports, _ = grouped.setdefault(
-            _text(sorted((uid, ready) for uid, (ready, _) in addresses.items())), ([], addresses)
+            text_of(sorted((uid, ready) for uid, (ready, _) in addresses.items())), ([], addresses)
         )
         if port is not None:
             ports.append(port)
@@ -202,10 +202,10 @@ def _subsets(
         if ports:
             subset["ports"] = sorted(ports, key=lambda port: (port["name"], port["port"], port["protocol"]))
         subsets.append(subset)
-    return sorted(subsets, key=_text)
+    return sorted(subsets, key=text_of)
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
@@ -248,7 +248,7 @@ def _plan_family(
         address = pod.address(family)
         if address and serves(pod, deleted=True) and _is_published(service, pod):
             ports = _ports(service, pod)
-            group = groups.setdefault(_port_key(ports), (ports, {}))
+            group = groups.setdefault(port_key(ports), (ports, {}))
             group[1][pod.metadata.uid] = _endpoint(service, pod, address, zones)
     unused = list(existing)
     labels = slice_labels(service)
@@ -256,7 +256,7 @@ def _plan_family(
         groups[""] = ([], {})  # one empty slice says that there is nothing
         unused.sort(key=lambda each: each["metadata"]["name"])
     for key, (ports, wanted) in groups.items():
-        same = [each for each in unused if _port_key(each.get("ports") or []) == key] or unused[:1]
+        same = [each for each in unused if port_key(each.get("ports") or []) == key] or unused[:1]
         unused = [each for each in unused if all(each is not other for other in same)]
         left = dict(wanted)
         filled: list[tuple[JsonObject, list[JsonObject]]] = []
@@ -284,8 +284,8 @@ def _plan_family(
     delete += unused
 
 
-def _port_key(ports: Sequence[JsonObject]) -> str:
-    return _text(
+def port_key(ports: Sequence[JsonObject]) -> str:
+    return text_of(
         sorted(
             (port.get("name"), port.get("port"), port.get("protocol"), port.get("appProtocol") or "") for port in ports
         )

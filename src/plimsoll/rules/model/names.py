@@ -29,6 +29,7 @@ MAX_SUBDOMAIN_BYTES = 253
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
+_WILDCARD = rf"\*\.{_SUBDOMAIN}"
 _QUALIFIED = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _LABEL_VALUE = f"({_QUALIFIED})?"
 _CONFIG_MAP_KEY = "[-._a-zA-Z0-9]+"
@@ -54,6 +55,12 @@ _LABEL_RULE = _mismatch(
     _LABEL,
     "my-name",
     "123-abc",
+)
+_WILDCARD_RULE = _mismatch(
+    "a wildcard DNS-1123 subdomain must start with '*.', followed by a valid DNS subdomain, which must consist of "
+    "lower case alphanumeric characters, '-' or '.' and end with an alphanumeric character",
+    _WILDCARD,
+    "*.example.com",
 )
 _SUBDOMAIN_RULE = _mismatch(
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
@@ -128,6 +135,12 @@ def dns_subdomain_problems(text: str) -> Problems:
 def _subdomain_problems(text: str, unit: str) -> Problems:
     found = (_too_long(MAX_SUBDOMAIN_BYTES, unit),) if size_bytes(text) > MAX_SUBDOMAIN_BYTES else ()
     return found if re.fullmatch(_SUBDOMAIN, text) else (*found, _SUBDOMAIN_RULE)
+
+
+def wildcard_subdomain_problems(text: str) -> Problems:
+    """`*.example.com`: all hosts of a domain."""
+    found = (_too_long(MAX_SUBDOMAIN_BYTES, "characters"),) if size_bytes(text) > MAX_SUBDOMAIN_BYTES else ()
+    return found if re.fullmatch(_WILDCARD, text) else (*found, _WILDCARD_RULE)
 
 
 @lru_cache(4096)

@@ -243,9 +243,9 @@ def attributes_class_errors(attributes: JsonObject, old: JsonObject | None = Non
     return errors
 
 
-def default_class(classes: list[JsonObject]) -> str:
-    """The newest class that is marked as the default; empty if none is."""
-    marked = [each for each in classes if (each["metadata"].get("annotations") or {}).get(DEFAULT_CLASS) == "true"]
+def default_class(classes: list[JsonObject], mark: str = DEFAULT_CLASS) -> str:
+    """The newest class that an annotation marks as the default; empty if none is."""
+    marked = [each for each in classes if (each["metadata"].get("annotations") or {}).get(mark) == "true"]
     marked.sort(key=lambda each: each["metadata"]["name"])
     newest = max(marked, key=lambda each: str(each["metadata"].get("creationTimestamp") or ""), default=None)
     return "" if newest is None else str(newest["metadata"]["name"])

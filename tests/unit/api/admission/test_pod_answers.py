@@ -1,4 +1,4 @@
-"""451 odd pods and objects of other kinds, each with what kube-apiserver v1.36.4 answered to it (`pod_answers.jsonl`,
+"""541 odd pods and objects of other kinds, each with what kube-apiserver v1.36.4 answered to it (`pod_answers.jsonl`,
 `object_answers.jsonl`): the same code, and mostly the same words.
 
 `tests/e2e/test_real_control_plane.py` asks a real one again, where there is one.
@@ -34,7 +34,7 @@ OTHER_WORDS = {
     "deployment no selector", "deployment bad selector", "deployment strategy type", "deployment no template",
     "statefulset update", "statefulset ondelete with rolling", "daemonset type", "daemonset both zero", "job selector",
     "job manual selector mismatch", "job success not indexed", "job name long", "pdb both", "quota name",
-    "limitrange type", "limitrange min>max", "limitrange default>max", "node taint", "service targetPort",
+    "limitrange type", "limitrange min>max", "limitrange default>max", "node taint",
     "service dup port",
 }  # fmt: skip
 # 1.36 drops it, its feature gate being off.

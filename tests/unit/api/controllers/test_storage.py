@@ -179,6 +179,39 @@ async def test_quotas_by_volume_attributes_class(tmp_path: Path) -> None:
         assert said.code == 403 and "exceeded quota: q" in said.message
 
 
+async def test_a_claim_counts_for_the_class_in_use_and_the_wanted_one(tmp_path: Path) -> None:
+    """e2e: ResourceQuota's volume attributes class scope against a pvc with different volume attributes class."""
+    quotas = "/api/v1/namespaces/default/resourcequotas"
+
+    def quota(name: str) -> dict[str, Any]:
+        term = {"scopeName": "VolumeAttributesClass", "operator": "In", "values": [name]}
+        spec = {"hard": {"persistentvolumeclaims": "1"}, "scopeSelector": {"matchExpressions": [term]}}
+        return {"metadata": {"name": name}, "spec": spec}
+
+    def used(count: int) -> Callable[[Any], bool]:
+        return lambda found: (found.get("status") or {}).get("used") == {"persistentvolumeclaims": str(count)}
+
+    async with api(tmp_path, services=(controllers,)) as ask:
+        for name in ("gold", "silver"):
+            await ask.ok("POST", quotas, quota(name))
+            await until(ask, f"{quotas}/{name}", used(0))
+        csi = {"driver": "d.example.com", "volumeHandle": "h"}
+        backed = volume("v", volumeAttributesClassName="gold", csi=csi)
+        backed["spec"].pop("hostPath", None)
+        await ask.ok("POST", VOLUMES, backed)
+        await ask.ok("POST", CLAIMS, claim("c", volumeAttributesClassName="gold"))
+        await until(ask, f"{CLAIMS}/c", lambda found: found["status"].get("phase") == "Bound")
+        await ask.ok("PATCH", f"{CLAIMS}/c", {"spec": {"volumeAttributesClassName": "silver"}}, MERGE)
+        await until(ask, f"{quotas}/silver", used(1))
+        await ask.ok("PATCH", f"{VOLUMES}/v", {"metadata": {"labels": {"seen": "again"}}}, MERGE)
+        await until(ask, f"{quotas}/gold", used(1))
+        kept = await ask.ok("GET", f"{CLAIMS}/c")
+        assert kept["status"]["currentVolumeAttributesClassName"] == "gold"
+        done = {"status": {"currentVolumeAttributesClassName": "silver"}}
+        await ask.ok("PATCH", f"{CLAIMS}/c/status", done, MERGE)
+        await until(ask, f"{quotas}/gold", used(0))
+
+
 def stateful_set(**spec: Any) -> dict[str, Any]:
     labels = {"app": "s"}
     return {

@@ -159,8 +159,9 @@ def test_aggregated_groups_have_names_and_versions() -> None:
     groups = json.loads(discovery("h:1").aggregated["/apis"].body)["items"]
     assert {each["metadata"]["name"] for each in groups} == {
         "admissionregistration.k8s.io",
-        "apiextensions.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io", "batch", "certificates.k8s.io",
-        "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "metrics.k8s.io", "node.k8s.io", "policy",
+        "apiextensions.k8s.io", "apiregistration.k8s.io", "apps", "authentication.k8s.io", "authorization.k8s.io",
+        "batch", "certificates.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "metrics.k8s.io",
+        "networking.k8s.io", "node.k8s.io", "policy",
         "rbac.authorization.k8s.io", "scheduling.k8s.io",
         "storage.k8s.io",
     }  # fmt: skip
@@ -215,14 +216,22 @@ async def test_pages(tmp_path: Path) -> None:
         assert said.headers["etag"]
         assert (await ask("GET", "/apis/", accept="application/json")).json["kind"] == "APIGroupList"
         assert (await ask("GET", "/version")).json["minor"] == "36"
-        for path in ("/healthz", "/livez", "/readyz", "/readyz/store"):
+        for path in ("/healthz", "/livez", "/readyz", "/readyz/etcd"):
             assert ((await ask("GET", path)).body, (await ask("GET", path)).code) == (b"ok", 200)
         shown = (await ask("GET", "/readyz?verbose")).body.decode().splitlines()
         assert shown == [
             "[+]ping ok",
-            "[+]store ok",
+            "[+]log ok",
+            "[+]etcd ok",
+            "[+]informer-sync ok",
+            "[+]poststarthook/generic-apiserver-start-informers ok",
+            "[+]poststarthook/start-apiserver-admission-initializer ok",
+            "[+]poststarthook/storage-readiness ok",
             "[+]poststarthook/start-system-namespaces-controller ok",
             "[+]poststarthook/scheduling/bootstrap-system-priority-classes ok",
+            "[+]poststarthook/start-cluster-authentication-info-controller ok",
+            "[+]poststarthook/kube-apiserver-autoregistration ok",
+            "[+]autoregister-completion ok",
             "readyz check passed",
         ]
         for path in ("/foo", "/apis/foo", "/apis/foo/v1", "/api/v2"):
@@ -233,6 +242,9 @@ async def test_pages(tmp_path: Path) -> None:
                 b"404 page not found\n",
             )
         assert (await ask("POST", "/version")).code == 405
+        refused = await ask("GET", "/version?timeout=invalid")
+        assert refused.code == 400
+        assert refused.message.startswith("invalid timeout specified in the request URL")
         index = (await ask("GET", "/openapi/v3")).json["paths"]
         assert "Pod" in json.dumps((await ask("GET", "/openapi/v3/api/v1")).json)
         assert {"api/v1", "apis/apps/v1", "apis/scheduling.k8s.io/v1"} <= set(index)

@@ -46,7 +46,7 @@ async def test_work_for_a_client_that_has_left_ends() -> None:
 
 
 async def test_the_worker_serves_users_alternate_and_the_loop_runs_meanwhile() -> None:
-    worker, order, started, may_end = Worker(), list[str](), threading.Event(), threading.Event()
+    worker, order, started, may_end = Worker("test"), list[str](), threading.Event(), threading.Event()
     interval_s = sys.getswitchinterval()
 
     def first() -> None:
@@ -68,7 +68,7 @@ async def test_the_worker_serves_users_alternate_and_the_loop_runs_meanwhile() -
 
 
 async def test_an_error_in_the_worker_reaches_its_caller_and_frees_it() -> None:
-    worker = Worker()
+    worker = Worker("test")
     with pytest.raises(ZeroDivisionError):
         await worker.run("a", lambda: 1 // 0)
     assert await worker.run("a", time.monotonic) > 0

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from plimsoll.codec.cel.evaluator import Allowance
 from plimsoll.codec.cel.policies import condition_programs, failed_conditions
 from plimsoll.codec.cel.rules import compiled_rules, definition_rule_errors, rule_errors
 
@@ -183,8 +184,25 @@ def test_a_bounded_list_is_cheap_enough() -> None:
 
 def test_match_conditions_share_a_budget() -> None:
     """RuntimeCELCostBudgetMatchConditions: what the conditions before it cost is missing for the last one."""
-    programs = condition_programs([{"name": f"c{n}", "expression": "object.l.all(x, x >= 0)"} for n in range(3)])
+    programs = condition_programs(tuple((f"c{n}", "object.l.all(x, x >= 0)") for n in range(3)))
     variables = {"object": {"l": list(range(100))}, "oldObject": None}
     assert failed_conditions(programs, variables) == (True, "")
     holds, problem = failed_conditions(programs, variables, budget=1_000)
     assert not holds and problem.startswith("validation failed due to running out of cost budget")
+
+
+def test_what_fails_counts_too() -> None:
+    """Else a rule on each member that costs much and then fails would never use up the budget of a write."""
+    members = {"type": "array", "items": {"type": "integer"}}
+    inner = {"type": "object", "properties": {"l": members}, "x-kubernetes-validations": []}
+    inner["x-kubernetes-validations"] = [{"rule": "self.l.all(x, x >= 0) && self.l[1000] == 0"}]
+    place = compiled_rules({"type": "object", "properties": {"each": {"type": "array", "items": inner}}})
+    assert place is not None
+    found = rule_errors(place, {"each": [{"l": list(range(100))}] * 50}, None, budget=3_000)
+    assert [each.detail.startswith("validation failed due to running out") for each in found[-2:]] == [False, True]
+    assert len(found) < 10
+    conditions = tuple((f"c{n}", "object.l.all(x, x >= 0) && object.l[1000] == 0") for n in range(50))
+    variables = {"object": {"l": list(range(100))}, "oldObject": None}
+    allowance = Allowance()
+    failed_conditions(condition_programs(conditions), variables, allowance, budget=3_000)
+    assert allowance.spent < 4_000

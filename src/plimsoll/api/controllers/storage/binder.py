@@ -135,11 +135,12 @@ def controller(context: ControllerContext, clock: Clock) -> Controller:
                 await events.warning(claim, "ClaimLost" if volume is None else "ClaimMisbound", text)
             return None
         spec = volume.get("spec") or {}
+        # Later on the claim may ask for another class; its driver reports when the volume has it.
+        if status.get("phase") != "Bound" and spec.get("volumeAttributesClassName"):
+            status["currentVolumeAttributesClassName"] = spec["volumeAttributesClassName"]
         status |= {"phase": "Bound", "accessModes": spec.get("accessModes") or []}
         if not status.get("capacity"):
             status["capacity"] = spec.get("capacity") or {}
-        if claim["spec"].get("volumeAttributesClassName"):
-            status["currentVolumeAttributesClassName"] = claim["spec"]["volumeAttributesClassName"]
         await context.set_status(CLAIMS, claim, status)
         return await sync_volume(volume)
 
