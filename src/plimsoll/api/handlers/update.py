@@ -161,10 +161,9 @@ async def write(cluster: Cluster, call: ApiCall, options: WriteOptions, mutate: 
         new = await with_mutations(cluster, call, options, new, as_served(resource, old), tracked=tracked)
         checked = partial(_checked, cluster, call, options, old, new, errors)
         new = checked() if reads_others else await off_loop(cluster, call, size, checked, evaluates=evaluates)
-        is_same = _same(old, new)
-        if not is_same:
-            await check_hooks(cluster, call, hook_change(call, options, new, as_served(resource, old)))
-        return _Stepped(record.version, old, new, is_same)
+        # Also of an update that changes nothing: the caller may not be allowed to write the object.
+        await check_hooks(cluster, call, hook_change(call, options, new, as_served(resource, old)))
+        return _Stepped(record.version, old, new, _same(old, new))
 
     hooked = has_hooks(cluster, resource)
     # A large object is changed in the worker, ahead of the write, unless that reads other objects, too.

@@ -214,3 +214,19 @@ async def test_other_policies_make_no_patches(tmp_path: Path) -> None:
         table = await ask.ok("GET", POLICIES, accept=TABLE)
         assert [each["name"] for each in table["columnDefinitions"]] == ["Name", "Mutations", "ParamKind", "Age"]
         assert table["rows"][0]["cells"][:3] == ["p", 1, "<unset>"]
+
+
+async def test_an_update_that_changes_nothing_is_checked(tmp_path: Path) -> None:
+    """As in Kubernetes: its caller may not be one that may write the object."""
+    rule = {"operations": ["UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}
+    checks = [{"expression": "object.metadata.name == 'mine'", "message": "not yours"}]
+    spec = {"matchConstraints": {"resourceRules": [rule]}, "validations": checks}
+    async with api(tmp_path) as ask:
+        binding = {"policyName": "v", "validationActions": ["Deny"]}
+        for kind, document in (("validatingadmissionpolicies", spec), ("validatingadmissionpolicybindings", binding)):
+            made = await ask("POST", f"{GROUP}/{kind}", {"metadata": {"name": "v"}, "spec": document})
+            assert made.code == 201, made.body
+        for name, code in (("mine", 200), ("other", 422)):
+            stored = await ask("POST", MAPS, {"metadata": {"name": name}})
+            said = await ask("PUT", f"{MAPS}/{name}", stored.json)
+            assert (said.code, b"not yours" in said.body) == (code, code == 422), said.body
