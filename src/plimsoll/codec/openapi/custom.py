@@ -49,7 +49,10 @@ def _resource(schema: JsonObject) -> JsonObject:
     """With the fields that every object has."""
     own = _published(schema)
     properties = dict(own.get("properties") or {})
-    metadata = {"description": "Name, labels and other metadata.", "allOf": [{"$ref": f"#/components/schemas/{_META}"}]}
+    metadata = {
+        "description": "Standard object's metadata: name, labels and others.",
+        "allOf": [{"$ref": f"#/components/schemas/{_META}"}],
+    }
     described = {
         # Kubernetes' suite looks for these first words in `kubectl explain` of custom kinds.
         "apiVersion": {**_TEXT, "description": "APIVersion defines the group and version of this object's kind."},

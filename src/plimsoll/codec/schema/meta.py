@@ -11,7 +11,7 @@ meta.ObjectMeta v1.ObjectMeta | What every object carries: its name, its identit
   uid 5 string/types.UID | Identity of this very object, set by the server; never used twice.
   resourceVersion 6 string | Version of the object as clients see it: send it back to update only what you have read.
   generation 7 int64 | Counts changes of the wanted state.
-  creationTimestamp 8 Time | When the server created the object.
+  creationTimestamp 8 Time | CreationTimestamp is a timestamp: when the server created the object.
   deletionTimestamp 9 Time* | Set while the object is being deleted: when it is to be gone.
   deletionGracePeriodSeconds 10 int64* | Seconds between the request to delete and the removal.
   labels 11 {string} | Keys and values to select objects by.
