@@ -45,7 +45,7 @@ def given(cpus: CpuManager, document: Any) -> set[int]:
     allocation = cpus.allocation(pod)
     assert allocation is not None
     allocate(pod, [allocation], NO_TOPOLOGY)  # raises if the pod is refused
-    cpus.commit(pod.metadata.uid, allocation.result)
+    cpus.commit(allocation.pools)
     name = document["spec"]["containers"][0]["name"]
     return set(cpu_numbers(cpus.cpus_of(document["metadata"]["uid"], name)) or ())
 
