@@ -8,6 +8,7 @@ in the last one (`--once-more`) goes on with its list.
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections import Counter
 from collections.abc import Callable, Generator
@@ -49,6 +50,15 @@ def _shares(item: pytest.Item) -> bool:
         return False
     definitions = (item._fixtureinfo.name2fixturedefs.get(name, ()) for name in item.fixturenames)
     return any(each[-1].scope == "module" for each in definitions if each)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """What the clusters and clients of a module leave unclosed is reported there, and not by a later unit test, during
+    which Python happens to collect it."""
+    module = item.nodeid.partition("::")[0]
+    if not module.startswith("tests/unit/") and (nextitem is None or not nextitem.nodeid.startswith(f"{module}::")):
+        gc.collect()
 
 
 @pytest.hookimpl(trylast=True)

@@ -209,7 +209,7 @@ def test_an_agent_that_was_killed_during_an_eviction_waits_for_its_victim(
     otherwise: Callable[..., PressureNode],
 ) -> None:
     """The victim takes its whole grace period, and no other pod is evicted for the memory that it still has."""
-    node = otherwise(checks.SETTINGS, {"evictionHardGraceSeconds": 6})
+    node = otherwise(checks.SETTINGS, {"evictionHardGraceSeconds": 20})  # for two starts of an agent
     node.create(*(pod(name, container("c", eater(20), **memory("40Mi"))) for name in ("calm", "quiet")))
     node.full("calm")
     node.full("quiet")

@@ -249,8 +249,8 @@ class NodeLife(RuleBasedStateMachine):
         total = {"cpu": ZERO, "memory": ZERO}
         active = []
         for worker in agent.pods:
-            record = agent.checkpoint.get(worker.uid)
-            if record.allocation is not None and record.verdict is None and not worker.is_over:
+            record, is_gone = agent.checkpoint.get(worker.uid), worker.is_over or worker.is_removed
+            if record.allocation is not None and record.verdict is None and not is_gone:
                 active.append(allocated_pod(worker.pod, record.allocation))
                 requests = pod_requests(active[-1])
                 total = {name: amount + requests.get(name, ZERO) for name, amount in total.items()}
