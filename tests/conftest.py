@@ -54,11 +54,11 @@ def _shares(item: pytest.Item) -> bool:
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """What the clusters and clients of a module leave unclosed is reported there, and not by a later unit test, during
-    which Python happens to collect it."""
-    module = item.nodeid.partition("::")[0]
-    if not module.startswith("tests/unit/") and (nextitem is None or not nextitem.nodeid.startswith(f"{module}::")):
+    """What a module leaves unclosed, such as connections, is reported there, and not by a later test, during which Python
+    happens to collect it. The rest is frozen, so that the next collection is short."""
+    if nextitem is None or nextitem.nodeid.partition("::")[0] != item.nodeid.partition("::")[0]:
         gc.collect()
+        gc.freeze()
 
 
 @pytest.hookimpl(trylast=True)
