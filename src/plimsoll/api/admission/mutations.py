@@ -14,7 +14,7 @@ import msgspec
 
 from plimsoll.api.admission.evaluation import Evaluator, Judge
 from plimsoll.api.admission.hooks import Change, kept_metadata, namespace_of, review_request
-from plimsoll.api.admission.policies import concerned, parameters
+from plimsoll.api.admission.policies import bound_policies, parameters
 from plimsoll.api.admission.programs import Programs
 from plimsoll.api.machinery.call import ApiCall
 from plimsoll.api.machinery.cluster import Cluster, kind_of
@@ -69,15 +69,8 @@ async def apply_again(
 
 
 def _invocations(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> Iterator[Invocation]:
-    policies = {each["metadata"]["name"]: each for each in cluster.policies("mutatingadmissionpolicies")}
-    namespace = namespace_of(cluster, request, change)
-    for binding in cluster.policies("mutatingadmissionpolicybindings"):
-        bound = binding.get("spec") or {}
-        policy = policies.get(bound.get("policyName") or "")
-        version = "" if policy is None else concerned(policy, binding, request, namespace, change)
-        if policy is None or not version:
-            continue
-        found, problem = parameters(cluster, policy.get("spec") or {}, bound, request.namespace)
+    for policy, binding, version in bound_policies(cluster, "mutatingadmissionpolic", change, request):
+        found, problem = parameters(cluster, policy.get("spec") or {}, binding.get("spec") or {}, request.namespace)
         if problem:
             _fail(call, request, Invocation(policy, binding, None, version), problem)
         for params in found:

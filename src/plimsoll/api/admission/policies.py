@@ -75,17 +75,26 @@ async def check_policies(cluster: Cluster, call: ApiCall, change: Change, reques
 
 
 def _asked(cluster: Cluster, call: ApiCall, change: Change, request: RequestAttributes) -> Iterator[_Asked]:
-    policies = {each["metadata"]["name"]: each for each in cluster.policies("validatingadmissionpolicies")}
     namespace = namespace_of(cluster, request, change)
-    for binding in cluster.policies("validatingadmissionpolicybindings"):
-        bound = binding.get("spec") or {}
-        policy = policies.get(bound.get("policyName") or "")
-        version = "" if policy is None else concerned(policy, binding, request, namespace, change)
-        if policy is None or not version:
-            continue
+    for policy, binding, version in bound_policies(cluster, "validatingadmissionpolic", change, request):
         document = review_request(call, request, change, version, "")
-        params, problem = parameters(cluster, policy.get("spec") or {}, bound, document.get("namespace") or "")
+        where = document.get("namespace") or ""
+        params, problem = parameters(cluster, policy.get("spec") or {}, binding.get("spec") or {}, where)
         yield _Asked(policy, binding, _programs.of(policy), document, namespace, params, problem)
+
+
+def bound_policies(
+    cluster: Cluster, stem: str, change: Change, request: RequestAttributes
+) -> Iterator[tuple[JsonObject, JsonObject, str]]:
+    """Policies with their bindings that concern the request, and the version that they match. `stem`: of the names of
+    both resources."""
+    policies = {each["metadata"]["name"]: each for each in cluster.policies(f"{stem}ies")}
+    namespace = namespace_of(cluster, request, change)
+    for binding in cluster.policies(f"{stem}ybindings"):
+        policy = policies.get((binding.get("spec") or {}).get("policyName") or "")
+        version = "" if policy is None else concerned(policy, binding, request, namespace, change)
+        if policy is not None and version:
+            yield policy, binding, version
 
 
 def concerned(
