@@ -128,11 +128,23 @@ class ClusterClient:
         return profile_of(str(answer.get("gitVersion") or ""), "version of the API server")
 
 
-def answered(options: Mapping[str, Any], work: Callable[[ClusterClient], Coroutine[Any, Any, Result]]) -> Result:
-    """The result of `work`, run with an open client; `options` are those of `cluster_options`."""
+def answered(
+    options: Mapping[str, Any], work: Callable[[ClusterClient], Coroutine[Any, Any, Result]], *, has_here: bool = False
+) -> Result:
+    """The result of `work`, run with an open client; `options` are those of `cluster_options`.
+
+    `has_here`: the command has --here, which needs no cluster.
+    """
     import asyncio
 
-    access = found_access(options["kubeconfig"], options["context"], dict(os.environ), os.geteuid())
+    from plimsoll.kube.kubeconfig import NoKubeconfigError
+
+    try:
+        access = found_access(options["kubeconfig"], options["context"], dict(os.environ), os.geteuid())
+    except NoKubeconfigError as error:
+        if not has_here:
+            raise
+        raise NoKubeconfigError(f"{error} Use --here to read this machine without a cluster.") from None
     return asyncio.run(_with_cluster(access, options["namespace"] or access.namespace, work))
 
 

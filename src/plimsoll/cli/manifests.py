@@ -32,13 +32,13 @@ MAX_DEPTH = 1000  # kubectl allows 10000; real manifests have less than 100, and
 
 class ManifestProblem(msgspec.Struct, frozen=True):
     file: str
-    document: int
+    document: int | None  # None: the file as a whole
     line: int | None
     text: str
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{where}: document {self.document}: {self.text}"
+        return f"{where}: {self.text}" if self.document is None else f"{where}: document {self.document}: {self.text}"
 
 
 class GivenManifest(msgspec.Struct, frozen=True):
@@ -104,7 +104,7 @@ def files_in(
                 with open(path, "rb") as file:
                     data = file.read()
             except OSError as error:
-                problems.append(ManifestProblem(path, 1, None, error.strerror or str(error)))
+                problems.append(ManifestProblem(path, None, None, error.strerror or str(error)))
             else:
                 yield path, data
 
@@ -303,7 +303,7 @@ def read_manifests(names: Sequence[str], *, recursive: bool = False, generated_n
                 else:
                     found.append(Manifest(each, file))
     if not found and not problems:
-        raise ManifestsError([ManifestProblem(", ".join(names), 1, None, "contains no object")])
+        raise ManifestsError([ManifestProblem(", ".join(names), None, None, "contains no object")])
     if problems:
         raise ManifestsError(problems)
     return found

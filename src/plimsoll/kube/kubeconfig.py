@@ -34,6 +34,10 @@ class KubeconfigError(PlimsollError):
     """What is missing or wrong in the file, with its path."""
 
 
+class NoKubeconfigError(KubeconfigError):
+    """None is named, and there is none at the usual places."""
+
+
 class ExecPlugin(msgspec.Struct, frozen=True):
     """`command`: a path that is resolved, or a name that is searched in $PATH."""
 
@@ -84,7 +88,7 @@ def chosen(path: Path | None, context: str, environment: Mapping[str, str], othe
     if environment.get("KUBERNETES_SERVICE_HOST"):
         return in_cluster(environment)
     tried = f"tried {', '.join(map(str, others))}" if others else "KUBECONFIG is not set, and this is not a pod"
-    raise KubeconfigError(
+    raise NoKubeconfigError(
         f"no kubeconfig found: {tried}\nStart a cluster with `plimsoll up`, or use --kubeconfig FILE."
     )
 

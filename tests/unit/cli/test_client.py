@@ -43,6 +43,18 @@ def test_the_first_existing_kubeconfig_is_used(tmp_path: Path) -> None:
         found_access(None, "", {**environment, "PLIMSOLL_HOME": "/nowhere"}, 0)
 
 
+@pytest.mark.parametrize("command", ["oom", "pressure"])
+def test_commands_that_need_no_cluster_say_so(command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "PLIMSOLL_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    told = run("get", "pods").err
+    assert "no kubeconfig found" in told
+    assert "--here" not in told
+    assert "use --kubeconfig FILE. Use --here to read this machine without a cluster." in run(command).err
+
+
 def test_a_missing_kubeconfig_never_means_another_cluster(tmp_path: Path) -> None:
     """Neither ~/.kube/config, nor the cluster of `plimsoll up`, nor the pod's service account."""
     (tmp_path / ".kube").mkdir()

@@ -404,7 +404,7 @@ WRONG = [
         "no container a/x; the containers are: a/app",
     ),
     ("resize: one file", ["resize", "FILE"], "Missing argument 'NEW'"),
-    ("resize: no pod", ["resize", "FILE", "/nowhere"], "/nowhere: document 1: No such file"),
+    ("resize: no pod", ["resize", "FILE", "/nowhere"], "/nowhere: No such file"),
     (
         "resize: no such container",
         ["resize", "FILE", "FILE", "--used", "x=1"],

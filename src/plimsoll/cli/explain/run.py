@@ -199,7 +199,7 @@ def _finish(inputs: Inputs, problems: Sequence[ManifestProblem], notes: Sequence
         console.echo(f"note: {inert(note)}", err=True)
     for line in inputs.passed:
         console.echo(f"note: {inert(line)}", err=True)
-    for problem in sorted(problems, key=lambda each: (each.file, each.document)):
+    for problem in sorted(problems, key=lambda each: (each.file, each.document or 0)):
         console.echo(inert(str(problem)), err=True)
     if not good and not problems:
         console.echo("plimsoll: the input contains no pods", err=True)

@@ -51,7 +51,9 @@ def oom(pod: str | None, node_name: str, output: str, **options: Any) -> int:
         raise console.UsageError("--watch needs --journal FILE")
     if options["here"]:
         return _here(pod or "", output, options)
-    kills, notes = answered(options, lambda cluster: _asked(cluster, pod or "", node_name, options["namespace"]))
+    kills, notes = answered(
+        options, lambda cluster: _asked(cluster, pod or "", node_name, options["namespace"]), has_here=True
+    )
     if output == "json":
         echo_json({"kills": kills})
     else:

@@ -64,7 +64,7 @@ def pressure(
         return live(PressureView(node, victims, everything, options), interval)
     if here:
         return _here(output)
-    found = answered(options, lambda cluster: _asked(cluster, node))
+    found = answered(options, lambda cluster: _asked(cluster, node), has_here=True)
     if output == "json":
         echo_json(found)
     else:
