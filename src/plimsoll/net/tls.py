@@ -1,7 +1,8 @@
-"""The buffers of TLS connections."""
+"""TLS: the buffers of connections, and what the servers of this project have in common."""
 
 from __future__ import annotations
 
+import ssl
 from asyncio.sslproto import SSLProtocol
 
 BUFFER_BYTES = 32 * 1024
@@ -15,3 +16,17 @@ def use_small_buffers() -> None:
     maps and unmaps. Two of TLS's records are enough.
     """
     SSLProtocol.max_size = BUFFER_BYTES
+
+
+def server_context() -> ssl.SSLContext:
+    """For a server that takes client certificates and asks for none; certificate and authorities are the caller's.
+
+    It issues no session tickets: clients of Kubernetes do not resume sessions, and two tickets, each with the client's
+    certificate, took a third of the server's time for a handshake (0.8 of 2.2 ms).
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.verify_mode = ssl.CERT_OPTIONAL
+    context.num_tickets = 0  # of TLS 1.3
+    context.options |= ssl.OP_NO_TICKET  # of TLS 1.2
+    return context

@@ -20,6 +20,7 @@ import msgspec
 from plimsoll.api.machinery.users import NODE_PREFIX, NODES
 from plimsoll.errors import PlimsollError
 from plimsoll.linux.files.state_dir import private_directory, write_private
+from plimsoll.net.tls import server_context
 from plimsoll.rules.model.names import dns_subdomain_problems
 
 if TYPE_CHECKING:
@@ -166,11 +167,9 @@ class Authority:
 
     def server_context(self) -> ssl.SSLContext:
         """A client may send a certificate of this CA; any other or an expired one ends the handshake."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context = server_context()
         context.load_cert_chain(self.directory / "server.crt", self.directory / "server.key")
         context.load_verify_locations(self.ca_file)
-        context.verify_mode = ssl.CERT_OPTIONAL
         return context
 
     def client_context(self) -> ssl.SSLContext:

@@ -25,6 +25,7 @@ import msgspec
 from plimsoll.errors import PlimsollError
 from plimsoll.metrics.exposition import CONTENT_TYPE
 from plimsoll.metrics.health import HealthMeters
+from plimsoll.net.tls import server_context
 from plimsoll.node.reporting.certificate import NodeIdentity
 from plimsoll.node.server.auth import EndpointAccess
 from plimsoll.node.server.host_logs import host_logs
@@ -89,10 +90,8 @@ class NodePages(msgspec.Struct, frozen=True):
 
 def server_tls(identity: NodeIdentity, ca: bytes) -> ssl.SSLContext:
     """A client may present a certificate of the cluster's CA; any other certificate fails the handshake."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context = server_context()
     context.load_verify_locations(cadata=ca.decode())
-    context.verify_mode = ssl.CERT_OPTIONAL
     use_certificate(context, identity)
     return context
 
