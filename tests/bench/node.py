@@ -45,6 +45,7 @@ ENDS_AT_TERM = "trap 'exit 0' TERM; echo up; sleep 100000 & wait"
 RUNNING_GOAL_MS, GONE_GOAL_MS = 60.0, 150.0
 CPU_GOAL, MEMORY_GOAL_MIB, FURTHER_POD_GOAL_MIB = 1.0, 60.0, 0.1
 POSTED_GOAL_S = 0.16
+KEPT_CONNECTIONS = 25  # as client-go keeps
 WAIT_S = 120.0
 Document = dict[str, Any]
 
@@ -236,7 +237,7 @@ async def watched(transport: HttpTransport, seen: SeenT) -> AsyncIterator[SeenT]
 
 
 async def measured(node: RealNode, sizes: list[int], *, quick: bool) -> None:
-    transport = HttpTransport(load(node.kubeconfig))
+    transport = HttpTransport(load(node.kubeconfig), idle=KEPT_CONNECTIONS)
     async with watched(transport, Seen()) as seen:
         bench = Bench(node, transport, seen, quick=quick)
         memory: dict[int, float] = {}
