@@ -68,7 +68,7 @@ async def patch(cluster: Cluster, call: ApiCall) -> Response:
 
 
 def growth_bytes(call: ApiCall) -> int:
-    """How much a patch may add to an object beyond its own size: only `copy` does, which may be written with escapes."""
+    """How much a patch may add to an object beyond its own size: only `copy` does, perhaps written with escapes."""
     may_copy = b"copy" in call.body or b"\\u" in call.body
     return MAX_COPIED_BYTES if may_copy and media_type(call.content_type) == JSON_PATCH else 0
 

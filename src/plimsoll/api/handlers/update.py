@@ -162,8 +162,9 @@ async def write(
         return [body_of(new, versions[0]), *charges]
 
     async def step_ahead(record: Record, size: int) -> _Stepped:
-        """The same before the write, with what needs time: large documents, webhooks and policies. If the object changes
-        meanwhile, they are asked again."""
+        """The same before the write, with what needs time: large documents, webhooks and policies.
+
+        If the object changes meanwhile, they are asked again."""
         old, new, errors, tracked = await off_loop(cluster, call, size, partial(propose, record))
         new = _admitted(cluster, call, old, new)
         if hooked:
@@ -255,9 +256,7 @@ def _check(cluster: Cluster, call: ApiCall, old: JsonObject, new: JsonObject, er
         raise invalid_object(resource, info.name, errors)
 
 
-def _accepted(
-    cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, new: JsonObject
-) -> JsonObject:
+def _accepted(cluster: Cluster, call: ApiCall, options: WriteOptions, old: JsonObject, new: JsonObject) -> JsonObject:
     """What other objects leave room for, with addresses and generation; raises StatusError, UnclaimedError."""
     info, resource, rules = call.info, call.info.resource, strategy(call.info.resource)
     if info.subresource == "resize":
